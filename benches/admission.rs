@@ -1,16 +1,16 @@
 //! Webhooks side by side: `cargo xtask bench admission`.
 //!
-//! A real control plane holds VPAs with recommendations, and the Deployments and ReplicaSets that pods belong to. Both
-//! admission controllers run on it as processes of their own, and are asked about new pods over TLS, by turns, as fast as
-//! they answer: by one connection, by eight, and over HTTP/2 as API servers ask; and by eight at half the rate that the
-//! slower of them can answer. Every answer has to carry a patch.
+//! A real control plane has VPAs with recommendations, and the Deployments and ReplicaSets of pods. Both admission
+//! controllers run on it as separate processes and receive reviews of new pods over TLS, in turn, as fast as they
+//! respond: on one connection, on eight, and over HTTP/2 like API servers; and on eight at half the rate of the
+//! slower one. Every response must contain a patch.
 //!
 //! ```text
 //! cargo xtask bench admission                        1,000 VPAs in 20 namespaces, and in one
 //! cargo xtask bench admission --vpas 100 --rounds 1 --seconds 1 --layout spread
 //! cargo xtask bench admission --ours=--compat=upstream
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "admission/cluster.rs"]
 mod cluster;
@@ -47,43 +47,43 @@ use self::{
     webhook_pair::WebhookPair,
 };
 
-/// What is not counted before each way of asking.
+/// Warm-up before each load pattern, which is not measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Webhooks side by side.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// VPAs
+    /// Number of VPAs
     #[arg(long, default_value_t = 1000)]
     vpas: usize,
     /// Containers of each pod
     #[arg(long, default_value_t = 2)]
     containers: usize,
-    /// How often each side is asked in each way; figures are medians
+    /// Rounds per load pattern; results are medians
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// How long it is asked each time
+    /// Duration of each round
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// One of the two only
+    /// Only one implementation
     #[arg(long)]
     layout: Option<LayoutChoice>,
-    /// A flag for both, as --flag=--feature-gates=InPlace=true
+    /// A flag for both, such as --flag=--feature-gates=InPlace=true
     #[arg(long = "flag", allow_hyphen_values = true)]
     flags: Vec<String>,
-    /// A flag for ours, as --ours=--compat=upstream
+    /// A flag for Plimsoll, such as --ours=--compat=upstream
     #[arg(long, allow_hyphen_values = true)]
     ours: Vec<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LayoutChoice {
-    /// In 20 namespaces
+    /// 20 namespaces
     Spread,
-    /// In one namespace
+    /// A single namespace
     One,
 }
 
@@ -121,7 +121,7 @@ async fn main() -> ExitCode {
     if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Asks both. `None` after noting what is missing.
+/// Runs both. Returns `None` after reporting what is missing.
 async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Comparison> {
     let bed = Testbed::private().await?;
     let rivals = WebhookPair::on(&bed).await?;
@@ -141,13 +141,13 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Comparison> {
         side.answers_all(&questions).await;
     }
     let mut columns = Comparison::default();
-    for way in LoadPattern::ALL {
+    for pattern in LoadPattern::ALL {
         let rate = columns.pace();
         for side in &sides {
-            load::run(&side.address, way, WARM_UP, &questions, rate).await;
+            load::run(&side.address, pattern, WARM_UP, &questions, rate).await;
         }
         for round in 0..arguments.rounds.max(1) {
-            // Whoever is first meets caches as the other left them, so they take turns at that too.
+            // The first one finds caches as the other left them, so they alternate.
             let mut order: Vec<_> = sides.iter().collect();
             if round % 2 == 1 {
                 order.reverse();
@@ -155,10 +155,10 @@ async fn compare(arguments: &Arguments, layout: &Layout) -> Option<Comparison> {
             for side in order {
                 let before = side.process().cpu;
                 let time = Duration::from_secs(arguments.seconds);
-                let asked = load::run(&side.address, way, time, &questions, rate).await;
-                let figures = Round::of(asked, side.process().cpu - before);
-                println!("{:>8} {}: {figures}", side.name, way.words());
-                columns.add(side.implementation, way, figures);
+                let result = load::run(&side.address, pattern, time, &questions, rate).await;
+                let figures = Round::of(result, side.process().cpu - before);
+                println!("{:>8} {}: {figures}", side.name, pattern.words());
+                columns.add(side.implementation, pattern, figures);
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Speed of reading answers of a Prometheus, on one thread and without a server: `cargo xtask bench answers`.
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+//! Decoding of Prometheus responses, on one thread and without a server: `cargo xtask bench answers`.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -11,13 +11,13 @@ use plimsoll_storage::prometheus::decode::{Interest, Labels, ResponseDecoder, Se
 const SERIES: u64 = 250;
 const POINTS: u64 = 11_000;
 const RUNS: usize = 7;
-/// As much as a connection brings at once.
+/// Bytes per chunk, as read from a connection.
 const PIECE: usize = 16 << 10;
 
-/// The value of a point.
+/// The value of a sample.
 type Value = fn(u64) -> String;
 
-/// Adds values up, or passes over all of them.
+/// Adds up the values, or skips all samples.
 struct Sum {
     wants: Interest,
     sum: f64,
@@ -63,7 +63,7 @@ fn read(answer: &str, wants: Interest) -> Duration {
     for piece in pieces {
         reader.push(piece, &mut sum).expect("an answer");
     }
-    let summary = reader.finish(&mut sum).expect("a whole one");
+    let summary = reader.finish(&mut sum).expect("a complete response");
     assert_eq!(summary.series, SERIES);
     black_box(sum.sum);
     start.elapsed()
@@ -73,7 +73,7 @@ fn answer(value: Value) -> String {
     let mut text = r#"{"status":"success","data":{"resultType":"matrix","result":["#.to_owned();
     for series in 0..SERIES {
         let comma = if series == 0 { "" } else { "," };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             r#"{comma}{{"metric":{{"namespace":"web","pod":"web-7d5f9c4b6d-{series:05}","container":"main"}},"values":["#

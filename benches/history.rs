@@ -1,15 +1,15 @@
-//! History out of a PrometheusServer, side by side: `cargo xtask bench history`.
+//! History from a Prometheus, side by side: `cargo xtask bench history`.
 //!
-//! A real PrometheusServer 3.15 has eight days of 2,000 containers, a sample a minute. Each side reads them in a process of
-//! its own, which says what that took: ours; the very same requests, their answers dropped unread; the plain client
-//! crate; upstream's recommender. Then ours reads 50,000 containers from a server that makes its answers up.
+//! A real Prometheus 3.15 has eight days of 2,000 containers with a sample per minute. Each reader runs in its own
+//! process and reports its cost: Plimsoll; the same requests with the responses discarded; the plain client crate;
+//! upstream's recommender. Then Plimsoll reads 50,000 containers from a server that generates its responses.
 //!
 //! ```text
 //! cargo xtask bench history                                     all of it, some minutes
 //! cargo xtask bench history --only ours                         without upstream, which needs a control plane
 //! cargo xtask bench history --only ours --containers 200 --days 1 --canned 5000 --runs 1
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "history/discarded_responses.rs"]
 mod discarded_responses;
@@ -56,37 +56,37 @@ use self::{
     workload_mix::WorkloadMix,
 };
 
-/// History out of a PrometheusServer, side by side.
+/// History from a Prometheus, side by side.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Containers in the PrometheusServer, by two hundreds
+    /// Containers in the Prometheus, in multiples of 200
     #[arg(long, default_value_t = 2000)]
     containers: usize,
-    /// Days of them
+    /// Days of history
     #[arg(long, default_value_t = 8)]
     days: u32,
-    /// Containers of the server that makes its answers up
+    /// Containers of the synthetic server
     #[arg(long, default_value_t = 50_000)]
     canned: usize,
-    /// Hours of them
+    /// Hours of history of the synthetic server
     #[arg(long, default_value_t = 24)]
     canned_hours: u32,
-    /// How often each side reads; figures are medians
+    /// Runs of each reader; results are medians
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Queries under way at once
+    /// Concurrent queries
     #[arg(long, default_value_t = PrometheusConfig::default().max_concurrent_queries)]
     queries: usize,
-    /// Bytes of history that wait to be taken in
+    /// Maximum bytes of history in flight
     #[arg(long, default_value_t = PrometheusConfig::default().buffer_bytes)]
     budget: u64,
-    /// Leaves upstream's recommender out
+    /// Skip upstream's recommender
     #[arg(long)]
     only: Option<Only>,
-    /// What a process of our own is to do
+    /// The task of a child process
     #[arg(long, hide = true)]
     child: Option<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -99,7 +99,7 @@ enum Only {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(task) = &arguments.child {
-        let task: Task = serde_json::from_str(task).expect("our own words");
+        let task: Task = serde_json::from_str(task).expect("a serialized task");
         println!("{}", serde_json::to_string(&task.perform()).expect("numbers"));
         return ExitCode::SUCCESS;
     }
@@ -115,7 +115,7 @@ fn main() -> ExitCode {
     if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lets each side read. `None` after noting why there is no server.
+/// Runs all readers. Returns `None` after reporting why there is no server.
 async fn compare_readers(arguments: &Arguments) -> Option<Comparison> {
     let mix = WorkloadMix::of_hundreds(arguments.containers);
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
@@ -142,7 +142,7 @@ async fn compare_readers(arguments: &Arguments) -> Option<Comparison> {
         records: false,
     };
 
-    // The first one writes down what it asks, and warms the server's files for all.
+    // The first reader records its requests, and warms up the server's file cache for all.
     run(&server, &Task { side: Side::Ours, records: true, ..task.clone() }).await;
     let (mut idle, mut unread, mut curl, mut ours) = (vec![], vec![], vec![], vec![]);
     for _ in 0..arguments.runs.max(1) {
@@ -180,15 +180,15 @@ async fn compare_readers(arguments: &Arguments) -> Option<Comparison> {
     })
 }
 
-/// Has a process do it, and takes down what it cost the server too.
+/// Runs a task in its own process and measures the server's CPU time.
 async fn run(server: &PrometheusServer, task: &Task) -> Figures {
     let busy = || match server.process_guard().state("prometheus") {
-        Some(ProcessState::Running(id)) => process::look(id).cpu,
+        Some(ProcessState::Running(id)) => process::read_stats(id).cpu,
         _ => 0.0,
     };
     let before = busy();
     let mut figures = task.run().await;
-    // The server tidies up after itself a little.
+    // The server finishes its cleanup.
     tokio::time::sleep(Duration::from_millis(300)).await;
     figures.server = busy() - before;
     println!("{:>10}: {figures}", format!("{:?}", task.side).to_lowercase());

@@ -1,8 +1,8 @@
-//! Speed and size of the recommender's model beside upstream's own: `cargo xtask bench model`.
+//! Speed and size of the recommender's model compared with upstream's: `cargo xtask bench model`.
 //!
-//! Both sides get the same samples, the mix of `tests/recommender_model/workload_mix.rs`, in one run on one thread. Upstream's
-//! side is `tests/cluster/autoscaler/model`; where Go is missing only ours is printed.
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+//! Both sides process the same samples, the mix of `tests/recommender_model/workload_mix.rs`, in one run on one
+//! thread. Upstream's side is `tests/cluster/autoscaler/model`; without Go only Plimsoll's results are printed.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ const VPAS: usize = 10_000;
 const RUNS: usize = 7;
 
 fn main() {
-    // Cargo hands `--bench` to every benchmark; there is nothing to choose here.
+    // Cargo passes `--bench` to every benchmark; this one has no options.
     let peer = peer();
     println!("{:<44}{:>10}{:>12}{:>9}", "", "plimsoll", "upstream", "ratio");
     for (name, ours) in ours() {
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// Upstream's figures, by the same names; empty where they cannot be had.
+/// Upstream's results by the same names; empty if they are not available.
 fn peer() -> Vec<(String, f64)> {
     let output = xtask::test_programs::autoscaler_model()
         .and_then(|program| Ok(Command::new(program).arg("bench").output()?));
@@ -81,7 +81,7 @@ fn ours() -> Vec<(&'static str, f64)> {
     figures
 }
 
-/// Every VPA recommended anew, from scratch, on this one thread: the median of the runs.
+/// Recomputes all recommendations on this thread; returns the median of the runs.
 fn recompute(cluster: &BTreeMap<ObjectKey, History>, settings: &Settings) -> Duration {
     let directives = VpaSettings::default();
     let now = workload_mix::end();
@@ -98,7 +98,7 @@ fn recompute(cluster: &BTreeMap<ObjectKey, History>, settings: &Settings) -> Dur
     runs[RUNS / 2]
 }
 
-/// Samples one at a time into a container that has lived for days.
+/// Adds samples one at a time to a container with days of history.
 fn samples(settings: &Settings) -> Vec<(&'static str, f64)> {
     let rules = VpaSettings::default().rules(None, settings);
     let mut history = workload_mix::vpa(0, Duration::from_mins(10), settings);

@@ -1,8 +1,8 @@
-//! Recorded load, and autoscalers that follow it: `cargo xtask replay DIR`.
+//! Autoscalers on recorded load: `cargo xtask replay DIR`.
 //!
-//! Each series under the folder (CSV: a time, then a value) is followed by objects that are drawn around its middle, by the
-//! code and by the formulas that the tests have, and both have to say the same at each step.
-#![expect(clippy::print_stdout, reason = "it prints what it found")]
+//! For each series below the folder (CSV: time, value), objects with watermarks around the median are scaled by the
+//! code and by the formulas of the tests, and both must agree at each step.
+#![expect(clippy::print_stdout, reason = "it prints its results")]
 
 #[path = "../tests/support/random.rs"]
 #[allow(dead_code, clippy::missing_panics_doc, reason = "the noise of the tests")]
@@ -11,7 +11,7 @@ pub mod random;
 mod reference_model;
 #[path = "../tests/watermark_decisions/replay/replay_series.rs"]
 mod replay_series;
-/// As the tests have it.
+/// The module of the tests.
 mod support {
     pub use super::random;
 }
@@ -32,15 +32,15 @@ use self::{
     replay_series::{ReplaySummary, Start, replay_series},
 };
 
-/// Autoscalers that follow recorded load.
+/// Autoscalers on recorded load.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// A folder of series
+    /// A folder of CSV series
     folder: PathBuf,
-    /// Objects for each of them
+    /// Objects per series
     #[arg(long, default_value_t = 100)]
     objects: u64,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let files = match series_below(&arguments.folder) {
         Ok(files) if !files.is_empty() => files,
         Ok(_) => {
-            println!("{}: no .csv is below it", arguments.folder.display());
+            println!("{}: no .csv file found", arguments.folder.display());
             return ExitCode::FAILURE;
         }
         Err(why) => {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
                 let mut noise = Random::derive(seed, &[object]);
                 let mut plain = ReferenceModel::draw(&mut noise, exact);
                 let replicas = noise.between(1, 40) as i64;
-                // Marks that a workload of so many replicas has in the middle of this series.
+                // Watermarks of a workload with this many replicas at the median of the series.
                 let middle = median(&series).max(1);
                 let share = if plain.average { middle / replicas } else { middle };
                 plain.low = (share * noise.between(40, 100) as i64 / 100).max(1);
@@ -122,7 +122,7 @@ fn series_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Seconds and thousandths.
+/// Times in seconds and values in millis.
 fn read(file: &Path) -> Result<Vec<(i64, i64)>, String> {
     let text = fs::read_to_string(file).map_err(|why| why.to_string())?;
     let mut series = Vec::new();

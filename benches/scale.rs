@@ -1,15 +1,15 @@
 //! Recommenders on a large cluster, side by side: `cargo xtask bench scale`.
 //!
-//! A real control plane holds thousands of VPAs, each with a Deployment, a ReplicaSet and a pod of five containers; a
-//! metrics server answers with usage that grows all the time, so that every status and every checkpoint changes in every
-//! pass. One recommender after the other works on it for some minutes, from nothing, and is looked at from outside.
+//! A real control plane has thousands of VPAs, each with a Deployment, a ReplicaSet and a pod of five containers. A
+//! metrics server reports usage that grows all the time, so that every status and checkpoint changes in every pass.
+//! The recommenders run one after the other for some minutes, without history, and are measured from outside.
 //!
 //! ```text
 //! cargo xtask bench scale                                        1,000 VPAs, default flags, 6 minutes each
 //! cargo xtask bench scale --vpas 10000 --minutes 16 --upstream-minutes 6 --flag=--kube-api-qps=1000 --flag=--kube-api-burst=1000
 //! cargo xtask bench scale --vpas 200 --minutes 3 --only upstream
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "scale/cluster.rs"]
 mod cluster;
@@ -38,13 +38,13 @@ use self::{
     write_ages::WriteAges,
 };
 
-/// metrics-server's own resolution.
+/// metrics-server's default resolution.
 const SCRAPE: Duration = Duration::from_secs(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often the recommenders' own metrics are read: as often as a Prometheus does. Ours has a dozen series a container,
-/// and who read them twice a second would measure little else.
+/// How often the recommenders' metrics are scraped: as often as a Prometheus does. Plimsoll has a dozen series per
+/// container, and frequent scrapes would dominate the measurement.
 const METRICS_INTERVAL: Duration = SCRAPE;
-/// Workloads of which a container is killed halfway.
+/// Workloads with an OOM kill halfway.
 const KILLS: usize = 10;
 
 /// Recommenders on a large cluster, side by side.
@@ -53,22 +53,22 @@ struct Arguments {
     /// VPAs, each with five containers
     #[arg(long, default_value_t = 1000)]
     vpas: usize,
-    /// How long each recommender works
+    /// Minutes that each recommender runs
     #[arg(long, default_value_t = 6)]
     minutes: u64,
-    /// How long upstream's works, if not as long: it needs minutes for a pass over thousands
+    /// Minutes that upstream's runs, if different: it needs minutes for a pass over thousands
     #[arg(long)]
     upstream_minutes: Option<u64>,
-    /// One of the two only
+    /// Only one implementation
     #[arg(long)]
     only: Option<Only>,
-    /// A flag for both, as --flag=--kube-api-qps=1000
+    /// A flag for both, such as --flag=--kube-api-qps=1000
     #[arg(long = "flag", allow_hyphen_values = true)]
     flags: Vec<String>,
-    /// A flag for ours, as --ours=--compat=upstream
+    /// A flag for Plimsoll, such as --ours=--compat=upstream
     #[arg(long, allow_hyphen_values = true)]
     ours: Vec<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -129,12 +129,12 @@ async fn measure(
     let id = peers.process_id(&recommender);
     let begun = Instant::now();
     let own = arguments.upstream_minutes.filter(|_| side == Implementation::Upstream);
-    let (whole, mut shown) = (Duration::from_mins(own.unwrap_or(arguments.minutes)), begun);
+    let (duration, mut shown) = (Duration::from_mins(own.unwrap_or(arguments.minutes)), begun);
     let mut passes = PassTimes::default();
     let (mut killed, mut read) = (None, begun);
     let mut looks = interval(POLL_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while begun.elapsed() < whole {
+    while begun.elapsed() < duration {
         looks.tick().await;
         peers.assert_running(&recommender);
         if shown.elapsed() >= SCRAPE {
@@ -142,7 +142,7 @@ async fn measure(
             show(tick);
             shown = Instant::now();
         }
-        if killed.is_none() && begun.elapsed() > whole / 2 {
+        if killed.is_none() && begun.elapsed() > duration / 2 {
             let subjects = cluster.kill(bed, KILLS).await;
             statuses.await_writes(&subjects.vpas);
             checkpoints.await_writes(&subjects.checkpoints);
@@ -158,8 +158,8 @@ async fn measure(
         passes,
         statuses: statuses.summary(),
         checkpoints: checkpoints.summary(),
-        process: process::look(id),
-        whole,
+        process: process::read_stats(id),
+        duration,
     };
     peers.stop(&recommender).await;
     figures

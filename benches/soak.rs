@@ -1,9 +1,9 @@
 //! The recommender under churn for a long time: `cargo xtask soak --minutes 20`.
 //!
-//! On a real control plane with its controllers and hollow nodes, VPAs, pods and whole namespaces come and go, several a
-//! second. In the end the process may hold a tenth more memory than in minute five, and its series are those of the
-//! objects that live: none is missing, none is of something gone.
-#![expect(clippy::print_stdout, reason = "it tells how it goes")]
+//! On a real control plane with controllers and hollow nodes, VPAs, pods and whole namespaces are created and
+//! deleted, several per second. At the end the process may use 10 % more memory than after five minutes, and its
+//! object series must match the existing objects exactly.
+#![expect(clippy::print_stdout, reason = "it prints its progress")]
 
 #[path = "soak/churn.rs"]
 mod churn;
@@ -24,26 +24,26 @@ use self::support::random;
 use self::support::recommender_pair::{Implementation, RecommenderPair};
 use self::support::{MetricsServer, Testbed};
 
-/// Against the memory of this minute the last is measured: everything has been there once by then.
+/// The baseline of memory: by then every kind of object has existed once.
 const WARM_UP: Duration = Duration::from_mins(5);
 const MOST_GROWTH: f64 = 1.1;
 const REPORT: Duration = Duration::from_mins(1);
-/// Long enough for the passes that take notice of the end of the churn.
+/// Long enough for the passes that notice the end of the churn.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The recommender under churn for a long time.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long
+    /// Duration in minutes
     #[arg(long, default_value_t = 20)]
     minutes: u64,
-    /// Whose recommender; upstream's has no series of objects to compare
+    /// Which recommender; upstream's has no object series to compare
     #[arg(long, default_value = "ours")]
     side: RecommenderChoice,
-    /// A flag for it, as --flag=--recommender-interval=5s
+    /// A flag for the recommender, such as --flag=--recommender-interval=5s
     #[arg(long = "flag", allow_hyphen_values = true, default_values_t = ["--recommender-interval=10s".to_owned()])]
     flags: Vec<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -84,12 +84,12 @@ async fn soak(arguments: &Arguments) -> Result<(), String> {
     let recommender = peers.start(side, "soaked", &flags);
     let id = peers.process_id(&recommender);
 
-    let (begun, whole) = (Instant::now(), Duration::from_mins(arguments.minutes));
+    let (begun, duration) = (Instant::now(), Duration::from_mins(arguments.minutes));
     let (mut warm, mut reported) = (None, Instant::now());
-    while begun.elapsed() < whole {
+    while begun.elapsed() < duration {
         churn.step(&bed, &usage).await;
         peers.assert_running(&recommender);
-        if warm.is_none() && begun.elapsed() >= WARM_UP.min(whole / 2) {
+        if warm.is_none() && begun.elapsed() >= WARM_UP.min(duration / 2) {
             warm = Some(resident(id));
         }
         if reported.elapsed() >= REPORT {
@@ -141,7 +141,7 @@ async fn series_equal_live_objects(bed: &Testbed, port: u16) -> Result<(), Strin
     }
 }
 
-/// What a process holds in memory now, in bytes.
+/// Resident memory of a process in bytes.
 fn resident(id: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

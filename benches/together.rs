@@ -1,17 +1,18 @@
-//! All roles of one small cluster, in pods of their own and in one process: `cargo xtask bench together`.
+//! All controllers of a small cluster, in separate processes and in one: `cargo xtask bench together`.
 //!
-//! A real control plane holds VPAs, each with a Deployment, a ReplicaSet and a pod of five containers, and a
-//! WatermarkPodAutoscaler in a dry run for every other one. The four roles work on it for some minutes, then one process with
-//! all of them does, from nothing too; what the kernel says of their memory and CPU is printed side by side.
+//! A real control plane has VPAs, each with a Deployment, a ReplicaSet and a pod of five containers, and a
+//! WatermarkPodAutoscaler in dry-run mode for every other one. Four processes with one controller each run for some
+//! minutes, then a single process with all of them, also without history. The kernel's memory and CPU statistics are
+//! printed side by side.
 //!
 //! ```text
 //! cargo xtask bench together                            500 VPAs, 250 WatermarkPodAutoscalers, 3 minutes each
 //! cargo xtask bench together --vpas 100 --minutes 2
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "scale/cluster.rs"]
-#[allow(dead_code, reason = "what is killed there lives here")]
+#[allow(dead_code, reason = "this benchmark kills no containers")]
 mod cluster;
 #[path = "scale/process.rs"]
 mod process;
@@ -29,7 +30,7 @@ use serde_json::json;
 
 use self::{
     cluster::Cluster,
-    process::{Process, look},
+    process::{Process, read_stats},
     support::{
         MetricsServer, Testbed,
         bulk_objects::{self, ApiWrite, collection},
@@ -41,24 +42,24 @@ use self::{
     },
 };
 
-/// metrics-server's own resolution.
+/// metrics-server's default resolution.
 const SCRAPE: Duration = Duration::from_secs(15);
 const METRIC: &str = "requests";
 const APART: [&str; 4] = ["recommender", "updater", "admission-controller", "watermark"];
 const TOGETHER: &str = "together";
-/// What one process may have of the memory of four, at the most.
+/// Maximum memory of one process relative to that of four.
 const AT_MOST: f64 = 0.8;
 
-/// All roles of one small cluster, in pods of their own and in one process.
+/// All controllers of a small cluster, in separate processes and in one.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// VPAs, each with five containers
     #[arg(long, default_value_t = 500)]
     vpas: usize,
-    /// How long each side works
+    /// Minutes that each side runs
     #[arg(long, default_value_t = 3)]
     minutes: u64,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -118,7 +119,7 @@ async fn define(bed: &Testbed) {
     bulk_objects::send(&bed.client(), writes).await;
 }
 
-/// One for every other workload. They say what they would do.
+/// Creates a WatermarkPodAutoscaler in dry-run mode for every other workload.
 async fn create_wpas(bed: &Testbed, usage: &MetricsServer, cluster: &Cluster) {
     let writes = cluster.vpas().step_by(2).map(|workload| {
         let (namespace, name) = workload.split_once('/').expect("a namespace and a name");
@@ -141,7 +142,7 @@ async fn create_wpas(bed: &Testbed, usage: &MetricsServer, cluster: &Cluster) {
     bulk_objects::send(&bed.client(), writes).await;
 }
 
-/// Lets these processes work, looks at them in the end and ends them.
+/// Runs these processes for some time, reads their statistics and stops them.
 async fn measure(
     bed: &Testbed,
     ours: &PlimsollProcesses,
@@ -161,7 +162,7 @@ async fn measure(
         }
     }
     let looked = names.iter().map(|name| match bed.process_guard().state(name) {
-        Some(ProcessState::Running(id)) => look(id),
+        Some(ProcessState::Running(id)) => read_stats(id),
         other => panic!("{name} is {other:?}"),
     });
     let looked = looked.collect();
@@ -175,7 +176,7 @@ async fn measure(
     looked
 }
 
-/// Says what was found, and how much one process has of the memory of four.
+/// Prints the results and returns the ratio of memory.
 fn print(apart: &[Process], together: &Process) -> f64 {
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     println!("| | resident, MiB | peak, MiB | CPU, s |\n|---|---|---|---|");

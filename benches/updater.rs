@@ -1,16 +1,16 @@
 //! Updaters side by side: `cargo xtask bench updater`.
 //!
-//! A real control plane holds VPAs with two pods each. Each updater runs on it alone, by turns, as a process of its own
-//! and with the same rates. At first all pods are within their bounds and young, so that a pass looks at every one of them
-//! and leaves it alone. Then they are outside, and a pass evicts as many as it comes to: the server takes a tenth of a
-//! second for each, whoever asks.
+//! A real control plane has VPAs with two pods each. The updaters run on it one at a time, alternating, as separate
+//! processes with the same rates. First all pods are within their bounds and young, so that a pass checks each pod
+//! and changes none. Then they are outside, and a pass evicts as many as it can: the server needs 100 ms for each
+//! eviction.
 //!
 //! ```text
 //! cargo xtask bench updater                          1,000 VPAs, 2,000 pods
 //! cargo xtask bench updater --vpas 50 --rounds 1
 //! cargo xtask bench updater --flag=--kube-api-qps=50 --flag=--kube-api-burst=100
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "admission/cluster.rs"]
 mod cluster;
@@ -41,25 +41,25 @@ struct Arguments {
     /// VPAs, in 20 namespaces
     #[arg(long, default_value_t = 1000)]
     vpas: usize,
-    /// Pods of each
+    /// Pods per VPA
     #[arg(long, default_value_t = 2)]
     pods: u64,
     /// Containers of each pod
     #[arg(long, default_value_t = 2)]
     containers: usize,
-    /// How often each side is run; figures are medians
+    /// Runs of each side; results are medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Passes that change nothing, of each run
+    /// Passes without changes in each run
     #[arg(long, default_value_t = 5)]
     passes: u32,
-    /// Seconds of the pass that evicts
+    /// Duration of the pass that evicts, in seconds
     #[arg(long, default_value_t = 20)]
     seconds: u32,
-    /// A flag for both, as --flag=--eviction-tolerance=1
+    /// A flag for both, such as --flag=--eviction-tolerance=1
     #[arg(long = "flag", allow_hyphen_values = true)]
     flags: Vec<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -76,11 +76,11 @@ async fn main() -> ExitCode {
     if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs both. `None` after noting what is missing.
+/// Runs both. Returns `None` after reporting what is missing.
 async fn compare(arguments: &Arguments) -> Option<Comparison> {
     let bed = Testbed::private().await?;
     let mut flags = vec![
-        // Nobody has to size new pods here: there is nobody to make them.
+        // No webhook is needed, because no controller recreates the pods.
         "--use-admission-controller-status=false".to_owned(),
         "--kube-api-qps=500".to_owned(),
         "--kube-api-burst=1000".to_owned(),
@@ -117,7 +117,7 @@ async fn compare(arguments: &Arguments) -> Option<Comparison> {
     Some(columns)
 }
 
-/// Whoever is first meets caches as the other left them, so they take turns at that too.
+/// The first one finds caches as the other left them, so they alternate.
 const fn order(round: usize) -> [Implementation; 2] {
     if round.is_multiple_of(2) {
         [Implementation::Upstream, Implementation::Ours]

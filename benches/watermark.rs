@@ -1,17 +1,17 @@
 //! The watermark controller on a large cluster: `cargo xtask bench watermark`.
 //!
-//! A real control plane holds thousands of objects, each with a Deployment and its pods, and each with a metric of its own:
-//! an External one, which the API server passes on to a metrics server, or a query to a real PrometheusServer. The controller runs
-//! as a process with its default flags. Whether each object had its turn in each period is counted by those who are asked.
+//! A real control plane has thousands of objects, each with a Deployment, its pods and its own metric: an External
+//! metric that the API server proxies to a metrics server, or a query to a real Prometheus. The controller runs as a
+//! process with its default flags. The metric sources count whether each object was evaluated in each period.
 //!
-//! Datadog's controller cannot be built here. What it took is kept in `figures.rs`, as it was measured on a bed like this.
+//! Datadog's controller cannot be built here. `results.rs` has its results as measured on a similar testbed.
 //!
 //! ```text
-//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on PrometheusServer
+//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on Prometheus
 //! cargo xtask bench watermark --only prometheus --objects 1000
 //! cargo xtask bench watermark --only external --objects 500 --flag=-workers=8
 //! ```
-#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "watermark/cluster.rs"]
 mod cluster;
@@ -44,33 +44,34 @@ use self::{
     },
 };
 
-/// The period of the controller by default.
+/// The controller's default period.
 const PERIOD: Duration = Duration::from_secs(15);
-/// How long it may take until everybody had a turn and has a status.
+/// Timeout until every object has a status.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Between two looks at all statuses, for each of them: who looks takes CPU from those that are measured.
+/// Interval between two polls of all statuses, multiplied by the number of objects: polling uses CPU of the measured
+/// processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 const NAME: &str = "watermark";
 
 /// The watermark controller on a large cluster.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// One kind of source only
+    /// Only one kind of metric source
     #[arg(long)]
     only: Option<Source>,
-    /// So many objects only
+    /// Only this number of objects
     #[arg(long)]
     objects: Option<usize>,
-    /// Pods of each
+    /// Pods per object
     #[arg(long, default_value_t = 2)]
     pods: usize,
-    /// Periods that are counted
+    /// Number of measured periods
     #[arg(long, default_value_t = 8)]
     periods: u32,
-    /// A flag for the controller, as --flag=-workers=8
+    /// A flag for the controller, such as --flag=-workers=8
     #[arg(long = "flag", allow_hyphen_values = true)]
     flags: Vec<String>,
-    /// What cargo hands to every benchmark
+    /// Passed by cargo to every benchmark
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -96,8 +97,7 @@ async fn main() -> ExitCode {
 }
 
 fn cases(arguments: &Arguments) -> Vec<Case> {
-    let all =
-        [(Source::External, 500), (Source::External, 2000), (Source::PrometheusServer, 10_000)];
+    let all = [(Source::External, 500), (Source::External, 2000), (Source::Prometheus, 10_000)];
     let mut cases: Vec<Case> = all
         .into_iter()
         .filter(|(source, _)| arguments.only.is_none_or(|only| only == *source))
@@ -112,59 +112,59 @@ fn cases(arguments: &Arguments) -> Vec<Case> {
     cases
 }
 
-/// Runs the controller on a bed of its own. `None` after noting what is missing.
+/// Runs the controller on a private testbed. Returns `None` after reporting what is missing.
 async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     let bed = Testbed::private().await?;
     let begun = Instant::now();
     let cluster = Cluster::create(&bed, case).await;
-    let asked = metric_sources::serve(&bed, &cluster, case.source).await?;
+    let source = metric_sources::serve(&bed, &cluster, case.source).await?;
     println!("{case}: made in {:.0?}", begun.elapsed());
     let ours = PlimsollProcesses::new(&bed);
-    let mut flags: Vec<String> = asked.flags();
+    let mut flags: Vec<String> = source.flags();
     flags.extend(arguments.flags.iter().cloned());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let begun = Instant::now();
     let port = ours.watermark(NAME, &flags);
-    asked.set(0);
+    source.set(0);
     warm_up(&bed, &cluster).await;
     let warm = begun.elapsed();
     let (start, from) = (support::clock::wall_now(), Instant::now());
-    let before = process::look(id(&bed));
-    let whole = PERIOD * arguments.periods;
-    // As often as a PrometheusServer scrapes, so that what that takes counts.
+    let before = process::read_stats(id(&bed));
+    let duration = PERIOD * arguments.periods;
+    // As often as a Prometheus scrapes, so that its cost counts.
     for tick in 1.. {
-        if from.elapsed() >= whole {
+        if from.elapsed() >= duration {
             break;
         }
-        asked.set(tick);
+        source.set(tick);
         let scraped =
             support::http_get::http_get(&format!("http://127.0.0.1:{port}/metrics")).await;
         assert!(scraped.is_some(), "it serves metrics");
-        let next = from + (PERIOD * tick).min(whole);
+        let next = from + (PERIOD * tick).min(duration);
         tokio::time::sleep_until(next.into()).await;
     }
-    let (after, took) = (process::look(id(&bed)), from.elapsed());
-    let periods = asked.periods(start, PERIOD, arguments.periods);
+    let (after, took) = (process::read_stats(id(&bed)), from.elapsed());
+    let periods = source.periods(start, PERIOD, arguments.periods);
     let figures = Figures { periods, before, after, took, warm, period: PERIOD };
     bed.process_guard().signal(NAME, "KILL");
     Some(figures)
 }
 
-/// Waits until every object was decided about, and says so.
+/// Waits until every object has a status, and returns how long that took.
 async fn warm_up(bed: &Testbed, cluster: &Cluster) {
     let begun = Instant::now();
     loop {
-        let left = cluster.undecided(bed).await;
-        if left == 0 {
+        let undecided = cluster.undecided(bed).await;
+        if undecided == 0 {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{left} objects were never decided about");
+        assert!(begun.elapsed() < PATIENCE, "{undecided} objects have no status");
         id(bed);
         tokio::time::sleep(POLL_INTERVAL * cluster.objects().len() as u32).await;
     }
 }
 
-/// The process. Panics with the end of its log when it has ended.
+/// The process id. Panics with the log tail if the process has ended.
 fn id(bed: &Testbed) -> u32 {
     match bed.process_guard().state(NAME) {
         Some(ProcessState::Running(id)) => id,

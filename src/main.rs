@@ -1,4 +1,4 @@
-//! Starts the command line and turns its outcome into an exit code.
+//! Runs the command line and returns its exit code.
 
 use std::process::ExitCode;
 

@@ -112,7 +112,8 @@ async fn probes_say_what_is_wrong_and_upstreams_says_it_in_upstreams_words() {
     }
     served.role.stalled.store(true, SeqCst);
     served.role.unready.store(true, SeqCst);
-    let wanted = "the recommender's loop stands still for 5m1.5s: see its last line in the log\n";
+    let wanted =
+        "the recommender's loop has made no progress for 5m1.5s: check its last log line\n";
     assert_eq!(get(served.port, "/livez").await, (500, wanted.to_owned()));
     let wanted = "Error: last activity more than 5m1.5s ago\n";
     assert_eq!(get(served.port, "/health-check").await, (500, wanted.to_owned()));

@@ -1,4 +1,4 @@
-//! Several roles in one process: what they share, what they do, and what that costs.
+//! Several controllers in one process: what they share, what they do, and what that costs.
 
 mod deep;
 
@@ -28,7 +28,7 @@ use crate::{
 
 const ALL: &str = "recommender,updater,admission-controller,watermark";
 
-/// What all of them are started with here.
+/// The common flags of the process.
 fn flags(more: &[&str]) -> Vec<String> {
     let mut flags = vec![
         format!("--roles={ALL}"),
@@ -57,20 +57,20 @@ fn vpa(name: &str) -> String {
     object.to_string()
 }
 
-/// The value of a series whose line begins so.
+/// The value of the first series that starts with `series`.
 fn value(page: &str, series: &str) -> Option<f64> {
     let line = page.lines().find(|line| line.starts_with(series))?;
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// What the process tells once its roles are ready and lead.
+/// The metrics page once all controllers are ready and lead.
 async fn wait_until_all_lead(address: SocketAddr) -> String {
     wait::until("all are ready", || async {
-        let said = http_get(&format!("http://{address}/readyz")).await?;
-        (&*said == b"ok\n").then_some(())
+        let body = http_get(&format!("http://{address}/readyz")).await?;
+        (&*body == b"ok\n").then_some(())
     })
     .await;
-    // A pass is one also before its role leads.
+    // Passes also count before a controller leads.
     wait::until("all lead", || async {
         let page = http_get(&format!("http://{address}/metrics")).await?;
         let page = String::from_utf8_lossy(&page).into_owned();
@@ -105,11 +105,11 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
     let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
     let flags = flags(&[]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let config = all_in_one_config(&flags, |_| String::new()).expect("flags that make sense");
+    let config = all_in_one_config(&flags, |_| String::new()).expect("valid flags");
     let clock = Clock::wall();
     let running = all_in_one::start(config, proxy.client.clone(), clock).await.expect("starts");
 
-    // Each does its work.
+    // Each controller does its work.
     let client = bed.client();
     let vpas: Api<VerticalPodAutoscaler> = Api::namespaced(client.clone(), &namespace);
     wait::until("there is a recommendation", || async {
@@ -127,7 +127,7 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
         .expect("it runs");
     let page = wait_until_all_lead(running.addresses()[0]).await;
 
-    // No kind is read twice but for Deployments, whose scales are wanted later.
+    // No kind is listed twice, except Deployments, whose scales are needed later.
     let paths: Vec<String> = proxy.requests().into_iter().map(|(_, path)| path).collect();
     for (path, most) in [
         ("/api/v1/pods", 1),
@@ -138,11 +138,11 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
         ("/apis/apps/v1/replicasets", 1),
         ("/apis/batch/v1/jobs", 1),
     ] {
-        let count = paths.iter().filter(|asked| *asked == path).count();
+        let count = paths.iter().filter(|requested| *requested == path).count();
         assert!((1..=most).contains(&count), "{path}: {count}");
     }
 
-    // One page tells of all.
+    // One metrics page has all controllers.
     let types: Vec<&str> = page.lines().filter(|line| line.starts_with("# TYPE")).collect();
     let once: BTreeSet<&&str> = types.iter().collect();
     assert_eq!(types.len(), once.len(), "{types:#?}");
@@ -158,21 +158,21 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
     }
     assert!(value(&page, "plimsoll_api_requests_total{code=\"200\",verb=\"patch\"}") > Some(0.0));
 
-    // Who looks from outside sees the same, without reaching any pod.
-    let look = || {
+    // `plimsoll status` reports the same without access to any pod.
+    let status = || {
         let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         status.args(["status", "--output=json", "--kubeconfig"]).arg(bed.kubeconfig_path());
         let (output, spent) = cpu_time::run_and_measure(&mut status);
         let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         (report, output.status.code(), spent)
     };
-    // A role may know its objects one renewal before its first pass ends.
+    // A controller may report its objects one renewal before its first pass ends.
     let has_passed = |role: &Value| role["objects"] == 1 && role["loopAgeSeconds"].is_number();
     let (report, code, spent) =
         wait::until("every Lease reports its object and a pass", || async {
-            let seen = look();
-            let roles = seen.0["roles"].as_array().expect("roles");
-            (roles.len() == 3 && roles.iter().all(has_passed)).then_some(seen)
+            let report = status();
+            let roles = report.0["roles"].as_array().expect("roles");
+            (roles.len() == 3 && roles.iter().all(has_passed)).then_some(report)
         })
         .await;
     assert!(spent < Duration::from_secs(1), "it is there at once, and takes {spent:?} of a core");
@@ -185,7 +185,7 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
         assert_eq!((&role["objects"], &role["stale"]), (&json!(1), &json!(0)), "{role:#}");
         assert!(role["loopAgeSeconds"].as_f64().is_some_and(|age| age < 30.0), "{role:#}");
     }
-    // A new one is absent until it is stored for the first time.
+    // It is absent until the history is stored for the first time.
     let history = roles[0]["history"].as_str().unwrap_or_default();
     assert!(["absent", "loaded"].contains(&history), "{report:#}");
     assert_eq!((&report["findings"], code), (&json!([]), Some(0)), "{report:#}");

@@ -1,4 +1,4 @@
-//! The house rules that a machine can check: who may use whom, what may be depended on, what files look like.
+//! Machine-checked rules of the code: layers, dependencies, file names.
 
 mod dependencies;
 mod file_names;
@@ -16,7 +16,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Rust file below these folders, by its path from the root, with its text.
+/// All Rust files below these folders, by path relative to the root, with their text.
 fn sources(folders: &[&str]) -> Vec<(String, String)> {
     let mut pending: Vec<PathBuf> = folders.iter().map(|folder| root().join(folder)).collect();
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ fn sources(folders: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-/// Fails with every finding in every file.
+/// Fails with the findings of all files.
 fn assert_clean(files: &[(String, String)], check: impl Fn(&str, &str) -> Vec<String>) {
     let findings: Vec<_> = files.iter().flat_map(|(path, text)| check(path, text)).collect();
     assert!(findings.is_empty(), "\n{}", findings.join("\n"));

@@ -1,4 +1,4 @@
-//! Dashboards: what is checked in is sound, asks for nothing that is not there, and is answered by a real Prometheus.
+//! Grafana dashboards: the files are valid, use only existing metrics, and get data from a real Prometheus.
 
 mod board_rules;
 pub mod families;
@@ -14,7 +14,7 @@ use std::{fs, path::Path, sync::OnceLock};
 
 use serde_json::Value;
 
-/// Every board that is checked in, by the name of its file.
+/// Every dashboard file, by name.
 fn boards() -> Vec<(String, Value)> {
     static READ: OnceLock<Vec<(String, Value)>> = OnceLock::new();
     READ.get_or_init(read).clone()
@@ -23,13 +23,13 @@ fn boards() -> Vec<(String, Value)> {
 fn read() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana");
     let mut boards: Vec<_> = fs::read_dir(&folder)
-        .expect("there is a folder of boards")
+        .expect("board folder exists")
         .map(|entry| entry.expect("a readable entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .map(|path| {
             let text = fs::read_to_string(&path).expect("a readable board");
             let board = serde_json::from_str(&text)
-                .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             (path.file_stem().expect("a name").to_string_lossy().into_owned(), board)
         })
         .collect();
@@ -59,7 +59,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
-/// Panels that ask for something: all but headings.
+/// Panels with queries: all except row headings.
 fn panels(board: &Value) -> impl Iterator<Item = &Value> {
     list(board, "panels").filter(|panel| panel["type"] != "row")
 }

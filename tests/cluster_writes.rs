@@ -1,4 +1,4 @@
-//! Writing to a real API server: who may, in which order, and what becomes of it.
+//! Writes to a real API server: permissions, order and outcomes.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ mod pod_writes;
 mod status_queue;
 mod vpa_status;
 
-/// Long for what takes a moment, so that a busy machine fails nothing.
+/// Generous, so that a busy machine does not fail a test.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A bed that knows our definitions.
+/// A testbed with our CRDs.
 async fn bed_with_definitions() -> Option<Testbed> {
     let bed = Testbed::shared().await?;
     for definition in crds().expect("definitions") {
@@ -28,7 +28,7 @@ async fn bed_with_definitions() -> Option<Testbed> {
     Some(bed)
 }
 
-/// A VPA that nobody has written to yet.
+/// A VPA without status.
 async fn vpa(bed: &Testbed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
     let yaml = format!(
         "
@@ -42,5 +42,5 @@ spec:
 
 async fn read(bed: &Testbed, key: &ObjectKey) -> VerticalPodAutoscaler {
     let api = Api::namespaced(bed.client(), &key.namespace);
-    api.get(&key.name).await.expect("it is there")
+    api.get(&key.name).await.expect("it exists")
 }

@@ -1,6 +1,6 @@
-//! The command lines beside those of upstream's programs: the same flags with the same defaults, and the same forms.
+//! Compares the command lines with those of upstream's programs: same flags, same defaults, same syntax.
 //!
-//! The gate compares with what upstream's programs printed when they were recorded; deep starts them.
+//! The gate compares with the recorded output of upstream's programs; deep runs them.
 
 mod deep;
 
@@ -14,7 +14,7 @@ use plimsoll::cli::flags;
 
 use crate::support::upstream_recording::UpstreamOutput;
 
-/// What the help of upstream's programs says.
+/// Help texts of upstream's programs.
 const HELPS: [(&str, UpstreamOutput); 3] = [
     ("recommender", help("help/recommender.txt")),
     ("updater", help("help/updater.txt")),
@@ -25,17 +25,17 @@ const fn help(name: &'static str) -> UpstreamOutput {
     UpstreamOutput { name, part: "command_line" }
 }
 
-/// Where ours says otherwise, and why.
+/// Intended differences, with the reason.
 const EXPECTED_DIFFERENCES: [(&str, &str, &str); 2] = [
     ("storage", "checkpoint", "upstream's empty string means checkpoints"),
     ("leader-elect", "", "unset, it depends on --compat: on here, and off as upstream has it"),
 ];
 
-/// A default in the form in which both sides can be compared.
+/// Normalizes a default for the comparison.
 fn normalize_default(default: &str) -> String {
     let text = default.trim_matches('"').replace("\\\"", "\"");
     let zero = matches!(&*text, "" | "0" | "false" | "0s");
-    // Go prints every unit of a duration below the largest.
+    // Go prints all units of a duration below the largest one.
     let short =
         text.strip_suffix("m0s").map_or(text.clone(), |rest| match rest.strip_suffix("h0") {
             Some(hours) => format!("{hours}h"),
@@ -44,14 +44,13 @@ fn normalize_default(default: &str) -> String {
     if zero { String::new() } else { short }
 }
 
-/// The names and defaults that a Go program prints.
+/// Flags and defaults in the help of a Go program.
 fn printed(help: &str) -> BTreeMap<String, String> {
     let lines = help.lines().filter_map(|line| {
         let rest = line.trim_start();
         let flag = rest.strip_prefix("-v, --").or_else(|| rest.strip_prefix("--"))?;
         let name = flag.split_whitespace().next()?;
-        // The last one: some texts have a default of their own before it.
-        // Some texts write it with a colon.
+        // The last one: some descriptions contain another default before it. Some descriptions use a colon.
         let default = flag.rsplit_once("(default").and_then(|(_, rest)| rest.strip_suffix(')'));
         let default = default.unwrap_or_default().trim_start_matches(':').trim_start();
         Some((name.to_owned(), default.to_owned()))
@@ -72,7 +71,7 @@ fn combined_output(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
-/// What ours has otherwise than this help says.
+/// Differences between our flags and this help.
 fn differences(role: &str, help: &str) -> Vec<String> {
     let ours = match role {
         "recommender" => flags::recommender(),
@@ -111,7 +110,7 @@ fn a_flag_or_a_default_that_ours_has_not_is_a_difference() {
     assert_eq!(found.iter().filter(|line| line.ends_with("is not 0.91")).count(), 2, "{found:?}");
 }
 
-/// Forms and values, and whether they are taken.
+/// Arguments, and whether they are accepted.
 const FORMS: [(&[&str], bool); 62] = [
     (&["--address=:1"], true),
     (&["--address", ":1"], true),
@@ -177,14 +176,14 @@ const FORMS: [(&[&str], bool); 62] = [
     (&["--log-file-max-size=-1"], false),
 ];
 
-/// Whether a program takes these: they are followed by a flag that neither has, and the first error counts.
+/// Whether a program accepts these arguments: an unknown flag follows, and the first error is reported.
 fn accepts(program: &Path, first: &[&str], form: &[&str]) -> bool {
     let arguments: Vec<&str> =
         first.iter().chain(form).copied().chain(["--no-such-flag"]).collect();
     let output = start(program, &arguments);
-    let said = combined_output(&output);
-    assert_eq!(output.status.code(), Some(2), "{form:?}: {said}");
-    said.contains("--no-such-flag")
+    let text = combined_output(&output);
+    assert_eq!(output.status.code(), Some(2), "{form:?}: {text}");
+    text.contains("--no-such-flag")
 }
 
 #[test]
@@ -218,13 +217,13 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
         (&["--update-worker-count=0"], 2, "from 1"),
         (&["--storage=etcd"], 2, "checkpoint (the default), prometheus or local[:DIR]"),
         (&["--storage=prometheus:http://p:9090"], 2, "--prometheus-address"),
-        (&["--usage-source=prometheus", "--use-external-metrics"], 1, "give one of them"),
-        (&["--storage=prometheus", "--history-memory=1k"], 2, "1Mi at least"),
+        (&["--usage-source=prometheus", "--use-external-metrics"], 1, "set one of them"),
+        (&["--storage=prometheus", "--history-memory=1k"], 2, "at least 1Mi"),
         (&["--prometheus-queries=0"], 2, "from 1 to 100"),
         (&["--shard=0/3"], 2, "1/3"),
         (&["--feature-gates=NoSuch=true"], 2, "PerVPAConfig"),
         (&["--leader-elect-resource-lock=endpoints"], 2, "leases"),
-        (&["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], 1, "give one of them"),
+        (&["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"], 1, "set one of them"),
         (&["--leader-elect-lease-duration=5s"], 1, "--leader-elect-renew-deadline"),
         (
             &["--prometheus-bearer-token-file=/nonexistent"],
@@ -236,32 +235,35 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
         (&["--prometheus-auth=aws"], 2, "--prometheus-aws-region"),
         (&["--prometheus-header=hunter"], 2, "'NAME: VALUE'"),
     ] {
-        let (found, said) = run_plimsoll(arguments, &[]);
-        assert_eq!(found, Some(code), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-        assert!(said.starts_with("plimsoll: ") && said.contains(remedy), "{arguments:?}: {said}");
+        let (found, stderr) = run_plimsoll(arguments, &[]);
+        assert_eq!(found, Some(code), "{arguments:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+        assert!(
+            stderr.starts_with("plimsoll: ") && stderr.contains(remedy),
+            "{arguments:?}: {stderr}"
+        );
     }
 }
 
 #[test]
 fn what_may_be_repeated_adds_up_and_the_environment_has_one_a_line() {
     let flags = [r#"--prometheus-matcher=cluster="qa""#, r#"--prometheus-matcher=env!="x,y""#];
-    let config = plimsoll::cli::recommender_config(&flags).expect("is fine");
+    let config = plimsoll::cli::recommender_config(&flags).expect("valid flags");
     assert_eq!(config.prometheus.series_options.matchers.to_string(), r#"cluster="qa",env!="x,y""#);
     let lines = [("PLIMSOLL_FLAG_PROMETHEUS_MATCHER", "cluster=\"qa\"\nenv=x")];
-    let (code, said) = run_plimsoll(&[], &lines);
-    assert!(code == Some(2) && said.contains("\"env=x\" cannot be used"), "{said}");
+    let (code, stderr) = run_plimsoll(&[], &lines);
+    assert!(code == Some(2) && stderr.contains("invalid matcher \"env=x\""), "{stderr}");
 }
 
-/// Ends soon, for there is no such file; until then the log says what was read.
+/// The process fails soon, because this file does not exist; before that it logs the configuration.
 const UNREACHABLE_API_SERVER: &str = "--kubeconfig=/nonexistent/kubeconfig";
 
 fn log(arguments: &[&str], variables: &[(&str, &str)]) -> Vec<serde_json::Value> {
     let arguments: Vec<&str> =
         arguments.iter().copied().chain([UNREACHABLE_API_SERVER, "--log-format=json"]).collect();
-    let (code, said) = run_plimsoll(&arguments, variables);
-    assert_eq!(code, Some(1), "{said}");
-    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    let (code, stderr) = run_plimsoll(&arguments, variables);
+    assert_eq!(code, Some(1), "{stderr}");
+    stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 fn warnings(log: &[serde_json::Value]) -> Vec<&str> {
@@ -293,12 +295,13 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
     );
     assert!(
         log.iter()
-            .any(|line| line["message"] == "the recommender starts" && line["name"] == "default")
+            .any(|line| line["message"] == "starting recommender" && line["name"] == "default")
     );
     let warnings = warnings(&log);
     let [strays, secret, labels, idle] = warnings[..] else { panic!("{warnings:?}") };
     assert!(
-        strays.starts_with("2 arguments are no flags") && strays.contains("--memory-saver=false"),
+        strays.starts_with("ignoring 2 arguments that are not flags")
+            && strays.contains("--memory-saver=false"),
         "{strays}"
     );
     assert!(secret.starts_with("--password on the command line"), "{secret}");
@@ -308,13 +311,16 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
         ),
         "{idle}"
     );
-    assert!(labels.starts_with("without effect: --pod-label-prefix: "), "{labels}");
+    assert!(
+        labels.starts_with("no effect without --metric-for-pod-labels: --pod-label-prefix: "),
+        "{labels}"
+    );
     assert!(!format!("{log:?}").contains("hunter2"), "the log shows the password");
 }
 
 #[test]
 fn labels_of_pods_are_asked_for_where_the_query_is_named() {
-    let config = |flags: &[&str]| plimsoll::cli::recommender_config(flags).expect("is fine");
+    let config = |flags: &[&str]| plimsoll::cli::recommender_config(flags).expect("valid flags");
     assert_eq!(config(&["--pod-name-label=pod"]).prometheus.pod_labels, None);
     let query = "--metric-for-pod-labels=kube_pod_labels[8d]";
     let labels = config(&[query, "--pod-name-label=pod"]).prometheus.pod_labels.expect("named");
@@ -337,7 +343,7 @@ fn the_environment_sets_flags_and_what_is_typed_goes_before_it() {
     let untyped = log(&[], &set);
     assert_eq!(name(&typed).as_deref(), Some("lavish"));
     assert_eq!(name(&untyped).as_deref(), Some("frugal"));
-    assert_eq!(warnings(&untyped), Vec::<&str>::new(), "nobody sees the environment");
+    assert_eq!(warnings(&untyped), Vec::<&str>::new(), "other users cannot read the environment");
 }
 
 #[test]
@@ -346,11 +352,11 @@ fn the_log_is_appended_to_a_file_and_kept_from_standard_error_on_request() {
     let path = folder.path().join("log");
     let file = format!("--log-file={}", path.display());
     let (_, both) = run_plimsoll(&[UNREACHABLE_API_SERVER, &file], &[]);
-    assert!(both.contains("the recommender starts"), "{both}");
+    assert!(both.contains("starting recommender"), "{both}");
     let (_, alone) = run_plimsoll(&[UNREACHABLE_API_SERVER, &file, "--logtostderr=false"], &[]);
-    assert!(!alone.contains("the recommender starts"), "{alone}");
+    assert!(!alone.contains("starting recommender"), "{alone}");
     let written = std::fs::read_to_string(path).expect("it was written");
-    assert_eq!(written.matches("the recommender starts").count(), 2, "{written}");
+    assert_eq!(written.matches("starting recommender").count(), 2, "{written}");
     assert!(!written.contains('\u{1b}'), "{written}");
 }
 
@@ -361,7 +367,7 @@ fn a_program_called_recommender_is_the_recommender() {
     let program = folder.path().join("recommender");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &program).expect("is linked");
     let started = combined_output(&start(&program, &[UNREACHABLE_API_SERVER]));
-    assert!(started.contains("the recommender starts"), "{started}");
+    assert!(started.contains("starting recommender"), "{started}");
     let refused = start(&program, &["--no-such-flag"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(combined_output(&start(&program, &["-h"])).contains("--recommender-name"));

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of `plimsoll crds`: the same as upstream's, field by field, and as committed.
+//! The CustomResourceDefinitions of `plimsoll crds`: equal to upstream's field by field, and to the committed files.
 
 mod dry_run;
 mod watermark;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::support::skipped::report_skipped;
 
-/// Where ours may differ, and why. Anything else is a defect, and so is an entry that no longer applies.
+/// Intended differences, with the reason. Any other difference is a bug, and so is an entry that no longer applies.
 const EXPECTED_DIFFERENCES: [(&str, &str); 2] = [
     (
         "/metadata/annotations/controller-gen.kubebuilder.io~1version",
@@ -27,13 +27,13 @@ const EXPECTED_DIFFERENCES: [(&str, &str); 2] = [
     ("/versions/v1beta2", "not served by upstream either, and no object is stored as it any more"),
 ];
 
-/// Upstream's definitions as its release ships them.
+/// The CRDs of upstream's release.
 fn upstream() -> Result<String, String> {
     let file = xtask::test_programs::autoscaler_crds().map_err(|error| format!("{error:#}"))?;
     fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// A definition as leaves by path, without what is only for reading. Versions go by name, not by place.
+/// The leaves of a CRD by path, without descriptions. Versions are keyed by name, not by index.
 fn leaves(definition: &Value) -> BTreeMap<String, Value> {
     let mut definition = definition.clone();
     let versions = definition["spec"]["versions"].take();
@@ -67,7 +67,7 @@ fn collect(value: &Value, path: &str, leaves: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Every leaf that is not the same on both sides, as `path: ours instead of theirs`.
+/// All leaves that differ, as `path: ours instead of theirs`.
 fn differences(ours: &Value, theirs: &Value) -> Vec<(String, String)> {
     let (ours, theirs) = (leaves(ours), leaves(theirs));
     let mut paths: Vec<&String> = ours.keys().chain(theirs.keys()).collect();
@@ -103,7 +103,7 @@ fn the_definitions_equal_upstreams_field_by_field() {
         for (path, why) in EXPECTED_DIFFERENCES {
             assert!(
                 found.iter().any(|(found, _)| found.starts_with(path)),
-                "{name}: {path} ({why}) is no difference any more"
+                "{name}: {path} ({why}) no longer differs"
             );
         }
         let surprises: Vec<_> = found
@@ -140,10 +140,10 @@ fn a_difference_in_any_leaf_is_found() {
     }
     let mut ours = theirs.clone();
     ours["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("other words");
-    assert!(differences(&ours, &theirs).is_empty(), "words may differ");
+    assert!(differences(&ours, &theirs).is_empty(), "descriptions may differ");
 }
 
-/// `UPDATE=1 cargo test crds` writes them.
+/// `UPDATE=1 cargo test crds` writes the files.
 #[test]
 fn the_committed_definitions_are_the_ones_that_are_printed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
@@ -158,7 +158,7 @@ fn the_committed_definitions_are_the_ones_that_are_printed() {
         let committed = fs::read_to_string(&file).unwrap_or_default();
         assert!(
             committed == printed,
-            "{} is not what is printed: run UPDATE=1 cargo test crds",
+            "{} is out of date: run UPDATE=1 cargo test crds",
             file.display()
         );
     }
@@ -169,9 +169,9 @@ fn the_printed_yaml_reads_as_the_definitions_for_old_and_new_readers() {
     let yaml = crds_yaml().expect("definitions");
     let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&yaml).expect("YAML");
     assert_eq!(read, crds().expect("definitions"));
-    // A bare Off is false to readers of YAML 1.1, kubectl among them.
+    // A bare Off is false for YAML 1.1 parsers, including kubectl.
     assert!(!yaml.contains("- Off\n"), "Off must be quoted");
-    assert!(yaml.lines().all(|line| line.len() < 200), "no line is endless");
+    assert!(yaml.lines().all(|line| line.len() < 200), "long texts are wrapped");
 }
 
 /// An object that uses every field.

@@ -1,4 +1,4 @@
-//! `plimsoll demo` as a person and as a program meet it.
+//! `plimsoll demo` for people and for programs.
 
 mod flags_and_exits;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::schema::{faults, schema};
 use crate::support::tier;
 
-/// The program, cut off from what this machine would tell it.
+/// The program without this machine's environment variables.
 fn plimsoll(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments).env_clear().env("LANG", "C.UTF-8").stdin(Stdio::null());
@@ -33,15 +33,15 @@ fn text(output: &Output) -> String {
 
 fn json(arguments: &[&str]) -> Value {
     let arguments = [&["demo", "--output", "json"], arguments].concat();
-    serde_json::from_str(&text(&run(&arguments))).expect("standard output is JSON and nothing else")
+    serde_json::from_str(&text(&run(&arguments))).expect("standard output is only JSON")
 }
 
 fn refused(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let said = String::from_utf8(output.stderr.clone()).expect("UTF-8");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("plimsoll: "), "{said}");
-    said
+    let stderr = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("plimsoll: "), "{stderr}");
+    stderr
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn standard_error_is_quiet_in_a_pipe_and_carries_no_result() {
     let output = run(&["demo", "--days", "1"]);
     assert_eq!(output.stderr, b"", "no progress bar off a terminal");
     let output = run(&["demo", "--days", "1", "-o", "json"]);
-    assert_eq!(output.stderr, b"living 1 virtual days twice, seed 42\n");
+    assert_eq!(output.stderr, b"simulating 1 days twice, seed 42\n");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn json_follows_the_schema_in_the_repository() {
     assert_eq!(faults(&schema, &report), Vec::<String>::new());
     let mut wrong = report.clone();
     wrong["containers"][0]["recommendation"]["target"]["cpuMillicores"] = "1".into();
-    assert_eq!(faults(&schema, &wrong).len(), 1, "the schema says nothing about amounts");
+    assert_eq!(faults(&schema, &wrong).len(), 1, "the schema does not describe amounts");
     let mut more = report;
     more["containers"][0]["surprise"] = 1.into();
     assert_eq!(faults(&schema, &more).len(), 1, "a new field must be written into the schema");
@@ -115,8 +115,8 @@ fn the_numbers_in_the_table_are_those_in_the_json() {
         let at = table
             .iter()
             .position(|line| line.split_whitespace().next() == Some(name))
-            .unwrap_or_else(|| panic!("{name} is not in the table"));
-        let said = &container["recommendation"];
+            .unwrap_or_else(|| panic!("the table has no {name}"));
+        let recommendation = &container["recommendation"];
         let rows = [
             ("cpu", "cpuMillicores", &millicores as &dyn Fn(&Value) -> String),
             ("memory", "memoryBytes", &mebibytes),
@@ -124,11 +124,11 @@ fn the_numbers_in_the_table_are_those_in_the_json() {
         for (row, (resource, field, print)) in rows.into_iter().enumerate() {
             let line = table[at + 1 + row];
             let words: Vec<&str> = line.split_whitespace().collect();
-            let of = |part: &str| print(&said[part][field]);
+            let of = |part: &str| print(&recommendation[part][field]);
             let request = print(&container["template"]["request"][field]);
             assert_eq!(words[..3], [resource, &request, &of("target")], "{name}: {line}");
             assert!(words.contains(&&*of("lower")) && words.contains(&&*of("upper")), "{line}");
-            let why = said["why"][resource].as_str().expect("a reason");
+            let why = recommendation["why"][resource].as_str().expect("a reason");
             assert!(line.ends_with(why), "{line} does not end with {why}");
         }
     }
@@ -141,7 +141,7 @@ fn the_numbers_in_the_table_are_those_in_the_json() {
     assert_eq!(words[2..4].join(" "), kills);
 }
 
-/// Adds up what matters, in its own way, straight from the steps.
+/// Computes the totals independently, directly from the steps.
 #[derive(Default)]
 struct TotalsCheck {
     requested: BTreeMap<Scenario, (f64, f64)>,
@@ -185,8 +185,11 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
     let (without, with) =
         (auditor.requested[&Scenario::Without], auditor.requested[&Scenario::With]);
     for (field, measured) in [("coreHours", without.0 - with.0), ("gibHours", without.1 - with.1)] {
-        let said = printed["savings"][field].as_f64().expect("a number");
-        assert!((said - measured).abs() < 1e-6, "{field}: said {said}, measured {measured}");
+        let reported = printed["savings"][field].as_f64().expect("a number");
+        assert!(
+            (reported - measured).abs() < 1e-6,
+            "{field}: reported {reported}, measured {measured}"
+        );
     }
     for (life, field) in [(Scenario::Without, "without"), (Scenario::With, "with")] {
         let kills: i64 =
@@ -215,11 +218,11 @@ async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
             assert_eq!(*kills > 0, container == "worker", "{container}: {kills} kills");
         }
     }
-    assert_eq!(auditor.advised[&Scenario::Without], 0, "nobody recommends in the first life");
+    assert_eq!(auditor.advised[&Scenario::Without], 0, "the first run has no recommendations");
     assert!(auditor.advised[&Scenario::With] > auditor.steps[&Scenario::With] * 9 / 10);
 }
 
-/// The least that any pod of a Deployment asked for on its first day.
+/// Whether any pod of the Deployments requested more on their first day.
 #[derive(Default)]
 struct FirstDayRequests {
     least: BTreeMap<(String, String), ResourceAmounts>,
@@ -252,7 +255,7 @@ async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
     let config = Config { seed: 42, days: 1, store: None, settings };
     let mut day = FirstDayRequests::default();
     demo::run(&config, &open, &mut day).await.expect("the demo runs");
-    assert!(day.given, "the worker and the storefront ask for more");
+    assert!(day.given, "the worker and the storefront request more");
     for member in demo::workloads() {
         let WorkloadKind::Deployment { .. } = member.workload.workload_kind else { continue };
         for spec in &member.workload.containers {

@@ -1,4 +1,4 @@
-//! What is installed in a cluster: manifests, overlays, the chart, images, rights, and what comes of it on a real server.
+//! Installations: manifests, overlays, the chart, images, RBAC, and their behavior on a real server.
 
 mod admission_policies;
 mod audit_log;
@@ -35,7 +35,7 @@ fn documents(path: &Path) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// What a role may do, and what is made for it to write: all of it as one text.
+/// The RBAC and pre-created objects of a role, as one text.
 pub fn shipped(role: &str) -> String {
     let folder = Path::new(ROOT).join("deploy").join(role);
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok();

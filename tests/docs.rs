@@ -1,4 +1,4 @@
-//! The parts of the documentation that are made from code are up to date, and no page points nowhere.
+//! The generated parts of the documentation are up to date, and all links are valid.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -22,7 +22,7 @@ pub fn page(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Compares what stands between two markers of a page with what the code says; `UPDATE=1` writes it.
+/// Compares the text between two markers of a page with the generated one; `UPDATE=1` writes it.
 pub fn generated(path: &str, name: &str, wanted: &str) {
     let (begin, end) = (format!("<!-- begin {name} -->\n"), format!("<!-- end {name} -->"));
     let text = page(path);
@@ -158,7 +158,7 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
     let (sample, _) = sample.split_once("```").expect("the sample ends");
     let mut lines = printed.lines();
     for line in sample.lines() {
-        // The sample leaves lines out, and keeps the order of the others.
+        // The sample omits lines, and keeps the order of the others.
         assert!(lines.any(|printed| printed == line), "the demo does not print it there: {line}");
     }
     assert!(sample.lines().count() > 10, "{sample}");
@@ -168,9 +168,9 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
 fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
     let report: VpaReport =
         serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
-    let printed = text::render(&report, &look);
+    let printed = text::render(&report, &style);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("docs/explain.md", "explanation", &format!("```text\n{printed}```\n"));
 }
@@ -179,9 +179,9 @@ fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
 fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_sample() {
     let report: PodReport =
         serde_json::from_str(&page("tests/data/explain-pod.json")).expect("JSON");
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
-    let printed = pod::text::render(&report, &look);
+    let printed = pod::text::render(&report, &style);
     generated("docs/explain.md", "pod explanation", &format!("```text\n{printed}```\n"));
 }
 
@@ -189,9 +189,9 @@ fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_samp
 fn the_diagnosis_in_the_documentation_is_what_is_printed_for_the_sample() {
     let sample = page("tests/data/doctor-prometheus.json");
     let report: doctor::DoctorReport = serde_json::from_str(&sample).expect("JSON");
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
-    let printed = doctor::text::render(&report, &look, false);
+    let printed = doctor::text::render(&report, &style, false);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("docs/explain.md", "diagnosis", &format!("```text\n{printed}```\n"));
 }
@@ -211,15 +211,15 @@ fn links_between_pages_lead_somewhere() {
             links += 1;
         }
     }
-    assert!(links > 5, "only {links} links were looked at");
+    assert!(links > 5, "only {links} links were checked");
 }
 
 #[test]
 fn every_command_line_in_the_documentation_can_be_run() {
-    // Files that are looked for when a command starts: a page names them where they will be.
+    // Files that are read when a command starts: pages use the paths of an installation.
     let file = tempfile::NamedTempFile::new().expect("a file");
     let file = file.path().display();
-    let mut seen = 0;
+    let mut count = 0;
     for path in pages() {
         for line in command_lines(&page(&path)) {
             let words = words(&line);
@@ -234,15 +234,16 @@ fn every_command_line_in_the_documentation_can_be_run() {
             if let Err(refused) = cli::check(&words) {
                 panic!("{path}: {line}\n{refused}");
             }
-            seen += 1;
+            count += 1;
         }
     }
-    assert!(seen > 15, "only {seen} command lines were looked at");
+    assert!(count > 15, "only {count} command lines were checked");
     let refused = cli::check(&["plimsoll", "recommender", "--storrage=prometheus"]);
     assert!(refused.is_err_and(|line| line.contains("--storage")));
 }
 
-/// What the shell examples of a page run of ours, continued lines joined, without what it is piped or written into.
+/// The `plimsoll` commands in the shell examples of a page, with continued lines joined, without pipes and
+/// redirections.
 fn command_lines(page: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for block in page.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
@@ -258,7 +259,7 @@ fn command_lines(page: &str) -> Vec<String> {
     lines
 }
 
-/// A command line as a shell takes it apart.
+/// Splits a command line like a shell.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in line.chars() {

@@ -1,4 +1,4 @@
-//! `plimsoll explain vpa` on a real cluster: what it prints is what the recommender knows, and why.
+//! `plimsoll explain vpa` on a real cluster: it prints the recommender's state and its reasons.
 
 mod explanation_annotation;
 mod pod;
@@ -44,14 +44,14 @@ const STEPS: u32 = 60;
 const MEBIBYTE: u64 = 1 << 20;
 const SAMPLE: &str = "tests/data/explain-vpa.json";
 
-/// The program, cut off from what this machine would tell it.
+/// The program without this machine's environment variables.
 fn plimsoll(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments).env_clear().env("LANG", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
-/// Explains with a kubeconfig; what ends in time may be waited for.
+/// Runs `explain vpa` with a kubeconfig; for commands that end by themselves.
 fn explain(kubeconfig: &Path, arguments: &[&str]) -> Output {
     let config = format!("--kubeconfig={}", kubeconfig.display());
     plimsoll(&[&["explain", "vpa", &*config], arguments].concat()).output().expect("it starts")
@@ -71,13 +71,13 @@ fn json_of(output: &Output) -> Value {
 
 fn refused(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let said = String::from_utf8(output.stderr.clone()).expect("UTF-8");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("plimsoll: ") && output.stdout.is_empty(), "{said}");
-    said
+    let printed = String::from_utf8(output.stderr.clone()).expect("UTF-8");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert!(printed.starts_with("plimsoll: ") && output.stdout.is_empty(), "{printed}");
+    printed
 }
 
-/// A cluster with a VPA that a recommender of the test's own looks after.
+/// A cluster with a VPA and a recommender in the test's process.
 struct Fixture {
     bed: Testbed,
     usage: MetricsServer,
@@ -124,7 +124,7 @@ spec:
         }
     }
 
-    /// Kills a container for its memory, and waits until its pod shows it and is ready again.
+    /// OOM-kills a container, and waits until its pod reports it and is ready again.
     async fn kill(&self) {
         let pods = self.bed.nodes().pods(&self.namespace, "web-", 2, "are ready", is_ready).await;
         let name = pods[0].metadata.name.clone().expect("a name");
@@ -136,7 +136,10 @@ spec:
             first.is_some_and(|status| status.restart_count > 0)
                 && has_condition(pod, "Ready", "True")
         };
-        self.bed.nodes().pod(&self.namespace, &name, "is killed and back", restarted).await;
+        self.bed
+            .nodes()
+            .pod(&self.namespace, &name, "is OOM-killed and ready again", restarted)
+            .await;
     }
 
     fn explain(&self, arguments: &[&str]) -> Output {
@@ -147,26 +150,26 @@ spec:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_follow_from_the_chain()
  {
-    let Some(scene) = Fixture::new().await else { return };
-    let name = format!("{}/web", scene.namespace);
+    let Some(fixture) = Fixture::new().await else { return };
+    let name = format!("{}/web", fixture.namespace);
     let json = ["-o", "json"];
 
-    let young = json_of(&scene.explain(&[&[&*name], &json[..]].concat()));
+    let young = json_of(&fixture.explain(&[&[&*name], &json[..]].concat()));
     assert_eq!(young["history"]["records"], json!([]));
     assert_eq!(young["containers"][0]["cpu"]["agreement"], "unwritten");
 
-    let running = start(&scene.bed, &scene.clock, &["--bounds-dead-band=0"]).await;
+    let running = start(&fixture.bed, &fixture.clock, &["--bounds-dead-band=0"]).await;
     wait_for_passes(&running, 1).await;
-    scene.run_steps(&running, STEPS / 2).await;
-    scene.kill().await;
-    scene.run_steps(&running, STEPS / 2).await;
+    fixture.run_steps(&running, STEPS / 2).await;
+    fixture.kill().await;
+    fixture.run_steps(&running, STEPS / 2).await;
     wait::until("everything is written", || async {
         (running.pending_statuses() == 0).then_some(())
     })
     .await;
     running.stop().await;
 
-    let output = scene.explain(&[&[&*name], &json[..]].concat());
+    let output = fixture.explain(&[&[&*name], &json[..]].concat());
     let value = json_of(&output);
     assert_eq!(output.status.code(), Some(0), "{:#}", value["findings"]);
     let report: VpaReport = serde_json::from_value(value.clone()).expect("a report");
@@ -187,73 +190,76 @@ async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_fo
     assert!(main.memory.as_ref().is_some_and(|memory| memory.chain.bump.is_some()));
     if std::env::var_os("UPDATE").is_some() {
         let sample = serde_json::to_string_pretty(&value).expect("JSON") + "\n";
-        let sample = sample.replace(&scene.namespace, "shop");
+        let sample = sample.replace(&fixture.namespace, "shop");
         std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE), sample).expect("writes");
     }
 
-    assert_text_output(&scene, &name);
-    assert_other_flags_are_reported(&scene, &name);
-    assert_suggestion(&scene);
-    assert_upstream_explanation(&scene, &name).await;
+    assert_text_output(&fixture, &name);
+    assert_other_flags_are_reported(&fixture, &name);
+    assert_suggestion(&fixture);
+    assert_upstream_explanation(&fixture, &name).await;
 }
 
-fn assert_text_output(scene: &Fixture, name: &str) {
-    let output = scene.explain(&[name]);
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+fn assert_text_output(fixture: &Fixture, name: &str) {
+    let output = fixture.explain(&[name]);
+    let printed = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     assert!(output.stderr.is_empty(), "{output:?}");
-    for line in said.lines() {
+    for line in printed.lines() {
         assert!(line.chars().count() <= 80, "{line}");
         assert!(line.trim_end() == line && !line.contains('\x1b'), "{line:?}");
     }
     for words in [
         "CONTAINER main",
         "in status",
-        "worked out",
+        "recomputed",
         "OOM kill",
         "max_allowed: p95 reads",
         "CONDITIONS",
     ] {
-        assert!(said.contains(words), "{words} is not in\n{said}");
+        assert!(printed.contains(words), "{words} is not in\n{printed}");
     }
-    // The same by flags, as kubectl has it.
-    let by_flag = scene.explain(&["web", "--namespace", &scene.namespace, "--context=bed"]);
+    // The same by flags, like kubectl.
+    let by_flag = fixture.explain(&["web", "--namespace", &fixture.namespace, "--context=bed"]);
     assert_eq!(by_flag.status.code(), Some(0), "{by_flag:?}");
-    let elsewhere = scene.explain(&[name, "-n", "default"]);
-    assert!(refused(&elsewhere, 2).contains("give one of the two"));
+    let elsewhere = fixture.explain(&[name, "-n", "default"]);
+    assert!(refused(&elsewhere, 2).contains("set only one of them"));
 }
 
-fn assert_other_flags_are_reported(scene: &Fixture, name: &str) {
-    let output = scene.explain(&[name, "--recommendation-margin-fraction=0.9", "-o=json"]);
+fn assert_other_flags_are_reported(fixture: &Fixture, name: &str) {
+    let output = fixture.explain(&[name, "--recommendation-margin-fraction=0.9", "-o=json"]);
     let value = json_of(&output);
     assert_eq!(output.status.code(), Some(1), "{value:#}");
     assert_eq!(value["findings"][0]["code"], "numbers_differ", "{value:#}");
-    let local = scene.explain(&[name, "--storage=local:/nonexistent"]);
+    let local = fixture.explain(&[name, "--storage=local:/nonexistent"]);
     assert!(refused(&local, 1).contains("no such directory"));
 }
 
-fn assert_suggestion(scene: &Fixture) {
-    let namespace = &*scene.namespace;
-    let said = refused(&scene.explain(&["wbe", "-n", namespace]), 1);
-    assert!(said.ends_with("the nearest there: web\n"), "{said}");
-    let said = refused(&scene.explain(&["web"]), 1);
-    assert!(said.contains("default/web: namespace default has none"), "{said}");
+fn assert_suggestion(fixture: &Fixture) {
+    let namespace = &*fixture.namespace;
+    let printed = refused(&fixture.explain(&["wbe", "-n", namespace]), 1);
+    assert!(printed.ends_with("did you mean web?\n"), "{printed}");
+    let printed = refused(&fixture.explain(&["web"]), 1);
+    assert!(
+        printed.contains("default/web not found: no VerticalPodAutoscalers in namespace default"),
+        "{printed}"
+    );
 }
 
-async fn assert_upstream_explanation(scene: &Fixture, name: &str) {
-    let api = Api::<Checkpoint>::namespaced(scene.bed.client(), &scene.namespace);
+async fn assert_upstream_explanation(fixture: &Fixture, name: &str) {
+    let api = Api::<Checkpoint>::namespaced(fixture.bed.client(), &fixture.namespace);
     let without = Patch::Merge(json!({"metadata": {"annotations": {annotation::KEY: null}}}));
     api.patch("web-main", &PatchParams::default(), &without).await.expect("is changed");
-    let output = scene.explain(&[name, "-o", "json"]);
+    let output = fixture.explain(&[name, "-o", "json"]);
     let value = json_of(&output);
     assert_eq!(value["history"]["records"][0]["form"], "upstream");
-    // Ten-thousandths of a weight move no percentile here, but memory is all in windows that are open.
+    // A weight of 1e-4 moves no percentile here, but all memory samples are in open windows.
     let cpu = &value["containers"][0]["cpu"];
     assert_eq!(cpu["status"]["target"], cpu["recomputed"]["target"], "{value:#}");
     assert_eq!(value["findings"], json!([]));
-    assert!(text(&scene.explain(&[name])).contains("upstream's form"));
+    assert!(text(&fixture.explain(&[name])).contains("upstream's form"));
     api.delete("web-main", &kube::api::DeleteParams::default()).await.expect("is removed");
-    let output = scene.explain(&[name, "-o", "json"]);
+    let output = fixture.explain(&[name, "-o", "json"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json_of(&output)["findings"][0]["code"], "history_missing");
 }
@@ -263,7 +269,7 @@ fn a_cluster_that_cannot_be_reached_is_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mute = listener.local_addr().expect("an address").port();
-    // Nobody listens on the first port, and on the other nobody ever answers.
+    // Connections to the first port are refused, and the other one never responds.
     for port in [1, mute] {
         let file = folder.path().join(format!("config-{port}"));
         let config = format!(
@@ -273,24 +279,24 @@ fn a_cluster_that_cannot_be_reached_is_one_line() {
              contexts: [{{name: x, context: {{cluster: x, user: x, namespace: shop}}}}]\n"
         );
         std::fs::write(&file, config).expect("writes");
-        let said = refused(&explain(&file, &["web"]), 1);
-        assert!(said.contains("shop/web") && said.contains(&port.to_string()), "{said}");
-        let said = refused(&explain(&file, &["web", "--context=other"]), 1);
-        assert!(said.contains("other"), "{said}");
+        let printed = refused(&explain(&file, &["web"]), 1);
+        assert!(printed.contains("shop/web") && printed.contains(&port.to_string()), "{printed}");
+        let printed = refused(&explain(&file, &["web", "--context=other"]), 1);
+        assert!(printed.contains("other"), "{printed}");
     }
-    let said = refused(&explain(&folder.path().join("missing"), &["web"]), 1);
-    assert!(said.contains("--kubeconfig="), "{said}");
+    let printed = refused(&explain(&folder.path().join("missing"), &["web"]), 1);
+    assert!(printed.contains("--kubeconfig="), "{printed}");
 }
 
 #[test]
 fn only_what_can_be_explained_is_offered() {
-    let said = refused(&plimsoll(&["explain", "hpa", "web"]).output().expect("starts"), 2);
+    let printed = refused(&plimsoll(&["explain", "hpa", "web"]).output().expect("starts"), 2);
     assert!(
-        said.contains("unrecognized subcommand 'hpa'") && said.contains("'vpa', 'wpa'"),
-        "{said}"
+        printed.contains("unrecognized subcommand 'hpa'") && printed.contains("'vpa', 'wpa'"),
+        "{printed}"
     );
-    let said = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
-    assert!(said.contains("NAMESPACE/NAME"), "{said}");
+    let printed = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
+    assert!(printed.contains("NAMESPACE/NAME"), "{printed}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Somebody who may do everything in one namespace, and nothing elsewhere, writes the largest and ugliest objects that the API
-//! server takes. Meanwhile the roles do their work for another namespace, and keep their Leases.
+//! A tenant who may do everything in one namespace, and nothing elsewhere, writes the largest and ugliest objects
+//! that the API server accepts. Meanwhile the controllers must keep working for another namespace, and keep their
+//! Leases.
 
 use std::{
     cell::RefCell, collections::BTreeSet, fs, io::Write as _, net::Ipv4Addr, time::Duration,
@@ -33,22 +34,22 @@ use crate::{
 };
 
 const NAME: &str = "plimsoll";
-/// Where the API server calls the webhook.
+/// The host at which the API server calls the webhook.
 const HOST: &str = "127.0.0.1";
 const VPAS: &str = "/apis/autoscaling.k8s.io/v1/namespaces/NS/verticalpodautoscalers";
 const WPAS: &str = "/apis/datadoghq.com/v1alpha1/namespaces/NS/watermarkpodautoscalers";
 const PODS: &str = "/api/v1/namespaces/NS/pods";
-/// What the recommender here leaves alone, so that recommendations stay as they are written.
+/// Excludes a VPA from the recommender, so that its recommendations stay as written.
 const FOREIGN_CONDITION: &str = ", recommenders: [{name: foreign}]";
-/// How often the updater's Lease has to be renewed while all of it is there.
+/// How often the updater's Lease has to be renewed while the objects exist.
 const RENEWALS: usize = 4;
-/// Streams of one connection that never end, and connections of one address that never ask.
+/// Streams of one connection that never end, and connections of one address that never send a request.
 const STREAMS: usize = 63;
 const CONNECTIONS: usize = 64;
-/// Between two attempts of an address to connect.
+/// Pause between two connection attempts of an address.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// Who may do everything in a namespace.
+/// A user with all permissions in one namespace.
 struct Tenant {
     client: Client,
     namespace: String,
@@ -63,7 +64,8 @@ impl Tenant {
         Self { client: account.client.clone(), namespace }
     }
 
-    /// Sends an object, and answers whether it was taken. What is refused is as good: nothing is left of it but the work.
+    /// Sends an object and returns whether it was accepted. A rejection is fine, because the object then has no
+    /// effect.
     async fn send(&self, method: &str, path: &str, body: &Value, kind: &str) -> bool {
         let path = path.replace("NS", &self.namespace);
         let request = Request::builder().method(method).uri(path).header("content-type", kind);
@@ -71,7 +73,7 @@ impl Tenant {
         match self.client.request::<Value>(request).await {
             Ok(_) => true,
             Err(kube::Error::Api(_)) => false,
-            Err(why) => panic!("the API server gives no answer: {why}"),
+            Err(why) => panic!("the API server does not respond: {why}"),
         }
     }
 
@@ -79,17 +81,18 @@ impl Tenant {
         self.send("POST", path, body, "application/json").await
     }
 
-    /// Recommends so much to the containers of a VPA.
+    /// Writes a recommendation for the containers of a VPA.
     async fn recommend(&self, name: &str, containers: impl Iterator<Item = String>) -> bool {
         let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "64Mi"});
-        let said = containers.map(|container| {
+        let recommendations = containers.map(|container| {
             json!({
                 "containerName": container, "target": amounts("250m"),
                 "lowerBound": amounts("200m"), "upperBound": amounts("1"),
             })
         });
-        let said: Vec<Value> = said.collect();
-        let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
+        let recommendations: Vec<Value> = recommendations.collect();
+        let status =
+            json!({"status": {"recommendation": {"containerRecommendations": recommendations}}});
         let path = format!("{VPAS}/{name}/status");
         self.send("PATCH", &path, &status, "application/merge-patch+json").await
     }
@@ -110,13 +113,13 @@ fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("c{number}"))
 }
 
-/// Writes all of it, and answers how many objects were taken.
+/// Writes all objects, and returns how many were accepted.
 async fn write_everything(tenant: &Tenant) -> usize {
     let none = json!({});
     let mut taken = 0;
     let mut count = |was_taken: bool| taken += usize::from(was_taken);
 
-    // As many policies as fit into an object, and as many as a request may have.
+    // As many policies as fit into an object, and into a request.
     let policies = |count: usize| -> Value {
         let policies = names(count).map(|name| json!({"containerName": name, "mode": "Off"}));
         json!({"resourcePolicy": {"containerPolicies": policies.collect::<Vec<_>>()}})
@@ -127,7 +130,7 @@ async fn write_everything(tenant: &Tenant) -> usize {
     let dry = format!("{VPAS}?dryRun=All");
     count(tenant.create(&dry, &vpa("dry", "crowd", &more, &none)).await);
 
-    // Windows that never open, for a workload whose pods are all out of bounds.
+    // Windows that never open, for a workload whose pods are all outside of the bounds.
     let windows = "0 0 31 2 * for 1h;".repeat(tier::cases(300, 14_500));
     let windows = json!({"plimsoll.dev/change-window": windows});
     let foreign = json!({"recommenders": [{"name": "foreign"}]});
@@ -138,19 +141,22 @@ async fn write_everything(tenant: &Tenant) -> usize {
     count(tenant.create(VPAS, &vpa("said", "none", &foreign, &none)).await);
     count(tenant.recommend("said", names(tier::cases(1_000, 8_000))).await);
 
-    // Names that are paths and queries, and annotations that are nothing.
+    // Names that are paths and queries, and invalid annotations.
     let garbage = "[{\"".repeat(tier::cases(5_000, 60_000));
     for (number, target) in
         ["../../kube-system/x", "a/status?b=c#d", "%2e%2e%2f"].iter().enumerate()
     {
-        let told = json!({"plimsoll.dev/updates": garbage, "plimsoll.dev/percentile": garbage});
-        count(tenant.create(VPAS, &vpa(&format!("name-{number}"), target, &none, &told)).await);
+        let annotations =
+            json!({"plimsoll.dev/updates": garbage, "plimsoll.dev/percentile": garbage});
+        count(
+            tenant.create(VPAS, &vpa(&format!("name-{number}"), target, &none, &annotations)).await,
+        );
     }
     for number in 0..tier::cases(50, 2_000) {
         count(tenant.create(VPAS, &vpa(&format!("one-{number}"), "crowd", &none, &none)).await);
     }
 
-    // Metrics and queries without number and end.
+    // Huge numbers of metrics and endless queries.
     let metric = |name: String| {
         json!({"type": "External", "external": {
             "metricName": name, "metricSelector": {"matchLabels": {"app": METRIC}},
@@ -165,7 +171,7 @@ async fn write_everything(tenant: &Tenant) -> usize {
     wide["kind"] = json!("WatermarkPodAutoscaler");
     count(tenant.create(WPAS, &wide).await);
 
-    // A pod with more containers than any node runs.
+    // A pod with more containers than any node can run.
     let containers: Vec<Value> = names(tier::cases(500, 10_000))
         .map(|name| json!({"name": name, "image": "x", "resources": {"requests": {"cpu": "1m"}}}))
         .collect();
@@ -178,7 +184,7 @@ async fn write_everything(tenant: &Tenant) -> usize {
     taken
 }
 
-/// The CA bundles with which the webhooks are registered.
+/// The CA bundle of the registered webhooks.
 async fn ca_bundle(bed: &Testbed) -> CaBundle {
     let configurations = Api::<MutatingWebhookConfiguration>::all(bed.client());
     let all = configurations.list(&kube::api::ListParams::default()).await.expect("they are there");
@@ -187,8 +193,8 @@ async fn ca_bundle(bed: &Testbed) -> CaBundle {
     pems.fold(CaBundle::default(), |all, pem| all.union(&CaBundle::parse(&pem.0)))
 }
 
-/// Opens HTTP/2 streams whose bodies never end and connections that send no request, from other addresses than the API
-/// server's, and opens each again when it is closed, until dropped.
+/// Opens HTTP/2 streams whose bodies never end and connections that send no request, from addresses other than the
+/// API server's, and reopens them when they are closed, until dropped.
 fn open_slow_connections(port: u16, trusts: &CaBundle) -> JoinSet<()> {
     let mut connections = JoinSet::new();
     for number in 0..tier::cases(1, 4) {
@@ -225,7 +231,7 @@ fn open_slow_connections(port: u16, trusts: &CaBundle) -> JoinSet<()> {
     connections
 }
 
-/// The 99th percentile of the seconds that reviews of new pods took, as the API server counts it, and their number.
+/// The 99th percentile of admission review durations in seconds, as measured by the API server, and their number.
 async fn admission_p99(bed: &Testbed) -> (f64, f64) {
     let request = Request::get("/metrics").body(Vec::new()).expect("a request");
     let page = bed.client().request_text(request).await.expect("metrics");
@@ -246,7 +252,7 @@ async fn admission_p99(bed: &Testbed) -> (f64, f64) {
     (within.map_or(f64::NAN, |(most, _)| *most), count)
 }
 
-/// The CPU time that the process has used.
+/// CPU time of the process.
 fn cpu_time(bed: &Testbed) -> Duration {
     let Some(ProcessState::Running(id)) = bed.process_guard().state(NAME) else {
         panic!("it has ended\n{}", bed.process_guard().log_tail(NAME, 30));
@@ -257,20 +263,20 @@ fn cpu_time(bed: &Testbed) -> Duration {
     Duration::from_millis(10) * (ticks(11) + ticks(12))
 }
 
-/// Waits until a Lease was renewed so often, all the time by the same process.
+/// Waits until a Lease was renewed this often, always by the same holder.
 async fn lease_renewals(bed: &Testbed, name: &str, times: usize) {
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
-    let seen = RefCell::new((BTreeSet::new(), BTreeSet::new()));
+    let observed = RefCell::new((BTreeSet::new(), BTreeSet::new()));
     wait::until(&format!("{name} is renewed {times} times"), || async {
         let spec = leases.get(name).await.ok()?.spec?;
-        let mut seen = seen.borrow_mut();
-        seen.0.insert(spec.renew_time?.0);
-        seen.1.insert((spec.holder_identity, spec.lease_transitions));
-        (seen.0.len() > times).then_some(())
+        let mut observed = observed.borrow_mut();
+        observed.0.insert(spec.renew_time?.0);
+        observed.1.insert((spec.holder_identity, spec.lease_transitions));
+        (observed.0.len() > times).then_some(())
     })
     .await;
-    let holders = &seen.borrow().1;
-    assert_eq!(holders.len(), 1, "{name} went from one to another: {holders:?}");
+    let holders = &observed.borrow().1;
+    assert_eq!(holders.len(), 1, "the holder of {name} changed: {holders:?}");
 }
 
 #[tokio::test]
@@ -308,7 +314,7 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
     lease_renewals(&bed, "vpa-updater", 1).await;
     let before = cpu_time(&bed);
 
-    assert!(write_everything(&tenant).await > 10, "the API server takes hardly anything");
+    assert!(write_everything(&tenant).await > 10, "the API server accepts hardly anything");
 
     let _connections = open_slow_connections(webhook.number(), &ca_bundle(&bed).await);
 
@@ -319,7 +325,7 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
     let live = http_get(&format!("http://127.0.0.1:{port}/livez")).await.expect("an answer");
     assert_eq!(live, "ok\n");
 
-    // Pods are admitted with what is recommended to them.
+    // Pods are admitted with the recommended requests.
     let pods = Api::<Pod>::namespaced(bed.client(), &calm);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     for number in 0..tier::cases(10, 1_000) {
@@ -328,12 +334,13 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
         let requests = resources.and_then(|resources| resources.requests).unwrap_or_default();
         assert_eq!(requests.get("cpu").map(|cpu| &*cpu.0), Some("250m"), "pod {number}");
     }
-    // Printed and not asserted: it depends on the machine. A review past its time limit would have left a pod unsized.
+    // Printed but not asserted, because it depends on the machine. A review that timed out would have left a pod
+    // unchanged.
     let (p99, count) = admission_p99(&bed).await;
     let mut stderr = std::io::stderr();
     writeln!(stderr, "admission p99 of {count} reviews: at most {p99} s").expect("stderr");
 
-    // The recommender writes a status that nobody has written before.
+    // The recommender writes the first status of a VPA.
     let later = manifests::deployment("later", 1, "100m", "64Mi");
     manifests::create::<Deployment>(bed.client(), &calm, &later).await;
     bed.nodes().pods(&calm, "later-", 1, "is ready", is_ready).await;
@@ -349,7 +356,7 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
 
     let spent = cpu_time(&bed).saturating_sub(before);
     let most = tier::cases(Duration::from_mins(1), Duration::from_mins(10));
-    assert!(spent < most, "{spent:?} of a core for what one tenant wrote");
+    assert!(spent < most, "{spent:?} of CPU for the objects of one tenant");
     let log = fs::read_to_string(bed.process_guard().log(NAME)).expect("a log");
     for words in ["stopped leading", "no longer leading", "panicked"] {
         assert!(!log.contains(words), "{words}\n{}", bed.process_guard().log_tail(NAME, 30));

@@ -1,5 +1,5 @@
-//! What stays alive while a role is busy, and how a role ends that cannot do anything yet: Leases are renewed and probes are
-//! answered whatever keeps the controllers from running, and SIGTERM ends a process whose API server never answers.
+//! Liveness of a busy process, and shutdown before it can do anything: Leases are renewed and probes are answered
+//! even if the controllers are blocked, and SIGTERM ends a process whose API server never responds.
 
 use std::{
     future::Future,
@@ -31,14 +31,14 @@ use crate::support::{
 };
 
 const NAMESPACE: &str = "kube-system";
-/// Renewed often, and valid for long: the machine may stand still for some seconds.
+/// Renewed often, with a long duration: the machine may stall for some seconds.
 const ELECTION: [&str; 3] = [
     "--leader-elect=true",
     "--leader-elect-retry-period=100ms",
     "--leader-elect-resource-namespace=kube-system",
 ];
 
-/// The controllers of a role: a runtime with a single worker thread, which the test can occupy.
+/// The controllers of a role on a runtime with a single worker thread, which the test can block.
 struct SingleThreadedControllers {
     runtime: Runtime,
     api: InMemoryApiServer,
@@ -50,19 +50,19 @@ impl SingleThreadedControllers {
         Self { runtime: runtime.expect("a runtime"), api: InMemoryApiServer::new() }
     }
 
-    /// Runs there to the end.
+    /// Runs a future on that runtime.
     async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let done = self.runtime.spawn(work);
         tokio::time::timeout(wait::PATIENCE, done).await.expect("in time").expect("no panic")
     }
 
-    /// Two clients of the API server, each with tasks of its own, as a process has them.
+    /// Two clients of the API server with their own tasks, as in a process.
     async fn clients(&self) -> Clients {
         let (api, again) = (self.api.clone(), self.api.clone());
         self.run(async move { Clients::new(api.client(), move || Ok(again.client())) }).await
     }
 
-    /// Has the worker thread do nothing else until the answer is dropped.
+    /// Blocks the worker thread until the returned sender is dropped.
     fn block_worker(&self) -> mpsc::Sender<()> {
         let (begins, began) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -74,7 +74,7 @@ impl SingleThreadedControllers {
         release
     }
 
-    /// How often a Lease was renewed so far.
+    /// The number of renewals of a Lease so far.
     fn renewals(&self, lease: &str) -> usize {
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}");
         let requests = self.api.requests();
@@ -94,7 +94,7 @@ impl SingleThreadedControllers {
         .await;
     }
 
-    /// Occupies the worker thread, and fails unless all of this goes on.
+    /// Blocks the worker thread, and fails unless Leases and endpoints keep working.
     async fn assert_stays_alive(&self, leases: &[&str], addresses: &[SocketAddr]) {
         for lease in leases {
             self.wait_until_renewed(lease, 1).await;
@@ -120,12 +120,12 @@ impl SingleThreadedControllers {
     }
 
     fn end(self) {
-        // A runtime must not be dropped on a thread of another one.
+        // A runtime must not be dropped on a thread of another runtime.
         self.runtime.shutdown_background();
     }
 }
 
-/// Has this Lease renewed often, by the name that is answered.
+/// Renews the Lease of an election often; returns its name.
 fn renew_often(election: &mut ElectionConfig) -> String {
     election.enabled = true;
     election.retry_period = Duration::from_millis(100);
@@ -137,7 +137,7 @@ fn renew_often(election: &mut ElectionConfig) -> String {
 async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
-    let config = recommender_config(&flags).expect("flags that make sense");
+    let config = recommender_config(&flags).expect("valid flags");
     let clients = controllers.clients().await;
     let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
@@ -150,7 +150,7 @@ async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_pro
 async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
-    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let config = updater_config(&flags, |_| String::new()).expect("valid flags");
     let clients = controllers.clients().await;
     let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
@@ -163,7 +163,7 @@ async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes
 async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = ["--metrics-addr=127.0.0.1:0"];
-    let mut config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
+    let mut config = watermark_config(&flags, |_| String::new()).expect("valid flags");
     config.health_address = "127.0.0.1:0".parse().expect("an address");
     let lease = renew_often(&mut config.election);
     let clients = controllers.clients().await;
@@ -200,10 +200,10 @@ async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_pr
     ];
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let flags = [&own[..], &ELECTION[..]].concat();
-    let mut config = all_in_one_config(&flags, |_| String::new()).expect("flags that make sense");
+    let mut config = all_in_one_config(&flags, |_| String::new()).expect("valid flags");
     let (mut leases, mut webhook) = (Vec::new(), String::new());
     if let Some(admission) = &mut config.admission {
-        // The same Lease, only more often.
+        // The same Lease, renewed more often.
         admission.lease.interval = Duration::from_millis(200);
         webhook.clone_from(&admission.lease.name);
     }
@@ -218,7 +218,7 @@ async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_pr
     controllers.end();
 }
 
-/// A server that takes connections and never says anything.
+/// A server that accepts connections and never responds.
 struct SilentServer {
     address: SocketAddr,
     held: Arc<Mutex<Vec<TcpStream>>>,
@@ -229,11 +229,11 @@ impl SilentServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
-        let kept = Arc::clone(&held);
-        // It ends with the process: nobody can be told that it should end earlier.
+        let streams = Arc::clone(&held);
+        // The thread ends with the process, because it cannot be stopped earlier.
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                kept.lock().expect("no panic").push(stream);
+                streams.lock().expect("no panic").push(stream);
             }
         });
         Self { address, held }
@@ -250,7 +250,7 @@ impl SilentServer {
     }
 }
 
-/// A process that does not outlive its test.
+/// A process that is killed with its test.
 struct ProcessGuard(Child);
 
 impl Drop for ProcessGuard {
@@ -277,8 +277,8 @@ async fn ends_on_sigterm(
         .stderr(std::fs::File::create(&log).expect("can be made"))
         .spawn();
     let mut role = ProcessGuard(child.expect("it starts"));
-    let said = || std::fs::read_to_string(&log).expect("a log");
-    wait::until(when, || async { is_time(&silent, &said()).then_some(()) }).await;
+    let read_log = || std::fs::read_to_string(&log).expect("a log");
+    wait::until(when, || async { is_time(&silent, &read_log()).then_some(()) }).await;
     let id = role.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().expect("kill runs").success());
     let status = wait::until("it ends", || {
@@ -286,8 +286,8 @@ async fn ends_on_sigterm(
         async move { ended }
     })
     .await;
-    assert_eq!(status.code(), Some(0), "{arguments:?}: {}", said());
-    assert_line(&said(), &["told to stop"]);
+    assert_eq!(status.code(), Some(0), "{arguments:?}: {}", read_log());
+    assert_line(&read_log(), &["received shutdown signal"]);
 }
 
 const PROGRAMS: [&[&str]; 5] = [

@@ -1,4 +1,4 @@
-//! What Prometheus is told: the same as upstream tells it, and well-formed.
+//! The exported metrics are well-formed and include upstream's.
 
 pub mod exposition;
 mod object_metrics;
@@ -26,7 +26,7 @@ use exposition::Exposition;
 use object_metrics::UniformObjects;
 use watermark::{WatermarkFixtures, web};
 
-/// A scrape in one piece.
+/// Renders all metrics as one scrape.
 fn scrape(registry: Registry) -> String {
     Arc::new(registry).scrape().fold(String::new(), |mut text, chunk| {
         text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
@@ -104,8 +104,8 @@ fn watermark(registry: &mut Registry) {
         200,
         Duration::from_millis(15),
     );
-    let herd = Arc::new(WatermarkFixtures(vec![web()]));
-    registry.add_watermarks(WpaObjectMetrics::new(herd, Cardinality::All, LabelSet::V12, &[]));
+    let objects = Arc::new(WatermarkFixtures(vec![web()]));
+    registry.add_watermarks(WpaObjectMetrics::new(objects, Cardinality::All, LabelSet::V12, &[]));
 }
 
 fn updater(registry: &mut Registry) {
@@ -146,7 +146,7 @@ fn vpa(update_mode: Option<&str>) -> VpaTraits<'_> {
     }
 }
 
-/// All families.
+/// The definitions of all families.
 pub fn definitions() -> Vec<Definition> {
     registry().definitions()
 }
@@ -156,10 +156,10 @@ pub fn own_exposition() -> Exposition {
     Exposition::parse(&scrape(registry()))
 }
 
-/// What the page of the documentation says of the families, as a table for each group.
+/// The families as documented, with a table for each group.
 pub fn documentation() -> String {
     let mut text = String::from(
-        "| family | type | labels | unit | series | what it tells | absent while |\n|---|---|---|---|---|---|---|\n",
+        "| family | type | labels | unit | series | description | absent while |\n|---|---|---|---|---|---|---|\n",
     );
     for definition in registry().definitions() {
         let labels: Vec<_> = definition.labels.iter().map(|label| format!("`{label}`")).collect();
@@ -189,7 +189,7 @@ fn every_family_has_a_name_of_its_own_and_labels_in_alphabetical_order() {
     assert_eq!(printed.names().count(), definitions.len());
 }
 
-/// The most series of a process that these words allow; `None` where they say how many there are of something.
+/// The maximum number of series of a process according to this text; `None` if it depends on the number of objects.
 fn allowed(words: &str) -> Option<usize> {
     let whole = words.split(" of ").next().unwrap_or(words).trim_start_matches("up to ");
     whole.rsplit(" to ").next()?.replace(',', "").parse().ok()
@@ -202,20 +202,20 @@ fn every_family_says_how_many_series_it_has_and_has_no_more() {
     for definition in registry().definitions() {
         let (name, words) = (definition.name, definition.series_count);
         if !definition.buckets.is_empty() {
-            // Those that are written, the infinite one, the sum and the count.
+            // The listed buckets, the infinite one, the sum and the count.
             let lines = format!(" of {}", definition.buckets.len() + 3);
-            assert!(words.contains(&lines), "{name}: {words}, and it has{lines}");
+            assert!(words.contains(&lines), "{name}: documented as {words}, but it has{lines}");
         }
         let mut series = printed.family(name).series.clone();
         series.sort_unstable();
         series.dedup();
         assert!(!series.is_empty(), "{name}");
         if let Some(most) = allowed(words) {
-            assert!(series.len() <= most, "{name}: {} series, {words}", series.len());
+            assert!(series.len() <= most, "{name}: {} series, documented as {words}", series.len());
             counted += 1;
         }
     }
-    assert!(counted > 60, "only {counted} families say a number for all");
+    assert!(counted > 60, "only {counted} families document a fixed number of series");
     assert_eq!(allowed("144 to 152"), Some(152));
     assert_eq!(allowed("up to 8 of 26"), Some(8));
     assert_eq!(allowed("1 per role"), None);
@@ -224,30 +224,30 @@ fn every_family_says_how_many_series_it_has_and_has_no_more() {
 #[test]
 fn the_page_names_every_reason_that_a_restriction_can_have() {
     let page = include_str!("../docs/metrics.md");
-    let begin = page.find("- `plimsoll_restricted_scaling` is").expect("it is told");
-    let told = &page[begin..];
-    let told = &told[..told.find("\n- ").expect("another one")];
+    let begin = page.find("- `plimsoll_restricted_scaling` is").expect("reported");
+    let section = &page[begin..];
+    let section = &section[..section.find("\n- ").expect("another")];
     let words: Vec<&str> = SkipReason::restriction_names()
         .chain(Restriction::ALL.map(Restriction::as_str))
         .chain(RecommendationReason::RESTRICTIONS.map(RecommendationReason::name))
         .collect();
     let missing: Vec<_> =
-        words.iter().filter(|word| !told.contains(&format!("`{word}`"))).collect();
+        words.iter().filter(|word| !section.contains(&format!("`{word}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");
     let per_vpa = SkipReason::restriction_names().count();
     let definitions = registry().definitions();
     let family = definitions.iter().find(|one| one.name == "plimsoll_restricted_scaling");
-    let series = family.expect("it is there").series_count;
+    let series = family.expect("exists").series_count;
     for stated in [
         format!("{} for each of 2 per container", RecommendationReason::RESTRICTIONS.len()),
         format!("{per_vpa} per VPA of an updater"),
         format!("{} per WPA", Restriction::ALL.len()),
     ] {
-        assert!(series.contains(&stated), "{series}: not {stated}");
+        assert!(series.contains(&stated), "{series}: documented as {stated}");
     }
     assert!(page.contains(&format!("{per_vpa} reasons per VPA")));
     let rules = include_str!("../deploy/monitoring/recording.yaml");
-    assert!(rules.contains(&format!("told, at most {} per cluster", words.len())));
+    assert!(rules.contains(&format!("documented, at most {} per cluster", words.len())));
 }
 
 #[test]
@@ -295,12 +295,12 @@ fn promtool_finds_nothing_wrong_but_upstreams_names() {
     let text = scrape(registry());
     promtool.stdin.take().expect("piped").write_all(text.as_bytes()).expect("promtool reads");
     let output = promtool.wait_with_output().expect("promtool ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lints: Vec<_> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-    assert!(output.status.success() || output.status.code() == Some(3), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let lints: Vec<_> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    assert!(output.status.success() || output.status.code() == Some(3), "{stderr}");
     // Counters without _total and gauges with _count: upstream's names, kept for its dashboards.
     let upstreams = |line: &&str| line.starts_with("vpa_") || line.starts_with("wpa_");
-    assert!(lints.iter().any(upstreams), "nothing was checked: {said}");
+    assert!(lints.iter().any(upstreams), "promtool checked nothing: {stderr}");
     let ours: Vec<_> = lints.iter().filter(|line| !upstreams(line)).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 }

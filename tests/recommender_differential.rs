@@ -1,9 +1,10 @@
-//! The differential: upstream's own recommender and ours on one control plane, with the same usage, about twin objects.
-//! Whatever they say differently outside of a list fails.
+//! Differential test: upstream's recommender and ours on one control plane, with the same usage and twin objects. Any
+//! difference that is not on a list of expected ones fails.
 //!
-//! `PLIMSOLL_SEED=n` replays a run, `PLIMSOLL_PEER=upstream` puts a second process of upstream's in the place of ours:
-//! what then differs is the fault of this test. Both are live in deep, which checks with the seed of the recording that
-//! upstream still says what is recorded. The gate shows ours what upstream was shown, and compares with the recording.
+//! `PLIMSOLL_SEED=n` replays a run. `PLIMSOLL_PEER=upstream` runs a second upstream process instead of ours: a
+//! difference is then a bug of this test. In the deep tier both run live; with the seed of the recording, the test
+//! also checks that upstream still produces the recorded results. The gate feeds ours the inputs of the recording and
+//! compares with it.
 
 pub mod compare;
 mod deep;
@@ -24,12 +25,12 @@ use crate::support::upstream_recording::UpstreamRecording;
 
 const NAMESPACES: [&str; 6] = ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5"];
 const STEPS: u64 = 60;
-/// Of these one is a quiet point.
+/// One step in this many is a quiet point.
 const STEPS_A_QUIET_POINT: u64 = 6;
-/// Steps after each has been given the other's checkpoints.
+/// Steps after the recommenders have swapped checkpoints.
 const STEPS_AFTER: u64 = 6;
 
-/// For both.
+/// Flags of both recommenders.
 const FLAGS: &[&str] = &[
     "--kube-api-qps=5000",
     "--kube-api-burst=5000",
@@ -38,16 +39,16 @@ const FLAGS: &[&str] = &[
     "--v=1",
 ];
 
-/// What one round is like.
+/// Parameters of a run.
 #[derive(Debug)]
 struct DifferentialRun {
     name: &'static str,
-    /// Of the recording.
+    /// Seed of the recording.
     seed: u64,
-    /// Workloads that are recorded.
+    /// Number of recorded workloads.
     recorded: usize,
     flags: &'static [&'static str],
-    /// Whether the last steps are today, so that windows of memory are still open by the wall's clock.
+    /// Whether the last steps are today, so that memory windows are still open by the wall clock.
     ends_today: bool,
 }
 
@@ -92,30 +93,30 @@ const SHORT: DifferentialRun = DifferentialRun {
     ends_today: true,
 };
 
-/// What upstream's recommender said in a round.
+/// What upstream's recommender wrote in a run.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recording {
-    /// When the recommenders were started.
+    /// Start time of the recommenders.
     began: Timestamp,
-    /// The time of the first samples.
+    /// Time of the first samples.
     start: Timestamp,
     /// All statuses at each quiet point.
     quiet: Vec<ObjectFields>,
-    /// Checkpoints, when it was stopped to go on with those of ours, and at the end.
+    /// Checkpoints when it was stopped to continue with those of ours, and at the end.
     saved: [Vec<Value>; 2],
 }
 
 // === impl Round ===
 
 impl DifferentialRun {
-    /// One to three hours each.
+    /// Steps of one to three hours.
     fn strides(seed: u64) -> Vec<SignedDuration> {
         let mut noise = Random::derive(seed, &[5]);
         let mut stride = || SignedDuration::from_secs(noise.between(3600, 3 * 3600) as i64);
         (0..STEPS + STEPS_AFTER).map(|_| stride()).collect()
     }
 
-    /// Where the recording is.
+    /// The recording of this run.
     fn golden(&self) -> UpstreamRecording {
         let mut cluster = GeneratedCluster::draw(self.seed, self.recorded, &NAMESPACES);
         let size = (self.recorded, self.flags, self.ends_today);
@@ -134,7 +135,7 @@ impl DifferentialRun {
     }
 }
 
-/// Whether pods change after a step, and all is compared then.
+/// Whether pods change after a step, followed by a full comparison.
 fn is_quiet_point(step: u64) -> bool {
     step < STEPS && step % STEPS_A_QUIET_POINT == STEPS_A_QUIET_POINT - 1
 }

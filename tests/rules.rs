@@ -1,4 +1,4 @@
-//! Alerts and recording rules: they ask for series that there are, fire when they should, and lead to a page that helps.
+//! Alerts and recording rules use only existing series, fire when they should, and link to a helpful page.
 
 mod known_metrics;
 mod promtool;
@@ -14,9 +14,9 @@ use std::{
 use serde::Deserialize;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-/// Where pages are that an alert leads to: the repository's own paths below the project's domain.
+/// Base URL of runbooks: paths in the repository below the project's domain.
 const PAGES: &str = "https://plimsoll.dev/docs/runbooks/";
-/// In the order in which they are evaluated.
+/// In evaluation order.
 const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 
 #[derive(Debug, Deserialize)]
@@ -54,13 +54,13 @@ fn folder() -> PathBuf {
 
 fn text(file: &str) -> String {
     let path = folder().join(file);
-    fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The groups of both files.
 fn groups() -> Vec<Group> {
     let read = |file: &str| -> Groups {
-        serde_saphyr::from_str(&text(file)).unwrap_or_else(|why| panic!("{file}: {why}"))
+        serde_saphyr::from_str(&text(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
     };
     FILES.into_iter().flat_map(|file| read(file).groups).collect()
 }
@@ -75,7 +75,7 @@ fn alerts() -> BTreeMap<String, Rule> {
         rules().into_iter().filter_map(|rule| Some((rule.alert.clone()?, rule))).collect();
     let count = alerts.len();
     let by_name: BTreeMap<String, Rule> = alerts.into_iter().collect();
-    assert_eq!(by_name.len(), count, "an alert comes twice");
+    assert_eq!(by_name.len(), count, "duplicate alert");
     by_name
 }
 
@@ -90,10 +90,10 @@ fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
         let keys: Vec<&str> = alert.annotations.keys().map(String::as_str).collect();
         assert_eq!(keys, ["description", "runbook_url", "summary"], "{name}");
         assert_eq!(alert.annotations["runbook_url"], format!("{PAGES}{name}.md"));
-        let told = &alert.annotations["description"];
-        assert!(!alert.annotations["summary"].contains("{{"), "{name}: a summary is one text");
-        assert!(told.contains("$labels.cluster"), "{name} does not say in which cluster");
-        // What its series are told apart by, one of several in text.
+        let description = &alert.annotations["description"];
+        assert!(!alert.annotations["summary"].contains("{{"), "{name}: a summary has no template");
+        assert!(description.contains("$labels.cluster"), "{name} does not say in which cluster");
+        // The description names the labels that distinguish the alert's series.
         let known = known_metrics::labels_of(&alert.expr);
         for (label, shown) in [
             ("namespace", "$labels.namespace"),
@@ -105,7 +105,7 @@ fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
         ] {
             let is_fixed = alert.expr.contains(&format!("{label}=\""));
             assert!(
-                !known.contains(label) || is_fixed || told.contains(shown),
+                !known.contains(label) || is_fixed || description.contains(shown),
                 "{name}: its description does not name the {label}"
             );
         }
@@ -137,7 +137,7 @@ fn a_reason_for_its_threshold_stands_above_each_alert() {
     let mut alerts = 0;
     for pair in lines.windows(2) {
         if let Some(name) = pair[1].strip_prefix("- alert: ") {
-            assert!(pair[0].starts_with("# "), "nothing is said above {name}");
+            assert!(pair[0].starts_with("# "), "{name} has no comment");
             alerts += 1;
         }
     }
@@ -158,7 +158,7 @@ fn a_recording_rule_is_named_after_what_it_makes_and_keeps_the_cluster() {
         );
     }
     for group in groups() {
-        assert!(group.name.starts_with("plimsoll-"), "{} may be anybody's", group.name);
+        assert!(group.name.starts_with("plimsoll-"), "{} has no prefix of ours", group.name);
         assert!(["1m", "5m"].contains(&group.interval.as_str()), "{}", group.name);
     }
 }
@@ -190,7 +190,7 @@ fn the_operator_is_given_the_same_alerts_and_recording_rules() {
         return;
     }
     assert_eq!(found, wanted, "prometheusrules.yaml is out of date; run the tests with UPDATE=1");
-    // As text and as data: what an indentation could do to a folded text.
+    // As text and as data: to detect damage by the indentation of folded text.
     let objects: Vec<serde_json::Value> =
         serde_saphyr::from_multiple(&found).expect("objects of YAML");
     for (file, object) in FILES.into_iter().zip(objects) {
@@ -199,10 +199,10 @@ fn the_operator_is_given_the_same_alerts_and_recording_rules() {
     }
 }
 
-/// The names of the files of a folder, without what they end with.
+/// File names in a folder, without extension.
 fn stems(folder: &str, extension: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder");
+    let entries = fs::read_dir(Path::new(ROOT).join(folder)).expect("temporary directory");
     let paths = entries.map(|entry| entry.expect("a readable entry").path());
-    let wanted = paths.filter(|path| path.extension().is_some_and(|it| it == extension));
-    wanted.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
+    let matching = paths.filter(|path| path.extension().is_some_and(|it| it == extension));
+    matching.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect()
 }

@@ -1,6 +1,6 @@
-//! A scripted day of one cluster, lived by the real roles on a stepped clock: what they export on the way becomes the data
-//! of a real Prometheus, for every board and every alert. In deep it is lived in full, and recorded; the gate looks at the
-//! recording, and lives its first hour.
+//! A scripted day of one cluster with the real controllers on a stepped clock. A real Prometheus serves their exported
+//! metrics to every board and every alert. The deep tier runs and records the whole day; the gate tests the recording
+//! and runs the first hour.
 
 mod alerts;
 pub mod creation_timestamps;
@@ -25,14 +25,14 @@ use self::{
 };
 use crate::support::prometheus_server::PrometheusServer;
 
-/// All boards, drawn with what this server knows of the whole day.
+/// All boards, rendered with this server's data of the whole day.
 async fn drawn(server: &PrometheusServer, day: &ScriptedDay) -> Vec<Picture> {
     let url = server.url();
     let at = day.record.end().to_string();
     let length = format!("{}m", day.record.length().as_mins());
     let draw = move || -> anyhow::Result<Vec<Picture>> {
         let server = pictures::Prometheus::at(&url)?;
-        // A board of one object shows the one to which most happened.
+        // A board about one object shows the one with the most events.
         let shown = |board: &str| match board {
             "vertical" => vec![("name".to_owned(), "leaks".to_owned())],
             "watermark" => vec![("name".to_owned(), "flaps".to_owned())],
@@ -46,11 +46,11 @@ async fn drawn(server: &PrometheusServer, day: &ScriptedDay) -> Vec<Picture> {
         });
         drawn.collect()
     };
-    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
+    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all panels are rendered")
 }
 
-/// Every panel has data, and those whose values the script decides show them.
-async fn boards_show_it(day: &ScriptedDay) {
+/// Every panel has data, and panels whose values the script determines show those values.
+async fn check_boards(day: &ScriptedDay) {
     let Some(server) =
         PrometheusServer::with_history(PrometheusRelease::V3, day.record.history()).await
     else {
@@ -59,7 +59,7 @@ async fn boards_show_it(day: &ScriptedDay) {
     let pictures = drawn(&server, day).await;
     if let Some(folder) = std::env::var_os("PLIMSOLL_PICTURES") {
         for picture in &pictures {
-            picture.write(Path::new(&folder)).expect("it is written");
+            picture.write(Path::new(&folder)).expect("written");
         }
     }
     let mut empty = Vec::new();
@@ -78,47 +78,48 @@ async fn boards_show_it(day: &ScriptedDay) {
     panel_values::history(&boards);
 }
 
-/// How many pods were evicted within an hour, of two that may be.
+/// Number of evictions within an hour, of which two are allowed.
 const CHANGES: &str = r#"plimsoll_updater_changes_within_hour{charge="disruption"}"#;
 
-/// When as much was evicted within an hour as may be.
+/// When the evictions within an hour were at their limit.
 fn spent(day: &ScriptedDay) -> Vec<(Duration, Duration)> {
-    let minute = |scrape: usize| Duration::from_mins(u64::try_from(scrape).expect("few"));
+    let minute = |scrape: usize| Duration::from_mins(u64::try_from(scrape).expect("fits"));
     let times = day.record.intervals_where(CHANGES, |changes| changes >= 2.0).into_iter();
     times.map(|(from, to)| (minute(from), minute(to))).collect()
 }
 
-/// Those that should, when they should, and no others.
-async fn alerts_wait_and_fire(day: &ScriptedDay) {
+/// The expected alerts fire in time, and no others do.
+async fn check_alerts(day: &ScriptedDay) {
     let mins = Duration::from_mins;
     let (growth, flapping) = (day.since(day.growth), day.since(day.flapping));
     let (outage, back) = (day.since(day.outage), day.since(day.back));
     let mut expected = vec![
-        // Pods begin with less than the least that is ever recommended, and those of capped are never changed.
+        // Pods start below the minimum recommendation, and the pods of `capped` are never updated.
         Expected::pending("VpaUnderRequested", (mins(4), Duration::MAX)),
         Expected::pending("WpaDryRunForgotten", (mins(4), Duration::MAX)).of("queried"),
-        // A tenth of what was seen has to lie above its maximum, before the target would.
+        // A tenth of the samples must exceed the maximum before the target would.
         Expected::pending("VpaCappedByMaxAllowed", (growth + mins(10), Duration::MAX)).of("capped"),
     ];
-    // Four pods need more, again and again, and two evictions an hour are allowed. Whichever pass makes them, there are never
-    // more, the first two are made before anything grows, and the limit holds others back for more than two hours in all.
+    // Four pods repeatedly need more, and two evictions per hour are allowed. Whichever passes evict, there are never
+    // more, the first two come before usage grows, and the limit blocks others for more than two hours in total.
     let more = day.record.intervals_where(CHANGES, |changes| changes > 2.0);
     assert!(more.is_empty(), "more than the limit of an hour: {more:?}");
     let spent = spent(day);
     assert!(spent.first().is_some_and(|(from, _)| *from < growth), "{spent:?}");
     let lasted = spent.iter().map(|(from, to)| to.saturating_sub(*from));
     assert!(lasted.sum::<Duration>() > mins(120), "{spent:?}");
-    // When the alert waits and fires follows from what was scraped.
+    // The times at which the alert is pending and firing follow from the scrapes.
     for (from, to) in spent {
         let alert = "VpaUpdateBudgetSpent";
-        // Two hours are what it waits for: targets that grow again and again take the evictions of two hours in a row.
+        // The alert is pending for two hours first: targets that keep growing use up the evictions of two consecutive
+        // hours.
         if to.saturating_sub(from) > mins(120) {
             expected.extend(Expected::fires(alert, (from, to), mins(120)));
         } else {
             expected.push(Expected::pending_while(alert, (from, to)));
         }
     }
-    // Eight minutes each way: the limits of a step, then the most there may be.
+    // Eight minutes each way: limited by the step first, then by the maximum.
     for turn in 0..10 {
         let up = flapping + mins(16) * turn;
         let down = up + mins(8);
@@ -128,7 +129,7 @@ async fn alerts_wait_and_fire(day: &ScriptedDay) {
             Expected::pending("WpaDownscaleCapped", (down, down + mins(8))).of("flaps"),
         ]);
     }
-    // More than twelve changes within an hour, and until so many are an hour ago.
+    // More than twelve changes within an hour, until enough of them are more than an hour old.
     let flaps = (flapping + mins(48), day.since(day.calm) + mins(8));
     let fires = |alert, object: &'static str, time, waits| {
         Expected::fires(alert, time, waits).map(|one| one.of(object))
@@ -136,23 +137,26 @@ async fn alerts_wait_and_fire(day: &ScriptedDay) {
     expected.extend(fires("WpaFlapping", "flaps", flaps, mins(16)));
     expected.extend(fires("WpaMetricStale", "queried", (outage, back), mins(10)));
     expected.extend(fires("WpaNotActive", "queried", (outage, back), mins(10)));
-    // It counts errors of the last quarter of an hour. The recommender asks no Prometheus, whatever others do in its process.
+    // The alert counts errors of the last 15 minutes. The recommender sends no Prometheus queries, whatever other
+    // controllers in its process do.
     let errors = (outage, back + mins(12));
     expected.extend(Expected::fires("WpaPrometheusQueryErrors", errors, mins(16)));
     alerts::check(day, &expected).await;
 }
 
-/// Pods that are replaced are seen to be, so one eviction after the other has its effect, as far as the limit of an hour lets
-/// them.
+/// Replaced pods are observed, so evictions take effect one after the other, within the hourly limit.
 fn all_pods_get_what_they_need(day: &ScriptedDay) {
     let record = &day.record;
     let object = "name=\"grows\"";
     let unproven =
         record.single_series("plimsoll_restricted_scaling", &[object, "reason=\"unproven\""]);
-    let held = record.intervals_where(unproven, |holds| holds == 1.0);
-    // After the first of an hour, the next waits for one step: until a pod is there in place of the one that went.
-    assert!(!held.is_empty() && held.iter().all(|(from, end)| end - from <= 2), "{held:?}");
-    assert!(held.iter().all(|(_, end)| *end + 60 < record.scrapes()), "{held:?}");
+    let blocked = record.intervals_where(unproven, |holds| holds == 1.0);
+    // After the first eviction of an hour, the next one waits for a step, until the replacement pod exists.
+    assert!(
+        !blocked.is_empty() && blocked.iter().all(|(from, end)| end - from <= 2),
+        "{blocked:?}"
+    );
+    assert!(blocked.iter().all(|(_, end)| *end + 60 < record.scrapes()), "{blocked:?}");
     for resource in ["resource=\"cpu\"", "resource=\"memory\""] {
         let last = |family| record.last_value(record.single_series(family, &[object, resource]));
         let target = last("plimsoll_target");
@@ -162,7 +166,7 @@ fn all_pods_get_what_they_need(day: &ScriptedDay) {
         let all = last("plimsoll_request_all_pods");
         assert!((all / (4.0 * target) - 1.0).abs() < 0.02, "{resource}: {all}, {target}");
     }
-    // On the way pods differ: what the largest of them has is not what all have.
+    // Pods differ during the rollout: not all pods have the values of the largest one.
     let one = |family| record.single_series(family, &[object, "resource=\"cpu\""]);
     let (largest, smallest) = (one("plimsoll_request"), one("plimsoll_request_min"));
     let raised = record.intervals_where(largest, |cores| cores > 0.15);
@@ -177,28 +181,29 @@ fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_without_
 
 #[tokio::test]
 async fn alerts_wait_and_fire_on_the_recorded_day_as_they_should_and_no_others_do() {
-    alerts_wait_and_fire(&recording::read()).await;
+    check_alerts(&recording::read()).await;
 }
 
 #[tokio::test]
 async fn every_panel_of_every_board_has_data_of_the_recorded_day_and_shows_what_happened() {
-    boards_show_it(&recording::read()).await;
+    check_boards(&recording::read()).await;
 }
 
-/// What boards and rules ask for is exported with the same labels as on the recorded day, so the recording is not stale.
+/// The controllers export the metrics of boards and rules with the same labels as on the recorded day, so the
+/// recording is up to date.
 #[tokio::test]
 async fn what_the_real_roles_export_in_the_first_hour_of_the_day_is_what_was_recorded() {
     let Some(record) = run_first_hour().await else { return };
-    let asked = |series: &&str| recording::is_queried(recording::family(series));
-    let lived = recording::shapes(record.all().map(|(series, _)| series).filter(asked));
+    let is_queried = |series: &&str| recording::is_queried(recording::family(series));
+    let current = recording::shapes(record.all().map(|(series, _)| series).filter(is_queried));
     let recorded = recording::read().record;
     let all = recording::shapes(recorded.all().map(|(series, _)| series));
-    let new: Vec<_> = lived.difference(&all).collect();
+    let new: Vec<_> = current.difference(&all).collect();
     assert!(new.is_empty(), "not recorded: {new:#?}\nrun `cargo xtask record day`");
-    // Half of the hour later all of it is there, but for what a slow machine may have been spared.
+    // After half of the hour all series exist, except those that depend on the speed of the machine.
     let half = record.scrapes() / 2;
     let early = recorded.all().filter(|(_, values)| values.contains_key(&half));
     let early = recording::shapes(early.map(|(series, _)| series));
-    let gone: Vec<_> = early.difference(&lived).collect();
+    let gone: Vec<_> = early.difference(&current).collect();
     assert!(gone.is_empty(), "not exported any more: {gone:#?}\nrun `cargo xtask record day`");
 }

@@ -1,4 +1,4 @@
-//! How an installation is, by what its Leases and pods say.
+//! The health of an installation, derived from its Leases and pods.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn ago(seconds: i64) -> Time {
     Time::from_secs(1_800_000_000 - seconds)
 }
 
-/// A role that is well.
+/// The Lease of a healthy controller.
 fn lease(role: &str, name: &str) -> LeaseFacts {
     let mut vitals = RoleHealth::new(role, 60.0);
     "1.0.0".clone_into(&mut vitals.version);
@@ -116,7 +116,7 @@ fn each_trouble_is_one_finding_with_a_word_of_its_own() {
 }
 
 fn of(facts: &mut Facts) -> &mut RoleHealth {
-    facts.leases[1].vitals.as_mut().expect("it says so")
+    facts.leases[1].vitals.as_mut().expect("it reports its health")
 }
 
 #[test]
@@ -144,15 +144,15 @@ fn the_screen_fits_eighty_columns_and_needs_no_colour() {
     facts.leases[1].holder.clear();
     of(&mut facts).stale = 50;
     of(&mut facts).history = Some("loaded".to_owned());
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
-    let screen = text::render(&build_report(&facts, "1.0.0", NOW), &look);
+    let screen = text::render(&build_report(&facts, "1.0.0", NOW), &style);
     assert!(screen.lines().all(|line| line.chars().count() <= 80 && line.is_ascii()), "{screen}");
     for words in [
         "ROLE",
         "recommender  1/1   1.0.0",
         "loaded, 50 stale",
-        "bad  nobody leads",
+        "bad  the recommender has no leader",
         "watermarkpodautoscaler-lock: plimsoll-watermark-0",
         "[no_leader]",
     ] {
@@ -187,7 +187,10 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
         ]
     });
     bulk_objects::send(&bed.client(), objects).await;
-    let vitals = RoleHealth { objects: many, ..lease("recommender", "").vitals.expect("it tells") };
+    let vitals = RoleHealth {
+        objects: many,
+        ..lease("recommender", "").vitals.expect("it reports its health")
+    };
     let vitals = serde_json::to_string(&vitals).expect("JSON");
     let of = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -209,7 +212,7 @@ async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_o
     assert_eq!(report["roles"][0]["objects"], many, "{report:#}");
     assert!(spent < Duration::from_secs(1), "{spent:?} of a core");
     assert!(proxy.request_count() <= 12, "{:#?}", proxy.requests());
-    // Pods that are not ours are not ready, and would be findings if they were read.
+    // Other pods are not ready, and would be findings if they were read.
     let read: Vec<_> = proxy.requests().into_iter().map(|(_, path)| path).collect();
     assert!(read.iter().all(|path| !path.contains("autoscaling.k8s.io")), "{read:#?}");
     let findings = report["findings"].as_array().expect("a list");

@@ -1,4 +1,4 @@
-//! From the target of a VPA to its pods, on a real API server: what is asked, how often, and what is said.
+//! From the target of a VPA to its pods on a real API server: requests, their number, and messages.
 
 mod fixture;
 mod lookup_cost;
@@ -27,8 +27,8 @@ use crate::support::{Testbed, manifests, wait};
 #[tokio::test]
 async fn every_well_known_kind_leads_to_its_pods_without_a_request() {
     let Some(bed) = Testbed::shared().await else { return };
-    let rig = Fixture::new(bed, CacheLifetimes::default()).await;
-    let (client, namespace) = (rig.bed.client(), &rig.namespace);
+    let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
+    let (client, namespace) = (fixture.bed.client(), &fixture.namespace);
     let none = format!("replicas: 0, {}", workload_selecting_itself("a"));
     let create = |yaml: &str| yaml.replace("app: a}", "app: a, tier: x}");
     manifests::create::<Deployment>(client.clone(), namespace, &create(&workload("a", "", &none)))
@@ -46,9 +46,9 @@ async fn every_well_known_kind_leads_to_its_pods_without_a_request() {
     let run = manifests::create::<Job>(client.clone(), namespace, &job("a", "")).await;
     manifests::create::<CronJob>(client.clone(), namespace, &cron_job("a")).await;
 
-    let unread = rig.targets.resolve_known(namespace, &target("apps/v1", "Deployment", "a"));
+    let unread = fixture.targets.resolve_known(namespace, &target("apps/v1", "Deployment", "a"));
     assert!(matches!(unread, Some(TargetResolution::Unavailable { .. })), "{unread:?}");
-    rig.read().await;
+    fixture.read().await;
     let run = run.spec.and_then(|spec| spec.selector?.match_labels).expect("the server makes it");
     for (api_version, kind, selector, owner) in [
         ("apps/v1", "DaemonSet", "app=a,tier=x", "apps/DaemonSet/a"),
@@ -60,22 +60,22 @@ async fn every_well_known_kind_leads_to_its_pods_without_a_request() {
         ("batch/v1", "Job", &Selector::from_labels(&run).to_string(), "batch/Job/a"),
         ("batch/v1", "CronJob", "app=a", "batch/CronJob/a"),
     ] {
-        let outcome = rig.targets.resolve_known(namespace, &target(api_version, kind, "a"));
+        let outcome = fixture.targets.resolve_known(namespace, &target(api_version, kind, "a"));
         assert_eq!(outcome, Some(found(selector, owner)), "{kind}");
-        assert_eq!(rig.resolve(api_version, kind, "a").await, found(selector, owner));
-        let complaint = rig.resolve_error(api_version, kind, "ghost").await;
+        assert_eq!(fixture.resolve(api_version, kind, "a").await, found(selector, owner));
+        let complaint = fixture.resolve_error(api_version, kind, "ghost").await;
         let expected =
             format!("Cannot read targetRef. Reason: {kind} {namespace}/ghost does not exist");
         assert_eq!(complaint, expected);
     }
-    assert_eq!(rig.calls(), 0);
+    assert_eq!(fixture.calls(), 0);
 }
 
 #[tokio::test]
 async fn a_target_that_is_controlled_is_sent_to_its_parent() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
-    let rig = Fixture::new(bed, CacheLifetimes::default()).await;
-    let (client, namespace) = (rig.bed.client(), &rig.namespace);
+    let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
+    let (client, namespace) = (fixture.bed.client(), &fixture.namespace);
     let none = |name| format!("replicas: 0, {}", workload_selecting_itself(name));
     manifests::create::<Deployment>(client.clone(), namespace, &workload("web", "", &none("web")))
         .await;
@@ -87,7 +87,7 @@ async fn a_target_that_is_controlled_is_sent_to_its_parent() {
     let cron = manifests::create::<CronJob>(client.clone(), namespace, &cron_job("nightly")).await;
     let owner = owned("batch/v1", "CronJob", "nightly", &cron.metadata.uid.expect("created"));
     manifests::create::<Job>(client.clone(), namespace, &job("run", &owner)).await;
-    // Two that own each other: neither is the topmost.
+    // Two objects that own each other: neither is topmost.
     let first = manifests::create::<Deployment>(
         client.clone(),
         namespace,
@@ -108,13 +108,13 @@ async fn a_target_that_is_controlled_is_sent_to_its_parent() {
         .patch("one", &PatchParams::default(), &Patch::Merge(owner))
         .await
         .expect("an owner");
-    rig.read().await;
+    fixture.read().await;
 
     for (api_version, kind, name) in
         [("apps/v1", "ReplicaSet", set.as_str()), ("batch/v1", "Job", "run")]
     {
         assert_eq!(
-            rig.resolve_error(api_version, kind, name).await,
+            fixture.resolve_error(api_version, kind, name).await,
             format!(
                 "The target {api_version}.{kind}/{name} has a parent controller but it should point to a topmost \
                  well-known or scalable controller"
@@ -122,67 +122,71 @@ async fn a_target_that_is_controlled_is_sent_to_its_parent() {
         );
     }
     assert_eq!(
-        rig.resolve_error("apps/v1", "Deployment", "one").await,
+        fixture.resolve_error("apps/v1", "Deployment", "one").await,
         "Error checking if target apps/v1.Deployment/one is a topmost well-known or scalable controller: \
          cycle detected in ownership chain",
     );
-    assert_eq!(rig.calls(), 0);
+    assert_eq!(fixture.calls(), 0);
 }
 
 #[tokio::test]
 async fn a_custom_resource_with_a_scale_is_asked_once_for_all_who_need_it() {
     let Some(bed) = Testbed::shared().await else { return };
-    let rig = Fixture::new(bed, CacheLifetimes::default()).await;
+    let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "once.plimsoll.test";
-    rig.define(group, "Rollout", true).await;
+    fixture.define(group, "Rollout", true).await;
     let uid =
-        rig.create_custom_object(group, "Rollout", "web", "app=web,track notin (canary)").await;
+        fixture.create_custom_object(group, "Rollout", "web", "app=web,track notin (canary)").await;
     let owner = owned("once.plimsoll.test/v1", "Rollout", "web", &uid);
     let set =
         workload("web-1", &owner, &format!("replicas: 0, {}", workload_selecting_itself("web-1")));
-    manifests::create::<ReplicaSet>(rig.bed.client(), &rig.namespace, &set).await;
-    rig.read().await;
-    let before = rig.scale_request_count(group).await;
+    manifests::create::<ReplicaSet>(fixture.bed.client(), &fixture.namespace, &set).await;
+    fixture.read().await;
+    let before = fixture.scale_request_count(group).await;
 
     let version = "once.plimsoll.test/v1";
-    let many = join_all((0..50).map(|_| rig.resolve(version, "Rollout", "web"))).await;
+    let many = join_all((0..50).map(|_| fixture.resolve(version, "Rollout", "web"))).await;
     let expected = found("app=web,track!=canary", "once.plimsoll.test/Rollout/web");
     assert!(many.iter().all(|outcome| *outcome == expected), "{:?}", many[0]);
-    assert_eq!(rig.calls(), 3, "the group, its version, the scale");
+    assert_eq!(fixture.calls(), 3, "the group, its version, the scale");
     let parent = "has a parent controller but it should point to a topmost well-known or scalable controller";
     assert_eq!(
-        rig.resolve_error("apps/v1", "ReplicaSet", "web-1").await,
+        fixture.resolve_error("apps/v1", "ReplicaSet", "web-1").await,
         format!("The target apps/v1.ReplicaSet/web-1 {parent}"),
     );
     for _ in 0..100 {
-        assert_eq!(rig.resolve(version, "Rollout", "web").await, expected);
+        assert_eq!(fixture.resolve(version, "Rollout", "web").await, expected);
     }
-    assert_eq!(rig.calls(), 3, "everything was known");
-    assert_eq!(rig.scale_request_count(group).await - before, 1, "the API server counts the same");
+    assert_eq!(fixture.calls(), 3, "everything was cached");
+    assert_eq!(
+        fixture.scale_request_count(group).await - before,
+        1,
+        "the API server counts the same"
+    );
 }
 
 #[tokio::test]
 async fn a_target_that_leads_nowhere_is_told_why_in_the_words_users_know() {
     let Some(bed) = Testbed::shared().await else { return };
-    let rig = Fixture::new(bed, CacheLifetimes::default()).await;
+    let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "nowhere.plimsoll.test";
-    rig.define(group, "Scaled", true).await;
-    rig.define(group, "Fixed", false).await;
-    rig.create_custom_object(group, "Scaled", "empty", "").await;
-    rig.create_custom_object(group, "Scaled", "odd", "app in web").await;
-    let fixed = rig.create_custom_object(group, "Fixed", "box", "").await;
-    let scaled = rig.create_custom_object(group, "Scaled", "parent", "app=parent").await;
+    fixture.define(group, "Scaled", true).await;
+    fixture.define(group, "Fixed", false).await;
+    fixture.create_custom_object(group, "Scaled", "empty", "").await;
+    fixture.create_custom_object(group, "Scaled", "odd", "app in web").await;
+    let fixed = fixture.create_custom_object(group, "Fixed", "box", "").await;
+    let scaled = fixture.create_custom_object(group, "Scaled", "parent", "app=parent").await;
     for (name, kind, owner, uid) in
         [("in-a-box", "Fixed", "box", &fixed), ("scaled", "Scaled", "parent", &scaled)]
     {
         let owner = owned("nowhere.plimsoll.test/v1", kind, owner, uid);
         let yaml =
             workload(name, &owner, &format!("replicas: 0, {}", workload_selecting_itself(name)));
-        manifests::create::<Deployment>(rig.bed.client(), &rig.namespace, &yaml).await;
+        manifests::create::<Deployment>(fixture.bed.client(), &fixture.namespace, &yaml).await;
     }
-    rig.read().await;
+    fixture.read().await;
 
-    let (version, namespace) = ("nowhere.plimsoll.test/v1", &rig.namespace);
+    let (version, namespace) = ("nowhere.plimsoll.test/v1", &fixture.namespace);
     for (api_version, kind, name, why) in [
         (version, "Fixed", "box", "the server could not find the requested resource".to_owned()),
         (version, "Unheard", "x", format!("no matches for kind \"Unheard\" in group \"{group}\"")),
@@ -203,54 +207,55 @@ async fn a_target_that_leads_nowhere_is_told_why_in_the_words_users_know() {
         ("v1", "Pod", "x", "the server could not find the requested resource".to_owned()),
         ("v1", "Node", "x", "the server could not find the requested resource".to_owned()),
     ] {
-        let complaint = rig.resolve_error(api_version, kind, name).await;
+        let complaint = fixture.resolve_error(api_version, kind, name).await;
         let expected = format!(
             "Cannot read targetRef. Reason: unhandled targetRef {api_version} / {kind} / {name}, last error {why}"
         );
         assert!(complaint.starts_with(&expected), "{complaint}\n{expected}");
     }
     assert_eq!(
-        rig.resolve_error("a/b/c", "Scaled", "x").await,
+        fixture.resolve_error("a/b/c", "Scaled", "x").await,
         "Cannot read targetRef. Reason: unexpected GroupVersion string: a/b/c",
     );
-    // Who controls it cannot be scaled, so it is the topmost itself; no watch is needed to ask about its owner.
+    // Its controller cannot be scaled, so it is topmost itself; its owner is requested without a watch.
     assert_eq!(
-        rig.resolve("apps/v1", "Deployment", "in-a-box").await,
+        fixture.resolve("apps/v1", "Deployment", "in-a-box").await,
         found("app=in-a-box", "apps/Deployment/in-a-box"),
     );
     assert!(
-        rig.resolve_error("apps/v1", "Deployment", "scaled")
+        fixture
+            .resolve_error("apps/v1", "Deployment", "scaled")
             .await
             .contains("has a parent controller")
     );
-    let calls = rig.calls();
-    rig.resolve_error(version, "Scaled", "ghost").await;
-    rig.resolve_error(version, "Fixed", "box").await;
-    assert_eq!(rig.calls(), calls, "that something is missing is remembered too");
+    let calls = fixture.calls();
+    fixture.resolve_error(version, "Scaled", "ghost").await;
+    fixture.resolve_error(version, "Fixed", "box").await;
+    assert_eq!(fixture.calls(), calls, "missing objects are cached too");
 }
 
 #[tokio::test]
 async fn what_was_missing_is_found_when_it_comes() {
     let Some(bed) = Testbed::shared().await else { return };
     let missing = Duration::from_millis(200);
-    let rig = Fixture::new(bed, CacheLifetimes { missing, ..CacheLifetimes::default() }).await;
+    let fixture = Fixture::new(bed, CacheLifetimes { missing, ..CacheLifetimes::default() }).await;
     let (group, version) = ("late.plimsoll.test", "late.plimsoll.test/v1");
-    assert!(rig.resolve_error(version, "Scaled", "web").await.contains("no matches for kind"));
-    rig.define(group, "Scaled", true).await;
+    assert!(fixture.resolve_error(version, "Scaled", "web").await.contains("no matches for kind"));
+    fixture.define(group, "Scaled", true).await;
     wait::until("the kind is known", || async {
-        rig.resolve_error(version, "Scaled", "web").await.contains("not found").then_some(())
+        fixture.resolve_error(version, "Scaled", "web").await.contains("not found").then_some(())
     })
     .await;
-    // One more kind of a group that is known already.
-    assert!(rig.resolve_error(version, "Other", "web").await.contains("no matches for kind"));
-    rig.define(group, "Other", true).await;
+    // Another kind of a known group.
+    assert!(fixture.resolve_error(version, "Other", "web").await.contains("no matches for kind"));
+    fixture.define(group, "Other", true).await;
     wait::until("the other kind is known", || async {
-        rig.resolve_error(version, "Other", "web").await.contains("not found").then_some(())
+        fixture.resolve_error(version, "Other", "web").await.contains("not found").then_some(())
     })
     .await;
-    rig.create_custom_object(group, "Scaled", "web", "app=web").await;
+    fixture.create_custom_object(group, "Scaled", "web", "app=web").await;
     wait::until("the object is found", || async {
-        let outcome = rig.resolve(version, "Scaled", "web").await;
+        let outcome = fixture.resolve(version, "Scaled", "web").await;
         (outcome == found("app=web", "late.plimsoll.test/Scaled/web")).then_some(())
     })
     .await;
@@ -259,58 +264,61 @@ async fn what_was_missing_is_found_when_it_comes() {
 #[tokio::test]
 async fn an_answer_is_renewed_without_anybody_waiting() {
     let Some(bed) = Testbed::shared().await else { return };
-    // Whoever doubts an answer is heard at once.
+    // Revalidation starts at once.
     let lifetimes = CacheLifetimes {
         found: Duration::from_mins(1),
         missing: Duration::ZERO,
         ..CacheLifetimes::default()
     };
-    let rig = Fixture::new(bed, lifetimes).await;
+    let fixture = Fixture::new(bed, lifetimes).await;
     let (group, version) = ("renewed.plimsoll.test", "renewed.plimsoll.test/v1");
-    rig.define(group, "Scaled", true).await;
-    rig.create_custom_object(group, "Scaled", "web", "app=blue").await;
-    let resolve = || rig.resolve(version, "Scaled", "web");
+    fixture.define(group, "Scaled", true).await;
+    fixture.create_custom_object(group, "Scaled", "web", "app=blue").await;
+    let resolve = || fixture.resolve(version, "Scaled", "web");
     let [blue, green] =
         ["app=blue", "app=green"].map(|it| found(it, "renewed.plimsoll.test/Scaled/web"));
     assert_eq!(resolve().await, blue);
 
-    rig.set_selector(group, "Scaled", "web", "app=green").await;
-    rig.open.send_replace(false);
-    let asked = rig.calls();
-    rig.targets.revalidate(&rig.namespace, &target(version, "Scaled", "web")).await;
-    wait::until("it is asked anew", || async { (rig.calls() > asked).then_some(()) }).await;
-    for _ in 0..10 {
-        rig.targets.revalidate(&rig.namespace, &target(version, "Scaled", "web")).await;
-        assert_eq!(resolve().await, blue, "nobody waits for the new answer");
-    }
-    rig.open.send_replace(true);
-    wait::until("the new answer is there", || async { (resolve().await == green).then_some(()) })
+    fixture.set_selector(group, "Scaled", "web", "app=green").await;
+    fixture.open.send_replace(false);
+    let before = fixture.calls();
+    fixture.targets.revalidate(&fixture.namespace, &target(version, "Scaled", "web")).await;
+    wait::until("it is requested again", || async { (fixture.calls() > before).then_some(()) })
         .await;
-    assert_eq!(rig.calls(), asked + 1, "and it was asked for once");
+    for _ in 0..10 {
+        fixture.targets.revalidate(&fixture.namespace, &target(version, "Scaled", "web")).await;
+        assert_eq!(resolve().await, blue, "lookups do not wait for the new value");
+    }
+    fixture.open.send_replace(true);
+    wait::until("the new value is available", || async {
+        (resolve().await == green).then_some(())
+    })
+    .await;
+    assert_eq!(fixture.calls(), before + 1, "it was requested once");
 }
 
 #[tokio::test]
 async fn an_older_answer_stays_while_nobody_knows_a_better_one() {
     let answers = TtlCache::<&str, u32>::new(10);
-    let (asked, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
+    let (requests, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
     let ask = |value, definite| {
-        let asked = Arc::clone(&asked);
+        let requests = Arc::clone(&requests);
         move |_| async move {
-            asked.fetch_add(1, Ordering::Relaxed);
+            requests.fetch_add(1, Ordering::Relaxed);
             Cached { value, lifetime: minute, is_definite: definite }
         }
     };
     let all = join_all((0..20).map(|value| answers.get(&"web", ask(value, true)))).await;
     assert!(all.iter().all(|value| *value == all[0]), "{all:?}");
-    assert_eq!(asked.load(Ordering::Relaxed), 1, "one asks, all hear");
+    assert_eq!(requests.load(Ordering::Relaxed), 1, "concurrent lookups share one request");
 
     answers.revalidate(&"web", Duration::ZERO, ask(100, false)).await;
-    wait::until("it is asked again", || async {
-        (asked.load(Ordering::Relaxed) == 2).then_some(())
+    wait::until("it is requested again", || async {
+        (requests.load(Ordering::Relaxed) == 2).then_some(())
     })
     .await;
-    // What is certain takes the place of the older one, whenever the doubt is heard.
-    wait::until("there is a better answer", || async {
+    // A definite value replaces the older one, whenever the revalidation runs.
+    wait::until("a definite value is available", || async {
         answers.revalidate(&"web", Duration::ZERO, ask(200, true)).await;
         let value = answers.get(&"web", ask(300, true)).await;
         assert!(value == all[0] || value == 200, "{value}");
@@ -328,19 +336,19 @@ async fn an_api_server_that_is_away_is_no_answer() {
     let soon = Duration::from_millis(200);
     let lifetimes =
         CacheLifetimes { missing: soon, failed: soon, found: soon, ..CacheLifetimes::default() };
-    let rig = Fixture::new(bed, lifetimes).await;
+    let fixture = Fixture::new(bed, lifetimes).await;
     let (group, version) = ("away.plimsoll.test", "away.plimsoll.test/v1");
-    rig.define(group, "Scaled", true).await;
-    rig.create_custom_object(group, "Scaled", "web", "app=web").await;
+    fixture.define(group, "Scaled", true).await;
+    fixture.create_custom_object(group, "Scaled", "web", "app=web").await;
     let expected = found("app=web", "away.plimsoll.test/Scaled/web");
-    assert_eq!(rig.resolve(version, "Scaled", "web").await, expected);
+    assert_eq!(fixture.resolve(version, "Scaled", "web").await, expected);
 
-    rig.bed.control_plane().kill_api_server().await;
-    let message = wait::until("it is said that nobody knows", || async {
-        match rig.resolve(version, "Scaled", "web").await {
+    fixture.bed.control_plane().kill_api_server().await;
+    let message = wait::until("the failure is reported", || async {
+        match fixture.resolve(version, "Scaled", "web").await {
             TargetResolution::Unavailable { message } => Some(message),
             outcome => {
-                assert_eq!(outcome, expected, "nothing else was learnt");
+                assert_eq!(outcome, expected, "nothing else has changed");
                 None
             }
         }
@@ -350,12 +358,12 @@ async fn an_api_server_that_is_away_is_no_answer() {
         "Cannot read targetRef. Reason: unhandled targetRef {version} / Scaled / web, last error "
     );
     assert!(message.starts_with(&start), "{message}");
-    let unknown = rig.resolve("never.asked.test/v1", "Scaled", "web").await;
+    let unknown = fixture.resolve("never.asked.test/v1", "Scaled", "web").await;
     assert!(matches!(unknown, TargetResolution::Unavailable { .. }), "{unknown:?}");
 
-    rig.bed.control_plane().restart_api_server().await;
-    wait::until("the answer is back", || async {
-        match rig.resolve(version, "Scaled", "web").await {
+    fixture.bed.control_plane().restart_api_server().await;
+    wait::until("the value is available again", || async {
+        match fixture.resolve(version, "Scaled", "web").await {
             TargetResolution::Unsupported { message } => panic!("nothing was certain: {message}"),
             outcome => (outcome == expected).then_some(()),
         }
@@ -366,16 +374,17 @@ async fn an_api_server_that_is_away_is_no_answer() {
 #[tokio::test]
 async fn a_right_that_is_missing_is_no_answer() {
     let Some(bed) = Testbed::shared().await else { return };
-    let rig = Fixture::new(bed, CacheLifetimes::default()).await;
+    let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "denied.plimsoll.test";
-    rig.define(group, "Scaled", true).await;
-    rig.create_custom_object(group, "Scaled", "web", "app=web").await;
-    let account = rig.bed.service_account(&rig.namespace, "nobody").await;
+    fixture.define(group, "Scaled", true).await;
+    fixture.create_custom_object(group, "Scaled", "web", "app=web").await;
+    let account = fixture.bed.service_account(&fixture.namespace, "nobody").await;
     let gate: RequestGate = Arc::new(|| async {}.boxed());
-    let controllers = Arc::clone(&rig.controllers);
+    let controllers = Arc::clone(&fixture.controllers);
     let targets = TargetResolver::new(account.client, controllers, gate, CacheLifetimes::default());
-    let outcome =
-        targets.resolve(&rig.namespace, &target("denied.plimsoll.test/v1", "Scaled", "web")).await;
+    let outcome = targets
+        .resolve(&fixture.namespace, &target("denied.plimsoll.test/v1", "Scaled", "web"))
+        .await;
     let TargetResolution::Unavailable { message } = outcome else { panic!("{outcome:?}") };
     assert!(message.contains("is forbidden"), "{message}");
 }

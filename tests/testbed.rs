@@ -1,4 +1,4 @@
-//! That a bed starts, runs pods and serves their usage, and that tests which find none say so. What a bed is made of is
+//! A testbed starts, runs pods and serves their usage, and tests without one are reported as skipped. Its parts are
 //! tested in deep.
 
 mod deep;
@@ -49,11 +49,11 @@ fn every_test_that_finds_no_bed_says_so() {
             .env(skipped::FOLDER, &reasons)
             .output()
             .expect("this program starts again");
-        let said = String::from_utf8_lossy(&output.stdout);
-        let passed = said.split_once("ok. ").and_then(|(_, rest)| rest.split_once(" passed"));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let passed = stdout.split_once("ok. ").and_then(|(_, rest)| rest.split_once(" passed"));
         let passed: usize = passed.and_then(|(count, _)| count.parse().ok()).expect("a count");
         let notes = fs::read_dir(&reasons).expect("the folder is there").count();
         assert!(passed > 10, "{passed} tests were started");
-        assert_eq!(notes, passed, "with {threads} threads:\n{said}");
+        assert_eq!(notes, passed, "with {threads} threads:\n{stdout}");
     }
 }

@@ -1,4 +1,4 @@
-//! The one integration-test binary; each module is a topic.
+//! The only integration-test binary; each module is a topic.
 
 mod admin_server;
 mod admission;
@@ -29,11 +29,7 @@ mod sim;
 mod sizing;
 mod status;
 mod storage;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the testbed offers what tests of later roles need too"
-)]
+#[allow(dead_code, unused_imports, reason = "not all tests use every part of the testbed")]
 mod support;
 mod target_pods;
 mod testbed;

@@ -1,5 +1,5 @@
-//! The cluster that a webhook or an updater works on: Deployments with a ReplicaSet, and VPAs that recommend other sizes
-//! than their pods have.
+//! The cluster for benchmarks of the webhook and the updater: Deployments with a ReplicaSet, and VPAs whose targets
+//! differ from the requests.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -14,25 +14,25 @@ const GROUP: &str = "autoscaling.k8s.io/v1";
 const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
 
-/// How many of everything, and where.
+/// The size of the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Each with a VPA.
+    /// Number of workloads, each with a VPA.
     pub workloads: usize,
-    /// They are spread over so many.
+    /// Number of namespaces.
     pub namespaces: usize,
-    /// Of each pod.
+    /// Containers per pod.
     pub containers: usize,
-    /// Of each workload, all up and running.
+    /// Running pods per workload.
     pub pods: u64,
-    /// Whether its pods are within the recommended bounds, and so are left alone while they are young.
+    /// Whether requests are within the recommended bounds, so that the updater skips young pods.
     pub is_calm: bool,
 }
 
-/// All of it.
+/// The cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// Every workload has a VPA of its name.
+    /// Each workload has a VPA with the same name.
     pub workloads: Vec<Workload>,
     namespaces: Vec<String>,
     pods: u64,
@@ -41,7 +41,7 @@ pub struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Creates everything, on a bed that has the definitions.
+    /// Creates all objects on a testbed that has the CRDs.
     pub async fn create(bed: &Testbed, layout: &Layout) -> Self {
         let namespaces = join_all((0..layout.namespaces).map(|_| bed.namespace("team"))).await;
         bulk_objects::stop_controllers(bed).await;
@@ -67,13 +67,13 @@ impl Cluster {
         cluster
     }
 
-    /// Recommends other sizes than pods have, within the bounds or outside of them.
+    /// Writes recommendations that differ from the requests, with the requests within the bounds or outside of them.
     pub async fn recommend(&self, bed: &Testbed, is_calm: bool) {
         let all = self.workloads.iter().enumerate();
         bulk_objects::send(&bed.client(), all.map(|one| recommendation(one, is_calm))).await;
     }
 
-    /// Makes all pods anew, as their controllers created them: those that somebody evicted or resized too.
+    /// Recreates all pods as their controllers created them, including evicted and resized ones.
     pub async fn fill(&self, bed: &Testbed) {
         if self.pods == 0 {
             return;
@@ -93,13 +93,13 @@ impl Cluster {
         .await;
     }
 
-    /// The CPU that is recommended for the first container of a workload.
+    /// The recommended CPU of a workload's first container.
     pub fn cpu(index: usize) -> String {
         format!("{}m", 150 + Random::derive(1, &[index as u64, 0]).below(700))
     }
 }
 
-/// One that every pod keeps to.
+/// A LimitRange that all pods satisfy.
 fn limit_range(namespace: &str) -> ApiWrite {
     let object = json!({
         "apiVersion": "v1", "kind": "LimitRange",
@@ -129,7 +129,7 @@ fn vpa(workload: &Workload) -> ApiWrite {
     ApiWrite::create(collection(GROUP, &workload.namespace, VPAS), &object)
 }
 
-/// More CPU and less memory than its pods request, as sure as can be.
+/// More CPU and less memory than the pods request, with maximum confidence.
 fn recommendation((index, workload): (usize, &Workload), is_calm: bool) -> ApiWrite {
     let lower = if is_calm { "1m" } else { "120m" };
     let upper = if is_calm { 1024 } else { 220 };

@@ -1,5 +1,5 @@
-//! A connection that is asked over, one question at a time. Whoever asks shares the cores with whoever answers, so this is
-//! as little work as HTTP/1.1 over TLS can be: a question is written in one piece, and of an answer only its length is read.
+//! A connection with one request at a time. The client shares the cores with the server, so it does as little as
+//! possible for HTTP/1.1 over TLS: it writes a request at once, and parses only the length of a response.
 
 use std::{
     io::{Error, ErrorKind, Read as _, Result, Write as _},
@@ -9,18 +9,18 @@ use std::{
 
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
 
-/// The end of the head of an answer.
+/// End of the response head.
 const END: &[u8] = b"\r\n\r\n";
 
-/// Such a connection.
+/// An HTTP/1.1 connection over TLS.
 pub struct Http1Connection {
     stream: StreamOwned<ClientConnection, TcpStream>,
-    /// What came and was not handed out.
+    /// Received bytes that were not returned yet.
     buffer: Vec<u8>,
 }
 
 impl Http1Connection {
-    /// Connects to a port of this machine.
+    /// Connects to a port on this machine.
     pub fn connect(port: u16, name: &'static str, tls: ClientConfig) -> Result<Self> {
         let name = ServerName::try_from(name).map_err(Error::other)?;
         let tls = ClientConnection::new(Arc::new(tls), name).map_err(Error::other)?;
@@ -29,7 +29,7 @@ impl Http1Connection {
         Ok(Self { stream: StreamOwned::new(tls, socket), buffer: Vec::with_capacity(16 << 10) })
     }
 
-    /// The body of the answer to a question, which is a whole request.
+    /// Sends a complete request and returns the body of the response.
     pub fn ask(&mut self, question: &[u8]) -> Result<Vec<u8>> {
         self.stream.write_all(question)?;
         self.stream.flush()?;

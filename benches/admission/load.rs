@@ -1,4 +1,5 @@
-//! Whoever asks: each connection is a thread of its own that asks again as soon as it was answered, or at a pace.
+//! The load generator: each connection is a thread that sends the next request after the response, or at a fixed
+//! rate.
 
 use std::{
     sync::{Arc, Barrier},
@@ -21,52 +22,52 @@ use tokio_rustls::TlsConnector;
 
 use super::{http1_connection::Http1Connection, review_request::ReviewRequest};
 
-/// The name that both certificates are for.
+/// The host name of both certificates.
 const NAME: &str = "localhost";
 const H2: &[u8] = b"h2";
-/// As API servers ask.
+/// The URL that API servers use.
 const PATH: &str = "https://localhost/?timeout=30s";
 
-/// How many ask, and how.
+/// Number of connections and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadPattern {
-    /// HTTP/1.1 on one connection that is kept.
+    /// HTTP/1.1 on one keep-alive connection.
     One,
-    /// The same on eight connections.
+    /// HTTP/1.1 on eight connections.
     Eight,
-    /// The same on eight connections that ask at a pace, the same for whoever answers.
+    /// HTTP/1.1 on eight connections at a fixed rate, the same for both implementations.
     Paced,
-    /// HTTP/2: eight at once on one connection.
+    /// HTTP/2: eight concurrent requests on one connection.
     Streams,
 }
 
-/// Where a webhook is, and whom to trust there.
+/// Address and CA of a webhook.
 #[derive(Clone, Debug)]
 pub struct WebhookAddress {
     port: u16,
     tls: Arc<ClientConfig>,
 }
 
-/// What was asked.
+/// The result of a run.
 #[derive(Debug)]
 pub struct LoadResult {
-    /// How long each answer took, in nanoseconds.
+    /// Latency of each response, in nanoseconds.
     pub latencies: Vec<u32>,
-    /// How long was asked.
+    /// Duration of the run.
     pub took: Duration,
 }
 
-/// One of the streams of a connection.
+/// An HTTP/2 stream.
 #[derive(Clone)]
 struct Stream(http2::SendRequest<Full<Bytes>>);
 
-// === impl Way ===
+// === impl LoadPattern ===
 
 impl LoadPattern {
-    /// All of them.
+    /// All load patterns.
     pub const ALL: [Self; 4] = [Self::One, Self::Eight, Self::Paced, Self::Streams];
 
-    /// For people.
+    /// Display name.
     pub const fn words(self) -> &'static str {
         match self {
             Self::One => "1 connection",
@@ -77,10 +78,10 @@ impl LoadPattern {
     }
 }
 
-// === impl Address ===
+// === impl WebhookAddress ===
 
 impl WebhookAddress {
-    /// On this machine, vouched for by a certificate.
+    /// A webhook on this machine with this CA certificate.
     pub fn new(port: u16, certificate: &str) -> Self {
         let mut roots = RootCertStore::empty();
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes());
@@ -130,7 +131,7 @@ impl Stream {
     }
 }
 
-/// A question as it stands on the wire.
+/// Serializes a request.
 fn written(question: &ReviewRequest) -> Vec<u8> {
     let length = question.body.len();
     let head = format!(
@@ -139,31 +140,32 @@ fn written(question: &ReviewRequest) -> Vec<u8> {
     [head.as_bytes(), &question.body].concat()
 }
 
-/// Asks each of these once, and answers what was answered.
+/// Sends each request once and returns the responses.
 pub async fn each(
     address: &WebhookAddress,
     questions: &[ReviewRequest],
 ) -> Result<Vec<Bytes>, String> {
     let (address, questions) = (address.clone(), questions.to_vec());
-    let asked = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut wire = address.wire()?;
         let answers = questions.iter().map(|question| wire.ask(&written(question)));
         answers.map(|answer| answer.map(Bytes::from).map_err(|why| why.to_string())).collect()
     });
-    asked.await.map_err(|why| why.to_string())?
+    task.await.map_err(|why| why.to_string())?
 }
 
-/// Asks for some time; so often a second, all connections together, where there is a pace. Panics when an answer carries no patch: who counts what went wrong as answers, lies.
+/// Sends requests for some time; with a rate, this many per second over all connections. Panics if a response has no
+/// patch, because counting errors as responses would distort the result.
 pub async fn run(
     address: &WebhookAddress,
-    way: LoadPattern,
+    pattern: LoadPattern,
     time: Duration,
     questions: &Arc<[ReviewRequest]>,
     rate: f64,
 ) -> LoadResult {
-    let threads = if matches!(way, LoadPattern::Eight | LoadPattern::Paced) { 8 } else { 1 };
+    let threads = if matches!(pattern, LoadPattern::Eight | LoadPattern::Paced) { 8 } else { 1 };
     let pause = Duration::from_secs_f64(threads as f64 / rate);
-    let pace = (way == LoadPattern::Paced).then_some(pause);
+    let pace = (pattern == LoadPattern::Paced).then_some(pause);
     let connected = Arc::new(Barrier::new(threads));
     let tasks: Vec<_> = (0..threads)
         .map(|thread| {
@@ -171,7 +173,7 @@ pub async fn run(
             let questions = Arc::clone(questions);
             tokio::task::spawn_blocking(move || {
                 let first = thread * questions.len() / threads;
-                if way == LoadPattern::Streams {
+                if pattern == LoadPattern::Streams {
                     let runtime = Builder::new_current_thread().enable_all().build();
                     return runtime.expect("a runtime").block_on(async {
                         let stream = address.stream().await.expect("it listens");
@@ -180,21 +182,21 @@ pub async fn run(
                 }
                 let written: Vec<Vec<u8>> = questions.iter().map(written).collect();
                 let wire = address.wire();
-                // Also when it failed: the others would wait for this one for ever.
+                // Also on an error: the other threads would wait for this one forever.
                 connected.wait();
-                let asked = questions.iter().zip(&written).cycle().skip(first);
-                on_wire(wire.expect("it listens"), time, asked, pace)
+                let requests = questions.iter().zip(&written).cycle().skip(first);
+                on_wire(wire.expect("it listens"), time, requests, pace)
             })
         })
         .collect();
     let all = try_join_all(tasks).await.expect("every answer is a patch");
     LoadResult {
-        took: all.iter().map(|asked| asked.took).max().unwrap_or_default(),
-        latencies: all.into_iter().flat_map(|asked| asked.latencies).collect(),
+        took: all.iter().map(|result| result.took).max().unwrap_or_default(),
+        latencies: all.into_iter().flat_map(|result| result.latencies).collect(),
     }
 }
 
-/// Asks on one connection, one at a time.
+/// Sends one request at a time on a connection.
 fn on_wire<'a>(
     mut wire: Http1Connection,
     time: Duration,
@@ -206,26 +208,26 @@ fn on_wire<'a>(
     let mut due = begun;
     while begun.elapsed() < time {
         let (question, written) = questions.next().expect("there are some");
-        let mut asked = Instant::now();
+        let mut sent = Instant::now();
         if let Some(pause) = pace {
             due += pause;
-            match due.checked_duration_since(asked) {
+            match due.checked_duration_since(sent) {
                 Some(early) => {
                     std::thread::sleep(early);
-                    asked = Instant::now();
+                    sent = Instant::now();
                 }
-                // Whoever is answered late waits from when it was to ask.
-                None => asked = due,
+                // A late response delays the next request: its latency counts from when it was due.
+                None => sent = due,
             }
         }
         let answer = wire.ask(written).expect("an answer");
-        latencies.push(nanos(asked));
+        latencies.push(nanos(sent));
         assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
     }
     LoadResult { latencies, took: begun.elapsed() }
 }
 
-/// Asks eight at once on one connection.
+/// Keeps eight requests in flight on one connection.
 async fn on_streams(stream: &Stream, time: Duration, questions: &[ReviewRequest]) -> LoadResult {
     let (begun, count) = (Instant::now(), 8);
     let lanes = (0..count).map(|lane| async move {
@@ -234,9 +236,9 @@ async fn on_streams(stream: &Stream, time: Duration, questions: &[ReviewRequest]
         let mut questions = questions.iter().cycle().skip(lane * questions.len() / count);
         while begun.elapsed() < time {
             let question = questions.next().expect("there are some");
-            let asked = Instant::now();
+            let sent = Instant::now();
             let answer = stream.ask(question).await.expect("an answer");
-            latencies.push(nanos(asked));
+            latencies.push(nanos(sent));
             assert!(question.is_answered_by(&answer), "{}", String::from_utf8_lossy(&answer));
         }
         latencies

@@ -1,4 +1,4 @@
-//! The figures of both sides, and the table that has them beside each other with what must hold.
+//! The results of both sides, and the table that compares them and checks bounds.
 
 use std::{
     collections::BTreeMap,
@@ -11,23 +11,23 @@ use super::{
     support::recommender_pair::Implementation,
 };
 
-/// Memory against upstream's.
+/// Maximum memory relative to upstream.
 const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
 
-/// One side asked once in one way.
+/// The result of one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// Milliseconds that half of the answers took at most.
+    /// Median latency in milliseconds.
     p50: f64,
-    /// Milliseconds that 99 of 100 took at most.
+    /// 99th percentile of the latency in milliseconds.
     p99: f64,
-    /// Answers a second.
+    /// Responses per second.
     rate: f64,
-    /// Microseconds of CPU that the webhook took for an answer.
+    /// CPU time of the webhook per response, in microseconds.
     cpu: f64,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Comparison {
     ours: Measurements,
@@ -40,7 +40,7 @@ struct Measurements {
     process: Process,
 }
 
-/// Which way a ratio has to go.
+/// The bound of a ratio.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     AtMost(f64),
@@ -51,9 +51,9 @@ enum Bound {
 // === impl Round ===
 
 impl Round {
-    /// Of what was asked, for which the webhook took so many seconds of CPU.
-    pub fn of(asked: LoadResult, cpu: f64) -> Self {
-        let LoadResult { mut latencies, took } = asked;
+    /// A round for which the webhook used this many seconds of CPU.
+    pub fn of(result: LoadResult, cpu: f64) -> Self {
+        let LoadResult { mut latencies, took } = result;
         latencies.sort_unstable();
         let count = latencies.len();
         let at = |share: f64| {
@@ -76,7 +76,7 @@ impl fmt::Display for Round {
     }
 }
 
-// === impl Columns ===
+// === impl Comparison ===
 
 impl Comparison {
     fn of(&mut self, side: Implementation) -> &mut Measurements {
@@ -87,31 +87,33 @@ impl Comparison {
     }
 
     /// Adds a round.
-    pub fn add(&mut self, side: Implementation, way: LoadPattern, round: Round) {
-        self.of(side).rounds.entry(way).or_default().push(round);
+    pub fn add(&mut self, side: Implementation, pattern: LoadPattern, round: Round) {
+        self.of(side).rounds.entry(pattern).or_default().push(round);
     }
 
-    /// What a side took in all.
+    /// Sets the process statistics of a side.
     pub fn end(&mut self, side: Implementation, process: Process) {
         self.of(side).process = process;
     }
 
-    /// Half of what the slower side can answer on eight connections, as far as that was measured.
+    /// Half of the slower side's rate on eight connections, if it was measured.
     pub fn pace(&self) -> f64 {
         let rates =
             [&self.ours, &self.upstream].map(|it| it.median(LoadPattern::Eight, |it| it.rate));
         rates.into_iter().fold(f64::MAX, f64::min) / 2.0
     }
 
-    /// As docs/benchmarks.md has it, and whether all holds that must.
+    /// The table for docs/benchmarks.md, and whether all bounds hold.
     pub fn table(&self) -> (String, bool) {
         let mut rows = Vec::new();
-        for way in LoadPattern::ALL {
-            let words = way.words();
-            let figure =
-                |of: fn(&Round) -> f64| [self.ours.median(way, of), self.upstream.median(way, of)];
-            // At one pace both do the same work, so that only how long it takes tells them apart.
-            let rate = if way == LoadPattern::Paced { Bound::None } else { Bound::AtLeast(1.0) };
+        for pattern in LoadPattern::ALL {
+            let words = pattern.words();
+            let figure = |of: fn(&Round) -> f64| {
+                [self.ours.median(pattern, of), self.upstream.median(pattern, of)]
+            };
+            // At the same rate both do the same work, so only the latency differs.
+            let rate =
+                if pattern == LoadPattern::Paced { Bound::None } else { Bound::AtLeast(1.0) };
             rows.extend([
                 (format!("{words}: p50, ms"), figure(|it| it.p50), Bound::AtMost(1.0)),
                 (format!("{words}: p99, ms"), figure(|it| it.p99), Bound::AtMost(1.0)),
@@ -142,7 +144,7 @@ impl Comparison {
             all &= is_held != Some(false);
             let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
             let [ours, theirs, ratio] = [ours, theirs, ratio].map(number);
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "| {name} | {ours} | {theirs} | {ratio} | {limit} | {word} |");
         }
         (text, all)
@@ -150,8 +152,8 @@ impl Comparison {
 }
 
 impl Measurements {
-    fn median(&self, way: LoadPattern, of: fn(&Round) -> f64) -> f64 {
-        let mut all: Vec<f64> = self.rounds.get(&way).into_iter().flatten().map(of).collect();
+    fn median(&self, pattern: LoadPattern, of: fn(&Round) -> f64) -> f64 {
+        let mut all: Vec<f64> = self.rounds.get(&pattern).into_iter().flatten().map(of).collect();
         all.sort_unstable_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
     }

@@ -1,4 +1,4 @@
-//! What webhooks are asked: a review of a new pod of each workload, with all that an API server puts into it.
+//! Admission reviews of a new pod of each workload, with everything that an API server sends.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -16,18 +16,18 @@ use super::{
 
 const AT_ONCE: usize = 16;
 
-/// One review, and what is known of its answer.
+/// A review and the expected response.
 #[derive(Clone, Debug)]
 pub struct ReviewRequest {
-    /// The review as it is sent.
+    /// The serialized review.
     pub body: Bytes,
-    /// How its uid stands in an answer.
+    /// The uid as it appears in a response.
     uid: String,
-    /// What the first container shall request.
+    /// The expected CPU request of the first container.
     cpu: String,
 }
 
-/// A pod of every workload of a cluster.
+/// A review for a pod of each workload of a cluster.
 pub async fn about(bed: &Testbed, cluster: &Cluster) -> Vec<ReviewRequest> {
     let client = bed.client();
     let ask = |(index, workload)| ReviewRequest::new(&client, index, workload);
@@ -43,7 +43,7 @@ impl ReviewRequest {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(realistic_pod(workload).to_string().into_bytes())
             .expect("a request");
-        // The API server fills in its defaults, and who manages which field.
+        // The API server fills in defaults and managed fields.
         let mut pod: Value = client.request(request).await?;
         let metadata = pod["metadata"].as_object_mut().expect("an object");
         metadata.retain(|field, _| !matches!(field.as_str(), "uid" | "resourceVersion"));
@@ -54,13 +54,13 @@ impl ReviewRequest {
         Ok(Self { body, uid: format!(r#""uid":"{uid}""#), cpu: Cluster::cpu(index) })
     }
 
-    /// Whether an answer looks like a patch for this pod: quick, as it stands between two measurements.
+    /// A cheap check of whether a response has a patch for this pod, for use between two measurements.
     pub fn is_answered_by(&self, answer: &[u8]) -> bool {
         let answer = std::str::from_utf8(answer).unwrap_or_default();
         answer.contains(r#""patch":""#) && answer.contains(&self.uid)
     }
 
-    /// Whether an answer is the patch for this pod.
+    /// Whether a response is the patch for this pod.
     pub fn is_patched_by(&self, answer: &[u8]) -> bool {
         let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return false };
         let response = &answer["response"];
@@ -77,7 +77,7 @@ impl ReviewRequest {
     }
 }
 
-/// A pod that does something: with probes, an environment, volumes and limits.
+/// A realistic pod: with probes, an environment, volumes and limits.
 fn realistic_pod(workload: &Workload) -> Value {
     let mut pod = workload.pod_object(0);
     let probe = json!({ "httpGet": { "path": "/healthz", "port": 8080 } });

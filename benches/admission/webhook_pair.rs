@@ -1,4 +1,4 @@
-//! Both admission controllers as processes on a bed, each with certificates of its own.
+//! Both admission controllers as processes on a testbed, each with its own certificates.
 
 use super::{
     load::{self, WebhookAddress},
@@ -11,7 +11,7 @@ use super::{
     },
 };
 
-/// Both, ready to be started.
+/// Both implementations, ready to be started.
 #[derive(Debug)]
 pub struct WebhookPair {
     bed: Testbed,
@@ -19,20 +19,20 @@ pub struct WebhookPair {
     ours: PlimsollProcesses,
 }
 
-/// One that runs.
+/// A running webhook.
 #[derive(Debug)]
 pub struct WebhookProcess {
     pub implementation: Implementation,
-    /// With the bed's keeper.
+    /// Its name in the process guard.
     pub name: &'static str,
     pub address: WebhookAddress,
     bed: Testbed,
 }
 
-// === impl Rivals ===
+// === impl WebhookPair ===
 
 impl WebhookPair {
-    /// Creates the definitions on a bed. `None` after noting what is missing.
+    /// Creates the CRDs on a testbed. Returns `None` after reporting what is missing.
     pub async fn on(bed: &Testbed) -> Option<Self> {
         if let Some(reason) = PlimsollProcesses::missing_role("admission-controller") {
             report_skipped(reason);
@@ -42,25 +42,25 @@ impl WebhookPair {
         Some(Self { bed: bed.clone(), upstream, ours: PlimsollProcesses::new(bed) })
     }
 
-    /// Starts both, with these flags, and ours with those as well.
+    /// Starts both with `flags`, and Plimsoll also with `ours`.
     pub fn start(&self, flags: &[String], ours: &[String]) -> [WebhookProcess; 2] {
         let both: Vec<&str> = flags.iter().map(String::as_str).collect();
         let all: Vec<&str> = flags.iter().chain(ours).map(String::as_str).collect();
-        let rival = |whose, name, (port, certificate): (u16, String)| {
+        let start = |implementation, name, (port, certificate): (u16, String)| {
             let address = WebhookAddress::new(port, &certificate);
-            WebhookProcess { implementation: whose, name, address, bed: self.bed.clone() }
+            WebhookProcess { implementation, name, address, bed: self.bed.clone() }
         };
         [
-            rival(Implementation::Upstream, "upstream", self.upstream.webhook("upstream", &both)),
-            rival(Implementation::Ours, "ours", self.ours.webhook("ours", &all)),
+            start(Implementation::Upstream, "upstream", self.upstream.webhook("upstream", &both)),
+            start(Implementation::Ours, "ours", self.ours.webhook("ours", &all)),
         ]
     }
 }
 
-// === impl Rival ===
+// === impl WebhookProcess ===
 
 impl WebhookProcess {
-    /// Waits until every one of these is answered with its patch.
+    /// Waits until every review is answered with its patch.
     pub async fn answers_all(&self, questions: &[ReviewRequest]) {
         let what = format!("{} patches every pod", self.name);
         wait::until_ok(&what, || async {
@@ -72,11 +72,11 @@ impl WebhookProcess {
         .await;
     }
 
-    /// What the kernel knows of it. Panics with the end of its log when it has ended.
+    /// The kernel's statistics of the process. Panics with the log tail if it has ended.
     pub fn process(&self) -> Process {
         let keeper = self.bed.process_guard();
         match keeper.state(self.name) {
-            Some(ProcessState::Running(id)) => process::look(id),
+            Some(ProcessState::Running(id)) => process::read_stats(id),
             other => panic!("{} is {other:?}\n{}", self.name, keeper.log_tail(self.name, 15)),
         }
     }

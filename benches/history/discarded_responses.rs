@@ -1,4 +1,4 @@
-//! Into /dev/null: the requests of ours, as many at once, and nobody looks at what comes.
+//! Sends Plimsoll's requests with the same concurrency, and discards the responses.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -12,7 +12,7 @@ use super::{
     reader_process::{Figures, Task},
 };
 
-/// Through the door that ours goes through, so compressed where the server compresses.
+/// With Plimsoll's HTTP transport, so responses are compressed if the server supports it.
 pub async fn read_with_transport(task: &Task) -> Figures {
     let door = transport(task);
     let timeout = QueryLimits::default().timeout;
@@ -22,7 +22,7 @@ pub async fn read_with_transport(task: &Task) -> Figures {
         let answer = door.send(&request.path, &form, timeout).await;
         let mut answer = answer.expect("the server answers");
         let mut bytes = 0;
-        while let Some(piece) = answer.chunk().await.expect("to its end") {
+        while let Some(piece) = answer.chunk().await.expect("a complete response") {
             bytes += piece.len() as u64;
         }
         bytes
@@ -30,7 +30,7 @@ pub async fn read_with_transport(task: &Task) -> Figures {
     each(task, read).await
 }
 
-/// As `curl --data ... > /dev/null` would, or nearly: one connection is used again.
+/// Like `curl --data ... > /dev/null`, except that the connection is reused.
 pub async fn read_as_curl(task: &Task) -> Figures {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let read = async |Request { path, form }: Request| {
@@ -43,7 +43,8 @@ pub async fn read_as_curl(task: &Task) -> Figures {
         let mut body = client.request(request).await.expect("the server answers").into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            bytes += frame.expect("to its end").data_ref().map_or(0, |data| data.len() as u64);
+            bytes +=
+                frame.expect("a complete response").data_ref().map_or(0, |data| data.len() as u64);
         }
         bytes
     };
@@ -51,7 +52,7 @@ pub async fn read_as_curl(task: &Task) -> Figures {
 }
 
 async fn each(task: &Task, read: impl AsyncFn(Request) -> u64) -> Figures {
-    let text = std::fs::read(&task.requests).expect("ours has written them down");
+    let text = std::fs::read(&task.requests).expect("Plimsoll has recorded them");
     let requests: Vec<Request> = serde_json::from_slice(&text).expect("requests");
     let count = requests.len() as u64;
     let read = &read;

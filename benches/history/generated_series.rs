@@ -1,5 +1,5 @@
-//! What the Prometheus knows: CPU and memory of all containers each minute, as a kubelet shows them to the operator's
-//! stack, and each hour what kube-state-metrics says of pods.
+//! The series in the Prometheus: CPU and memory of all containers each minute, with the labels of the operator's
+//! stack, and the series of kube-state-metrics each hour.
 
 use std::f64::consts::TAU;
 
@@ -14,7 +14,7 @@ use super::{
 const DAY: f64 = 86_400.0;
 const HOUR: i64 = 3600;
 const PAGE: f64 = 4096.0;
-/// What every series of usage has besides the names of its container.
+/// Labels of all usage series in addition to those of the container.
 const KUBELET: [(&str, &str); 6] = [
     ("job", "kubelet"),
     ("metrics_path", "/metrics/cadvisor"),
@@ -25,12 +25,12 @@ const KUBELET: [(&str, &str); 6] = [
 ];
 const STATES: [(&str, &str); 2] = [("job", "kube-state-metrics"), ("instance", "10.1.0.7:8080")];
 
-/// Samples of usage.
+/// Number of usage samples.
 pub fn samples(mix: WorkloadMix, days: u32) -> usize {
     2 * mix.all() * (days as usize * 24 * 60 + 1)
 }
 
-/// All of it.
+/// The whole history.
 pub fn history(mix: WorkloadMix, end: Timestamp, days: u32) -> History {
     let start = end - SignedDuration::from_hours(24 * i64::from(days));
     let mut history = History::new(start, end, SignedDuration::from_mins(1));
@@ -52,7 +52,7 @@ pub fn history(mix: WorkloadMix, end: Timestamp, days: u32) -> History {
     history
 }
 
-/// What kube-state-metrics says of a pod, and of what made it if this is the first pod of that.
+/// Series of kube-state-metrics for a pod, and for its owner if this is the owner's first pod.
 fn states(mut history: History, namespace: &str, pod: &Pod, is_first: bool) -> History {
     let Pod { deployment, set, name } = pod;
     let each_hour = |at: Timestamp| (at.as_second() % HOUR == 0).then_some(1.0);
@@ -69,19 +69,19 @@ fn states(mut history: History, namespace: &str, pod: &Pod, is_first: bool) -> H
     history.series("kube_replicaset_owner", &[&STATES[..], &sets, &owner].concat(), each_hour)
 }
 
-/// Seconds of CPU: more by day than by night, and with bursts.
+/// CPU seconds: more by day than by night, with bursts.
 fn counter(seed: u64, start: Timestamp) -> impl Fn(Timestamp) -> Option<f64> + Send + 'static {
     let cores = 0.02 + 0.5 * chance(seed, 0).powi(3);
     move |at| {
         let seconds = (at.as_second() - start.as_second()) as f64;
         let tide = (seconds * TAU / DAY).sin() * DAY / TAU / 2.0;
-        // A burst is at most half of what a minute adds, so that it never runs backwards.
+        // A burst adds at most half of a minute's increase, so the counter never decreases.
         let burst = 15.0 * chance(seed, at.as_second());
         Some(((cores * (seconds + tide + burst)) * 1e9).round() / 1e9)
     }
 }
 
-/// Bytes in use.
+/// Memory usage in bytes.
 fn gauge(seed: u64) -> impl Fn(Timestamp) -> Option<f64> + Send + 'static {
     let usual = 1e8 + 4e8 * chance(seed, 1);
     move |at| {

@@ -1,5 +1,5 @@
-//! The plain client crate: what a recommender would do that takes it as it comes. It asks for each series in as few
-//! requests as the server lets through, and gets whole answers.
+//! The plain client crate, as a simple recommender would use it: it requests each series in as few requests as the
+//! server allows, and receives whole responses.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +11,17 @@ use super::{
     reader_process::{Figures, Task},
 };
 
-/// Moments in one request: no server lets more through.
+/// Maximum points per request that a server allows.
 const MOMENTS: i64 = 11_000;
 
-/// Reads what ours reads, and only adds it up, which is less than ours does.
+/// Reads the same data as Plimsoll and only adds it up, which is less work.
 pub async fn read(task: &Task) -> Figures {
-    let text = std::fs::read(&task.requests).expect("ours has written them down");
+    let text = std::fs::read(&task.requests).expect("Plimsoll has recorded them");
     let requests: Vec<Request> = serde_json::from_slice(&text).expect("requests");
     let field = |request: &Request, name: &str| {
         request.form.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     };
-    // Ours asks them part by part; it is the same query, over the same time.
+    // Plimsoll splits these queries by time; here they cover the whole range.
     let ranges = requests.iter().filter(|request| request.path.ends_with("/query_range"));
     let queries = ranges.filter_map(|it| Some((field(it, "query")?, field(it, "step")?)));
     let queries: BTreeSet<(String, String)> = queries.collect();
@@ -40,8 +40,8 @@ pub async fn read(task: &Task) -> Figures {
     let client = &client;
     let count = parts.len() as u64;
     let read = stream::iter(parts).map(|(query, from, to, step)| async move {
-        let asked = client.query_range(query, from, to, step as f64).get().await;
-        let answer = asked.expect("the server answers");
+        let response = client.query_range(query, from, to, step as f64).get().await;
+        let answer = response.expect("the server answers");
         let series = answer.data().as_matrix().expect("a matrix");
         let points = series.iter().flat_map(prometheus_http_query::response::RangeVector::samples);
         points.fold((0_u64, 0.0), |(count, sum), point| (count + 1, sum + point.value()))

@@ -1,4 +1,4 @@
-//! Ours: what a recommender has before it reads history, and how it reads it.
+//! Plimsoll: the state of a recommender before it reads history, and the load of histories.
 
 use std::{
     collections::HashMap,
@@ -25,12 +25,12 @@ use serde::{Deserialize, Serialize};
 
 use super::reader_process::{Figures, Task};
 
-/// A recommender with its VPAs, and the way to the server.
+/// A recommender with its VPAs, and its connection to the server.
 #[derive(Debug)]
 pub struct Recommender {
     fleet: VpaRegistry,
     history: PrometheusHistory,
-    asked: Arc<RequestLog>,
+    requests: Arc<RequestLog>,
     now: Time,
 }
 
@@ -41,11 +41,11 @@ pub struct Request {
     pub form: Vec<(String, String)>,
 }
 
-/// What was asked, where somebody wants to know.
+/// A log of the requests, if enabled.
 #[derive(Debug)]
 struct RequestLog(Option<Mutex<Vec<Request>>>);
 
-/// Takes samples into histories, and histories into the fleet, as the role does.
+/// Receives samples and stores histories in the registry, like the recommender.
 struct HistorySink<'a> {
     fleet: &'a mut VpaRegistry,
     bootstrap: HistoryBootstrap,
@@ -55,7 +55,7 @@ struct HistorySink<'a> {
 // === impl Recommender ===
 
 impl Recommender {
-    /// Everything that is there before the first question about history.
+    /// Prepares everything that exists before history is read.
     pub async fn set_up(task: &Task) -> Self {
         let now = Time::from_secs(task.end);
         let mut fleet = VpaRegistry::new(recommender::Settings::default(), Compat::Plimsoll);
@@ -63,7 +63,7 @@ impl Recommender {
             fleet.track(&key, VpaSettings::default(), now);
             fleet.set_owner(&key, &owner);
         }
-        let asked = Arc::new(RequestLog(task.records.then(Mutex::default)));
+        let requests = Arc::new(RequestLog(task.records.then(Mutex::default)));
         let config = PrometheusConfig {
             transport: transport_config(task),
             history_length: Duration::from_hours(u64::from(task.hours)),
@@ -72,13 +72,13 @@ impl Recommender {
             ..PrometheusConfig::default()
         };
         let (weighting, clock) = (fleet.settings().history_weighting, Clock::fake(now));
-        let history = config.open_history(weighting, &clock, asked.clone()).expect("an address");
-        // A connection is there too.
+        let history = config.open_history(weighting, &clock, requests.clone()).expect("an address");
+        // Also establishes a connection.
         let path = "/api/v1/status/buildinfo";
         let known = history.client().get_data::<serde_json::Value>(path, &[]).await;
         known.expect("the server answers");
-        asked.take();
-        Self { fleet, history, asked, now }
+        requests.take();
+        Self { fleet, history, requests, now }
     }
 
     /// Reads all histories.
@@ -99,7 +99,7 @@ impl Recommender {
         let report = loading.report().clone();
         assert_eq!(report.halvings + report.retries, 0, "{report:?}");
         if task.records {
-            let text = serde_json::to_string(&self.asked.take()).expect("plain data");
+            let text = serde_json::to_string(&self.requests.take()).expect("plain data");
             std::fs::write(&task.requests, text).expect("the folder is writable");
         }
         let is_loaded =
@@ -114,13 +114,13 @@ impl Recommender {
         }
     }
 
-    /// What stays of it when everything has been read.
+    /// The state that remains after everything has been read.
     pub fn into_state(self) -> VpaRegistry {
         self.fleet
     }
 }
 
-/// The way to the server.
+/// The HTTP transport to the server.
 pub fn transport(task: &Task) -> HttpTransport {
     let now = Time::from_secs(task.end);
     HttpTransport::new(transport_config(task), WallClock::new(move || now)).expect("an address")
@@ -130,7 +130,7 @@ fn transport_config(task: &Task) -> TransportConfig {
     TransportConfig { address: task.url.clone(), ..TransportConfig::default() }
 }
 
-// === impl Journal ===
+// === impl RequestLog ===
 
 impl RequestLog {
     fn take(&self) -> Vec<Request> {
@@ -140,15 +140,15 @@ impl RequestLog {
 }
 
 impl QueryObserver for RequestLog {
-    fn on_query(&self, asked: &CompletedQuery<'_>) {
+    fn on_query(&self, query: &CompletedQuery<'_>) {
         let Some(requests) = &self.0 else { return };
-        let form = asked.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
-        let request = Request { path: asked.path.to_owned(), form: form.collect() };
+        let form = query.parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        let request = Request { path: query.path.to_owned(), form: form.collect() };
         requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 }
 
-// === impl Histories ===
+// === impl HistorySink ===
 
 impl Sink for HistorySink<'_> {
     fn snapshot(&mut self, key: ContainerKey, _: Snapshot) {

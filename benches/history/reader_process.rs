@@ -1,4 +1,4 @@
-//! One side: a process of its own that is told what to do, does it, and says what it took.
+//! A reader in its own process, which receives a task, runs it and reports its cost.
 
 use std::{
     fmt,
@@ -15,66 +15,66 @@ use super::{
     workload_mix::WorkloadMix,
 };
 
-/// Who reads.
+/// A reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
-    /// Nobody: everything is set up, and nothing is read.
+    /// Sets everything up and reads nothing.
     Idle,
-    /// The requests that ours makes, through the same door; what comes is dropped.
+    /// Sends Plimsoll's requests with its transport, and discards the responses.
     Unread,
-    /// The same without any client of ours, and uncompressed.
+    /// Sends the same requests without Plimsoll's client and without compression.
     Curl,
-    /// Ours.
+    /// Plimsoll.
     Ours,
-    /// Ours, on one thread, with all allocations counted.
+    /// Plimsoll on one thread, with all allocations counted.
     Counted,
     /// The plain client crate.
     Plain,
 }
 
-/// What a process is to do.
+/// The task of a reader process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     pub side: Side,
     pub url: String,
-    /// When history ends, in seconds.
+    /// End of the history, in seconds since the Unix epoch.
     pub end: i64,
     pub hours: u32,
     pub mix: WorkloadMix,
     pub queries: usize,
     pub budget: u64,
-    /// The requests of ours.
+    /// File with Plimsoll's requests.
     pub requests: PathBuf,
-    /// Whether ours writes them down.
+    /// Whether Plimsoll records its requests.
     pub records: bool,
 }
 
-/// What it took. Sizes are in bytes.
+/// The cost of a task. Sizes are in bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     pub seconds: f64,
-    /// Seconds of CPU, since the process began.
+    /// CPU seconds of the process since its start.
     pub cpu: f64,
-    /// Seconds of CPU of the server meanwhile.
+    /// CPU seconds of the server during the task.
     pub server: f64,
-    /// The most memory that was resident.
+    /// Peak resident memory.
     pub peak: u64,
-    /// Resident at the end.
+    /// Resident memory at the end.
     pub resident: u64,
     pub requests: u64,
     pub points: u64,
-    /// Of the answers, after decompression.
+    /// Size of the responses after decompression.
     pub bytes: u64,
-    /// Histories that came of it.
+    /// Number of histories that were loaded.
     pub histories: u64,
-    /// The most memory that was allocated at once, and what is left of it: where that is counted.
+    /// Peak and final allocated memory, if allocations are counted.
     pub allocated: Option<(u64, u64)>,
 }
 
 // === impl Task ===
 
 impl Task {
-    /// Has a process of its own do it.
+    /// Runs the task in its own process.
     pub async fn run(&self) -> Figures {
         let words = serde_json::to_string(self).expect("plain data");
         let program = std::env::current_exe().expect("this program");
@@ -85,14 +85,14 @@ impl Task {
             .output()
             .await
             .expect("it starts");
-        let said = String::from_utf8_lossy(&output.stdout);
-        let figures = said.lines().last().and_then(|line| serde_json::from_str(line).ok());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let figures = stdout.lines().last().and_then(|line| serde_json::from_str(line).ok());
         figures.unwrap_or_else(|| panic!("{:?} failed: {output:?}", self.side))
     }
 
-    /// Does it in this process.
+    /// Runs the task in this process.
     pub fn perform(&self) -> Figures {
-        // Somebody else may have installed one, and then it is the same.
+        // Another task may have installed the same provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut figures = if self.side == Side::Counted {
             self.count()
@@ -100,7 +100,7 @@ impl Task {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             runtime.block_on(self.read())
         };
-        let own = process::look(std::process::id());
+        let own = process::read_stats(std::process::id());
         (figures.cpu, figures.peak, figures.resident) = (own.cpu, own.peak, own.resident);
         figures
     }
@@ -112,7 +112,7 @@ impl Task {
             Side::Plain => timed(plain_client::read(self)).await,
             Side::Idle => {
                 let idle = Recommender::set_up(self).await;
-                // It is still there when memory is looked at: so is the other one.
+                // Keep the state alive while memory is measured, as the other readers do.
                 std::mem::forget(idle);
                 Figures::default()
             }
@@ -125,21 +125,21 @@ impl Task {
         }
     }
 
-    /// Allocations are counted for each thread by itself, so everything is on this one.
+    /// Allocations are counted per thread, so everything runs on this thread.
     fn count(&self) -> Figures {
-        let mut kept = None;
+        let mut result = None;
         let counted = allocation_counter::measure(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.expect("a runtime");
-            kept = Some(runtime.block_on(async {
+            result = Some(runtime.block_on(async {
                 let mut recommender = Recommender::set_up(self).await;
                 let figures = timed(recommender.load(self)).await;
                 (recommender.into_state(), figures)
             }));
         });
-        let (state, mut figures) = kept.expect("it was read");
-        let left = u64::try_from(counted.bytes_current).unwrap_or_default();
-        figures.allocated = Some((counted.bytes_max, left));
+        let (state, mut figures) = result.expect("the task has run");
+        let remaining = u64::try_from(counted.bytes_current).unwrap_or_default();
+        figures.allocated = Some((counted.bytes_max, remaining));
         std::mem::forget(state);
         figures
     }
@@ -154,7 +154,7 @@ async fn timed(read: impl Future<Output = Figures>) -> Figures {
 // === impl Figures ===
 
 impl Figures {
-    /// That of the run in the middle, by time; with the most memory of all runs.
+    /// The run with the median duration, with the peak memory of all runs.
     pub fn median(mut runs: Vec<Self>) -> Self {
         let peak = runs.iter().map(|run| run.peak).max().unwrap_or_default();
         runs.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
@@ -182,9 +182,9 @@ impl fmt::Display for Figures {
         if self.points > 0 {
             write!(f, ", {:.1} M points", self.points as f64 / 1e6)?;
         }
-        if let Some((most, left)) = self.allocated {
-            let (most, left) = (mebibytes(most), mebibytes(left));
-            write!(f, ", {most:.0} MiB allocated at most and {left:.0} MiB left")?;
+        if let Some((most, remaining)) = self.allocated {
+            let (most, remaining) = (mebibytes(most), mebibytes(remaining));
+            write!(f, ", {most:.0} MiB allocated at most and {remaining:.0} MiB left")?;
         }
         Ok(())
     }

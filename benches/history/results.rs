@@ -1,17 +1,17 @@
-//! The tables, as docs/benchmarks.md has them.
+//! The tables for docs/benchmarks.md.
 
 use std::fmt::Write as _;
 
 use super::reader_process::Figures;
 
-/// The time against that of the same requests into /dev/null.
+/// Maximum time relative to the same requests with discarded responses.
 const MAX_TIME_RATIO: f64 = 1.3;
-/// MiB above a process that reads nothing.
+/// Maximum MiB above a process that reads nothing.
 const MAX_EXTRA_MEBIBYTES: f64 = 64.0;
-/// The most memory while it reads, against what stays.
+/// Maximum peak memory relative to what remains.
 const MAX_PEAK_RATIO: f64 = 2.0;
 
-/// What was measured.
+/// All results.
 #[derive(Debug)]
 pub struct Comparison {
     pub idle: Figures,
@@ -23,7 +23,7 @@ pub struct Comparison {
     pub large: Figures,
 }
 
-/// A figure of a side, if it has one.
+/// A row: its label and value.
 type Row = (&'static str, fn(&Figures) -> f64);
 
 const ROWS: [Row; 8] = [
@@ -38,7 +38,7 @@ const ROWS: [Row; 8] = [
 ];
 
 impl Comparison {
-    /// One row a figure, one column a side.
+    /// One row per figure, one column per reader.
     pub fn figures(&self) -> String {
         let Self { idle, unread, curl, ours, plain, upstream, .. } = self;
         let mut sides = vec![
@@ -51,7 +51,7 @@ impl Comparison {
         sides.extend(upstream.as_ref().map(|it| ("upstream 1.8.1, 7 days at most", it)));
         let mut text = String::from("| what |");
         for (name, _) in &sides {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, " {name} |");
         }
         let _ = writeln!(text, "\n|---|{}", "---|".repeat(sides.len()));
@@ -66,7 +66,7 @@ impl Comparison {
         text
     }
 
-    /// What must hold, and whether all of it does.
+    /// The bounds, and whether all of them hold.
     pub fn bounds(&self) -> (String, bool) {
         let Self { idle, unread, curl, ours, large, .. } = self;
         let above = mebibytes(ours.peak) - mebibytes(idle.peak);
@@ -88,8 +88,8 @@ impl Comparison {
                 MAX_PEAK_RATIO,
             ),
         ];
-        rows.extend(large.allocated.map(|(most, left)| {
-            let ratio = most as f64 / left.max(1) as f64;
+        rows.extend(large.allocated.map(|(most, remaining)| {
+            let ratio = most as f64 / remaining.max(1) as f64;
             ("made up: most allocated at once against what is left of it", ratio, MAX_PEAK_RATIO)
         }));
         let mut text = format!(
@@ -103,7 +103,7 @@ impl Comparison {
             let is_held = value <= bound;
             all &= is_held;
             let word = if is_held { "held" } else { "NOT HELD" };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "| {name} | {} | {bound} | {word} |", number(value));
         }
         (text, all)

@@ -1,5 +1,5 @@
-//! A server that makes its answers up: for more containers than a real one could be filled with in minutes. It knows
-//! what ours asks, and nothing else.
+//! A server that generates its responses, for more containers than could be written to a real one in minutes. It
+//! supports only Plimsoll's queries.
 
 use std::{collections::HashMap, convert::Infallible, fmt::Write as _, net::Ipv4Addr};
 
@@ -20,30 +20,30 @@ use super::{
     workload_mix::{WorkloadMix, chance, namespace_called},
 };
 
-/// Between two scrapes, in seconds.
+/// Scrape interval in seconds.
 const SCRAPE: i64 = 60;
-/// How many samples are shown where samples themselves are asked for.
+/// Number of samples in a response with raw samples.
 const SHOWN: i64 = 20;
 const NOTHING: &str = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
 
-/// A server until it is dropped.
+/// A server, which runs until it is dropped.
 #[derive(Debug)]
 pub struct SyntheticPrometheus {
     port: Port,
     task: JoinHandle<()>,
 }
 
-/// What it knows.
+/// The data of the server.
 #[derive(Clone, Copy, Debug)]
 struct SyntheticData {
     mix: WorkloadMix,
-    /// When series end, in seconds.
+    /// End of the series, in seconds since the Unix epoch.
     end: i64,
 }
 
 type Form = HashMap<String, String>;
 
-// === impl Canned ===
+// === impl SyntheticPrometheus ===
 
 impl SyntheticPrometheus {
     pub async fn serve(mix: WorkloadMix, end: Timestamp) -> Self {
@@ -58,7 +58,7 @@ impl SyntheticPrometheus {
                     Ok::<_, Infallible>(known.respond(request).await)
                 });
                 tokio::spawn(async move {
-                    // A client that has what it wanted goes away.
+                    // Ignore clients that disconnect.
                     let _ = Builder::new(TokioExecutor::new())
                         .serve_connection(TokioIo::new(connection), service)
                         .await;
@@ -79,12 +79,12 @@ impl Drop for SyntheticPrometheus {
     }
 }
 
-// === impl Known ===
+// === impl SyntheticData ===
 
 impl SyntheticData {
     async fn respond(self, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path().to_owned();
-        let body = request.into_body().collect().await.expect("a whole request").to_bytes();
+        let body = request.into_body().collect().await.expect("a complete request").to_bytes();
         let form: Form = form_urlencoded::parse(&body).into_owned().collect();
         let answer = tokio::task::spawn_blocking(move || self.answer(&path, &form)).await;
         let (status, text) = answer.expect("no panic");
@@ -110,13 +110,13 @@ impl SyntheticData {
         (200, text)
     }
 
-    /// What is so at the end of history. `None` for what no Prometheus understands.
+    /// The result at the end of history. `None` for queries that no Prometheus can parse.
     fn instant_query(self, query: &str) -> Option<String> {
         if query.contains(" default ") {
             return None;
         }
         if !is_about(query, CPU_METRIC) && !is_about(query, MEMORY_METRIC) {
-            // Neither kube-state-metrics nor recording rules are there.
+            // There is neither kube-state-metrics nor a recording rule.
             return Some(NOTHING.to_owned());
         }
         let (end, all) = (self.end, self.mix.all());
@@ -162,7 +162,7 @@ impl SyntheticData {
             for (index, pod) in self.mix.pods(place).enumerate() {
                 for (number, container) in self.mix.names().iter().enumerate() {
                     let seed = ((place * 1000 + index) * 10 + number) as u64;
-                    // Writing to a string does not fail.
+                    // Writing to a string cannot fail.
                     let _ = write!(
                         text,
                         r#"{comma}{{"metric":{{"namespace":"{namespace}","pod":"{}","container":"{container}"}},"values":["#,
@@ -185,7 +185,7 @@ fn points(text: &mut String, seed: u64, is_cpu: bool, (start, end, step): (i64, 
     while at <= end {
         let comma = if at == start { "" } else { "," };
         let now = chance(seed, at);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = if is_cpu {
             write!(text, r#"{comma}[{at},"{}"]"#, usual * (0.5 + now))
         } else {
@@ -196,7 +196,7 @@ fn points(text: &mut String, seed: u64, is_cpu: bool, (start, end, step): (i64, 
     }
 }
 
-/// Whether a query has this metric, by its whole name.
+/// Whether a query uses this metric, by its whole name.
 fn is_about(query: &str, metric: &str) -> bool {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
     query.match_indices(metric).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! UpstreamProcesses's recommender, with the flags that make its history work at all.
+//! Upstream's recommender, with the flags that its history needs.
 
 use std::{
     fs,
@@ -16,17 +16,17 @@ use super::{
     },
 };
 
-/// What its log says before it asks, and when it begins its first pass.
+/// Log lines before it queries history, and at the start of its first pass.
 const BEGINS: &str = "Initializing VPA from history provider";
 const ENDS: &str = "Recommender Run";
 const FAILS: &str = "Cannot get cluster history";
 const NAME: &str = "recommender";
-/// It is given up then.
+/// Timeout of the whole load.
 const PATIENCE: Duration = Duration::from_mins(15);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How it reads so many days, at most seven: of eight it would ask for more points than a server lets through. `None`
-/// after noting why it could not be had.
+/// Measures its load of at most seven days: eight would exceed the server's limit of points. Returns `None` after
+/// reporting why it is not available.
 pub async fn measure(server: &PrometheusServer, days: u32) -> Option<Figures> {
     let bed = Testbed::private().await?;
     let upstream = UpstreamProcesses::new(&bed).await?;
@@ -43,23 +43,23 @@ pub async fn measure(server: &PrometheusServer, days: u32) -> Option<Figures> {
         "--pod-label-prefix=label_".to_owned(),
         "--pod-namespace-label=namespace".to_owned(),
         "--pod-name-label=pod".to_owned(),
-        // Its first pass comes that long after.
+        // Its first pass starts one interval later.
         "--recommender-interval=1s".to_owned(),
         "--v=3".to_owned(),
     ];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     upstream.start(Role::Recommender, &flags);
     let log = bed.process_guard().log(NAME);
-    let said = |words: &str| fs::read_to_string(&log).unwrap_or_default().contains(words);
+    let has_logged = |words: &str| fs::read_to_string(&log).unwrap_or_default().contains(words);
     let begun = Instant::now();
-    let mut asked = None;
+    let mut started = None;
     while begun.elapsed() < PATIENCE {
         upstream.assert_running(NAME);
-        if asked.is_none() && said(BEGINS) {
-            asked = Some(Instant::now());
+        if started.is_none() && has_logged(BEGINS) {
+            started = Some(Instant::now());
         }
-        if let Some(asked) = asked.filter(|_| said(ENDS)) {
-            if said(FAILS) {
+        if let Some(started) = started.filter(|_| has_logged(ENDS)) {
+            if has_logged(FAILS) {
                 super::support::skipped::report_skipped(
                     "upstream's recommender could not read history",
                 );
@@ -68,8 +68,8 @@ pub async fn measure(server: &PrometheusServer, days: u32) -> Option<Figures> {
             let Some(ProcessState::Running(id)) = bed.process_guard().state(NAME) else {
                 return None;
             };
-            let process = process::look(id);
-            let seconds = (asked.elapsed().as_secs_f64() - 1.0).max(0.0);
+            let process = process::read_stats(id);
+            let seconds = (started.elapsed().as_secs_f64() - 1.0).max(0.0);
             let (cpu, peak, resident) = (process.cpu, process.peak, process.resident);
             let figures = Figures { seconds, cpu, peak, resident, ..Figures::default() };
             println!("{:>10}: {figures}", "upstream");

@@ -1,4 +1,4 @@
-//! Workloads that are all alike, and what they are called: the same in every process.
+//! A mix of similar workloads with fixed names: the same in every process.
 
 use plimsoll_core::types::ObjectKey;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use super::support::random::Random;
 
 const SEED: u64 = 46;
 const CONTAINERS: [&str; 5] = ["app", "proxy", "log", "cache", "agent"];
-/// Letters of what the API server makes unique, and of hashes of templates.
+/// Alphabet of the API server's generated names and of template hashes.
 const RANDOM: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const HASH: &[u8] = b"456789bcdf";
 
-/// So many of each in the one before.
+/// Numbers of objects, each within the previous one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct WorkloadMix {
     pub namespaces: usize,
@@ -20,7 +20,7 @@ pub struct WorkloadMix {
     pub containers: usize,
 }
 
-/// A pod with what made it.
+/// A pod and its owner.
 #[derive(Clone, Debug)]
 pub struct Pod {
     pub deployment: String,
@@ -29,24 +29,24 @@ pub struct Pod {
 }
 
 impl WorkloadMix {
-    /// Two containers in two pods of each Deployment, two hundred containers in a namespace.
+    /// Two containers in two pods of each Deployment, 200 containers per namespace.
     pub fn of_hundreds(containers: usize) -> Self {
         let namespaces = containers.div_ceil(200).max(1);
         Self { namespaces, workloads: 50, replicas: 2, containers: 2 }
     }
 
-    /// Five containers in the only pod of each Deployment, 250 containers in a namespace.
+    /// Five containers in the single pod of each Deployment, 250 containers per namespace.
     pub fn of_fives(containers: usize) -> Self {
         let namespaces = containers.div_ceil(250).max(1);
         Self { namespaces, workloads: 50, replicas: 1, containers: 5 }
     }
 
-    /// All containers.
+    /// Number of all containers.
     pub fn all(self) -> usize {
         self.namespaces * self.workloads * self.replicas * self.containers
     }
 
-    /// A VPA for each Deployment, of the same name, with the owner of its pods.
+    /// A VPA for each Deployment, with the same name, and the owner of its pods.
     pub fn vpas(self) -> impl Iterator<Item = (ObjectKey, String)> {
         (0..self.namespaces).flat_map(move |namespace| {
             (0..self.workloads).map(move |workload| {
@@ -71,7 +71,7 @@ impl WorkloadMix {
         })
     }
 
-    /// The names of the containers of each pod.
+    /// Container names of each pod.
     pub fn names(self) -> &'static [&'static str] {
         &CONTAINERS[..self.containers.min(CONTAINERS.len())]
     }
@@ -90,7 +90,7 @@ fn word(noise: &mut Random, letters: &[u8], length: usize) -> String {
     (0..length).map(|_| char::from(*noise.pick(letters))).collect()
 }
 
-/// A number from 0 to 1 that depends on both.
+/// A number from 0 to 1 derived from seed and time.
 pub fn chance(seed: u64, at: i64) -> f64 {
     let number = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at.unsigned_abs()).number();
     (number >> 11) as f64 / (1_u64 << 53) as f64

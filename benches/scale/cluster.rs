@@ -1,4 +1,4 @@
-//! The cluster that a recommender works on: Deployments with a ReplicaSet and a pod, VPAs, and usage that grows.
+//! The cluster for the recommender: Deployments with a ReplicaSet and a pod, VPAs, and usage that grows.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -15,7 +15,7 @@ const IN_A_NAMESPACE: usize = 100;
 const GROUP: &str = "autoscaling.k8s.io/v1";
 const MEBIBYTE: u64 = 1 << 20;
 
-/// All of it.
+/// The cluster.
 #[derive(Debug)]
 pub struct Cluster {
     workloads: Vec<Workload>,
@@ -23,7 +23,7 @@ pub struct Cluster {
     namespaces: Vec<String>,
 }
 
-/// Whom the kills concern, by namespace and name.
+/// VPAs and checkpoints of the killed containers, by namespace and name.
 #[derive(Debug, Default)]
 pub struct OomKilled {
     pub vpas: Vec<String>,
@@ -33,7 +33,7 @@ pub struct OomKilled {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Creates everything but the VPAs.
+    /// Creates everything except the VPAs.
     pub async fn create(bed: &Testbed, count: usize) -> Self {
         let wanted = count.div_ceil(IN_A_NAMESPACE);
         let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
@@ -59,7 +59,7 @@ impl Cluster {
         Self { workloads, pods, namespaces }
     }
 
-    /// Creates the VPAs, as nobody has seen them.
+    /// Creates the VPAs, without status.
     pub async fn create_vpas(&self, bed: &Testbed) {
         let writes = self.workloads.iter().map(|workload| {
             let object = json!({
@@ -73,7 +73,7 @@ impl Cluster {
         bulk_objects::send(&bed.client(), writes).await;
     }
 
-    /// Removes them, with all that was remembered of them.
+    /// Deletes the VPAs and their checkpoints.
     pub async fn remove_vpas(&self, bed: &Testbed) {
         let writes = self.namespaces.iter().flat_map(|namespace| {
             ["verticalpodautoscalers", "verticalpodautoscalercheckpoints"]
@@ -95,7 +95,7 @@ impl Cluster {
         })
     }
 
-    /// What all containers use: more each time, so that every percentile moves.
+    /// The usage of all containers: more each time, so that every percentile changes.
     pub fn samples(&self, tick: u64) -> impl Iterator<Item = Sample<'_>> {
         self.workloads.iter().zip(&self.pods).enumerate().flat_map(
             move |(index, (workload, pod))| {
@@ -115,7 +115,7 @@ impl Cluster {
         )
     }
 
-    /// Kills the first container of so many pods for lack of memory, all over the cluster.
+    /// OOM-kills the first container of `count` pods, spread over the cluster.
     pub async fn kill(&self, bed: &Testbed, count: usize) -> OomKilled {
         let mut killed = OomKilled::default();
         let mut writes = Vec::new();

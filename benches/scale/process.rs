@@ -1,23 +1,23 @@
-//! What the kernel knows of a process and of the machine.
+//! Statistics of a process and the machine, from /proc.
 
 use std::fs;
 
-/// One process.
+/// Statistics of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
-    /// The most memory it ever had, in bytes.
+    /// Peak resident memory in bytes.
     pub peak: u64,
-    /// What it has now, in bytes.
+    /// Resident memory in bytes.
     pub resident: u64,
-    /// Seconds of CPU that it took.
+    /// CPU time in seconds.
     pub cpu: f64,
 }
 
-/// A process that runs.
-pub fn look(id: u32) -> Process {
+/// Reads the statistics of a running process.
+pub fn read_stats(id: u32) -> Process {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // After the name, which may hold anything, the times are fields 12 and 13, in hundredths.
+    // The name may contain any character; after it, the times are fields 12 and 13, in units of 10 ms.
     let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks =
         after.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok());

@@ -1,4 +1,4 @@
-//! The figures of a run, and the table that has those of both sides beside each other.
+//! The results of a run, and the table that compares both sides.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,28 +11,28 @@ use super::write_ages::Summary;
 
 const FAMILY: &str = "vpa_recommender_execution_latency_seconds";
 
-/// Times of passes, by step.
+/// Durations of passes by step.
 #[derive(Debug, Default)]
 pub struct PassTimes {
     last: BTreeMap<String, (f64, f64)>,
-    /// Seconds of each pass, or the mean of those that ended between two looks.
+    /// Seconds of each pass, or the mean of those that ended between two scrapes.
     times: BTreeMap<String, Vec<f64>>,
 }
 
-/// All figures of one side.
+/// All results of one side.
 #[derive(Debug)]
 pub struct Figures {
     pub passes: PassTimes,
     pub statuses: Summary,
     pub checkpoints: Summary,
     pub process: Process,
-    pub whole: Duration,
+    pub duration: Duration,
 }
 
-// === impl Passes ===
+// === impl PassTimes ===
 
 impl PassTimes {
-    /// Reads the recommender's own metrics.
+    /// Scrapes the recommender's metrics.
     pub async fn read_metrics(&mut self, recommender: &RecommenderProcess) {
         let address = format!("http://127.0.0.1:{}/metrics", recommender.port);
         let Some(body) = http_get(&address).await else { return };
@@ -61,7 +61,7 @@ impl PassTimes {
     }
 }
 
-/// Of each step.
+/// Sum and count of each step.
 fn sums_and_counts(text: &str) -> BTreeMap<String, (f64, f64)> {
     let mut found: BTreeMap<String, (f64, f64)> = BTreeMap::new();
     for line in text.lines() {
@@ -82,7 +82,7 @@ fn sums_and_counts(text: &str) -> BTreeMap<String, (f64, f64)> {
     found
 }
 
-/// The table, as docs/benchmarks.md has it: one row a figure, one column a side, and ours as a share of upstream's.
+/// The table for docs/benchmarks.md: one row per figure, one column per side, and the ratio.
 pub fn table(columns: &[(Implementation, Figures)]) -> String {
     let column =
         |side| columns.iter().find(|(of, _)| *of == side).map(|(_, figures)| rows(figures));
@@ -112,7 +112,7 @@ pub fn table(columns: &[(Implementation, Figures)]) -> String {
 }
 
 fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
-    let Figures { passes, statuses, checkpoints, process, whole } = figures;
+    let Figures { passes, statuses, checkpoints, process, duration } = figures;
     let seconds = |time: Duration| Some(time.as_secs_f64());
     let mebibytes = |bytes: u64| Some(bytes as f64 / f64::from(1 << 20));
     let mut rows = vec![
@@ -135,8 +135,8 @@ fn rows(figures: &Figures) -> Vec<(String, Option<f64>)> {
     }
     let writes = (statuses.writes + checkpoints.writes) as f64;
     rows.extend([
-        ("writes a second".to_owned(), Some(writes / whole.as_secs_f64())),
-        ("cores used".to_owned(), Some(process.cpu / whole.as_secs_f64())),
+        ("writes a second".to_owned(), Some(writes / duration.as_secs_f64())),
+        ("cores used".to_owned(), Some(process.cpu / duration.as_secs_f64())),
         ("peak resident, MiB".to_owned(), mebibytes(process.peak)),
         ("resident at the end, MiB".to_owned(), mebibytes(process.resident)),
     ]);

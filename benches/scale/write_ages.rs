@@ -1,4 +1,4 @@
-//! How old what was written gets, as a watch sees it.
+//! The age of written objects, as observed by a watch.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use tokio::task::JoinHandle;
 
-/// The API server leaves out everything else.
+/// The API server omits everything else.
 type Metadata = PartialObjectMeta<DynamicObject>;
 
-/// Looks at one kind of object until it is dropped.
+/// Watches one kind of object until it is dropped.
 #[derive(Debug)]
 pub struct WriteAges {
     begun: Instant,
@@ -35,32 +35,32 @@ struct Known {
 struct WriteTimes {
     first: Option<Instant>,
     last: Option<Instant>,
-    /// Between two writes.
+    /// Longest time between two writes.
     longest: Duration,
 }
 
-/// What was seen.
+/// A summary of the observations.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
-    /// Objects that were never written.
+    /// Number of objects that were never written.
     pub never: usize,
-    /// When the last of those that were written was written for the first time.
+    /// When the last object was written for the first time.
     pub first: Duration,
-    /// The longest that one went without a write after its first, up to the end.
+    /// Maximum age of all objects after their first write.
     pub oldest: Duration,
-    /// Half of the objects never got older than this.
+    /// Median of the objects' maximum ages.
     pub usual: Duration,
     /// Share of the objects that are younger than a minute at the end.
     pub fresh: f64,
     pub writes: u64,
-    /// How long the slowest of those took that were waited for; none when one was not written at all.
+    /// The slowest of the awaited writes; `None` if one is missing.
     pub awaited: Option<Duration>,
 }
 
-// === impl Ages ===
+// === impl WriteAges ===
 
 impl WriteAges {
-    /// Begins to look, when the list of what is there is complete.
+    /// Starts watching once the initial list is complete.
     pub async fn watch(client: Client, kind: &str, expected: impl Iterator<Item = String>) -> Self {
         let known = Arc::new(Mutex::new(Known {
             objects: expected.map(|name| (name, WriteTimes::default())).collect(),
@@ -82,7 +82,7 @@ impl WriteAges {
         known.since = Some(Instant::now());
     }
 
-    /// What was seen so far.
+    /// A summary so far.
     pub fn summary(&self) -> Summary {
         let known = lock(&self.known);
         let now = Instant::now();
@@ -128,7 +128,7 @@ async fn follow(api: Api<Metadata>, known: Arc<Mutex<Known>>) {
             }
             Ok(Some(Event::InitDone)) => lock(&known).is_complete = true,
             Ok(None) => return,
-            // The watch goes on by itself.
+            // The watch retries by itself.
             Ok(Some(_)) | Err(_) => {}
         }
     }

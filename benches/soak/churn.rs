@@ -1,4 +1,4 @@
-//! What comes and goes: VPAs, pods, and namespaces with all that is in them.
+//! The churn: creates and deletes VPAs, pods and namespaces.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::support::{MetricsServer, Testbed};
 const NAMESPACES: usize = 15;
 const WORKLOADS: u64 = 8;
 const GROUP: &str = "autoscaling.k8s.io/v1";
-/// Between two things that happen.
+/// Pause between two changes.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The cluster under churn.
@@ -29,7 +29,7 @@ impl fmt::Display for Churn {
         let [vpas, rollouts, scales, namespaces] = self.counts;
         write!(
             f,
-            "so far {vpas} VPAs made anew, {rollouts} rollouts, {scales} changes of scale, {namespaces} namespaces replaced"
+            "so far {vpas} VPAs recreated, {rollouts} rollouts, {scales} changes of scale, {namespaces} namespaces replaced"
         )
     }
 }
@@ -46,7 +46,7 @@ impl Churn {
         churn
     }
 
-    /// Lets one thing happen.
+    /// Makes one change.
     pub async fn step(&mut self, bed: &Testbed, usage: &MetricsServer) {
         let client = bed.client();
         let namespace = self.noise.pick(&self.namespaces).clone();

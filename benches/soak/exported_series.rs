@@ -1,4 +1,4 @@
-//! Which objects live, and of which there are series.
+//! Existing objects, and the objects that have series.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::support::Testbed;
 use super::support::http_get::http_get;
 
-/// All VPAs, as `NAMESPACE/NAME`; those of namespaces on their way out are gone.
+/// All VPAs, as `NAMESPACE/NAME`, except those in terminating namespaces.
 pub async fn live(bed: &Testbed) -> BTreeSet<String> {
     let path = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers";
     let request = http::Request::get(path).body(Vec::new()).expect("a request");
@@ -22,7 +22,7 @@ pub async fn live(bed: &Testbed) -> BTreeSet<String> {
         .collect()
 }
 
-/// The VPAs of which the recommender has series of its own family.
+/// The VPAs that have series of the recommender.
 pub async fn shown(port: u16) -> BTreeSet<String> {
     let body = http_get(&format!("http://127.0.0.1:{port}/metrics")).await.unwrap_or_default();
     String::from_utf8_lossy(&body)
@@ -32,7 +32,7 @@ pub async fn shown(port: u16) -> BTreeSet<String> {
         .collect()
 }
 
-/// The value of a label; those of names of objects hold nothing that is escaped.
+/// The value of a label; object names contain nothing that is escaped.
 fn label<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let labels = line.split_once('{')?.1;
     labels.split(',').find_map(|pair| {

@@ -1,25 +1,25 @@
-//! The figures of both updaters, and the table that has them beside each other with what must hold.
+//! The results of both updaters, and the table that compares them and checks bounds.
 
 use std::fmt::{self, Write as _};
 
 use super::{process::Process, support::recommender_pair::Implementation};
 
-/// Memory against upstream's.
+/// Maximum memory relative to upstream.
 const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
-/// Time of an eviction against upstream's: nearly all of it is the server's, which is not always as fast.
+/// Maximum time of an eviction relative to upstream: nearly all of it is the server's, which varies.
 const MAX_TIME_RATIO: f64 = 1.05;
 
-/// One run of one side.
+/// The result of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Pods that it evicted.
+    /// Number of evicted pods.
     pub evicted: f64,
-    /// Seconds of a pass.
+    /// Duration of a pass in seconds.
     pub pass: f64,
     pub process: Process,
 }
 
-/// All that was measured.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Comparison {
     ours: Measurements,
@@ -52,17 +52,17 @@ impl Comparison {
         }
     }
 
-    /// Adds a run that left all pods alone.
+    /// Adds a run without changes.
     pub fn calm(&mut self, side: Implementation, run: Run) {
         self.of(side).calm.push(run);
     }
 
-    /// Adds a run that evicted pods.
+    /// Adds a run with evictions.
     pub fn busy(&mut self, side: Implementation, run: Run) {
         self.of(side).busy.push(run);
     }
 
-    /// As docs/benchmarks.md has it, and whether all holds that must.
+    /// The table for docs/benchmarks.md, and whether all bounds hold.
     pub fn table(&self) -> (String, bool) {
         let (ours, theirs) = (&self.ours, &self.upstream);
         let calm = |of: fn(&Run) -> f64| [median(&ours.calm, of), median(&theirs.calm, of)];
@@ -79,7 +79,7 @@ impl Comparison {
         let mut text = String::from(
             "| what | Plimsoll | upstream 1.8.1 | ratio | at most | |\n|---|---|---|---|---|---|\n",
         );
-        // Who does nothing is no faster, and who evicts has something to do.
+        // An updater that evicts nothing must not count as fast.
         let is_fair = busy(|it| it.evicted).iter().all(|pods| *pods > 0.0)
             && calm(|it| it.evicted).iter().all(|pods| *pods <= 0.0);
         let mut all = is_fair;
@@ -90,7 +90,7 @@ impl Comparison {
             let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
             let limit = bound.map_or_else(String::new, |most| format!("{most:.2}"));
             let [ours, theirs, ratio] = [ours, theirs, ratio].map(number);
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "| {name} | {ours} | {theirs} | {ratio} | {limit} | {word} |");
         }
         (text, all)

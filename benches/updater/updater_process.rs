@@ -1,4 +1,4 @@
-//! One updater at a time as a process on a bed: what its passes take, by its own metrics and by the kernel.
+//! Runs one updater at a time on a testbed and measures its passes, by its own metrics and by /proc.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
     },
 };
 
-/// Between two looks at its metrics.
+/// Interval between two scrapes of its metrics.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const LATENCY: &str = "vpa_updater_execution_latency_seconds";
 const EVICTED: &str = "vpa_updater_evicted_pods_total";
@@ -31,7 +31,7 @@ pub struct Updaters {
     flags: Vec<String>,
 }
 
-/// The name of a side, with the bed's keeper and in words.
+/// The name of a side, in the process guard and for display.
 pub const fn name(side: Implementation) -> &'static str {
     match side {
         Implementation::Upstream => "upstream",
@@ -40,7 +40,7 @@ pub const fn name(side: Implementation) -> &'static str {
 }
 
 impl Updaters {
-    /// Creates the definitions on a bed. `None` after noting what is missing.
+    /// Creates the CRDs on a testbed. Returns `None` after reporting what is missing.
     pub async fn on(bed: &Testbed, flags: Vec<String>) -> Option<Self> {
         if let Some(reason) = PlimsollProcesses::missing_role("updater") {
             report_skipped(reason);
@@ -50,7 +50,7 @@ impl Updaters {
         Some(Self { bed: bed.clone(), upstream, ours: PlimsollProcesses::new(bed), flags })
     }
 
-    /// Runs one until so many passes have ended, so many seconds after each other.
+    /// Runs an updater until this many passes have ended, `interval` seconds apart.
     pub async fn run(&self, side: Implementation, interval: u32, passes: u32) -> Run {
         let interval = format!("--updater-interval={interval}s");
         let flags = self.flags.iter().chain([&interval]);
@@ -63,21 +63,21 @@ impl Updaters {
             }
         };
         let address = format!("http://127.0.0.1:{port}/metrics");
-        let seen = self.until(side, &address, passes).await;
+        let metrics = self.until(side, &address, passes).await;
         let Some(ProcessState::Running(id)) = self.bed.process_guard().state(name(side)) else {
             panic!("{} ended", name(side));
         };
-        let process = process::look(id);
+        let process = process::read_stats(id);
         self.bed.process_guard().signal(name(side), "KILL");
         wait::until(&format!("{} ends", name(side)), || async {
             let state = self.bed.process_guard().state(name(side));
             matches!(state, Some(ProcessState::Exited(_))).then_some(())
         })
         .await;
-        Run { evicted: seen.evicted, pass: seen.seconds / seen.passes, process }
+        Run { evicted: metrics.evicted, pass: metrics.seconds / metrics.passes, process }
     }
 
-    /// What its metrics say once so many passes have ended.
+    /// Waits until this many passes have ended, and returns the metrics.
     async fn until(&self, side: Implementation, address: &str, passes: u32) -> UpdaterMetrics {
         loop {
             let keeper = self.bed.process_guard();
@@ -85,9 +85,9 @@ impl Updaters {
                 panic!("{} ended with {code}\n{}", name(side), keeper.log_tail(name(side), 15));
             }
             if let Some(body) = http_get(address).await {
-                let seen = UpdaterMetrics::of(&String::from_utf8_lossy(&body));
-                if seen.passes >= f64::from(passes) {
-                    return seen;
+                let metrics = UpdaterMetrics::of(&String::from_utf8_lossy(&body));
+                if metrics.passes >= f64::from(passes) {
+                    return metrics;
                 }
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -95,33 +95,33 @@ impl Updaters {
     }
 }
 
-/// What its metrics say.
+/// Metrics of an updater.
 #[derive(Clone, Copy, Debug, Default)]
 struct UpdaterMetrics {
     passes: f64,
-    /// Of all of them together.
+    /// Total duration of all passes.
     seconds: f64,
     evicted: f64,
 }
 
 impl UpdaterMetrics {
     fn of(text: &str) -> Self {
-        let mut seen = Self::default();
+        let mut metrics = Self::default();
         for line in text.lines() {
             let Some((series, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             let is_total = series.contains("step=\"total\"");
             match series.split_once('{').map_or(series, |(name, _)| name) {
-                family if family == EVICTED => seen.evicted += value,
+                family if family == EVICTED => metrics.evicted += value,
                 family if is_total && family.strip_suffix("_sum") == Some(LATENCY) => {
-                    seen.seconds = value;
+                    metrics.seconds = value;
                 }
                 family if is_total && family.strip_suffix("_count") == Some(LATENCY) => {
-                    seen.passes = value;
+                    metrics.passes = value;
                 }
                 _ => {}
             }
         }
-        seen
+        metrics
     }
 }

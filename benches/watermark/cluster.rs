@@ -1,5 +1,5 @@
-//! The cluster that the controller works on: Deployments with pods as their controllers and nodes would have left them, and
-//! an object for each.
+//! The cluster for the watermark controller: Deployments with pods in the state that their controllers and nodes
+//! would write, and an object for each.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -17,17 +17,17 @@ use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 const GROUP: &str = "datadoghq.com/v1alpha1";
 const IN_A_NAMESPACE: usize = 100;
-/// So many at once are looked at for their status.
+/// Page size of the status polls.
 const PAGE: u32 = 500;
 
-/// All of it.
+/// The cluster.
 #[derive(Debug)]
 pub struct Cluster {
     objects: Vec<(String, String)>,
 }
 
 impl Cluster {
-    /// Creates everything.
+    /// Creates all objects.
     pub async fn create(bed: &Testbed, case: &Case) -> Self {
         define(bed).await;
         let wanted = case.objects.div_ceil(IN_A_NAMESPACE);
@@ -59,7 +59,7 @@ impl Cluster {
         &self.objects
     }
 
-    /// How many objects have no status yet that says what their metric is.
+    /// The number of objects whose status has no metric value yet.
     pub async fn undecided(&self, bed: &Testbed) -> usize {
         let api = Api::<WatermarkPodAutoscaler>::all(bed.client());
         let (mut decided, mut page) = (0, ListParams::default().limit(PAGE));
@@ -110,7 +110,7 @@ fn deployment(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
     ApiWrite::create(collection("apps/v1", namespace, "deployments"), &object)
 }
 
-/// What its controller says of it.
+/// The status that the Deployment controller would write.
 fn counted(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
     let path = format!("{}/{name}/status", collection("apps/v1", namespace, "deployments"));
     let status = json!({"replicas": replicas, "readyReplicas": replicas,
@@ -123,11 +123,11 @@ fn pod(namespace: &str, name: &str, number: usize) -> ApiWrite {
     let mut pod = template(name);
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
-    // Nobody plays this node: how the pods are is written from here.
+    // No agent runs this node: the pods' status is written here.
     pod["spec"]["nodeName"] = "nowhere".into();
     pod["metadata"] = json!({
         "name": format!("{set}-{number}"), "namespace": namespace, "labels": labels(name),
-        // The garbage collector would mind that there is no such set; it does not run.
+        // The garbage collector would notice that the ReplicaSet does not exist; it does not run.
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set,
             "uid": format!("uid-of-{set}"), "controller": true}],
     });
@@ -151,7 +151,7 @@ fn ready(namespace: &str, name: &str, number: usize) -> ApiWrite {
 
 fn object(namespace: &str, name: &str, source: Source) -> ApiWrite {
     let mut metadata = json!({"name": name, "namespace": namespace});
-    if source == Source::PrometheusServer {
+    if source == Source::Prometheus {
         metadata["annotations"] = json!({format!("query.plimsoll.dev/{METRIC}"): query(name)});
     }
     let object = json!({

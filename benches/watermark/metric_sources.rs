@@ -1,4 +1,4 @@
-//! Where values come from, and what is known there of who asked: a metrics server behind the API server, or a PrometheusServer.
+//! The metric sources and their request logs: a metrics server behind the API server, or a Prometheus.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,28 +17,28 @@ use super::{
     },
 };
 
-/// The metric that everybody follows, each with labels of its own.
+/// The metric of all objects, each with its own labels.
 pub const METRIC: &str = "load";
-/// Of two pods, between the marks: nothing is scaled here, as nobody would start the pods.
+/// The sum for two pods, between the watermarks: nothing is scaled, because no controller would start pods.
 const MIDDLE: f64 = 150.0;
 
-/// What is asked.
+/// The kind of a metric source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Source {
     /// `external.metrics.k8s.io`.
     External,
-    /// A PrometheusServer, by queries of the objects.
-    PrometheusServer,
+    /// A Prometheus, with the queries of the objects.
+    Prometheus,
 }
 
-/// A source that answers.
+/// A running source.
 #[derive(Debug)]
 pub enum RunningSource {
     External(Box<MetricsServer>, Vec<(String, String)>),
-    PrometheusServer(Box<PrometheusServer>, usize),
+    Prometheus(Box<PrometheusServer>, usize),
 }
 
-/// A line of the query log. Releases differ in what they call its time.
+/// A line of the query log. Releases use different names for the time.
 #[derive(Deserialize)]
 struct Line {
     params: Parameters,
@@ -56,12 +56,12 @@ pub fn query(name: &str) -> String {
     format!("{METRIC}{{app=\"{name}\"}}")
 }
 
-/// Another value each time, so that there is something to tell.
+/// A different value each time, so that there is something to report.
 fn value(index: usize, tick: u32) -> f64 {
     MIDDLE + (index % 7 * 5) as f64 - f64::from(tick * 3 % 40)
 }
 
-/// Starts it. `None` after noting what is missing.
+/// Starts a source. Returns `None` after reporting what is missing.
 pub async fn serve(bed: &Testbed, cluster: &Cluster, source: Source) -> Option<RunningSource> {
     let objects = cluster.objects();
     match source {
@@ -70,10 +70,10 @@ pub async fn serve(bed: &Testbed, cluster: &Cluster, source: Source) -> Option<R
             usage.record_external_queries();
             Some(RunningSource::External(Box::new(usage), objects.to_vec()))
         }
-        Source::PrometheusServer => {
+        Source::Prometheus => {
             let step = SignedDuration::from_secs(15);
             let (now, hour) = (wall_now(), SignedDuration::from_mins(30));
-            // A scrape would write the same, and the machine has enough to do.
+            // A scrape would store the same values at a higher cost.
             let mut history = History::new(now - step * 8, now + hour, step);
             for (index, (_, name)) in objects.iter().enumerate() {
                 history = history.series(METRIC, &[("app", name)], move |at| {
@@ -81,25 +81,25 @@ pub async fn serve(bed: &Testbed, cluster: &Cluster, source: Source) -> Option<R
                 });
             }
             let server = PrometheusServer::with_query_log(PrometheusRelease::V3, history).await?;
-            Some(RunningSource::PrometheusServer(Box::new(server), objects.len()))
+            Some(RunningSource::Prometheus(Box::new(server), objects.len()))
         }
     }
 }
 
 impl RunningSource {
-    /// Flags by which the controller finds it.
+    /// The controller's flags for this source.
     pub fn flags(&self) -> Vec<String> {
         match self {
             Self::External(..) => Vec::new(),
-            // All objects are in a few namespaces, and their series in none.
-            Self::PrometheusServer(server, _) => vec![
+            // Objects are in several namespaces, and their series have none.
+            Self::Prometheus(server, _) => vec![
                 format!("--prometheus-address={}", server.url()),
                 "--prometheus-unrestricted-namespaces=*".to_owned(),
             ],
         }
     }
 
-    /// Has everybody's value change.
+    /// Changes the values of all objects.
     pub fn set(&self, tick: u32) {
         let Self::External(usage, objects) = self else { return };
         for (index, (namespace, name)) in objects.iter().enumerate() {
@@ -107,33 +107,33 @@ impl RunningSource {
         }
     }
 
-    /// How periods were kept since then.
+    /// The statistics of the periods since `start`.
     pub fn periods(&self, start: jiff::Timestamp, period: Duration, count: u32) -> PeriodStats {
         let seconds = |at: jiff::Timestamp| at.as_millisecond() as f64 / 1e3;
-        let mut asked = QueryTimes::default();
+        let mut times_by_query = QueryTimes::default();
         let objects = match self {
             Self::External(usage, objects) => {
-                for (what, at) in usage.recorded_external_queries() {
-                    asked.0.entry(what).or_default().push(seconds(at));
+                for (query, at) in usage.recorded_external_queries() {
+                    times_by_query.0.entry(query).or_default().push(seconds(at));
                 }
                 objects.len()
             }
-            Self::PrometheusServer(server, objects) => {
+            Self::Prometheus(server, objects) => {
                 let own = format!("{METRIC}{{");
                 for line in server.query_log().lines() {
                     let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
                     let Some(at) = line.ts.or(line.time) else { continue };
                     if line.params.query.starts_with(&own) {
-                        asked.0.entry(line.params.query).or_default().push(seconds(at));
+                        times_by_query.0.entry(line.params.query).or_default().push(seconds(at));
                     }
                 }
                 *objects
             }
         };
-        let times: &mut HashMap<_, Vec<f64>> = &mut asked.0;
+        let times: &mut HashMap<_, Vec<f64>> = &mut times_by_query.0;
         for times in times.values_mut() {
             times.sort_unstable_by(f64::total_cmp);
         }
-        asked.periods(objects, seconds(start), period, count)
+        times_by_query.periods(objects, seconds(start), period, count)
     }
 }

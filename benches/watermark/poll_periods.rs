@@ -1,30 +1,30 @@
-//! When each object was asked about, and what that says of its periods.
+//! When each object's metric was queried, and whether each period had a query.
 
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
 
-/// When each object was asked about: seconds since any moment, in order.
+/// Query times of each object in seconds, in order.
 #[derive(Clone, Debug, Default)]
 pub struct QueryTimes(pub HashMap<String, Vec<f64>>);
 
-/// How periods were kept.
+/// Statistics of periods.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PeriodStats {
-    /// Reads that were due: one for each object and period.
+    /// Number of expected reads: one for each object and period.
     pub due: usize,
-    /// Periods in which an object was asked about.
+    /// Number of periods in which an object was read.
     pub made: usize,
-    /// All reads.
+    /// Number of all reads.
     pub reads: usize,
-    /// Seconds of the longest time in which an object was not asked about.
+    /// Longest time between two reads of an object, in seconds.
     pub longest: f64,
 }
 
 impl QueryTimes {
-    /// Of so many objects, from `start` on for so many periods. Each object has a place of its own within the period, which
-    /// begins half a period before its first read here, so that a read that comes a little early or late is of its own one.
+    /// Statistics of `count` periods from `start` on. Each object has its own offset within the period, which starts
+    /// half a period before its first read here, so that an early or late read counts for its own period.
     pub fn periods(&self, objects: usize, start: f64, period: Duration, count: u32) -> PeriodStats {
         let (length, end) = (period.as_secs_f64(), start + (period * count).as_secs_f64());
         let mut periods = PeriodStats { due: objects * count as usize, ..PeriodStats::default() };
@@ -33,8 +33,8 @@ impl QueryTimes {
                 times.iter().copied().filter(|at| (start..end).contains(at)).collect();
             let Some(first) = within.first() else { continue };
             let place = |at: &f64| ((at - first) / length).round() as u32;
-            let kept: HashSet<u32> = within.iter().map(place).filter(|at| *at < count).collect();
-            periods.made += kept.len();
+            let covered: HashSet<u32> = within.iter().map(place).filter(|at| *at < count).collect();
+            periods.made += covered.len();
             periods.reads += within.len();
             let ends = [start].into_iter().chain(within.iter().copied()).chain([end]);
             let ends: Vec<f64> = ends.collect();

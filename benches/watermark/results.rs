@@ -1,4 +1,4 @@
-//! The figures of each case, and the table that has them beside Datadog's with what must hold.
+//! The results of each case, and the table that compares them with Datadog's and checks bounds.
 
 use std::{
     fmt::{self, Write as _},
@@ -7,47 +7,47 @@ use std::{
 
 use super::{metric_sources::Source, poll_periods::PeriodStats, process::Process};
 
-/// Memory against Datadog's.
+/// Maximum memory relative to Datadog's.
 const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
-/// CPU against Datadog's.
+/// Maximum CPU relative to Datadog's.
 const MAX_CPU_RATIO: f64 = 0.5;
-/// A read may come so much of a period late: more is another period.
+/// Maximum delay of a read relative to the period: a later read belongs to the next period.
 const MAX_PERIOD_DELAY: f64 = 0.2;
 
-/// What is run.
+/// A case of the benchmark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     pub source: Source,
     pub objects: usize,
-    /// Of each.
+    /// Pods per object.
     pub pods: usize,
 }
 
-/// What came of it.
+/// The result of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Figures {
     pub periods: PeriodStats,
-    /// Before and after what was counted.
+    /// Process statistics before and after the measured periods.
     pub before: Process,
     pub after: Process,
     pub took: Duration,
-    /// Until everybody had a status.
+    /// Time until every object had a status.
     pub warm: Duration,
     pub period: Duration,
 }
 
-/// What Datadog's controller took with two pods for each object and one External metric, on two cores of this kind: megabytes
-/// at its peak, and the share of the reads that were due that it made.
+/// Results of Datadog's controller with two pods per object and one External metric, on two similar cores: peak
+/// megabytes, and the share of the expected reads.
 struct Yardstick {
     words: &'static str,
     megabytes: f64,
     kept: f64,
     cores: Option<f64>,
-    /// Whether it kept the period: what did not is no measure of what it takes.
+    /// Whether it read every period; if not, the result is no reference.
     is_bound: bool,
 }
 
-/// Measured with release 0.12 on a control plane like this one. Its module cannot be built into this testbed.
+/// Measured with release 0.12 on a similar control plane. Its module cannot be built in this testbed.
 fn yardsticks(case: &Case) -> Vec<Yardstick> {
     match (case.source, case.objects) {
         (Source::External, 500) => vec![Yardstick {
@@ -81,7 +81,7 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = match self.source {
             Source::External => "an External metric",
-            Source::PrometheusServer => "a query to PrometheusServer",
+            Source::Prometheus => "a query to Prometheus",
         };
         write!(f, "{} objects, {} pods each, {of}", self.objects, self.pods)
     }
@@ -108,20 +108,20 @@ impl Figures {
     }
 }
 
-/// As docs/benchmarks.md has it, and whether all holds that must.
+/// The table for docs/benchmarks.md, and whether all bounds hold.
 pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
     let mut text = String::from(
         "| what | Plimsoll | against | ratio | at most | |\n|---|---|---|---|---|---|\n",
     );
     let mut all = !measured.is_empty();
     let mut row = |what: String, ours: String, against: String, ratio: f64, most: Option<f64>| {
-        // Periods are kept or not; a ratio that is no number holds nothing.
+        // A ratio that is NaN satisfies no bound.
         let is_held = most.map(|most| ratio <= most);
         all &= is_held != Some(false);
         let word = is_held.map_or("", |held| if held { "held" } else { "**NOT HELD**" });
         let ratio = if ratio.is_nan() { String::new() } else { format!("{ratio:.3}") };
         let most = most.map_or_else(String::new, |most| format!("{most:.3}"));
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "| {what} | {ours} | {against} | {ratio} | {most} | {word} |");
     };
     for (case, figures) in measured {
@@ -145,28 +145,29 @@ pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
             Some(1.0 + MAX_PERIOD_DELAY),
         );
         let (peak, cores) = (megabytes(figures.after.peak), figures.cores());
-        let stands = yardsticks(case);
+        let references = yardsticks(case);
         for (what, ours) in
             [("peak resident, MB", format!("{peak:.1}")), ("cores", format!("{cores:.3}"))]
         {
-            if stands.is_empty() {
+            if references.is_empty() {
                 row(what.to_owned(), ours, String::new(), f64::NAN, None);
                 continue;
             }
-            for stand in &stands {
+            for reference in &references {
                 let is_memory = what.starts_with("peak");
-                let theirs = if is_memory { Some(stand.megabytes) } else { stand.cores };
+                let theirs = if is_memory { Some(reference.megabytes) } else { reference.cores };
                 let Some(theirs) = theirs else { continue };
                 let (own, bound) =
                     if is_memory { (peak, MAX_MEMORY_RATIO) } else { (cores, MAX_CPU_RATIO) };
-                let share = stand.kept * 100.0;
-                let against = format!("{theirs} ({}, {share:.0} % of its periods)", stand.words);
+                let share = reference.kept * 100.0;
+                let against =
+                    format!("{theirs} ({}, {share:.0} % of its periods)", reference.words);
                 row(
                     what.to_owned(),
                     ours.clone(),
                     against,
                     own / theirs,
-                    stand.is_bound.then_some(bound),
+                    reference.is_bound.then_some(bound),
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! The history of a container as data: what was observed, what is remembered of it, and its form in a checkpoint.
+//! The history of a container as data: samples, stored snapshots, and the checkpoint format.
 
 pub mod checkpoint;
 mod record;

@@ -1,8 +1,8 @@
-//! The HorizontalPodAutoscaler: how many replicas a target gets, and why not more or fewer.
+//! The HorizontalPodAutoscaler: decides how many replicas a target gets, with the reasons.
 //!
 //! ```text
 //!   Observed (HPA, scale, pods, memory, config, now)
-//!        │ metric_requests ──▶ what has to be fetched, one entry per metric
+//!        │ metric_requests ──▶ the requests to send, one entry per metric
 //!        ▼
 //!   decide(observed, answers) ──▶ Decision: evaluations, window, limits, conditions, events, status, memory
 //!        │ the caller updates /scale if the decision says so
@@ -10,8 +10,8 @@
 //!   Decision::record_write(outcome, now)
 //! ```
 //!
-//! With [`Fixes::UPSTREAM`] every field is what kube-controller-manager 1.36.3 produces, to the letter; each [`Fix`] changes
-//! one decision that upstream makes otherwise.
+//! With [`Fixes::UPSTREAM`] every field is exactly what kube-controller-manager 1.36.3 produces; each [`Fix`] changes one
+//! behavior of upstream.
 
 pub mod bounds;
 pub mod calculator;

@@ -1,4 +1,4 @@
-//! Types that every decision speaks in: amounts with their unit, Kubernetes quantities, points in time.
+//! Basic types: amounts with their unit, Kubernetes quantities, points in time.
 
 pub mod compat;
 pub mod key;

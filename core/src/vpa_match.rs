@@ -1,8 +1,6 @@
 //! The rule of which VPA owns a pod: among those that act on it and whose selector matches, the oldest, and of the same age
 //! the first by name.
 
-use kube::ResourceExt as _;
-
 use crate::{
     api::{
         VerticalPodAutoscaler,
@@ -49,13 +47,11 @@ pub fn select<'a, T>(
 fn takes_precedence(one: &VerticalPodAutoscaler, other: &VerticalPodAutoscaler) -> bool {
     let created =
         |vpa: &VerticalPodAutoscaler| vpa.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    (created(one), one.name_any()) < (created(other), other.name_any())
+    (created(one), &one.metadata.name) < (created(other), &other.metadata.name)
 }
 
 #[cfg(test)]
 mod tests {
-    use kube::ResourceExt as _;
-
     use super::*;
 
     fn vpa(yaml: &str) -> VerticalPodAutoscaler {
@@ -84,7 +80,7 @@ mod tests {
         ] {
             let vpas: Vec<_> = vpas.iter().map(|(name, at)| created(name, at)).collect();
             let selected = select(&vpas, |vpa| vpa);
-            assert_eq!(selected.map(|vpa| vpa.name_any()).as_deref(), expected, "{vpas:?}");
+            assert_eq!(selected.and_then(|vpa| vpa.metadata.name.as_deref()), expected, "{vpas:?}");
         }
     }
 
@@ -94,7 +90,10 @@ mod tests {
             created("a", "2026-01-01T00:00:00Z"),
             vpa("metadata: {name: b}, spec: {targetRef: {kind: Deployment, name: web}}"),
         ];
-        assert_eq!(select(&vpas, |vpa| vpa).map(|vpa| vpa.name_any()).as_deref(), Some("b"));
+        assert_eq!(
+            select(&vpas, |vpa| vpa).and_then(|vpa| vpa.metadata.name.as_deref()),
+            Some("b")
+        );
     }
 
     #[test]

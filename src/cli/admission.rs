@@ -1,4 +1,4 @@
-//! `plimsoll admission-controller`: its flags, by upstream's names where upstream has them, and the run behind them.
+//! `plimsoll admission-controller`: its flags, with upstream's names where they exist.
 
 use std::time::Duration;
 
@@ -31,23 +31,23 @@ use plimsoll_core::{
     types::{compat::Compat, quantity::Quantity},
 };
 
-/// The name of the role, and of upstream's program.
+/// The name of the role, and of upstream's binary.
 pub const NAME: &str = "admission-controller";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll admission-controller                  with certificates of its own
+  plimsoll admission-controller                  with self-signed certificates
   plimsoll admission-controller --compat=upstream --reload-cert
   plimsoll admission-controller --register-webhook=false \\
     --tls-cert-file /tls/tls.crt --tls-private-key /tls/tls.key \\
     --client-ca-file /tls/ca.crt
 
--h keeps to the essentials. Flags are read as upstream's are: --a_b is --a-b,
---register-webhook=false, -v4, 1h30m. All are in docs/configuration.md.";
+-h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
+--register-webhook=false, -v4, 1h30m. See docs/configuration.md for all.";
 
-/// Where it is when nothing else says so.
+/// The namespace if the NAMESPACE variable is not set.
 const DEFAULT_NAMESPACE: &str = "kube-system";
-/// Gives new pods what is recommended for them
+/// Applies recommendations to new pods at admission
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AdmissionArgs {
@@ -55,17 +55,17 @@ pub struct AdmissionArgs {
     #[arg(long, value_name = "PORT", default_value = "8000", value_parser = go_values::integer_between(0_u16, u16::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_PORT", hide_env = true)]
     port: u16,
-    /// Where metrics and health are served
+    /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8944")]
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     #[command(flatten)]
     sizing: SizingArgs,
-    /// Most CPU that a container requests while it is boosted; 0 is no limit
+    /// Maximum CPU request of a container during startup boost; 0 means no limit
     #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_ALLOWED_CPU_BOOST", hide_short_help = true, hide_env = true)]
     max_allowed_cpu_boost: Option<Quantity>,
-    /// How long the webhook goes on answering once it was told to end
+    /// How long the webhook keeps serving after a termination signal
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_SHUTDOWN_DELAY", hide_short_help = true, hide_env = true)]
     shutdown_delay: Duration,
@@ -80,7 +80,7 @@ pub struct AdmissionArgs {
 }
 
 impl AdmissionArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment.
+    /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
         typed: &ParsedFlags,
@@ -94,32 +94,33 @@ impl AdmissionArgs {
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them",
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
             ));
         }
         let (registration, certificates) = (&self.registration, &self.certificates);
         let namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
         let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-        let caller = registration.client_config(&namespace);
-        let names = certificate_names(&caller);
+        let client_config = registration.client_config(&namespace);
+        let names = certificate_names(&client_config);
         let lease = registration.lease(&namespace);
         if lease.interval.is_zero() {
             return Err(refuse("--status-lease-update-interval must be above 0"));
         }
         if registration.registers_url() && names.iter().any(String::is_empty) {
             return Err(refuse(
-                "--register-by-url needs --webhook-address=https://HOST and --webhook-port",
+                "--register-by-url requires --webhook-address=https://HOST and --webhook-port",
             ));
         }
-        let (rules, compat) = (&self.sizing, self.sizing.compat());
+        let (sizing, compat) = (&self.sizing, self.sizing.compat());
         let upstream = compat == Compat::Upstream;
         let tls = certificates.tls();
         let mut warnings = self.warnings(typed, &tls.ciphers);
-        let (registration, bad_labels) = registration.desired_webhook(caller, &scope, compat);
+        let (registration, bad_labels) =
+            registration.desired_webhook(client_config, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
             compat,
-            fixes: rules.fixes(),
+            fixes: sizing.fixes(),
             listen: Address { host: String::new(), port: self.port },
             address: self.address.clone(),
             tls,
@@ -132,13 +133,13 @@ impl AdmissionArgs {
             qps: self.cluster.qps(),
             burst: self.cluster.burst(),
             feature_gates: AdmissionGates {
-                startup_boost: rules.is_enabled(FeatureGate::CpuStartupBoost),
-                in_place: rules.is_enabled(FeatureGate::InPlace),
-                per_vpa_config: rules.is_enabled(FeatureGate::PerVpaConfig),
-                native_sidecars: rules.is_enabled(FeatureGate::NativeSidecar),
+                startup_boost: sizing.is_enabled(FeatureGate::CpuStartupBoost),
+                in_place: sizing.is_enabled(FeatureGate::InPlace),
+                per_vpa_config: sizing.is_enabled(FeatureGate::PerVpaConfig),
+                native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             },
-            limit_policy: rules.limit_policy(),
-            max_boost: self.max_allowed_cpu_boost.filter(|most| !most.is_zero()),
+            limit_policy: sizing.limit_policy(),
+            max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
             limits: WebhookLimits::default(),
             log: self.log.log(),
@@ -146,13 +147,13 @@ impl AdmissionArgs {
         })
     }
 
-    /// What should be looked at, though it keeps nothing from starting.
+    /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags, ciphers: &CipherSuites) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.set_among(&["profiling"]));
-        if !idle.is_empty() {
-            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
+        ineffective.extend(typed.set_among(&["profiling"]));
+        if !ineffective.is_empty() {
+            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
         }
         warnings.extend(certificates::warnings(ciphers));
         warnings.extend(self.registration.ineffective_flags_warning(typed));
@@ -160,19 +161,19 @@ impl AdmissionArgs {
     }
 }
 
-/// Runs the admission controller until it is told to end.
+/// Runs the admission controller until a termination signal.
 pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Daemon {
+    let daemon = Daemon {
         role: "admission controller",
         name: None,
-        // Connections have loops of their own.
+        // Connections are served by their own runtimes.
         workers: 1,
         compat: config.compat,
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| controllers::run(config, signals))
+    daemon.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `plimsoll run`: several roles in one process, each with the flags that it knows.
+//! `plimsoll run`: runs several roles in one process, each with its own flags.
 
 use std::ffi::OsString;
 
@@ -26,21 +26,21 @@ Examples:
   plimsoll run --roles=recommender,watermark --kubeconfig ~/.kube/config
   plimsoll run --roles=recommender,updater --updater.dry-run
 
-A flag is for all roles that know it, and with the name of a role before it for
-that one. Which there are says `plimsoll ROLE --help`. Metrics and health of all
-are at one address: --address, :8942 unless it is set.";
+A flag applies to all roles that have it, or to one role if prefixed with its
+name. `plimsoll ROLE --help` lists the flags of a role. All roles serve metrics
+and health at one address: --address, by default :8942.";
 
-/// Where metrics and health are, unless it is set.
+/// The default address for metrics and health.
 const DEFAULT_ADDRESS: &str = ":8942";
 
-/// Flags of where a role is served: together they are served at one place, and a role of its own asks for one more.
+/// The address flags of roles. All roles share one address; a flag with a role's prefix adds another one.
 const ADDRESS_FLAGS: [&str; 2] = ["address", "metrics-addr"];
 
-/// Runs several roles in one process: one watch of each kind, less memory than apart
+/// Runs several roles in one process, which share watches and use less memory
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Which: recommender, updater, admission-controller, watermark
+    /// Roles to run: recommender, updater, admission-controller, watermark
     #[arg(long, value_name = "ROLES")]
     #[arg(env = "PLIMSOLL_FLAG_ROLES", hide_env = true)]
     roles: Option<String>,
@@ -49,16 +49,16 @@ pub struct RunArgs {
     flags: Vec<OsString>,
 }
 
-/// What each role is given.
+/// The flags of each role.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RoleFlags {
-    /// Roles in the order in which they were named, with their flags.
+    /// The roles in the given order, with their flags.
     by_role: Vec<(&'static str, Vec<OsString>)>,
-    /// Where they are to be scraped and probed.
+    /// The addresses for metrics and health.
     addresses: Vec<String>,
 }
 
-/// What all roles of a process have to agree on.
+/// Settings that are shared by all roles of the process.
 struct SharedSettings {
     log: LogConfig,
     compat: Compat,
@@ -66,56 +66,57 @@ struct SharedSettings {
 }
 
 impl RunArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment; `home` is the namespace that the
-    /// process is in, where it is known.
+    /// Builds the configuration and validates it. `variable` reads the environment; `home` is the namespace of the
+    /// process, if it is known.
     pub(super) fn config(
         &self,
         variable: impl Fn(&str) -> String + Copy,
         home: Option<&str>,
     ) -> Result<(AllInOneConfig, Daemon), CliError> {
-        let place = Some(variable("PLIMSOLL_FLAG_ADDRESS")).filter(|place| !place.is_empty());
-        let shares = split_flags(self.roles.as_deref(), &self.flags, place);
-        let shares = shares.map_err(|why| CliError::new(Exit::Usage, why))?;
+        let default_address =
+            Some(variable("PLIMSOLL_FLAG_ADDRESS")).filter(|text| !text.is_empty());
+        let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
+        let role_flags = role_flags.map_err(|why| CliError::new(Exit::Usage, why))?;
         let mut config = AllInOneConfig::default();
-        let mut all: Option<SharedSettings> = None;
-        for (role, flags) in &shares.by_role {
+        let mut shared: Option<SharedSettings> = None;
+        for (role, flags) in &role_flags.by_role {
             let SharedSettings { log, compat, warnings } =
                 read_role(role, flags, &mut config, variable, home)?;
-            let all = all.get_or_insert(SharedSettings { log, compat, warnings: Vec::new() });
-            if all.compat != compat {
-                let why = "roles that run together are compatible with the same: give --compat once, for all";
+            let shared = shared.get_or_insert(SharedSettings { log, compat, warnings: Vec::new() });
+            if shared.compat != compat {
+                let why =
+                    "all roles must use the same --compat: set it once, without a role prefix";
                 return Err(CliError::new(Exit::Findings, why));
             }
             for warning in warnings {
-                if !all.warnings.contains(&warning) {
-                    all.warnings.push(warning);
+                if !shared.warnings.contains(&warning) {
+                    shared.warnings.push(warning);
                 }
             }
         }
-        for place in &shares.addresses {
-            let read: Result<Address, String> = place.parse();
-            let address = read.map_err(|why| {
-                CliError::new(Exit::Usage, format!("--address={place}: {why}; see --help"))
+        for text in &role_flags.addresses {
+            let parsed: Result<Address, String> = text.parse();
+            let address = parsed.map_err(|why| {
+                CliError::new(Exit::Usage, format!("--address={text}: {why}; see --help"))
             })?;
             if !config.addresses.contains(&address) {
                 config.addresses.push(address);
             }
         }
-        let Some(SharedSettings { log, compat, warnings }) = all else {
+        let Some(SharedSettings { log, compat, warnings }) = shared else {
             return Err(CliError::new(
                 Exit::Usage,
-                "name the roles, as in --roles=recommender,updater",
+                "no roles selected; pass --roles, such as --roles=recommender,updater",
             ));
         };
-        let names: Vec<&str> = shares.by_role.iter().map(|(role, _)| *role).collect();
+        let names: Vec<&str> = role_flags.by_role.iter().map(|(role, _)| *role).collect();
         let name = Some(names.join(","));
-        let start =
-            Daemon { role: "process of several roles", name, workers: 2, compat, log, warnings };
-        Ok((config, start))
+        let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, log, warnings };
+        Ok((config, daemon))
     }
 }
 
-/// Reads the flags of one role, as it would read them alone.
+/// Parses the flags of one role, as if it ran alone.
 fn read_role(
     role: &str,
     flags: &[OsString],
@@ -125,153 +126,166 @@ fn read_role(
 ) -> Result<SharedSettings, CliError> {
     let (log, compat, warnings) = match role {
         recommender::NAME => {
-            let of = recommender_from(flags, variable)?;
-            let common = (of.log.clone(), of.compat, of.warnings.clone());
-            config.recommender = Some(of);
+            let role_config = recommender_from(flags, variable)?;
+            let common =
+                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
+            config.recommender = Some(role_config);
             common
         }
         updater::NAME => {
-            let of = updater_from(flags, variable)?;
-            let common = (of.log.clone(), of.settings.compat, of.warnings.clone());
-            config.updater = Some(of);
+            let role_config = updater_from(flags, variable)?;
+            let common = (
+                role_config.log.clone(),
+                role_config.settings.compat,
+                role_config.warnings.clone(),
+            );
+            config.updater = Some(role_config);
             common
         }
         admission::NAME => {
-            let of = admission_from(flags, variable)?;
-            let common = (of.log.clone(), of.compat, of.warnings.clone());
-            config.admission = Some(of);
+            let role_config = admission_from(flags, variable)?;
+            let common =
+                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
+            config.admission = Some(role_config);
             common
         }
         _ => {
-            let of = watermark_from(flags, variable, home.map(ToOwned::to_owned))?;
-            let common = (of.log.clone(), of.compat, of.warnings.clone());
-            config.watermark = Some(of);
+            let role_config = watermark_from(flags, variable, home.map(ToOwned::to_owned))?;
+            let common =
+                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
+            config.watermark = Some(role_config);
             common
         }
     };
     Ok(SharedSettings { log, compat, warnings })
 }
 
-/// Gives each role the flags that are for it. `place` is where they are served, if no flag says it.
+/// Assigns flags to roles. `default_address` applies if no flag sets the address.
 fn split_flags(
     roles: Option<&str>,
-    words: &[OsString],
-    place: Option<String>,
+    arguments: &[OsString],
+    default_address: Option<String>,
 ) -> Result<RoleFlags, String> {
     let mut root = command();
     root.build();
-    // Whatever stands before the first flag of a role is clap's; what stands behind it comes here as it is.
-    let (words, behind) = take_roles(words)?;
-    let mut shares = RoleFlags::for_roles(behind.as_deref().or(roles).unwrap_or_default())?;
-    let mut rest = words.into_iter();
-    let mut common = None;
-    while let Some(word) = rest.next() {
-        let text = word.to_string_lossy();
+    // clap only parses --roles before the first flag of a role, so --roles after it is handled here.
+    let (arguments, roles_flag) = take_roles(arguments)?;
+    let mut role_flags = RoleFlags::for_roles(roles_flag.as_deref().or(roles).unwrap_or_default())?;
+    let mut rest = arguments.into_iter();
+    let mut common_address = None;
+    while let Some(argument) = rest.next() {
+        let text = argument.to_string_lossy();
         let Some(body) = text.strip_prefix("--").filter(|body| !body.is_empty()) else {
             return Err(format!(
-                "{text:?} is no flag: flags have two dashes and a name; see --help"
+                "unexpected argument {text:?}: flags start with two dashes; see --help"
             ));
         };
         let (name, value) =
             body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
         let (only, name) =
             name.split_once('.').map_or((None, name), |(role, name)| (Some(role), name));
-        if let Some(only) = only.filter(|only| shares.by_role.iter().all(|(role, _)| role != only))
+        if let Some(only) =
+            only.filter(|only| role_flags.by_role.iter().all(|(role, _)| role != only))
         {
-            return Err(format!("--{only}.{name}: {only:?} is not among --roles"));
+            return Err(format!("--{only}.{name}: role {only:?} is not in --roles"));
         }
-        let knowing: Vec<(usize, &Arg)> = shares
+        let matching: Vec<(usize, &Arg)> = role_flags
             .by_role
             .iter()
             .enumerate()
             .filter(|(_, (role, _))| only.is_none_or(|only| only == *role))
             .filter_map(|(at, (role, _))| Some((at, role_flag(&root, role, name)?)))
             .collect();
-        let is_place = ADDRESS_FLAGS.contains(&name);
-        let Some(needs_value) =
-            knowing.first().map(|(_, flag)| pflag::needs_value(flag)).or(is_place.then_some(true))
+        let is_address = ADDRESS_FLAGS.contains(&name);
+        let Some(needs_value) = matching
+            .first()
+            .map(|(_, flag)| pflag::needs_value(flag))
+            .or(is_address.then_some(true))
         else {
-            let whose = only.unwrap_or("one of these roles");
-            let near = suggestion(&root, &shares, name);
+            let owner = only.unwrap_or("the selected roles");
+            let hint = suggestion(&root, &role_flags, name);
             return Err(format!(
-                "--{name} is no flag of {whose}{near}; see `plimsoll ROLE --help`"
+                "unknown flag --{name} of {owner}{hint}; see `plimsoll ROLE --help`"
             ));
         };
         let value = match value {
             None if needs_value => {
                 let next =
-                    rest.next().ok_or_else(|| format!("--{name} needs a value; see --help"))?;
+                    rest.next().ok_or_else(|| format!("--{name} requires a value; see --help"))?;
                 Some(next.to_string_lossy().into_owned())
             }
-            own => own.map(ToOwned::to_owned),
+            given => given.map(ToOwned::to_owned),
         };
-        if is_place {
+        if is_address {
             match only {
-                Some(_) => shares.addresses.extend(value),
-                None => common = value,
+                Some(_) => role_flags.addresses.extend(value),
+                None => common_address = value,
             }
             continue;
         }
-        let knowing: Vec<(usize, String)> = knowing
+        let matching: Vec<(usize, String)> = matching
             .into_iter()
             .filter_map(|(at, flag)| Some((at, flag.get_long()?.to_owned())))
             .collect();
-        for (at, name) in knowing {
+        for (at, name) in matching {
             let flag = match &value {
                 Some(value) => format!("--{name}={value}"),
                 None => format!("--{name}"),
             };
-            shares.by_role[at].1.push(flag.into());
+            role_flags.by_role[at].1.push(flag.into());
         }
     }
-    shares.addresses.insert(0, common.or(place).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()));
-    Ok(shares)
+    role_flags.addresses.insert(
+        0,
+        common_address.or(default_address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
+    );
+    Ok(role_flags)
 }
 
-/// The flag of a role that is called so.
+/// Finds a flag of a role by name.
 fn role_flag<'a>(root: &'a clap::Command, role: &str, name: &str) -> Option<&'a Arg> {
     let flags = root.find_subcommand(role)?;
     pflag::find(flags, name).or_else(|| pflag::find(flags, &name.replace('_', "-")))
 }
 
 impl RoleFlags {
-    /// Of these roles, without flags yet.
+    /// Creates the set of roles, without flags.
     fn for_roles(roles: &str) -> Result<Self, String> {
-        let mut shares = Self::default();
+        let mut role_flags = Self::default();
         for name in roles.split(',').map(str::trim) {
             let Some((role, _)) = ROLES.into_iter().find(|(role, _)| *role == name) else {
                 let names = ROLES.map(|(role, _)| role).join(", ");
-                return Err(format!("--roles: {name:?} is no role; name some of {names}"));
+                return Err(format!("--roles: unknown role {name:?}; valid roles are {names}"));
             };
-            if shares.by_role.iter().any(|(other, _)| *other == role) {
-                return Err(format!("--roles names {role} twice"));
+            if role_flags.by_role.iter().any(|(other, _)| *other == role) {
+                return Err(format!("--roles contains {role} twice"));
             }
-            shares.by_role.push((role, Vec::new()));
+            role_flags.by_role.push((role, Vec::new()));
         }
-        Ok(shares)
+        Ok(role_flags)
     }
 }
 
-/// The flags that are left, and the roles where they were named among them.
-fn take_roles(words: &[OsString]) -> Result<(Vec<OsString>, Option<String>), String> {
-    let (mut left, mut roles) = (Vec::new(), None);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
-        if let Some(named) = text.strip_prefix("--roles=") {
-            roles = Some(named.to_owned());
+/// Removes --roles from the flags and returns its value.
+fn take_roles(arguments: &[OsString]) -> Result<(Vec<OsString>, Option<String>), String> {
+    let (mut flags, mut roles) = (Vec::new(), None);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
+        if let Some(value) = text.strip_prefix("--roles=") {
+            roles = Some(value.to_owned());
         } else if text == "--roles" {
-            let named = words.next().ok_or("--roles needs a value; see --help")?;
-            roles = Some(named.to_string_lossy().into_owned());
+            let value = arguments.next().ok_or("--roles requires a value; see --help")?;
+            roles = Some(value.to_string_lossy().into_owned());
         } else {
-            left.push(word.clone());
+            flags.push(argument.clone());
         }
     }
-    Ok((left, roles))
+    Ok((flags, roles))
 }
 
-fn suggestion(root: &clap::Command, shares: &RoleFlags, name: &str) -> String {
-    let flags = shares.by_role.iter().filter_map(|(role, _)| root.find_subcommand(role));
+fn suggestion(root: &clap::Command, role_flags: &RoleFlags, name: &str) -> String {
+    let flags = role_flags.by_role.iter().filter_map(|(role, _)| root.find_subcommand(role));
     let names = flags.flat_map(clap::Command::get_arguments).filter_map(Arg::get_long);
     match crate::report::explain::suggestions::suggestions(name, names).first() {
         Some(near) => format!("; a similar one exists: --{near}"),
@@ -279,12 +293,12 @@ fn suggestion(root: &clap::Command, shares: &RoleFlags, name: &str) -> String {
     }
 }
 
-/// Runs them until they are told to end.
+/// Runs the roles until a termination signal.
 pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
     let home = watermark::pod_namespace();
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (config, start) = arguments.config(variable, home.as_deref())?;
-    start.run(|signals| controllers::all_in_one::run(config, signals))
+    let (config, daemon) = arguments.config(variable, home.as_deref())?;
+    daemon.run(|signals| controllers::all_in_one::run(config, signals))
 }
 
 #[cfg(test)]
@@ -300,7 +314,7 @@ mod tests {
         };
         let mut all: Vec<_> =
             shares.by_role.into_iter().map(|(role, flags)| (role, written(flags))).collect();
-        all.push(("places", shares.addresses.join(" ")));
+        all.push(("addresses", shares.addresses.join(" ")));
         Ok(all)
     }
 
@@ -313,26 +327,26 @@ mod tests {
         let wanted = [
             ("recommender", "--leader-elect=false --recommender-interval=30s"),
             ("updater", "--leader-elect=false --dry-run"),
-            ("places", ":8942 :1"),
+            ("addresses", ":8942 :1"),
         ];
         assert_eq!(all, Ok(wanted.map(|(role, flags)| (role, flags.to_owned())).to_vec()));
-        let places = shared("--address 127.0.0.1:0 --roles watermark").expect("makes sense");
-        assert_eq!(places.last().map(|(_, places)| &**places), Some("127.0.0.1:0"));
+        let addresses = shared("--address 127.0.0.1:0 --roles watermark").expect("valid flags");
+        assert_eq!(addresses.last().map(|(_, text)| &**text), Some("127.0.0.1:0"));
     }
 
     #[test]
     fn what_makes_no_sense_is_one_line_that_says_what_to_do() {
         for (line, words) in [
-            ("", "is no role; name some of"),
-            ("--roles=recomender", "\"recomender\" is no role"),
-            ("--roles=updater,updater", "names updater twice"),
-            ("--roles=updater --recommender.v=4", "\"recommender\" is not among --roles"),
+            ("", "unknown role \"\"; valid roles are"),
+            ("--roles=recomender", "unknown role \"recomender\""),
+            ("--roles=updater,updater", "contains updater twice"),
+            ("--roles=updater --recommender.v=4", "role \"recommender\" is not in --roles"),
             ("--roles=updater --dry-rum", "a similar one exists: --dry-run"),
-            ("--roles=updater --updater-interval", "needs a value"),
-            ("--roles=updater dry-run", "is no flag"),
+            ("--roles=updater --updater-interval", "requires a value"),
+            ("--roles=updater dry-run", "unexpected argument"),
         ] {
-            let said = shared(line).expect_err(line);
-            assert!(said.contains(words) && !said.contains('\n'), "{line}: {said}");
+            let message = shared(line).expect_err(line);
+            assert!(message.contains(words) && !message.contains('\n'), "{line}: {message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The flags of identities that are exchanged for tokens or signatures: OAuth 2, AWS, Google, Azure.
+//! The flags for OAuth 2 and for cloud identities: AWS, Google, Azure.
 
 use std::path::PathBuf;
 
@@ -15,90 +15,91 @@ use super::{
 };
 use crate::report::doctor::suggested_flags::shell_flag;
 
-/// Whose identity asks.
+/// The cloud provider of the identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CloudProvider {
-    /// A principal of AWS
+    /// An AWS principal
     Aws,
-    /// A service account of Google
+    /// A Google service account
     Google,
-    /// An identity of Azure
+    /// An Azure identity
     Azure,
 }
 
-/// Who asks, if it is neither a name nor a token.
+/// Authentication with OAuth 2 or a cloud identity.
 #[derive(Clone, Debug, Args)]
 #[allow(clippy::struct_field_names, reason = "fields are called as the flags are")]
-#[command(next_help_heading = "Prometheus, with an identity that is exchanged")]
+#[command(next_help_heading = "Prometheus: OAuth 2 and cloud identities")]
 pub struct IdentityArgs {
-    /// Signs in as what the pod runs as in that cloud
+    /// Authenticates with the pod's identity in that cloud
     #[arg(long, value_name = "CLOUD")]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AUTH", hide_short_help = true, hide_env = true)]
     prometheus_auth: Option<CloudProvider>,
-    /// Where OAuth 2 tokens are had for client credentials
+    /// URL of the OAuth 2 token endpoint, for the client credentials grant
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_TOKEN_URL")]
     prometheus_oauth2_token_url: String,
-    /// Name of the client there
+    /// OAuth 2 client ID
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_CLIENT_ID")]
     prometheus_oauth2_client_id: String,
-    /// File with its secret; PROMETHEUS_OAUTH2_CLIENT_SECRET is the secret itself
+    /// File with the OAuth 2 client secret; PROMETHEUS_OAUTH2_CLIENT_SECRET sets the secret itself
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_CLIENT_SECRET_FILE")]
     prometheus_oauth2_client_secret_file: PathBuf,
-    /// What the token is for (repeatable)
+    /// OAuth 2 scope (repeatable)
     #[arg(long, value_name = "SCOPE", action = ArgAction::Append, value_delimiter = '\n')]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_SCOPE")]
     prometheus_oauth2_scope: Vec<String>,
-    /// What the token's server wants to know besides, as in audience=prometheus (repeatable)
+    /// Additional parameter of the token request, such as audience=prometheus (repeatable)
     #[arg(long, value_name = "NAME=VALUE", action = ArgAction::Append, value_delimiter = '\n')]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_PARAM")]
     prometheus_oauth2_param: Vec<String>,
-    /// File with the authorities that the token's server is trusted by (PEM)
+    /// File with the CA certificates to trust for the token endpoint (PEM)
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_OAUTH2_CA_FILE")]
     prometheus_oauth2_ca_file: PathBuf,
-    /// Region of AWS that is signed for; AWS_REGION does the same
+    /// AWS region for request signing; AWS_REGION does the same
     #[arg(long, value_name = "REGION", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AWS_REGION", hide_short_help = true, hide_env = true)]
     prometheus_aws_region: String,
-    /// Service of AWS that is signed for [default: aps]
+    /// AWS service for request signing [default: aps]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AWS_SERVICE", hide_short_help = true, hide_env = true)]
     prometheus_aws_service: String,
-    /// Role of AWS to take on
+    /// AWS role to assume
     #[arg(long, value_name = "ARN", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AWS_ROLE_ARN", hide_short_help = true, hide_env = true)]
     prometheus_aws_role_arn: String,
-    /// Key or federation of a service account of Google; GOOGLE_APPLICATION_CREDENTIALS does the same
+    /// Google credentials file: a service account key or workload identity federation; GOOGLE_APPLICATION_CREDENTIALS does
+    /// the same
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_GOOGLE_CREDENTIALS_FILE")]
     prometheus_google_credentials_file: PathBuf,
-    /// What Google's token is for [default: to read Cloud Monitoring]
+    /// Scope of the Google token [default: read Cloud Monitoring]
     #[arg(long, value_name = "SCOPE", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_GOOGLE_SCOPE", hide_short_help = true, hide_env = true)]
     prometheus_google_scope: String,
-    /// Application or managed identity of Azure; AZURE_CLIENT_ID does the same
+    /// Client ID of the Azure application or managed identity; AZURE_CLIENT_ID does the same
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AZURE_CLIENT_ID")]
     prometheus_azure_client_id: String,
-    /// What Azure's token is for [default: to query Azure Monitor]
+    /// Scope of the Azure token [default: query Azure Monitor]
     #[arg(long, value_name = "SCOPE", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_AZURE_SCOPE", hide_short_help = true, hide_env = true)]
     prometheus_azure_scope: String,
 }
 
 impl IdentityArgs {
-    /// The identity that was described, with the flag that did it.
+    /// Returns the configured authentication and the flag that selects it, if any.
     pub fn sign_in(
         &self,
         variable: &impl Fn(&str) -> String,
@@ -106,9 +107,7 @@ impl IdentityArgs {
         if let Some((flag, _)) = self.oauth2_flags().first()
             && self.prometheus_oauth2_token_url.is_empty()
         {
-            return Err(usage_error(format!(
-                "--{flag} has no use without --prometheus-oauth2-token-url"
-            )));
+            return Err(usage_error(format!("--{flag} requires --prometheus-oauth2-token-url")));
         }
         for (cloud, name, flags) in [
             (CloudProvider::Aws, "aws", self.aws_flags()),
@@ -118,9 +117,7 @@ impl IdentityArgs {
             if let Some((flag, _)) = flags.first()
                 && self.prometheus_auth != Some(cloud)
             {
-                return Err(usage_error(format!(
-                    "--{flag} has no use without --prometheus-auth={name}"
-                )));
+                return Err(usage_error(format!("--{flag} requires --prometheus-auth={name}")));
             }
         }
         let Some(cloud) = self.prometheus_auth else {
@@ -132,7 +129,7 @@ impl IdentityArgs {
         };
         if !self.prometheus_oauth2_token_url.is_empty() {
             return Err(usage_error(
-                "--prometheus-auth and --prometheus-oauth2-token-url exclude each other: give one of them",
+                "--prometheus-auth and --prometheus-oauth2-token-url are mutually exclusive: set one of them",
             ));
         }
         let set = |name: &str| non_empty(&variable(name));
@@ -146,24 +143,22 @@ impl IdentityArgs {
 
     fn oauth2(&self, variable: &impl Fn(&str) -> String) -> Result<OAuth2, CliError> {
         let id = non_empty(&self.prometheus_oauth2_client_id).ok_or_else(|| {
-            usage_error(
-                "--prometheus-oauth2-token-url has no use without --prometheus-oauth2-client-id",
-            )
+            usage_error("--prometheus-oauth2-token-url requires --prometheus-oauth2-client-id")
         })?;
-        let word = || non_empty(&variable("PROMETHEUS_OAUTH2_CLIENT_SECRET"));
+        let secret_variable = || non_empty(&variable("PROMETHEUS_OAUTH2_CLIENT_SECRET"));
         let secret = non_empty_path(&self.prometheus_oauth2_client_secret_file)
             .map(SecretSource::File)
-            .or_else(|| Some(Secret::from(word()?).into()))
+            .or_else(|| Some(Secret::from(secret_variable()?).into()))
             .ok_or_else(|| {
                 usage_error(
-                    "the client of --prometheus-oauth2-token-url has no secret: give \
+                    "--prometheus-oauth2-token-url requires a client secret: set \
                      --prometheus-oauth2-client-secret-file or PROMETHEUS_OAUTH2_CLIENT_SECRET",
                 )
             })?;
         let pair = |text: &String| {
             let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-            let (name, value) = pair
-                .ok_or_else(|| usage_error("--prometheus-oauth2-param: give it as NAME=VALUE"))?;
+            let (name, value) =
+                pair.ok_or_else(|| usage_error("--prometheus-oauth2-param: expected NAME=VALUE"))?;
             Ok((name.to_owned(), value.to_owned()))
         };
         let parameters = self.prometheus_oauth2_param.iter().map(pair);
@@ -181,7 +176,7 @@ impl IdentityArgs {
         let mut aws = Aws::from_environment(non_empty(&self.prometheus_aws_region), set);
         if aws.region.is_empty() {
             return Err(usage_error(
-                "--prometheus-auth=aws needs a region: give --prometheus-aws-region or AWS_REGION",
+                "--prometheus-auth=aws requires a region: set --prometheus-aws-region or AWS_REGION",
             ));
         }
         if let Some(service) = non_empty(&self.prometheus_aws_service) {
@@ -213,7 +208,7 @@ impl IdentityArgs {
         azure
     }
 
-    /// The flags as they were given. None of them is a secret.
+    /// The given flags. None of them contains a secret.
     pub fn given_flags(&self) -> Vec<String> {
         let cloud = self.prometheus_auth.and_then(|cloud| cloud.to_possible_value());
         let cloud = cloud.map(|cloud| shell_flag("prometheus-auth", cloud.get_name()));
@@ -270,7 +265,7 @@ impl IdentityArgs {
     }
 }
 
-/// Those flags that have a value.
+/// Returns the flags that have a value.
 fn set<const N: usize>(flags: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
     flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }

@@ -1,4 +1,4 @@
-//! The flags by which every role reaches the cluster, by upstream's names.
+//! The flags for the API server and namespaces, with upstream's names.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,44 @@ use clap::Args;
 
 use super::go_values;
 
-/// The API server, and which namespaces are looked after.
+/// The API server and the namespaces to handle.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// File that says how to reach the cluster from outside of it
+    /// Path of the kubeconfig file, to run outside the cluster
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: PathBuf,
-    /// Requests a second to the API server; 0 is 5, less is no limit
+    /// Requests per second to the API server; 0 means 5, a negative number means no limit
     #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = go_values::number)]
     #[arg(env = "PLIMSOLL_FLAG_KUBE_API_QPS", hide_short_help = true, hide_env = true)]
     kube_api_qps: f64,
-    /// How many requests may go at once before that; 0 is 10
+    /// Burst of requests to the API server; 0 means 10
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = go_values::number)]
     #[arg(env = "PLIMSOLL_FLAG_KUBE_API_BURST", hide_short_help = true, hide_env = true)]
     kube_api_burst: f64,
-    /// Accepted, without effect: there is no pprof here
+    /// Accepted, without effect: there is no pprof
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_PROFILING", hide_short_help = true, hide_env = true)]
     profiling: bool,
-    /// Looks after this namespace alone
+    /// Handles only this namespace
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_VPA_OBJECT_NAMESPACE", hide_env = true)]
     vpa_object_namespace: String,
-    /// Looks after all namespaces but these, parted by commas
+    /// Ignores these namespaces, separated by commas
     #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_IGNORED_VPA_OBJECT_NAMESPACES", hide_env = true)]
     ignored_vpa_object_namespaces: String,
 }
 
 impl ClusterArgs {
-    /// How to reach the cluster from outside of it.
+    /// The kubeconfig file, to run outside the cluster.
     pub fn kubeconfig(&self) -> Option<PathBuf> {
         Some(self.kubeconfig.clone()).filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// Requests a second, with what upstream's client makes of odd ones.
+    /// Requests per second; 0 and negative numbers mean the same as in upstream's client.
     pub fn qps(&self) -> f32 {
         match self.kube_api_qps {
             qps if qps < 0.0 => f32::INFINITY,
@@ -52,7 +52,7 @@ impl ClusterArgs {
         }
     }
 
-    /// Requests at once, with what upstream's client makes of none.
+    /// The burst of requests; 0 means the same as in upstream's client.
     pub fn burst(&self) -> u32 {
         match self.kube_api_burst.max(0.0) as u32 {
             0 => 10,
@@ -60,12 +60,12 @@ impl ClusterArgs {
         }
     }
 
-    /// The one namespace that is looked after.
+    /// The only namespace to handle, if set.
     pub fn only_namespace(&self) -> Option<String> {
         Some(self.vpa_object_namespace.clone()).filter(|name| !name.is_empty())
     }
 
-    /// The namespaces that are not; spaces count, as upstream has it.
+    /// The namespaces to ignore. As in upstream, spaces are not trimmed.
     pub fn ignored_namespaces(&self) -> Vec<String> {
         let names = self.ignored_vpa_object_namespaces.split(',');
         names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()

@@ -1,5 +1,4 @@
-//! What is run for some flags, without running it: for whoever starts a role inside of another program, and for
-//! documentation, whose command lines are to work.
+//! Parses flags into configurations without running anything, for tests and to check command lines in the documentation.
 
 use std::ffi::OsString;
 
@@ -11,13 +10,12 @@ use crate::controllers::{
     AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
 };
 
-/// What a recommender that is started with these flags runs by, or the line that refuses them: for whoever
-/// runs one inside of another program.
+/// Parses the flags of a recommender, or returns the error message.
 pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
     recommender_from(&words(flags), |_| String::new()).map_err(CliError::into_message)
 }
 
-/// The same for an admission controller. `variable` looks into the environment.
+/// Parses the flags of an admission controller. `variable` reads the environment.
 pub fn admission_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
@@ -25,7 +23,7 @@ pub fn admission_config(
     admission_from(&words(flags), variable).map_err(CliError::into_message)
 }
 
-/// The same for an updater. `variable` looks into the environment.
+/// Parses the flags of an updater. `variable` reads the environment.
 pub fn updater_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
@@ -33,8 +31,8 @@ pub fn updater_config(
     updater_from(&words(flags), variable).map_err(CliError::into_message)
 }
 
-/// The same for a watermark controller, which is in a namespace `default` unless `NAMESPACE` or a flag says another.
-/// `variable` looks into the environment.
+/// Parses the flags of a watermark controller in namespace `default`, unless `NAMESPACE` or a flag sets another one.
+/// `variable` reads the environment.
 pub fn watermark_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
@@ -43,7 +41,7 @@ pub fn watermark_config(
     watermark_from(&words(flags), variable, home).map_err(CliError::into_message)
 }
 
-/// The same for several roles in one process.
+/// Parses the flags of several roles in one process.
 pub fn all_in_one_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String + Copy,
@@ -53,7 +51,7 @@ pub fn all_in_one_config(
             .config(variable, Some("default"))
             .map(|(config, _)| config)
             .map_err(CliError::into_message),
-        Ok(_) => Err("this is another command".to_owned()),
+        Ok(_) => Err("not the run command".to_owned()),
         Err(problem) => Err(problem.into_message()),
     }
 }
@@ -68,9 +66,9 @@ fn parsed(role: &str, flags: &[OsString]) -> Result<(Command, ParsedFlags), CliE
     Ok((cli.command, typed))
 }
 
-/// For flags that lead to another command, such as `--help`.
+/// The error for flags that select another command, such as `--help`.
 fn other_command_error(role: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("these are no flags of the {role}; see --help"))
+    CliError::new(Exit::Usage, format!("not flags of the {role}; see --help"))
 }
 
 pub(super) fn recommender_from(
@@ -103,7 +101,7 @@ pub(super) fn updater_from(
     }
 }
 
-/// `home` is the namespace that the process is in, where it is known.
+/// `home` is the namespace of the process, if it is known.
 pub(super) fn watermark_from(
     flags: &[OsString],
     variable: impl Fn(&str) -> String,
@@ -115,8 +113,8 @@ pub(super) fn watermark_from(
     }
 }
 
-/// Whether this could be run as far as the command line itself decides, its own name first; otherwise the line that
-/// refuses it. For documentation: what it shows is to work.
+/// Checks whether a command line, including the program name, is valid and causes no warnings. Otherwise returns the error
+/// message. Used to check the examples in the documentation.
 pub fn check(words: &[&str]) -> Result<(), String> {
     let parsed = parse(words.iter().map(OsString::from));
     let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
@@ -143,8 +141,8 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         }
         Command::Run(arguments) => {
             let home = Some("default");
-            let (_, start) = arguments.config(variable, home).map_err(CliError::into_message)?;
-            if start.warnings.is_empty() { Ok(()) } else { Err(start.warnings.join("; ")) }
+            let (_, daemon) = arguments.config(variable, home).map_err(CliError::into_message)?;
+            if daemon.warnings.is_empty() { Ok(()) } else { Err(daemon.warnings.join("; ")) }
         }
         Command::Demo(_) | Command::Crds(_) | Command::Status(_) => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `plimsoll crds`: the CustomResourceDefinitions, ready for `kubectl apply`.
+//! `plimsoll crds`: prints the CustomResourceDefinitions for `kubectl apply`.
 
 use clap::Args;
 
@@ -12,7 +12,7 @@ use super::{
 #[command(after_help = "Example:\n  plimsoll crds | kubectl apply --server-side -f -")]
 pub struct CrdsArgs {}
 
-/// Prints them.
+/// Prints the CustomResourceDefinitions.
 pub fn run(arguments: &CrdsArgs) -> Result<Exit, CliError> {
     let CrdsArgs {} = arguments;
     let yaml = plimsoll_core::api::crds_yaml()

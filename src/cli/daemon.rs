@@ -1,4 +1,4 @@
-//! How every role runs behind its command: its log, what was odd about its flags, and the runtime that it lives in.
+//! Runs a role: installs the log, logs warnings about flags, and starts the async runtime.
 
 use std::num::NonZero;
 
@@ -9,31 +9,31 @@ use super::{
 use crate::controllers::runtime::{Signals, config::LogConfig};
 use plimsoll_core::types::compat::Compat;
 
-/// What every role is started with.
+/// The settings of a role's process.
 #[derive(Clone, Debug)]
 pub(super) struct Daemon {
-    /// What it is.
+    /// The kind of role, for the log.
     pub role: &'static str,
-    /// What it is called, where there may be several.
+    /// The name of the instance, if there can be several.
     pub name: Option<String>,
-    /// Threads that its work is spread over, at most. Each has memory of its own, and by itself the runtime would start
-    /// one for each core of the node.
+    /// The maximum number of worker threads. Each uses memory, and by default the runtime would start one for each core of
+    /// the node.
     pub workers: usize,
-    /// Whose behaviour is wanted.
+    /// The compatibility mode.
     pub compat: Compat,
-    /// Where words about its work go.
+    /// The log settings.
     pub log: LogConfig,
-    /// What was given and should be looked at.
+    /// Warnings to log at the start.
     pub warnings: Vec<String>,
 }
 
 impl Daemon {
-    /// Runs the role until it is told to end.
+    /// Runs the role until a termination signal.
     pub fn run<F: Future<Output = anyhow::Result<()>>>(
         self,
         role: impl FnOnce(Signals) -> F,
     ) -> Result<Exit, CliError> {
-        let troubles = log::install(&self.log)?;
+        let log_warnings = log::install(&self.log)?;
         let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,16 +46,16 @@ impl Daemon {
             Signals::listen().map_err(|error| failed(format!("cannot handle signals: {error}")))?
         };
         let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(version, name = self.name, compat = ?self.compat, "the {} starts", self.role);
-        for warning in troubles.iter().chain(&self.warnings) {
+        tracing::info!(version, name = self.name, compat = ?self.compat, "starting {}", self.role);
+        for warning in log_warnings.iter().chain(&self.warnings) {
             tracing::warn!("{warning}");
         }
-        // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+        // This fails if a provider is already installed, which is then also ring.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let ended = runtime.block_on(role(signals));
-        // Dropped, it would wait for calls that block, such as a look-up of a name that no server answers.
+        let result = runtime.block_on(role(signals));
+        // Dropping the runtime would wait for blocking calls, such as a DNS lookup that does not return.
         runtime.shutdown_background();
-        ended.map_err(|error| failed(format!("{error:#}")))?;
+        result.map_err(|error| failed(format!("{error:#}")))?;
         Ok(Exit::Fine)
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll demo`: its flags, and the run behind them.
+//! `plimsoll demo`: its flags, and the run.
 
 use std::{
     fs::{File, TryLockError},
@@ -27,23 +27,23 @@ use crate::report::demo::{
 pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll demo                       eight days, as tables and sparklines
-  plimsoll demo --seed 7 --days 30    other load, a longer life
+  plimsoll demo --seed 7 --days 30    other load, for a longer time
   plimsoll demo --output json         the same as data
 
 The JSON follows docs/schema/demo.v1.json.";
 
-/// Lives the same days twice, without and with recommendations
+/// Simulates the same days twice, without and with recommendations
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {
     /// Seed of the load: the same seed gives the same load on every machine
     #[arg(long, env = "PLIMSOLL_FLAG_SEED", default_value_t = 42, hide_env_values = true)]
     seed: u64,
-    /// Virtual days of each life, 1 to 90
+    /// Number of simulated days, 1 to 90
     #[arg(long, env = "PLIMSOLL_FLAG_DAYS", default_value_t = 8, hide_env_values = true)]
     #[arg(value_parser = parse_days)]
     days: u32,
-    /// What to print
+    /// Output format
     #[arg(
         long,
         short,
@@ -72,9 +72,9 @@ pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let config = Config { seed, days, store: keep_store, settings: model.settings() };
     match output {
         OutputFormat::Text => output::print_result(&text::opening(&config, &terminal.style))?,
-        // Standard output is for the data alone.
+        // Standard output is only for the data.
         OutputFormat::Json => {
-            output::print_note(&format!("living {days} virtual days twice, seed {seed}"));
+            output::print_note(&format!("simulating {days} days twice, seed {seed}"));
         }
     }
     let report = run_demo(&config, terminal)?;
@@ -86,8 +86,8 @@ pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     Ok(Exit::Fine)
 }
 
-/// Lives both lives on a thread of their own, so that a signal ends them in good order: the temporary
-/// directory goes away however the run ends.
+/// Runs both simulations on another thread, so that a signal can cancel them. The temporary directory is removed however
+/// the run ends.
 fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError> {
     let failed = |error| CliError::new(Exit::Findings, format!("cannot start the demo: {error}"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -95,32 +95,33 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
         .enable_all()
         .build()
         .map_err(failed)?;
-    // Signals are heard before there is anything to clear away.
+    // Handle signals before there is anything to clean up.
     let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
-    let mut place = StoreDirectory::prepare(config)?;
+    let mut store = StoreDirectory::prepare(config)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let mut watcher = DemoObserver {
+    let mut observer = DemoObserver {
         progress: Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs),
         stop: Arc::clone(&stop),
     };
-    let directory = place.path().to_owned();
-    let wanted = config.clone();
-    let first = Mutex::new(place.take_opened());
+    let directory = store.path().to_owned();
+    let demo_config = config.clone();
+    let opened = Mutex::new(store.take_opened());
     let mut exit = Exit::Interrupted;
     let outcome = runtime.block_on(async {
-        // What was looked at before the start is what the demo lives in.
-        let open = move || match first.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Use the store that was opened and checked before the start.
+        let open = move || match opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(local) => Ok(Box::new(local) as Box<dyn Storage>),
             None => open(&directory),
         };
-        let lives = tokio::spawn(async move { demo::run(&wanted, &open, &mut watcher).await });
-        tokio::pin!(lives);
+        let simulation =
+            tokio::spawn(async move { demo::run(&demo_config, &open, &mut observer).await });
+        tokio::pin!(simulation);
         tokio::select! {
-            outcome = &mut lives => outcome,
-            by = signals.first() => {
-                exit = by;
+            outcome = &mut simulation => outcome,
+            signal_exit = signals.first() => {
+                exit = signal_exit;
                 stop.store(true, Ordering::Relaxed);
-                lives.await
+                simulation.await
             }
         }
     });
@@ -131,14 +132,14 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
             Err(CliError::new(Exit::Internal, failure.to_string()))
         }
         Ok(Err(DemoError::Storage(plimsoll_storage::Error::Unavailable { place: at, why }))) => {
-            // Nothing is tried again here: the run ends with this.
-            let left = match &place {
-                StoreDirectory::Temporary(_) => "nothing of it is left",
+            // The demo does not retry.
+            let left = match &store {
+                StoreDirectory::Temporary(_) => "no files are left",
                 StoreDirectory::UserGiven { .. } => {
-                    "what was saved before is left there: remove it before the next run"
+                    "files saved before are left there: remove them before the next run"
                 }
             };
-            Err(CliError::new(Exit::Findings, format!("{at}: {why}; the demo ends, and {left}")))
+            Err(CliError::new(Exit::Findings, format!("{at}: {why}; the demo stopped, and {left}")))
         }
         Ok(Err(failure)) => Err(CliError::new(Exit::Findings, failure.to_string())),
         Err(error) => Err(CliError::new(Exit::Internal, error.to_string())),
@@ -150,16 +151,16 @@ fn open(directory: &Path) -> Result<Box<dyn Storage>, plimsoll_storage::Error> {
     Ok(Box::new(local))
 }
 
-/// Where the history is kept while the demo runs.
+/// The directory that stores the history during the demo.
 enum StoreDirectory {
-    /// Removed with this value.
+    /// A temporary directory, removed on drop.
     Temporary(tempfile::TempDir),
-    /// The user's.
+    /// A directory given by the user.
     UserGiven {
         path: PathBuf,
-        /// Opened when it was looked at, and held from then on.
+        /// The store, opened when the directory was checked, until it is used.
         opened: Option<LocalStorage>,
-        /// Keeps other demos out when a restart closes the store for a moment.
+        /// A lock against other demos, for the time when a restart closes the store.
         _claim: Option<File>,
     },
 }
@@ -188,7 +189,7 @@ impl StoreDirectory {
         Ok(Self::UserGiven { path: place, opened: Some(local), _claim: claim })
     }
 
-    /// The store, if it is open already; whoever takes it closes it.
+    /// Takes the store if it is already open. The caller closes it.
     fn take_opened(&mut self) -> Option<LocalStorage> {
         match self {
             Self::Temporary(_) => None,
@@ -210,8 +211,8 @@ impl Drop for StoreDirectory {
     }
 }
 
-/// Locks the directory itself, as the store's own lock is given back at every restart. Where directories
-/// cannot be opened, or their file system has no locks, there is only the store's.
+/// Locks the directory itself, because the store releases its own lock at every restart. If the directory cannot be opened
+/// or its file system has no locks, only the store's lock is used.
 fn lock_directory(place: &Path) -> Result<Option<File>, CliError> {
     let Ok(directory) = File::open(place) else { return Ok(None) };
     match directory.try_lock() {
@@ -219,7 +220,7 @@ fn lock_directory(place: &Path) -> Result<Option<File>, CliError> {
         Err(TryLockError::WouldBlock) => Err(CliError::new(
             Exit::Findings,
             format!(
-                "--keep-store: {}: another demo uses it: give each its own directory",
+                "--keep-store: {}: in use by another demo: use a different directory",
                 place.display()
             ),
         )),
@@ -227,7 +228,7 @@ fn lock_directory(place: &Path) -> Result<Option<File>, CliError> {
     }
 }
 
-/// Shows progress, and hears when to stop.
+/// Shows progress, and reports cancellation.
 struct DemoObserver {
     progress: Progress,
     stop: Arc<AtomicBool>,
@@ -243,7 +244,7 @@ impl ProgressObserver for DemoObserver {
     }
 }
 
-/// The signals that ask a program to stop.
+/// Termination signals.
 #[cfg(unix)]
 struct Signals([tokio::signal::unix::Signal; 3]);
 
@@ -256,7 +257,7 @@ impl Signals {
         Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
-    /// How to exit because of the first one to come.
+    /// Waits for the first signal, and returns its exit code.
     async fn first(&mut self) -> Exit {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
@@ -267,7 +268,7 @@ impl Signals {
     }
 }
 
-/// Ctrl-C, which is all there is elsewhere.
+/// Ctrl-C, the only signal on other platforms.
 #[cfg(not(unix))]
 struct Signals;
 

@@ -1,4 +1,4 @@
-//! The flags of what keeps surprises away: all on by default, and each by itself to be set or switched off.
+//! The flags for the disruption guards. All are on by default, and each can be set or disabled.
 
 use std::{str::FromStr, time::Duration};
 
@@ -13,7 +13,7 @@ use plimsoll_core::{
     },
 };
 
-/// How many changes within an hour: so many, or that share of the pods, whichever is more; or any number.
+/// The maximum number of changes per hour: a number or a share of the pods, whichever is greater, or no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ParsedAllowance(Option<Allowance>);
 
@@ -44,85 +44,87 @@ impl FromStr for ParsedAllowance {
     }
 }
 
-/// What keeps surprises away.
+/// The disruption guards.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Guards (all off with --compat=upstream, unless they are set)")]
 pub struct GuardArgs {
-    /// Sign of life of the recommender: `auto` wants it fresh where there is one, `require`, `ignore`
+    /// Heartbeat of the recommender: `auto` requires a fresh one if there is one, `require`, `ignore`
     #[arg(long, value_name = "RULE", default_value = "auto")]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_HEARTBEAT", hide_env = true)]
     recommender_heartbeat: HeartbeatPolicy,
-    /// Evictions and restarting resizes within an hour: so many or that share, whichever is more
+    /// Maximum evictions and restarting resizes per hour: a number or a share of the pods, whichever is greater
     #[arg(long, value_name = "NUMBER,SHARE", default_value = "100,10%")]
     #[arg(env = "PLIMSOLL_FLAG_MAX_DISRUPTIONS_PER_HOUR", hide_env = true)]
     max_disruptions_per_hour: ParsedAllowance,
-    /// The same for each namespace
+    /// Maximum evictions and restarting resizes per hour in each namespace
     #[arg(long, value_name = "NUMBER,SHARE", default_value = "30,20%")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_DISRUPTIONS_PER_HOUR")]
     max_namespace_disruptions_per_hour: ParsedAllowance,
-    /// Resizes that restart nothing, within an hour
+    /// Maximum resizes without restart per hour
     #[arg(long, value_name = "NUMBER,SHARE", default_value = "500,50%")]
     #[arg(env = "PLIMSOLL_FLAG_MAX_RESIZES_PER_HOUR", hide_short_help = true, hide_env = true)]
     max_resizes_per_hour: ParsedAllowance,
-    /// The same for each namespace
+    /// Maximum resizes without restart per hour in each namespace
     #[arg(long, value_name = "NUMBER,SHARE", default_value = "150,100%")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_RESIZES_PER_HOUR")]
     max_namespace_resizes_per_hour: ParsedAllowance,
-    /// Rest of a workload after a change; doubles with each that follows soon; 0 is none
+    /// Cooldown of a workload after a change; doubles with each change in quick succession; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN", hide_env = true)]
     cool_down: Duration,
-    /// The same for pods that keep running out of memory, or do not serve at all
+    /// The cooldown for pods that are repeatedly OOM-killed or are not ready at all
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_URGENT", hide_short_help = true, hide_env = true)]
     cool_down_urgent: Duration,
-    /// The longest rest
+    /// The maximum cooldown
     #[arg(long, value_name = "DURATION", default_value = "8h", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_MAX", hide_short_help = true, hide_env = true)]
     cool_down_max: Duration,
-    /// When workloads may be changed, as in `0 22 * * mon-fri for 6h`; always unless it is set
+    /// Maintenance windows for changes, such as `0 22 * * mon-fri for 6h`; always open if not set
     #[arg(long, value_name = "WINDOWS", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_CHANGE_WINDOW", hide_env = true)]
     change_window: String,
-    /// How long the first pod that is changed is watched before the others follow; 0 is not at all
+    /// How long to watch the first changed pod before changing others; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CANARY_WATCH", hide_env = true)]
     canary_watch: Duration,
-    /// Stops where pods that were changed are worse than before
+    /// Stops changing a workload if its changed pods are worse than before
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     #[arg(value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER", hide_env = true)]
     circuit_breaker: bool,
-    /// Share of the changed pods that may be worse
+    /// Share of the changed pods that may be worse before the breaker opens
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = go_values::fraction)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_SHARE", hide_short_help = true, hide_env = true)]
     circuit_breaker_share: f64,
-    /// How long a changed pod may take to be ready
+    /// How long a changed pod may take to become ready
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_READY_WITHIN")]
     circuit_breaker_ready_within: Duration,
-    /// How long a workload is left alone then; doubles each time, up to a day
+    /// How long the breaker of a workload stays open; doubles each time, up to a day
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_REST", hide_short_help = true, hide_env = true)]
     circuit_breaker_rest: Duration,
-    /// So many such workloads within an hour stop all changes in the cluster; of one namespace two count
+    /// Number of workloads with an open breaker within an hour that stops all changes in the cluster; at most two of a
+    /// namespace count
     #[arg(long, value_name = "COUNT", default_value = "5", value_parser = go_values::integer_between(1_u32, u32::MAX))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_WORKLOADS")]
     circuit_breaker_workloads: u32,
-    /// Evictions in a row without a sign that new pods get what is recommended; one until the first such sign; 0 is any number
+    /// Maximum consecutive evictions without evidence that new pods get the recommended resources; one until the first
+    /// evidence; 0 means no limit
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_MAX_UNPROVEN_EVICTIONS", hide_short_help = true, hide_env = true)]
     max_unproven_evictions: u32,
-    /// How long a workload is left alone whose values somebody else writes; 0 is not at all
+    /// How long to pause a workload whose resources another writer overwrites; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_REWRITTEN_REST", hide_short_help = true, hide_env = true)]
     rewritten_rest: Duration,
-    /// Starts a second replica of a Deployment before its only one is evicted
+    /// Starts a second replica of a Deployment before evicting its only one
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     #[arg(value_parser = go_values::boolean)]
@@ -131,15 +133,15 @@ pub struct GuardArgs {
 }
 
 impl GuardArgs {
-    /// What was asked for. In `upstream` mode only what was set by hand counts.
+    /// Builds the guard settings. In `upstream` mode only guards that were set explicitly are on.
     pub fn guards(&self, compat: Compat, typed: &ParsedFlags) -> Result<GuardSettings, String> {
         let on = |name: &str| compat == Compat::Plimsoll || !typed.set_among(&[name]).is_empty();
-        let some = |length: Duration| !length.is_zero();
+        let is_set = |duration: Duration| !duration.is_zero();
         let windows = match self.change_window.trim() {
             "" => MaintenanceWindows::ALWAYS,
             text => text.parse().map_err(|why| format!("--change-window: {why}"))?,
         };
-        let allowed = |name: &str, allowed: ParsedAllowance| allowed.0.filter(|_| on(name));
+        let allowance = |name: &str, parsed: ParsedAllowance| parsed.0.filter(|_| on(name));
         let cool_down = CoolDown {
             base: self.cool_down,
             urgent: self.cool_down_urgent.min(self.cool_down),
@@ -164,31 +166,34 @@ impl GuardArgs {
             } else {
                 HeartbeatPolicy::Ignore
             },
-            cluster_disruptions: allowed("max_disruptions_per_hour", self.max_disruptions_per_hour),
-            namespace_disruptions: allowed(
+            cluster_disruptions: allowance(
+                "max_disruptions_per_hour",
+                self.max_disruptions_per_hour,
+            ),
+            namespace_disruptions: allowance(
                 "max_namespace_disruptions_per_hour",
                 self.max_namespace_disruptions_per_hour,
             ),
-            cluster_resizes: allowed("max_resizes_per_hour", self.max_resizes_per_hour),
-            namespace_resizes: allowed(
+            cluster_resizes: allowance("max_resizes_per_hour", self.max_resizes_per_hour),
+            namespace_resizes: allowance(
                 "max_namespace_resizes_per_hour",
                 self.max_namespace_resizes_per_hour,
             ),
-            cool_down: Some(cool_down).filter(|_| on("cool_down") && some(self.cool_down)),
+            cool_down: Some(cool_down).filter(|_| on("cool_down") && is_set(self.cool_down)),
             maintenance_windows: windows,
             breaker: Some(breaker).filter(|_| on("circuit_breaker") && self.circuit_breaker),
             canary: Some(CanarySettings { watch: self.canary_watch })
-                .filter(|_| on("canary_watch") && some(self.canary_watch)),
+                .filter(|_| on("canary_watch") && is_set(self.canary_watch)),
             max_unproven_evictions: Some(self.max_unproven_evictions)
-                .filter(|most| on("max_unproven_evictions") && *most > 0),
+                .filter(|max| on("max_unproven_evictions") && *max > 0),
             surge: self.surge,
             external_overwrite_pause: Some(self.rewritten_rest)
-                .filter(|rest| on("rewritten_rest") && some(*rest)),
+                .filter(|pause| on("rewritten_rest") && is_set(*pause)),
         })
     }
 }
 
-/// A workload is looked at once more after a day at the latest.
+/// The maximum time for which the breaker of a workload stays open.
 const MAX_COOL_DOWN: Duration = Duration::from_hours(24);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `plimsoll doctor`: its flags, and the examination behind them.
+//! `plimsoll doctor`: its flags, and the run.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -29,13 +29,13 @@ Examples:
     --prometheus-tenant team --prometheus-bearer-token-file token
   plimsoll doctor --prometheus-address URL -o json | jq .findings
 
-It asks the server what it is, what its series are called, how far back they
-go and what reading them costs; compares them with the pods of the VPAs of the
-kubeconfig's cluster; and ends with the flags to use. --help lists all flags.
-Exit code 1: something is to be looked at, or the server does not answer.
+Checks the server's flavour, its metric and label names, how far back history
+goes and what reading it costs; compares the series with the pods of VPAs in the
+cluster of the kubeconfig; and suggests flags. --help lists all flags.
+Exit code 1: there are findings, or the server does not respond.
 The JSON follows docs/schema/doctor-prometheus.v1.json.";
 
-/// Says what a Prometheus is good for as the source of history
+/// Checks whether a Prometheus can provide history
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
@@ -43,59 +43,59 @@ pub struct DoctorArgs {
     #[arg(long, short, value_name = "NAMESPACE")]
     #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
-    /// File that says how to reach the cluster
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "FILE")]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: Option<PathBuf>,
-    /// Context of that file
+    /// Context in the kubeconfig file
     #[arg(long, value_name = "NAME")]
     #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
     context: Option<String>,
-    /// What to print
+    /// Output format
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: OutputFormat,
-    /// From which level on the exit code is 1
+    /// Lowest level of a finding for which the exit code is 1
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
     #[arg(env = "PLIMSOLL_FLAG_FAIL_ON", hide_env = true)]
     fail_on: FailOn,
-    /// Shows each query with what it took, in text; the JSON always has them
+    /// Shows each query and its cost in the text output; the JSON always contains them
     #[arg(long, env = "PLIMSOLL_FLAG_QUERIES", hide_env = true)]
     queries: bool,
-    /// How far back history is wanted, as in 8d
+    /// How far back history should go, such as 8d
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_env = true)]
     history_length: Duration,
-    /// How long one query may take
+    /// Timeout of one query
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_env = true)]
     prometheus_query_timeout: Duration,
-    /// How long all of it may take; what was not asked by then is said
+    /// Time limit of all checks; checks that did not complete are reported
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_DEADLINE", hide_env = true)]
     deadline: Duration,
-    /// Job that scrapes the containers, if it is not to be looked for; empty for any
+    /// Scrape job of the container series [if not set: detected]; empty for any
     #[arg(long, value_name = "NAME")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
     prometheus_cadvisor_job_name: Option<String>,
-    /// Counter of CPU seconds, if it is not cAdvisor's
+    /// Counter of CPU seconds, if not cAdvisor's
     #[arg(long, value_name = "METRIC")]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_CPU_METRIC", hide_short_help = true, hide_env = true)]
     history_cpu_metric: Option<String>,
-    /// Gauge of memory, if it is not cAdvisor's
+    /// Gauge of memory, if not cAdvisor's
     #[arg(long, value_name = "METRIC")]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
     history_memory_metric: Option<String>,
-    /// Label with the namespace on series of containers, if it is not to be looked for
+    /// Label with the namespace on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAMESPACE_LABEL")]
     container_namespace_label: Option<String>,
-    /// Label with the pod's name on series of containers, if it is not to be looked for
+    /// Label with the pod name on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_POD_NAME_LABEL")]
     container_pod_name_label: Option<String>,
-    /// Label with the container's name on series of containers, if it is not to be looked for
+    /// Label with the container name on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL")]
     container_name_label: Option<String>,
@@ -103,12 +103,12 @@ pub struct DoctorArgs {
     connection: PrometheusConnectionArgs,
 }
 
-/// What is bad enough for a pipeline to stop.
+/// The lowest level of a finding that fails the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// Whatever could be better
+    /// Warnings and problems
     Warning,
-    /// Only what makes history missing or wrong
+    /// Problems only
     Problem,
 }
 
@@ -122,7 +122,7 @@ impl FailOn {
 }
 
 impl DoctorArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment.
+    /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
         variable: impl Fn(&str) -> String,
@@ -154,7 +154,7 @@ impl DoctorArgs {
     }
 }
 
-/// Examines, and exits by whether there is anything to look at.
+/// Runs the checks. The exit code depends on the findings.
 pub fn run(
     arguments: &DoctorArgs,
     typed: &ParsedFlags,
@@ -164,17 +164,17 @@ pub fn run(
     for flag in prometheus_auth::exposed_secret_warnings(typed) {
         output::print_note(&format!("plimsoll: {flag}"));
     }
-    let waiting = Spinner::start(terminal, "asking the Prometheus");
-    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    let spinner = Spinner::start(terminal, "querying the Prometheus");
+    // This fails if a provider is already installed, which is then also ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
-    let examined = runtime.block_on(doctor::examine(&config, &Clock::wall()));
-    drop(waiting);
-    let report = examined.map_err(|error| failed(error.to_string()))?;
+    let result = runtime.block_on(doctor::examine(&config, &Clock::wall()));
+    drop(spinner);
+    let report = result.map_err(|error| failed(error.to_string()))?;
     output::print_result(&match arguments.output {
         OutputFormat::Text => text::render(&report, &terminal.style, arguments.queries),
         OutputFormat::Json => output::json(&report)?,

@@ -1,4 +1,4 @@
-//! The flags of leader election, by upstream's names. That of the Lease's name is the role's own.
+//! The flags for leader election, with upstream's names. Each role defines the flag for the Lease name itself.
 
 use std::time::Duration;
 
@@ -8,40 +8,40 @@ use super::go_values;
 use crate::controllers::runtime::config::ElectionConfig;
 use plimsoll_core::types::compat::Compat;
 
-/// How long a lease holds, and how it is kept.
+/// The timing of leader election.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 #[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
 pub struct LeaseTimes {
-    /// How long a lease holds that is not renewed
+    /// Duration of the lease without renewal
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_LEASE_DURATION")]
     pub leader_elect_lease_duration: Duration,
-    /// How long the leader tries to renew before it stops
+    /// How long the leader tries to renew the lease before it gives up
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RENEW_DEADLINE")]
     pub leader_elect_renew_deadline: Duration,
-    /// Time between two tries
+    /// Time between two attempts to acquire or renew the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RETRY_PERIOD")]
     pub leader_elect_retry_period: Duration,
 }
 
-/// Who leads, of several replicas.
+/// Leader election.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct ElectionArgs {
-    /// Writes only as the leader [default: true, false with --compat=upstream]
+    /// Enables leader election; only the leader writes [default: true, false with --compat=upstream]
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT", hide_env = true)]
     leader_elect: Option<bool>,
     #[command(flatten)]
     times: LeaseTimes,
-    /// What leaders hold; there is only `leases`
+    /// Kind of the lock object; only `leases` is supported
     #[arg(long, value_name = "KIND", default_value = "leases", value_parser = ["leases"])]
     #[arg(hide_possible_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
@@ -55,7 +55,7 @@ pub struct ElectionArgs {
 }
 
 impl ElectionArgs {
-    /// The election that was asked for, about this Lease.
+    /// Builds the election settings for a Lease.
     pub fn election(&self, name: &str, compat: Compat) -> ElectionConfig {
         ElectionConfig {
             enabled: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),

@@ -1,23 +1,23 @@
-//! How the program ends: the one list of exit codes.
+//! The exit codes of the program.
 
 use std::process::ExitCode;
 
-/// An outcome.
+/// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything is fine.
+    /// Success.
     Fine = 0,
-    /// There are findings, or something the user gave cannot be worked with.
+    /// There are findings, or the input is not usable.
     Findings = 1,
-    /// The command line is wrong.
+    /// The command line is invalid.
     Usage = 2,
-    /// The program is wrong.
+    /// A bug in this program.
     Internal = 3,
-    /// Its terminal went away (128 + SIGHUP, as shells have it).
+    /// The terminal was closed (128 + SIGHUP, as in shells).
     HungUp = 129,
-    /// The user stopped it (128 + SIGINT).
+    /// The user interrupted the program (128 + SIGINT).
     Interrupted = 130,
-    /// It was told to end (128 + SIGTERM).
+    /// The program was terminated (128 + SIGTERM).
     Terminated = 143,
 }
 

@@ -1,4 +1,4 @@
-//! `plimsoll explain`: the kinds that can be explained, and what their commands have in common.
+//! `plimsoll explain`: the supported kinds, and what their commands share.
 
 pub(super) mod pod;
 pub(super) mod vpa;
@@ -21,20 +21,20 @@ use crate::{
     report::style::Style,
 };
 
-/// Who asks.
+/// The user agent of requests to the API server.
 const USER_AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll explain vpa shop/web             why its numbers are what they are
-  plimsoll explain pod shop/web-5d9c-x2x4z  why the updater leaves it as it is
-  plimsoll explain wpa shop/web             why it has so many replicas
+  plimsoll explain vpa shop/web             how its recommendation was computed
+  plimsoll explain pod shop/web-5d9c-x2x4z  why the updater skips it
+  plimsoll explain wpa shop/web             why it has this number of replicas
 
-The first two decide anew, by the code of the recommender and of the updater,
-the third tells what the watermark controller decided. All say more with --help:
+The first two recompute the result with the code of the recommender and of the
+updater; the third shows the last decision of the watermark controller. See also
 plimsoll explain pod --help. Nothing is written.";
 
-/// Says why the numbers of an object are what they are, or what becomes of it
+/// Explains the recommendation, pending update or replicas of an object
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct ExplainArgs {
@@ -42,7 +42,7 @@ pub struct ExplainArgs {
     kind: ExplainCommand,
 }
 
-/// What can be explained.
+/// The supported kinds.
 #[derive(Debug, Subcommand)]
 enum ExplainCommand {
     #[command(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
@@ -53,56 +53,58 @@ enum ExplainCommand {
     Wpa(Box<wpa::WpaArgs>),
 }
 
-/// Which object, where, and in which form it is explained.
+/// The object to explain, and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ObjectArgs {
-    /// Its name, in the namespace of the kubeconfig's context unless it says another
+    /// Name of the object; the default namespace is that of the kubeconfig context
     #[arg(value_name = "[NAMESPACE/]NAME", value_parser = parse_object_name)]
     object: (Option<String>, String),
     /// Namespace of the object
     #[arg(long, short, value_name = "NAMESPACE")]
     #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
-    /// File that says how to reach the cluster
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "FILE")]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: Option<PathBuf>,
-    /// Context of that file
+    /// Context in the kubeconfig file
     #[arg(long, value_name = "NAME")]
     #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
     context: Option<String>,
-    /// What to print
+    /// Output format
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: OutputFormat,
 }
 
-/// `shop/web` or `web`.
+/// Parses `shop/web` or `web`.
 pub(super) fn parse_object_name(text: &str) -> Result<(Option<String>, String), String> {
     let (namespace, name) = match text.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, text),
     };
-    let plain = |name: &str| {
-        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-.".contains(letter);
+    let is_valid = |name: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
         !name.is_empty() && name.chars().all(allowed)
     };
-    if !plain(name) || !namespace.is_none_or(plain) {
+    if !is_valid(name) || !namespace.is_none_or(is_valid) {
         return Err("give NAME or NAMESPACE/NAME".to_owned());
     }
     Ok((namespace.map(ToOwned::to_owned), name.to_owned()))
 }
 
 impl ObjectArgs {
-    /// Namespace, if one is said, and name.
+    /// Returns the namespace, if it is given, and the name.
     fn resolve_object(&self) -> Result<(Option<String>, String), CliError> {
         let (spelled, name) = self.object.clone();
         match (spelled, self.namespace.clone()) {
-            (Some(one), Some(other)) if one != other => Err(CliError::new(
+            (Some(namespace), Some(other)) if namespace != other => Err(CliError::new(
                 Exit::Usage,
-                format!("{one}/{name} is not in namespace {other}: give one of the two"),
+                format!(
+                    "{namespace}/{name} conflicts with namespace {other}: set only one of them"
+                ),
             )),
-            (one, other) => Ok((one.or(other), name)),
+            (namespace, flag) => Ok((namespace.or(flag), name)),
         }
     }
 
@@ -111,7 +113,7 @@ impl ObjectArgs {
     }
 }
 
-/// Explains, and exits by whether there is anything to look at.
+/// Prints the explanation. The exit code depends on the findings.
 pub fn run(
     arguments: &ExplainArgs,
     typed: &ParsedFlags,
@@ -124,7 +126,7 @@ pub fn run(
     }
 }
 
-/// Whether this could be run as far as the command line itself decides.
+/// Checks whether the command line is valid.
 pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliError> {
     match &arguments.kind {
         ExplainCommand::Vpa(arguments) => arguments.config().map(drop),
@@ -133,7 +135,7 @@ pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliErro
     }
 }
 
-/// Asks a cluster, and answers with what it makes of that.
+/// Connects to the cluster and runs `explain`.
 fn with_cluster<R, E, F>(
     object: &ObjectArgs,
     terminal: &Terminal,
@@ -144,23 +146,23 @@ where
     F: Future<Output = Result<R, E>>,
 {
     let (_, name) = object.resolve_object()?;
-    let waiting = Spinner::start(terminal, &format!("asking the cluster about {name}"));
-    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    let spinner = Spinner::start(terminal, &format!("reading {name} from the cluster"));
+    // This fails if a provider is already installed, which is then also ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(format!("cannot start: {error}")))?;
-    let explained = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let cluster = cluster::connect(&object.cluster_options(), USER_AGENT).await?;
         explain(cluster).await
     });
-    drop(waiting);
-    explained.map_err(|error: E| failed(error.to_string()))
+    drop(spinner);
+    result.map_err(|error: E| failed(error.to_string()))
 }
 
-/// Prints a report in the form that was asked for.
+/// Prints a report in the selected format.
 fn print<R: Serialize>(
     object: &ObjectArgs,
     terminal: &Terminal,

@@ -1,24 +1,24 @@
-//! `--feature-gates`: upstream's gates and ours.
+//! `--feature-gates`: upstream's feature gates and ours.
 
 use std::str::FromStr;
 
 use super::go_values;
 use plimsoll_core::types::compat::Compat;
 
-/// A gate by name.
+/// A feature gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureGate {
-    /// All of upstream's that are alpha.
+    /// All alpha features of upstream.
     AllAlpha,
-    /// All of upstream's that are beta; there are none.
+    /// All beta features of upstream; there are none.
     AllBeta,
-    /// More CPU while a pod starts; for those who make and change pods.
+    /// CPU startup boost, for the admission controller and the updater.
     CpuStartupBoost,
-    /// Resizing without eviction; for those who make and change pods.
+    /// In-place resize, for the admission controller and the updater.
     InPlace,
-    /// Init containers that keep running are recommended for. Ours: upstream has it planned.
+    /// Recommendations for native sidecars. Not in upstream yet.
     NativeSidecar,
-    /// VPAs may override flags in their policy.
+    /// Lets VPAs override flags in their policy.
     PerVpaConfig,
 }
 
@@ -33,21 +33,21 @@ impl FeatureGate {
     ];
 }
 
-/// What one `--feature-gates` says: `PerVPAConfig=true,InPlace=false`.
+/// The value of one `--feature-gates` flag: `PerVPAConfig=true,InPlace=false`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates(Vec<(FeatureGate, bool)>);
 
 impl FeatureGates {
-    /// Several of them as one; of what is said twice the last counts.
-    pub fn merged(said: impl IntoIterator<Item = Self>) -> Self {
-        Self(said.into_iter().flat_map(|gates| gates.0).collect())
+    /// Merges several flags. The last value of a gate counts.
+    pub fn merged(flags: impl IntoIterator<Item = Self>) -> Self {
+        Self(flags.into_iter().flat_map(|gates| gates.0).collect())
     }
 
     fn setting(&self, wanted: FeatureGate) -> Option<bool> {
         self.0.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on)
     }
 
-    /// Whether a gate is open.
+    /// Whether a feature is enabled.
     pub fn is_enabled(&self, gate: FeatureGate, compat: Compat) -> bool {
         self.setting(gate).unwrap_or_else(|| match gate {
             FeatureGate::NativeSidecar => compat == Compat::Plimsoll,
@@ -67,12 +67,12 @@ impl FromStr for FeatureGates {
         let gate = |pair: &str| {
             let (name, on) = pair
                 .split_once('=')
-                .ok_or_else(|| format!("{pair}: say {pair}=true or {pair}=false"))?;
+                .ok_or_else(|| format!("{pair}: use {pair}=true or {pair}=false"))?;
             let (name, on) = (name.trim(), on.trim());
             let known = FeatureGate::ALL.into_iter().find(|(_, known)| *known == name).ok_or_else(
                 || {
                     format!(
-                        "no gate `{name}`: the gates are {}",
+                        "unknown feature gate `{name}`: valid gates are {}",
                         FeatureGate::ALL.map(|(_, name)| name).join(", ")
                     )
                 },
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_gate_is_open_when_it_or_its_stage_says_so_and_its_own_word_goes_first() {
-        for (said, upstream, ours) in [
+        for (flags, upstream, ours) in [
             ("", [false, false], [false, true]),
             ("PerVPAConfig=true", [true, false], [true, true]),
             ("AllAlpha=true", [true, false], [true, true]),
@@ -98,20 +98,20 @@ mod tests {
             ("NativeSidecar=false", [false, false], [false, false]),
             ("NativeSidecar=1,InPlace=true,AllBeta=true", [false, true], [false, true]),
         ] {
-            let gates: FeatureGates = said.parse().expect(said);
-            let open = |compat| {
+            let gates: FeatureGates = flags.parse().expect(flags);
+            let enabled = |compat| {
                 [FeatureGate::PerVpaConfig, FeatureGate::NativeSidecar]
                     .map(|gate| gates.is_enabled(gate, compat))
             };
-            assert_eq!(open(Compat::Upstream), upstream, "{said}");
-            assert_eq!(open(Compat::Plimsoll), ours, "{said}");
+            assert_eq!(enabled(Compat::Upstream), upstream, "{flags}");
+            assert_eq!(enabled(Compat::Plimsoll), ours, "{flags}");
         }
     }
 
     #[test]
     fn gates_of_several_flags_add_up() {
-        let said = ["PerVPAConfig=true", "InPlace=true", "PerVPAConfig=false"];
-        let gates = FeatureGates::merged(said.map(|said| said.parse().expect("is fine")));
+        let flags = ["PerVPAConfig=true", "InPlace=true", "PerVPAConfig=false"];
+        let gates = FeatureGates::merged(flags.map(|flag| flag.parse().expect("valid gates")));
         assert!(gates.is_enabled(FeatureGate::InPlace, Compat::Upstream));
         assert!(!gates.is_enabled(FeatureGate::PerVpaConfig, Compat::Upstream));
     }

@@ -1,4 +1,4 @@
-//! The flags of a role as data: what documentation and comparisons are made from.
+//! The flags of a role as data, from which documentation is generated.
 
 use clap::Arg;
 
@@ -7,15 +7,15 @@ use super::{admission, command, recommender, updater, watermark};
 /// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// Its name without dashes.
+    /// The name without dashes.
     pub name: String,
-    /// What holds when it is not set; empty for nothing.
+    /// The default value; empty if there is none.
     pub default: String,
-    /// The variable that sets it.
+    /// The environment variable that sets the flag.
     pub environment: String,
-    /// What it does.
+    /// The help text.
     pub about: String,
-    /// Under which heading `--help` has it; empty for the first one.
+    /// The heading in `--help`; empty for the first section.
     pub heading: String,
 }
 
@@ -44,8 +44,9 @@ fn role_flags(role: &str) -> Vec<Flag> {
     root.build();
     let role = root.find_subcommand(role);
     let arguments = role.into_iter().flat_map(clap::Command::get_arguments);
-    let ends = |argument: &&Arg| argument.get_id() == "help" || argument.get_id() == "version";
-    arguments.filter(|argument| !ends(argument)).filter_map(flag).collect()
+    let is_builtin =
+        |argument: &&Arg| argument.get_id() == "help" || argument.get_id() == "version";
+    arguments.filter(|argument| !is_builtin(argument)).filter_map(flag).collect()
 }
 
 fn flag(argument: &Arg) -> Option<Flag> {

@@ -1,4 +1,4 @@
-//! Values as Go's flag packages read them: booleans, whole numbers of any base, durations, addresses.
+//! Parses flag values as Go's flag packages do: booleans, integers of any base, durations, paths.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,10 +6,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use plimsoll_core::types::quantity::Quantity;
 
-/// The longest time that Go knows, in nanoseconds.
+/// The maximum duration in Go, in nanoseconds.
 const MAX_NANOSECONDS: f64 = i64::MAX as f64;
 
-/// A boolean, in the words that Go takes and no others.
+/// Parses a boolean, with the same spellings as Go.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -18,7 +18,7 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A whole number: `10`, `0x10`, `0o7`, `010` (eight), `0b11`, `1_000`.
+/// Parses an integer: `10`, `0x10`, `0o7`, `010` (eight), `0b11`, `1_000`.
 pub fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -30,7 +30,7 @@ pub fn integer(text: &str) -> Option<i64> {
     i64::try_from(if negative { -number } else { number }).ok()
 }
 
-/// The same without a sign.
+/// Parses an integer without a sign.
 fn magnitude(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let prefixed = [("0x", 16), ("0o", 8), ("0b", 2)]
@@ -41,7 +41,7 @@ fn magnitude(text: &str) -> Option<u64> {
             Some(rest) => (rest, 8, true),
             None => (&*lower, 10, false),
         });
-    // An underscore stands between digits, or between the prefix and the first one.
+    // An underscore is allowed between digits, or between the prefix and the first digit.
     let parts: Vec<&str> = digits.split('_').collect();
     let misplaced =
         |(at, part): (usize, &&str)| part.is_empty() && !(prefixed && at == 0 && parts.len() > 1);
@@ -51,10 +51,10 @@ fn magnitude(text: &str) -> Option<u64> {
     u64::from_str_radix(&parts.concat(), base).ok()
 }
 
-/// A whole number between two others.
+/// Parses an integer within a range.
 pub fn integer_between<T>(
-    least: T,
-    most: T,
+    min: T,
+    max: T,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
     T: TryFrom<i64> + Copy + PartialOrd + std::fmt::Display + Send + Sync + 'static,
@@ -62,17 +62,17 @@ where
     move |text| {
         integer(text)
             .and_then(|number| T::try_from(number).ok())
-            .filter(|number| (least..=most).contains(number))
-            .ok_or_else(|| format!("give a whole number from {least} to {most}"))
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| format!("give a whole number from {min} to {max}"))
     }
 }
 
-/// A time as Go writes it: `1h30m`, `24h0m0s`, `1.5h`, `100ms`, `2us`, `0`.
+/// Parses a Go duration: `1h30m`, `24h0m0s`, `1.5h`, `100ms`, `2us`, `0`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration such as 90s, 24h or 1h30m".to_owned();
     if text.starts_with('-') {
         return Err(
-            "a time cannot be negative: give a duration such as 90s, 24h or 1h30m".to_owned()
+            "a duration must not be negative: give a duration such as 90s, 24h or 1h30m".to_owned()
         );
     }
     let mut rest = text.strip_prefix('+').unwrap_or(text);
@@ -83,13 +83,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let mut first = true;
     while first || !rest.is_empty() {
         first = false;
-        let letters = rest
-            .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-            .ok_or_else(wanted)?;
-        let (number, after) = rest.split_at(letters);
-        let end = after
-            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
-            .unwrap_or(after.len());
+        let unit_start = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wanted)?;
+        let (number, after) = rest.split_at(unit_start);
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
         let (unit, after) = after.split_at(end);
         let part = duration_part(number, unit).ok_or_else(wanted)?;
         nanoseconds = nanoseconds
@@ -101,11 +97,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// One number with its unit, in nanoseconds.
+/// Converts one number with its unit to nanoseconds.
 fn duration_part(number: &str, unit: &str) -> Option<u64> {
     let unit: u64 = match unit {
         "ns" => 1,
-        // Go takes both the micro sign and the letter mu.
+        // Go accepts both the micro sign and the letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -122,54 +118,55 @@ fn duration_part(number: &str, unit: &str) -> Option<u64> {
     digits(whole)?.checked_mul(unit)?.checked_add(fraction.min(MAX_NANOSECONDS) as u64)
 }
 
-/// A time that is not nothing.
+/// Parses a duration above 0.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration above 0, such as 90s or 1h30m".to_owned();
     duration(text).and_then(|time| if time.is_zero() { Err(wanted()) } else { Ok(time) })
 }
 
-/// A time as Prometheus writes it: `8d`, `1w2d`, `12h`.
+/// Parses a Prometheus duration: `8d`, `1w2d`, `12h`.
 pub fn prometheus_duration(text: &str) -> Result<Duration, String> {
-    // A century is a typing error, and is more than times can be counted back.
+    // More than a century is a typing error, and exceeds the range of timestamps.
     let century = Duration::from_hours(100 * 365 * 24);
     let time = crate::report::doctor::diagnose::parse_prometheus_duration(text)
         .filter(|time| *time <= century);
-    time.ok_or_else(|| "give a time above 0, such as 8d, 36h or 1w".to_owned())
+    time.ok_or_else(|| "give a duration above 0, such as 8d, 36h or 1w".to_owned())
 }
 
-/// A path of whatever letters, or none: clap's own parser refuses the empty ones, and upstream does not.
+/// Parses a path, which may be empty: clap's own parser rejects empty paths, but upstream accepts them.
 pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// A number that is one.
+/// Parses a finite number.
 pub fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| "give a number".to_owned())
 }
 
-/// A number between two others.
-pub fn number_between(text: &str, least: f64, most: f64, wanted: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+/// Parses a number within a range.
+pub fn number_between(text: &str, min: f64, max: f64, wanted: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("give a number {wanted}"))
 }
 
-/// A share of a whole.
+/// Parses a fraction from 0 to 1.
 pub fn fraction(text: &str) -> Result<f64, String> {
     number_between(text, 0.0, 1.0, "from 0 to 1")
 }
 
-/// The most of a resource; 0 is none, as upstream has it.
+/// Parses the maximum of a resource. As in upstream, 0 means no maximum.
 pub fn maximum(text: &str) -> Result<Quantity, String> {
-    let most: Quantity = text
+    let max: Quantity = text
         .parse()
         .map_err(|error: plimsoll_core::types::quantity::ParseError| error.to_string())?;
-    if most.is_negative() {
+    if max.is_negative() {
         return Err(
-            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out".into()
+            "a maximum must not be negative: use a quantity such as 2 or 4Gi, or omit the flag"
+                .into(),
         );
     }
-    Ok(most)
+    Ok(max)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The arguments of a role, read as programs read theirs that use Go's own flag package: one dash is as good as two, names
-//! count letter by letter, and the first word that is no flag ends it. What comes out is the form that clap reads.
+//! Parses the arguments of a role like Go's `flag` package: one dash equals two, names are case-sensitive and exact, and
+//! parsing stops at the first argument that is not a flag. The result is in the form that clap parses.
 
 use std::ffi::OsString;
 
@@ -7,10 +7,10 @@ use clap::Command;
 
 use super::pflag::{self, NormalisedArguments};
 
-/// Reads arguments, without the program's name, against the flags of a command that was built.
+/// Parses arguments, without the program name, with the flags of a built command.
 ///
-/// What is wrong with a value, and unknown names, are left for clap to refuse, which knows the nearest one: Go ends at
-/// the first of them, and so does this.
+/// Invalid values and unknown flags are left to clap, which reports the most similar flag. Like Go, this stops at the first
+/// unknown flag.
 pub fn normalise(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
@@ -22,23 +22,23 @@ pub fn normalise(
         if text == "--" {
             break;
         }
-        let Some(behind) = text.strip_prefix('-').filter(|behind| !behind.is_empty()) else {
+        let Some(rest_of_flag) = text.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
             normal.ignored.push(text.into_owned());
             break;
         };
-        let body = behind.strip_prefix('-').unwrap_or(behind);
+        let body = rest_of_flag.strip_prefix('-').unwrap_or(rest_of_flag);
         if body.starts_with(['-', '=']) {
             return Err(format!("bad flag syntax: {text}"));
         }
         let (name, value) =
             body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
         let Some(known) = pflag::find(command, name) else {
-            // Go's own package knows both of these where nobody defined them.
+            // Go's `flag` package handles -h and -help even if they are not defined.
             let flag = if name == "h" { "-h".to_owned() } else { format!("--{name}") };
             normal.arguments.push(flag.into());
             break;
         };
-        let mut whole = OsString::from(if behind == body { "-" } else { "" });
+        let mut whole = OsString::from(if rest_of_flag == body { "-" } else { "" });
         whole.push(&argument);
         pflag::set(known, (name, value), &whole, &mut rest, &mut normal.arguments)?;
     }
@@ -95,7 +95,7 @@ mod tests {
             ("-disable-fix a -disable-fix=b", "--disable-fix=a --disable-fix=b", ""),
             ("-no-color=1", "--no-color", ""),
             ("-no-color=0", "", ""),
-            // The value of a missing one is left to clap.
+            // A missing value is left to clap.
             ("-workers", "--workers", ""),
             ("-h", "-h", ""),
             ("--h", "-h", ""),

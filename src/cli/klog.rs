@@ -1,4 +1,4 @@
-//! The flags of upstream's logging library, and ours beside them.
+//! The flags of klog, upstream's logging library, and our own log flags.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use super::go_values;
 use crate::controllers::runtime::config::{LogConfig, LogFormat};
 
-/// Flags that other manifests have and that change nothing here.
+/// Flags that are accepted for existing manifests, without effect.
 pub const WITHOUT_EFFECT: [&str; 11] = [
     "add_dir_header",
     "alsologtostderrthreshold",
@@ -22,16 +22,16 @@ pub const WITHOUT_EFFECT: [&str; 11] = [
     "vmodule",
 ];
 
-/// What is logged, and where to.
+/// The log flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logging")]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct LogArgs {
-    /// How much is logged: 0 and 1 little, 2 to 4 what happens, 5 and 6 details, 7 and more everything
+    /// Log verbosity: 0 and 1 for little, 2 to 4 for events, 5 and 6 for details, 7 and above for everything
     #[arg(long, short, value_name = "LEVEL", default_value = "4", value_parser = level)]
     #[arg(env = "PLIMSOLL_FLAG_V", hide_env = true)]
     v: i32,
-    /// Form of the log: `text` or `json`
+    /// Log format: `text` or `json`
     #[arg(long, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FORMAT", hide_env = true)]
     log_format: LogFormat,
@@ -41,16 +41,16 @@ pub struct LogArgs {
     #[arg(default_value = "true")]
     #[arg(env = "PLIMSOLL_FLAG_LOGTOSTDERR", hide_short_help = true, hide_env = true)]
     logtostderr: bool,
-    /// Logs to standard error even where --logtostderr=false
+    /// Logs to standard error even if --logtostderr=false
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_ALSOLOGTOSTDERR", hide_short_help = true, hide_env = true)]
     alsologtostderr: bool,
-    /// Appends the log to this file, too
+    /// Also appends the log to this file
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FILE", hide_short_help = true, hide_env = true)]
     log_file: PathBuf,
-    /// Accepted, without effect: log files are not rotated here
+    /// Accepted, without effect: log files are not rotated
     #[arg(long, value_name = "MEGABYTES", default_value = "1800")]
     #[arg(value_parser = go_values::integer_between(0, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_LOG_FILE_MAX_SIZE", hide_short_help = true, hide_env = true)]
@@ -60,40 +60,40 @@ pub struct LogArgs {
     #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_LOG_DIR", hide_short_help = true, hide_env = true)]
     log_dir: PathBuf,
-    /// Accepted, without effect: standard error gets what --v says
+    /// Accepted, without effect: --v determines what is logged to standard error
     #[arg(long, value_name = "SEVERITY", default_value = "info", value_parser = severity)]
     #[arg(env = "PLIMSOLL_FLAG_STDERRTHRESHOLD", hide_short_help = true, hide_env = true)]
     stderrthreshold: String,
-    /// Accepted, without effect: standard error gets what --v says
+    /// Accepted, without effect: --v determines what is logged to standard error
     #[arg(long, value_name = "SEVERITY", default_value = "", value_parser = severity)]
     #[arg(hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_ALSOLOGTOSTDERRTHRESHOLD", hide_short_help = true, hide_env = true)]
     alsologtostderrthreshold: String,
-    /// Accepted, without effect: standard error gets what --v says
+    /// Accepted, without effect: --v determines what is logged to standard error
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(default_value = "true")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEGACY_STDERR_THRESHOLD_BEHAVIOR")]
     legacy_stderr_threshold_behavior: bool,
-    /// Accepted, without effect: there are no stack traces here
+    /// Accepted, without effect: there are no stack traces
     #[arg(long, value_name = "PLACE", default_value = ":0", value_parser = place)]
     #[arg(env = "PLIMSOLL_FLAG_LOG_BACKTRACE_AT", hide_short_help = true, hide_env = true)]
     log_backtrace_at: String,
-    /// Accepted, without effect: PLIMSOLL_LOG says how much each module logs
+    /// Accepted, without effect: PLIMSOLL_LOG sets the level of each module
     #[arg(long, value_name = "PATTERNS", default_value = "", hide_default_value = true)]
     #[arg(value_parser = patterns)]
     #[arg(env = "PLIMSOLL_FLAG_VMODULE", hide_short_help = true, hide_env = true)]
     vmodule: String,
-    /// Accepted, without effect: lines have no such header
+    /// Accepted, without effect: log lines have no header
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_ADD_DIR_HEADER", hide_short_help = true, hide_env = true)]
     add_dir_header: bool,
-    /// Accepted, without effect: lines have no such header
+    /// Accepted, without effect: log lines have no header
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_SKIP_HEADERS", hide_short_help = true, hide_env = true)]
     skip_headers: bool,
-    /// Accepted, without effect: files have no such header
+    /// Accepted, without effect: log files have no header
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_SKIP_LOG_HEADERS", hide_short_help = true, hide_env = true)]
     skip_log_headers: bool,
@@ -104,7 +104,7 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// The log that was asked for.
+    /// Builds the log settings.
     pub fn log(&self) -> LogConfig {
         let file = Some(self.log_file.clone()).filter(|path| !path.as_os_str().is_empty());
         LogConfig {
@@ -130,24 +130,24 @@ fn severity(text: &str) -> Result<String, String> {
 
 fn place(text: &str) -> Result<String, String> {
     let line = |line: &str| line.parse::<u64>().ok();
-    let fine = text.split_once(':').is_some_and(|(file, at)| match line(at) {
+    let is_valid = text.split_once(':').is_some_and(|(file, at)| match line(at) {
         Some(0) => file.is_empty(),
         Some(_) => file.contains('.'),
         None => false,
     });
-    if fine || text.is_empty() {
+    if is_valid || text.is_empty() {
         return Ok(text.to_owned());
     }
-    Err("give a place in a source such as main.go:62".to_owned())
+    Err("give a source location such as main.go:62".to_owned())
 }
 
 fn patterns(text: &str) -> Result<String, String> {
-    let fine = |pattern: &str| {
+    let is_valid = |pattern: &str| {
         pattern
             .split_once('=')
             .is_some_and(|(name, level)| !name.is_empty() && level.parse::<u32>().is_ok())
     };
-    if text.split(',').filter(|pattern| !pattern.is_empty()).all(fine) {
+    if text.split(',').filter(|pattern| !pattern.is_empty()).all(is_valid) {
         return Ok(text.to_owned());
     }
     Err("give patterns such as recommender=5,history=2".to_owned())

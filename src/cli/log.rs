@@ -1,4 +1,4 @@
-//! Where the program's log goes: standard error, a file or both, as text or JSON, never in colours.
+//! Installs the log: to standard error, a file or both, as text or JSON, without colours.
 
 mod fields;
 
@@ -17,15 +17,15 @@ pub use self::fields::EscapedFields;
 use super::{Exit, output::CliError};
 use crate::controllers::runtime::config::{LogConfig, LogFormat};
 
-/// Variables that say what is logged, module by module; the first that is set counts.
+/// Environment variables with a filter per module. The first one that is set applies.
 const VARIABLES: [&str; 2] = ["PLIMSOLL_LOG", "RUST_LOG"];
 
-/// Warnings and errors alone, and errors alone: below all that klog has.
+/// Verbosity for warnings and errors only, below all klog levels.
 pub const WARNINGS: i32 = -100;
-/// Errors alone.
+/// Verbosity for errors only.
 pub const ERRORS: i32 = -200;
 
-/// What klog's verbosity means here. Libraries that talk about every request keep to what matters until 7.
+/// Maps klog's verbosity to filter directives. Libraries that log every request stay at `info` below 7.
 fn directives(verbosity: i32) -> &'static str {
     match verbosity {
         ERRORS => "error",
@@ -37,11 +37,11 @@ fn directives(verbosity: i32) -> &'static str {
     }
 }
 
-/// Installs the log, and says what was not as it was asked for.
+/// Installs the log. Returns warnings about settings that could not be applied.
 pub fn install(config: &LogConfig) -> Result<Vec<String>, CliError> {
-    let mut troubles = Vec::new();
-    let filter = filter(config.verbosity, |name| env::var(name).ok(), &mut troubles);
-    let writer = writer(config, &mut troubles)?;
+    let mut warnings = Vec::new();
+    let filter = filter(config.verbosity, |name| env::var(name).ok(), &mut warnings);
+    let writer = writer(config, &mut warnings)?;
     let log =
         tracing_subscriber::fmt().with_ansi(false).with_env_filter(filter).with_writer(writer);
     let wanted = filter_fn(is_wanted);
@@ -49,42 +49,44 @@ pub fn install(config: &LogConfig) -> Result<Vec<String>, CliError> {
         LogFormat::Text => log.fmt_fields(EscapedFields).finish().with(wanted).try_init(),
         LogFormat::Json => log.json().flatten_event(true).finish().with(wanted).try_init(),
     };
-    installed.map_err(|error| CliError::new(Exit::Internal, format!("the log: {error}")))?;
-    Ok(troubles)
+    installed.map_err(|error| {
+        CliError::new(Exit::Internal, format!("cannot install the log: {error}"))
+    })?;
+    Ok(warnings)
 }
 
-/// Whether a line is more than a repetition: the client says at each connection that no certificate is verified, and who reads
-/// the kubeconfig says so once. What else comes from there has fields.
+/// Filters out a repeated warning: the client warns at each connection that certificates are not verified, which is already
+/// logged once when the kubeconfig is read. Other warnings of that module have fields.
 fn is_wanted(metadata: &Metadata<'_>) -> bool {
     const VERIFIER: &str = "kube_client::client::tls::rustls_tls";
     metadata.target() != VERIFIER || *metadata.level() != Level::WARN || metadata.fields().len() > 1
 }
 
-/// The environment goes before `--v` here: every manifest has `--v`, and nobody sets the variable by accident.
+/// The environment takes precedence over `--v`: every manifest sets `--v`, while a variable is always set on purpose.
 fn filter(
     verbosity: i32,
     variable: impl Fn(&str) -> Option<String>,
-    troubles: &mut Vec<String>,
+    warnings: &mut Vec<String>,
 ) -> EnvFilter {
     let set = |name| variable(name).filter(|value| !value.is_empty()).map(|value| (name, value));
     if let Some((name, value)) = VARIABLES.into_iter().find_map(set) {
         match EnvFilter::try_new(&value) {
             Ok(filter) => return filter,
-            Err(error) => troubles.push(format!("{name}: {error}: it is ignored")),
+            Err(error) => warnings.push(format!("ignoring {name}: {error}")),
         }
     }
     EnvFilter::new(directives(verbosity))
 }
 
-fn writer(config: &LogConfig, troubles: &mut Vec<String>) -> Result<BoxMakeWriter, CliError> {
+fn writer(config: &LogConfig, warnings: &mut Vec<String>) -> Result<BoxMakeWriter, CliError> {
     let Some(path) = &config.file else { return Ok(BoxMakeWriter::new(io::stderr)) };
     match OpenOptions::new().create(true).append(true).open(path) {
         Ok(file) if config.stderr => Ok(BoxMakeWriter::new(io::stderr.and(Arc::new(file)))),
         Ok(file) => Ok(BoxMakeWriter::new(Arc::new(file))),
-        // Upstream ignores the file as long as it logs to standard error: a manifest that starts there starts here.
+        // Upstream ignores such a file if it also logs to standard error. Manifests that work there must work here.
         Err(error) if config.stderr => {
-            troubles.push(format!(
-                "--log-file: {}: {error}: only standard error has the log",
+            warnings.push(format!(
+                "--log-file: {}: {error}: logging to standard error only",
                 path.display()
             ));
             Ok(BoxMakeWriter::new(io::stderr))
@@ -118,9 +120,9 @@ mod tests {
             let filter = filter(verbosity, variable, &mut Vec::new()).to_string();
             assert!(filter.contains(wanted), "{verbosity}: {filter}");
         }
-        let mut troubles = Vec::new();
-        filter(4, |_| Some("a=b=c".into()), &mut troubles);
-        assert_eq!(troubles.len(), 1, "{troubles:?}");
+        let mut warnings = Vec::new();
+        filter(4, |_| Some("a=b=c".into()), &mut warnings);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 
     #[test]
@@ -131,8 +133,8 @@ mod tests {
             file: Some("/nonexistent/log".into()),
             stderr,
         };
-        let mut troubles = Vec::new();
-        assert!(writer(&at(true), &mut troubles).is_ok() && troubles.len() == 1);
-        assert!(writer(&at(false), &mut troubles).is_err());
+        let mut warnings = Vec::new();
+        assert!(writer(&at(true), &mut warnings).is_ok() && warnings.len() == 1);
+        assert!(writer(&at(false), &mut warnings).is_err());
     }
 }

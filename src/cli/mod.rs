@@ -1,7 +1,7 @@
-//! The command line: what was typed becomes a checked configuration, is run, and ends with an exit code.
+//! The command line: parses arguments into a validated configuration, runs the command and returns an exit code.
 //!
 //! Results go to standard output, everything else to standard error. Every flag has an environment twin
-//! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` would collide with what Kubernetes sets for Services.
+//! `PLIMSOLL_FLAG_<NAME>`; a plain `PLIMSOLL_<NAME>` could collide with the variables that Kubernetes sets for Services.
 
 mod admission;
 mod all_in_one;
@@ -64,33 +64,33 @@ use self::{
 
 const EXAMPLES: &str = "\
 Examples:
-  plimsoll demo                        eight virtual days, in seconds
+  plimsoll demo                        simulate eight days, in seconds
   plimsoll demo --output json          the same as data
   plimsoll crds | kubectl apply -f -   install the CustomResourceDefinitions
-  plimsoll recommender                 recommend, from inside of a cluster
-  plimsoll admission-controller        give new pods what is recommended
-  plimsoll updater --dry-run           what it would change of running pods
-  plimsoll watermark --dry-run         what it would set replicas to
+  plimsoll recommender                 write recommendations for VPAs
+  plimsoll admission-controller        apply recommendations to new pods
+  plimsoll updater --dry-run           which running pods it would update
+  plimsoll watermark --dry-run         which replicas it would set
   plimsoll run --roles=recommender,updater
                                        several roles in one process
-  plimsoll status                      how the roles in a cluster are
-  plimsoll explain vpa shop/web        why its numbers are what they are
-  plimsoll explain pod shop/web-0      why the updater leaves it as it is
+  plimsoll status                      status of the roles in a cluster
+  plimsoll explain vpa shop/web        how its recommendation was computed
+  plimsoll explain pod shop/web-0      why the updater skips it
   plimsoll doctor --prometheus-address http://localhost:9090
-                                       what history a Prometheus can give
+                                       what history a Prometheus can provide
 
-Every flag can be set in the environment instead, --no-color as
+Every flag can also be set in the environment: --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
-Exit codes: 0 fine, 1 findings or bad input, 2 usage, 3 a bug in this program,
+Exit codes: 0 success, 1 findings or bad input, 2 usage, 3 a bug,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM.
 Documentation: README.md and docs/ in the source.";
 
-/// The load line for Kubernetes: decides how much CPU and memory every workload gets, and says why.
+/// The load line for Kubernetes: recommends CPU, memory and replicas for workloads, and explains why.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
 struct Cli {
-    /// Never use colours (NO_COLOR, TERM=dumb and pipes do the same)
+    /// Disables colours, as do NO_COLOR, TERM=dumb and pipes
     #[arg(long, global = true, env = "PLIMSOLL_FLAG_NO_COLOR", hide_env_values = true)]
     #[arg(value_parser = BoolishValueParser::new())]
     no_color: bool,
@@ -112,8 +112,8 @@ enum Command {
     Watermark(Box<watermark::WatermarkArgs>),
 }
 
-/// Commands that upstream has as programs, with the names of those, by which they are also started. Each reads its flags
-/// as upstream's does.
+/// The roles that upstream ships as separate binaries, with the binary names, which also start them here. Each parses its
+/// flags like upstream's.
 const ROLES: [(&str, &str); 4] = [
     (admission::NAME, admission::NAME),
     (recommender::NAME, recommender::NAME),
@@ -121,10 +121,10 @@ const ROLES: [(&str, &str); 4] = [
     (watermark::NAME, watermark::PROGRAM),
 ];
 
-/// The command below the role of watermarks.
+/// The subcommand of the watermark role.
 const DRY_RUN_COMMAND: &str = "dry-run";
 
-/// Runs the program with these arguments, its own name first.
+/// Runs the program. The first argument is the program name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     panic_hook::install();
     let outcome = parse(arguments).map_err(|error| parse_problem(&error)).and_then(|parsed| {
@@ -149,14 +149,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// The command line as it is read.
+/// Builds the command line parser.
 fn command() -> clap::Command {
     ROLES
         .into_iter()
         .fold(Cli::command(), |root, (role, _)| root.mut_subcommand(role, pflag::adapt_command))
 }
 
-/// Reads the command line and its environment twins; a variable that is empty counts as not set.
+/// Parses the command line and the environment. An empty variable counts as not set.
 fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, ParsedFlags), clap::Error> {
     let set = |argument: Arg| {
         let empty =
@@ -176,12 +176,13 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, ParsedFl
     read.map_err(escape_typed_text)
 }
 
-/// A command with all of its arguments changed, and those of the commands below it.
+/// Applies a change to all arguments of a command and its subcommands.
 fn map_arguments(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
     command.mut_args(change).mut_subcommands(|below| map_arguments(below, change))
 }
 
-/// The arguments of a role as clap reads them, and what is no flag among them; those of other commands as they are.
+/// Normalises the arguments of a role for clap, and returns those that are not flags. Arguments of other commands are
+/// unchanged.
 fn normalise_role_arguments(
     command: &mut clap::Command,
     arguments: Vec<OsString>,
@@ -201,26 +202,26 @@ fn normalise_role_arguments(
     let read =
         read.map_err(|error| command.error(ErrorKind::InvalidValue, escape_to_one_line(&error)))?;
     if role == watermark::NAME && read.ignored.first().is_some_and(|word| word == DRY_RUN_COMMAND) {
-        // Whoever wants to look must not start a controller.
-        let told = "dry-run goes right behind watermark, and its flags behind it";
-        return Err(command.error(ErrorKind::InvalidValue, told));
+        // A misplaced dry-run must not start the controller.
+        let message = "dry-run must directly follow watermark, and its flags must follow dry-run";
+        return Err(command.error(ErrorKind::InvalidValue, message));
     }
     let program = std::iter::once(OsString::from("plimsoll"));
     let whole = program.chain(before.iter().cloned()).chain([role.into()]).chain(read.arguments);
     Ok((whole.collect(), read.ignored))
 }
 
-/// The role that is started, with what stands before its name and after it: by its command, or because the program
-/// was called so. A command below a role is none.
+/// Finds the role to start, by its command or by the program name, with the arguments before and after it. Returns `None`
+/// for a subcommand of a role.
 fn find_role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
     let (program, rest) = arguments.split_first()?;
     let stem = Path::new(program).file_stem();
     if let Some((role, _)) =
-        ROLES.into_iter().find(|(_, program)| stem.is_some_and(|it| it == *program))
+        ROLES.into_iter().find(|(_, program)| stem.is_some_and(|stem| stem == *program))
     {
         return Some((role, &[], rest));
     }
-    // What stands before a command is switches.
+    // Only switches can precede a command.
     let at = rest.iter().position(|word| !word.to_string_lossy().starts_with('-'))?;
     let (role, _) = ROLES.into_iter().find(|(role, _)| rest[at] == *role)?;
     let after = &rest[at + 1..];
@@ -229,7 +230,7 @@ fn find_role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsS
     (!is_below).then_some((role, &rest[..at], after))
 }
 
-/// An error that says what was typed without the line breaks in it.
+/// Escapes control characters of user input in an error.
 fn escape_typed_text(mut error: clap::Error) -> clap::Error {
     let one_line = |text: &String| escape_to_one_line(text);
     let values: Vec<(ContextKind, ContextValue)> = error
@@ -248,7 +249,7 @@ fn escape_typed_text(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// What the parser says, in one line. Help and version are no refusals, but come the same way.
+/// Converts a parser error to one line. clap also returns help and version as errors; they are printed.
 fn parse_problem(error: &clap::Error) -> CliError {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -256,29 +257,29 @@ fn parse_problem(error: &clap::Error) -> CliError {
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let help = command().render_help().to_string();
-            CliError::new(Exit::Usage, format!("say what to do\n\n{}", help.trim_end()))
+            CliError::new(Exit::Usage, format!("a command is required\n\n{}", help.trim_end()))
         }
         _ => CliError::new(Exit::Usage, one_line(&error.render().to_string())),
     }
 }
 
-/// The parser's message and hints without its usage block.
+/// The parser's message and hints in one line, without the usage block.
 fn one_line(rendered: &str) -> String {
-    let said: Vec<&str> = rendered
+    let lines: Vec<&str> = rendered
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
         .map(|line| line.trim_start_matches("error: ").trim_start_matches("tip: "))
         .collect();
-    format!("{}; see --help", said.join("; ").replace(":; ", ": "))
+    format!("{}; see --help", lines.join("; ").replace(":; ", ": "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every command with its path.
+    /// Returns all commands with their paths.
     fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
         let mut all = vec![(path.to_owned(), command.clone())];
         for sub in command.get_subcommands() {

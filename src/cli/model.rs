@@ -1,4 +1,4 @@
-//! The flags of the recommender's model, by upstream's names where upstream has them.
+//! The flags of the recommender's model, with upstream's names where they exist.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use plimsoll_core::{
     },
 };
 
-/// How the model works. Shown by `--help`; `-h` keeps to the essentials.
+/// The flags of the model. Only `--help` shows them, not `-h`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Model")]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct ModelArgs {
-    /// Whose numbers: `plimsoll`, or `upstream` with its defects
+    /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
     #[arg(long, value_name = "MODE", default_value = "plimsoll")]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
     compat: Compat,
-    /// Switches one named fix off (repeatable; the names are in docs/compatibility.md)
+    /// Disables a fix of an upstream bug (repeatable; the names are in docs/compatibility.md)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_env = true)]
     disable_fix: Vec<Fix>,
@@ -32,12 +32,12 @@ pub struct ModelArgs {
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_MARGIN_FRACTION")]
     recommendation_margin_fraction: f64,
-    /// Least CPU of a pod in millicores, split among its containers
+    /// Minimum CPU of a pod in millicores, split among its containers
     #[arg(long, value_name = "MILLICORES", default_value = "25", value_parser = from_zero)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_CPU_MILLICORES")]
     pod_recommendation_min_cpu_millicores: f64,
-    /// Least memory of a pod in MiB, split among its containers
+    /// Minimum memory of a pod in MiB, split among its containers
     #[arg(long, value_name = "MIB", default_value = "250", value_parser = from_zero)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_MEMORY_MB")]
@@ -89,31 +89,31 @@ pub struct ModelArgs {
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_HISTOGRAM_DECAY_HALF_LIFE")]
     memory_histogram_decay_half_life: Duration,
-    /// Length of one memory window, of which the peak is counted
+    /// Length of a memory window; the peak of each window is one sample
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL")]
     memory_aggregation_interval: Duration,
-    /// How many windows history reaches back
+    /// Number of memory windows in the history
     #[arg(long, value_name = "COUNT", default_value = "8")]
     #[arg(value_parser = go_values::integer_between(1_u32, u32::MAX))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL_COUNT")]
     memory_aggregation_interval_count: u32,
-    /// Factor by which an OOM-killed container is given more credit
+    /// Factor by which memory is increased after an OOM kill
     #[arg(long, value_name = "FACTOR", default_value = "1.2", value_parser = from_one)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_BUMP_UP_RATIO", hide_env = true)]
     oom_bump_up_ratio: f64,
-    /// Least bytes by which an OOM-killed container is given more credit
+    /// Minimum increase of memory in bytes after an OOM kill
     #[arg(long, value_name = "BYTES", default_value = "1.048576e+08", value_parser = from_zero)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_MIN_BUMP_UP_BYTES", hide_env = true)]
     oom_min_bump_up_bytes: f64,
-    /// Rounds CPU up to a multiple of so many millicores
+    /// Rounds CPU up to a multiple of this number of millicores
     #[arg(long, value_name = "MILLICORES", default_value = "1")]
     #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_CPU_MILLICORES", hide_env = true)]
     round_cpu_millicores: i64,
-    /// Rounds memory up to a multiple of so many bytes
+    /// Rounds memory up to a multiple of this number of bytes
     #[arg(long, value_name = "BYTES", default_value = "1")]
     #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000_000_000))]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_MEMORY_BYTES", hide_env = true)]
@@ -122,22 +122,22 @@ pub struct ModelArgs {
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HUMANIZE_MEMORY", hide_env = true)]
     humanize_memory: bool,
-    /// Lets VPAs ask for whole cores by annotation
+    /// Lets VPAs request whole cores by annotation
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
     cpu_integer_post_processor_enabled: bool,
-    /// Most CPU of a container whose policy does not say
+    /// Maximum CPU of a container whose policy sets none
     #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
     container_recommendation_max_allowed_cpu: Option<Quantity>,
-    /// Most memory of a container whose policy does not say
+    /// Maximum memory of a container whose policy sets none
     #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
     container_recommendation_max_allowed_memory: Option<Quantity>,
-    /// How long a container may be missing from live pods before it is left out
+    /// How long a container may be missing from live pods before its recommendation is removed
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = span)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_STALE_CONTAINER_GRACE", hide_env = true)]
     stale_container_grace: Duration,
@@ -145,11 +145,11 @@ pub struct ModelArgs {
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_FINE_BUCKETS", hide_env = true)]
     fine_buckets: bool,
-    /// Recommends memory for the largest replica, not for the pool of all
+    /// Recommends memory for the largest replica instead of the aggregate of all replicas
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_REPLICA_PEAKS", hide_env = true)]
     per_replica_peaks: bool,
-    /// Keeps the upper bound within this many times the target
+    /// Limits the upper bound to this multiple of the target
     #[arg(long, value_name = "FACTOR", value_parser = from_one)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_UPPER_BOUND_FACTOR", hide_env = true)]
     upper_bound_factor: Option<f64>,
@@ -157,23 +157,23 @@ pub struct ModelArgs {
     #[arg(long, value_parser = BoolishValueParser::new())]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_VPA_TUNING", hide_env = true)]
     per_vpa_tuning: bool,
-    /// Raises CPU for containers that are throttled in more than this share of their periods (0.1 for a tenth)
+    /// Raises CPU for containers that are throttled in more than this share of their periods (such as 0.1)
     #[arg(long, value_name = "SHARE", value_parser = go_values::fraction)]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CPU_THROTTLING_TARGET", hide_env = true)]
     cpu_throttling_target: Option<f64>,
-    /// What samples of a stored history count: the time they stand for (`duration`), or each once (`upstream`)
+    /// Weight of samples of a stored history: the time they cover (`duration`), or 1 each (`upstream`)
     #[arg(long, value_name = "RULE")]
     #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HISTORY_WEIGHTING", hide_env = true)]
     history_weighting: Option<HistoryWeighting>,
 }
 
 impl ModelArgs {
-    /// Whose numbers are wanted.
+    /// The compatibility mode.
     pub fn compat(&self) -> Compat {
         self.compat
     }
 
-    /// The settings that were typed.
+    /// Builds the model settings.
     pub fn settings(&self) -> Settings {
         let fixes =
             self.disable_fix.iter().copied().fold(Fixes::for_compat(self.compat), Fixes::without);
@@ -221,22 +221,22 @@ impl ModelArgs {
     }
 }
 
-/// Upstream reads a maximum of zero as none.
-fn is_some_amount(most: &Quantity) -> bool {
-    *most > Quantity::default()
+/// As in upstream, a maximum of zero means no maximum.
+fn is_some_amount(max: &Quantity) -> bool {
+    *max > Quantity::default()
 }
 
-/// As far as the annotation of the same meaning goes.
+/// Parses the margin, with the same range as the annotation.
 fn margin(text: &str) -> Result<f64, String> {
     go_values::number_between(text, 0.0, 10.0, "from 0 to 10")
 }
 
 fn from_zero(text: &str) -> Result<f64, String> {
-    go_values::number_between(text, 0.0, 1e14, "from 0 up")
+    go_values::number_between(text, 0.0, 1e14, "of at least 0")
 }
 
 fn from_one(text: &str) -> Result<f64, String> {
-    go_values::number_between(text, 1.0, 1e6, "from 1 up")
+    go_values::number_between(text, 1.0, 1e6, "of at least 1")
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -262,7 +262,9 @@ mod tests {
 
     fn settings(flags: &[&str]) -> Result<Settings, String> {
         let flags = std::iter::once("test").chain(flags.iter().copied());
-        Cli::try_parse_from(flags).map(|cli| cli.model.settings()).map_err(|bad| bad.to_string())
+        Cli::try_parse_from(flags)
+            .map(|cli| cli.model.settings())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -316,13 +318,13 @@ mod tests {
             ("--target-cpu-percentile=NaN", "from 0 to 1"),
             ("--recommendation-margin-fraction=-1", "from 0 to 10"),
             ("--recommendation-margin-fraction=1e14", "from 0 to 10"),
-            ("--oom-bump-up-ratio=0.9", "from 1 up"),
+            ("--oom-bump-up-ratio=0.9", "of at least 1"),
             ("--memory-aggregation-interval=0s", "24h"),
             ("--memory-aggregation-interval=8d", "24h"),
             ("--round-cpu-millicores=0", "1"),
             ("--container-recommendation-max-allowed-cpu=many", "many"),
-            ("--container-recommendation-max-allowed-cpu=-1", "not negative"),
-            ("--container-recommendation-max-allowed-memory=-5Mi", "not negative"),
+            ("--container-recommendation-max-allowed-cpu=-1", "must not be negative"),
+            ("--container-recommendation-max-allowed-memory=-5Mi", "must not be negative"),
         ] {
             let error = settings(&[flag]).expect_err(flag);
             assert!(error.contains(remedy), "{flag}: {error}");

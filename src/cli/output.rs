@@ -1,5 +1,5 @@
-//! Where words go: results to standard output, problems to standard error in one line. A reader that went
-//! away (`| head -1`) is no problem.
+//! Output: results go to standard output, errors to standard error in one line. A closed pipe (`| head -1`) is not an
+//! error.
 
 use std::io::{self, Write as _};
 
@@ -8,16 +8,16 @@ use serde::Serialize;
 
 use super::Exit;
 
-/// Form of a result.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OutputFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For programs
+    /// JSON
     Json,
 }
 
-/// Why a command ends before its end.
+/// An error that ends a command.
 #[derive(Debug)]
 pub struct CliError {
     exit: Exit,
@@ -25,52 +25,52 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// A problem to be reported.
+    /// Creates an error with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
     }
 
-    /// No problem at all: there is just nothing left to do.
+    /// Ends the command successfully, without a message.
     pub fn silent() -> Self {
         Self::new(Exit::Fine, "")
     }
 
-    /// What it says.
+    /// Returns the message.
     pub fn into_message(self) -> String {
         self.message
     }
 
-    /// Says it on standard error, and how to exit.
+    /// Writes the message to standard error, and returns the exit code.
     pub fn report(self) -> Exit {
         if !self.message.is_empty() {
-            // When standard error is gone too, nobody is left to be told.
+            // If standard error is closed too, the message cannot be reported.
             let _ = writeln!(io::stderr(), "plimsoll: {}", self.message);
         }
         self.exit
     }
 }
 
-/// Text in one line and without anything that moves a cursor: whatever controls is written as its escape.
+/// Escapes control characters, so that the text is a single line and cannot control a terminal.
 pub fn escape_to_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() {
-            line.extend(letter.escape_default());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
         } else {
-            line.push(letter);
+            line.push(c);
         }
     }
     line
 }
 
-/// A result for programs.
+/// Formats a report as JSON.
 pub fn json(report: &impl Serialize) -> Result<String, CliError> {
     let json = serde_json::to_string_pretty(report)
         .map_err(|error| CliError::new(Exit::Internal, format!("report: {error}")))?;
     Ok(json + "\n")
 }
 
-/// Writes a result, at once.
+/// Writes a result to standard output and flushes it.
 pub fn print_result(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -79,7 +79,7 @@ pub fn print_result(text: &str) -> Result<(), CliError> {
     })
 }
 
-/// Tells how things go; never part of a result.
+/// Writes a note to standard error.
 pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

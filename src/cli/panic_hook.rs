@@ -1,4 +1,4 @@
-//! What a bug in this program looks like from outside: one line, exit code 3, and nothing left on disk.
+//! The panic hook: prints one line, removes the temporary directory and exits with code 3.
 
 use std::{
     fs,
@@ -11,14 +11,14 @@ use std::{
 
 use super::{Exit, output::escape_to_one_line};
 
-/// A temporary directory that would outlive a crash, where nothing is unwound.
+/// A temporary directory to remove on a panic, because the stack is not unwound.
 static TEMPORARY_DIRECTORY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// From now on a panic ends the program in good order.
+/// Installs the panic hook.
 pub fn install() {
-    panic::set_hook(Box::new(|crash| {
-        let _ = writeln!(io::stderr(), "plimsoll: {}", words(crash));
-        // Whoever holds this lock is in the middle of changing it, and may be the one that crashed.
+    panic::set_hook(Box::new(|panic_info| {
+        let _ = writeln!(io::stderr(), "plimsoll: {}", message_line(panic_info));
+        // Do not wait for the lock: the panicking thread itself may hold it.
         let doomed = TEMPORARY_DIRECTORY.try_lock().ok().and_then(|mut doomed| doomed.take());
         if let Some(directory) = doomed {
             let _ = fs::remove_dir_all(directory);
@@ -27,17 +27,17 @@ pub fn install() {
     }));
 }
 
-/// Has a directory removed in a crash; `None` when it is gone.
+/// Sets the directory to remove on a panic; `None` if there is none any more.
 pub fn remove_on_panic(directory: Option<PathBuf>) {
     if let Ok(mut doomed) = TEMPORARY_DIRECTORY.lock() {
         *doomed = directory;
     }
 }
 
-fn words(crash: &PanicHookInfo<'_>) -> String {
-    let said = crash.payload_as_str().unwrap_or("no words");
-    let place = crash.location().map(ToString::to_string).unwrap_or_default();
-    escape_to_one_line(&format!("a bug in this program at {place}: {said}: please report it"))
+fn message_line(panic_info: &PanicHookInfo<'_>) -> String {
+    let message = panic_info.payload_as_str().unwrap_or("no message");
+    let place = panic_info.location().map(ToString::to_string).unwrap_or_default();
+    escape_to_one_line(&format!("a bug in this program at {place}: {message}: please report it"))
 }
 
 #[cfg(test)]
@@ -68,14 +68,14 @@ mod tests {
             .env(CHILD, &doomed)
             .output()
             .expect("starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
         assert!(
-            said.starts_with("plimsoll: a bug in this program at src/cli/panic_hook.rs:"),
-            "{said}"
+            stderr.starts_with("plimsoll: a bug in this program at src/cli/panic_hook.rs:"),
+            "{stderr}"
         );
-        assert!(said.contains(r"of two\nlines: please report it"), "{said}");
+        assert!(stderr.contains(r"of two\nlines: please report it"), "{stderr}");
         assert!(!doomed.exists(), "it is still there");
     }
 }

@@ -1,18 +1,18 @@
-//! What was typed, where that matters beyond the value: which flags were set, and what stood beside them.
+//! Which flags were set explicitly, and which arguments were not flags.
 
 use clap::{ArgMatches, parser::ValueSource};
 
-/// How the command line was filled in.
+/// The sources of flag values, and stray arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedFlags {
-    /// Flags that were set, by the name of their field, and whether on the command line.
+    /// The explicitly set flags by field name, and whether they were set on the command line.
     set: Vec<(String, bool)>,
-    /// What stood there without being a flag or its value.
+    /// Arguments that are neither flags nor their values.
     stray_arguments: Vec<String>,
 }
 
 impl ParsedFlags {
-    /// What these matches of a role were filled from.
+    /// Collects the sources of the matches of a role.
     pub fn of(matches: &ArgMatches, strays: Vec<String>) -> Self {
         let set = matches.ids().filter_map(|id| match matches.value_source(id.as_str()) {
             Some(ValueSource::CommandLine) => Some((id.to_string(), true)),
@@ -22,48 +22,54 @@ impl ParsedFlags {
         Self { set: set.collect(), stray_arguments: strays }
     }
 
-    /// Whether a flag was set at all.
+    /// Whether a flag was set explicitly.
     pub fn is_set(&self, flag: &str) -> bool {
         self.set.iter().any(|(name, _)| name == flag)
     }
 
-    /// Whether a flag was set where everybody on the machine can read it.
+    /// Whether a flag was set on the command line, which all users of the machine can read.
     pub fn is_set_on_command_line(&self, flag: &str) -> bool {
         self.set.iter().any(|(name, typed)| name == flag && *typed)
     }
 
-    /// Those of these flags that were set, as they are typed.
+    /// Returns those of the given flags that were set, with dashes.
     pub fn set_among(&self, flags: &[&str]) -> Vec<String> {
         let set = flags.iter().filter(|flag| self.is_set(flag));
         set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
     }
 
-    /// What to say where flags end at the first word that is none, and others may stand behind it. None is repeated: one
+    /// A warning for parsers that stop at the first argument that is not a flag. The arguments are not included, because one
     /// may be a password.
     pub fn ignored_flags_warning(&self) -> Option<String> {
         let first = self.stray_arguments.first()?;
-        let behind = match self.stray_arguments.len() - 1 {
+        let ignored = match self.stray_arguments.len() - 1 {
             0 => "it is ignored".to_owned(),
-            1 => "it is ignored, and so is the word behind it".to_owned(),
-            more => format!("it is ignored, and so are the {more} words behind it"),
+            1 => "it is ignored, and so is the argument after it".to_owned(),
+            more => format!("it is ignored, and so are the {more} arguments after it"),
         };
         let boolean = super::go_values::boolean(first).is_ok();
-        let remedy =
-            if boolean { ": a switch takes its value as in -ddTracingEnabled=false" } else { "" };
-        Some(format!("flags end at the first word that is none: {behind}{remedy}"))
+        let remedy = if boolean {
+            ": set a boolean flag with an equals sign, as in -ddTracingEnabled=false"
+        } else {
+            ""
+        };
+        Some(format!("unexpected argument, parsing of flags stopped: {ignored}{remedy}"))
     }
 
-    /// What to say about words that are no flags. They are not repeated: one may be a password.
+    /// A warning about arguments that are not flags. They are not included, because one may be a password.
     pub fn stray_arguments_warning(&self) -> Option<String> {
         let number = match self.stray_arguments.len() {
             0 => return None,
-            1 => "one argument is no flag and is ignored".to_owned(),
-            more => format!("{more} arguments are no flags and are ignored"),
+            1 => "ignoring one argument that is not a flag".to_owned(),
+            more => format!("ignoring {more} arguments that are not flags"),
         };
         let boolean =
             self.stray_arguments.iter().any(|word| super::go_values::boolean(word).is_ok());
-        let remedy =
-            if boolean { ": a switch takes its value as in --memory-saver=false" } else { "" };
+        let remedy = if boolean {
+            ": set a boolean flag with an equals sign, as in --memory-saver=false"
+        } else {
+            ""
+        };
         Some(number + remedy)
     }
 }

@@ -1,5 +1,5 @@
-//! The arguments of a role, read as upstream's programs read theirs: they are brought into the one form that
-//! clap and pflag understand alike, and clap does the rest.
+//! Parses the arguments of a role like pflag, which upstream uses: normalises them to the form that clap and pflag have in
+//! common, and leaves the rest to clap.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,17 +7,16 @@ use clap::{Arg, ArgAction, Command};
 
 use super::go_values;
 
-/// Arguments in clap's words, and what pflag passes over.
+/// Arguments in clap's form, and the arguments that pflag ignores.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct NormalisedArguments {
-    /// Flags alone: `--name` or `--name=value`.
+    /// Flags only: `--name` or `--name=value`.
     pub arguments: Vec<OsString>,
-    /// What stood there without being a flag or a flag's value.
+    /// Arguments that are neither flags nor their values.
     pub ignored: Vec<String>,
 }
 
-/// Has a role's command take what pflag takes: switches may have values, and of a flag that is repeated the last
-/// one counts.
+/// Adapts a role's command to pflag: boolean flags can have a value, and the last value of a repeated flag counts.
 pub fn adapt_command(command: Command) -> Command {
     let switch = |argument: Arg| {
         if !matches!(argument.get_action(), ArgAction::SetTrue) {
@@ -28,7 +27,7 @@ pub fn adapt_command(command: Command) -> Command {
     command.args_override_self(true).mut_args(switch)
 }
 
-/// A switch that may be given a value, as in `--name=false`.
+/// Lets a boolean flag have a value, as in `--name=false`.
 pub fn optional_switch_value(argument: Arg) -> Arg {
     argument
         .action(ArgAction::Set)
@@ -39,10 +38,10 @@ pub fn optional_switch_value(argument: Arg) -> Arg {
         .value_parser(go_values::boolean)
 }
 
-/// Reads arguments, without the program's name, against the flags of a command that was built.
+/// Parses arguments, without the program name, with the flags of a built command.
 ///
-/// What is wrong with a value, and unknown names, are left for clap to refuse, which knows the nearest one: pflag
-/// ends at the first of them, and so does this.
+/// Invalid values and unknown flags are left to clap, which reports the most similar flag. Like pflag, this stops at the
+/// first unknown flag.
 pub fn normalise(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
@@ -69,7 +68,7 @@ pub fn normalise(
     Ok(normal)
 }
 
-/// `--name`, `--name=value` or `--name value`. Whether the name is known.
+/// Handles `--name`, `--name=value` or `--name value`. Returns whether the flag is known.
 fn long(
     command: &Command,
     argument: &OsStr,
@@ -91,8 +90,8 @@ fn long(
     Ok(true)
 }
 
-/// One flag that is known, with the value that stands in the same argument, or else with the next one if it needs one.
-/// `whole` is the argument as it was typed, with two dashes.
+/// Adds a known flag, with the value from the same argument or, if it requires one, from the next argument.
+/// `whole` is the complete argument, with two dashes.
 pub(super) fn set(
     known: &Arg,
     (name, value): (&str, Option<&str>),
@@ -102,7 +101,7 @@ pub(super) fn set(
 ) -> Result<(), String> {
     let flag = format!("--{name}");
     match (value_arity(known), value) {
-        // A value that is no UTF-8 goes on as it is: a path may be such.
+        // Keep a value that is not UTF-8 unchanged: it may be a path.
         (_, Some(_)) if whole.to_str().is_none() => out.push(whole.to_owned()),
         (ValueArity::Never, Some(value)) => match go_values::boolean(value) {
             Ok(true) => out.push(flag.into()),
@@ -116,7 +115,7 @@ pub(super) fn set(
     Ok(())
 }
 
-/// `-v4`, `-v=4` or `-v 4`. Whether the letter is known.
+/// Handles `-v4`, `-v=4` or `-v 4`. Returns whether the flag is known.
 fn short(
     command: &Command,
     letters: &str,
@@ -144,7 +143,7 @@ fn short(
     Ok(true)
 }
 
-/// Upstream's roles refuse long names with a single dash; a role that took them would hide a typing error.
+/// Upstream's roles reject long names with a single dash. Accepting them would hide a typing error.
 fn unknown_letters(
     command: &Command,
     letter: char,
@@ -154,7 +153,7 @@ fn unknown_letters(
     let word = format!("{letter}{after}");
     let name = canonical(word.split('=').next().unwrap_or_default());
     if find(command, &name).is_some() {
-        return Err(format!("-{name}: a name of several letters takes two dashes: --{name}"));
+        return Err(format!("-{name}: long flags require two dashes: --{name}"));
     }
     out.push(if after.is_empty() { format!("-{letter}") } else { format!("--{name}") }.into());
     Ok(false)
@@ -164,12 +163,12 @@ fn canonical(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// The flag of that name.
+/// Finds a flag by its long name.
 pub(super) fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     command.get_arguments().find(|known| known.get_long() == Some(name))
 }
 
-/// What follows a flag.
+/// Whether a flag takes a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValueArity {
     Never,
@@ -178,7 +177,7 @@ enum ValueArity {
     Required,
 }
 
-/// Whether the next word belongs to a flag that has no value of its own.
+/// Whether a flag without `=` takes the next argument as its value.
 pub(super) fn needs_value(argument: &Arg) -> bool {
     value_arity(argument) == ValueArity::Required
 }
@@ -193,7 +192,7 @@ fn value_arity(argument: &Arg) -> ValueArity {
     }
 }
 
-/// A flag without its value is left to clap, which says that one is missing.
+/// Joins a flag and its value. A missing value is left to clap, which reports it.
 fn with_value(flag: &str, value: Option<OsString>) -> OsString {
     let mut joined = OsString::from(flag);
     if let Some(value) = value {
@@ -273,10 +272,7 @@ mod tests {
     #[test]
     fn long_names_take_two_dashes() {
         let error = normal("-memory_saver=true").expect_err("refused");
-        assert_eq!(
-            error,
-            "-memory-saver: a name of several letters takes two dashes: --memory-saver"
-        );
+        assert_eq!(error, "-memory-saver: long flags require two dashes: --memory-saver");
         assert_eq!(normal("---v").expect_err("refused"), "bad flag syntax: ---v");
         assert_eq!(normal("--=4").expect_err("refused"), "bad flag syntax: --=4");
     }

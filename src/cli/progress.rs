@@ -1,13 +1,13 @@
-//! The progress bar on standard error. Only a terminal that can move its cursor gets one.
+//! The progress bar on standard error, only for terminals that can move the cursor.
 
 use std::io::{self, Write as _};
 
 use crate::report::demo::{Scenario, sparkline::Glyphs};
 
-/// As long as a bar gets, and as short as it makes sense.
+/// The minimum and maximum length of the bar.
 const CELLS: std::ops::RangeInclusive<usize> = 6..=30;
 
-/// A bar that overwrites itself and leaves nothing behind.
+/// A progress bar that is redrawn in place and cleared at the end.
 #[derive(Debug)]
 pub struct Progress {
     enabled: bool,
@@ -17,45 +17,45 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar within so many columns, or none.
+    /// Creates a bar for a terminal width; draws nothing unless `wanted`.
     pub fn new(wanted: bool, columns: usize, glyphs: Glyphs) -> Self {
         Self { enabled: wanted, columns, glyphs, last: String::new() }
     }
 
-    /// Shows how far a life is.
-    pub fn show(&mut self, life: Scenario, hour: u32, of: u32) {
+    /// Shows the progress of a simulation.
+    pub fn show(&mut self, scenario: Scenario, hour: u32, of: u32) {
         if !self.enabled {
             return;
         }
-        let drawn = self.line(life, hour, of);
-        if drawn != self.last {
-            // A bar that cannot be drawn is no reason to stop.
-            let _ = write!(io::stderr(), "\r{drawn}\x1b[K");
-            self.last = drawn;
+        let line = self.line(scenario, hour, of);
+        if line != self.last {
+            // Ignore errors: progress is optional.
+            let _ = write!(io::stderr(), "\r{line}\x1b[K");
+            self.last = line;
         }
     }
 
-    /// One line that is shorter than the terminal is wide: a full one would scroll. What is too much goes,
-    /// first the bar, then the end of the words.
-    fn line(&self, life: Scenario, hour: u32, of: u32) -> String {
-        let what = match life {
-            Scenario::Without => "life 1 of 2, without",
-            Scenario::With => "life 2 of 2, with   ",
+    /// Formats a line that is shorter than the terminal, because a full line would scroll. If there is not enough space,
+    /// drops the bar, then truncates the text.
+    fn line(&self, scenario: Scenario, hour: u32, of: u32) -> String {
+        let label = match scenario {
+            Scenario::Without => "run 1 of 2, without",
+            Scenario::With => "run 2 of 2, with   ",
         };
         let day = format!("day {:>2} of {}", hour.div_ceil(24), of.div_ceil(24));
-        let room = self.columns.saturating_sub(1);
-        let cells = room.saturating_sub(what.len() + day.len() + 6).min(*CELLS.end());
+        let space = self.columns.saturating_sub(1);
+        let cells = space.saturating_sub(label.len() + day.len() + 6).min(*CELLS.end());
         if !CELLS.contains(&cells) {
-            return format!("  {what}  {day}").chars().take(room).collect();
+            return format!("  {label}  {day}").chars().take(space).collect();
         }
         let done = (hour as usize * cells / of.max(1) as usize).min(cells);
         let (full, empty) =
             if self.glyphs == Glyphs::Unicode { ("█", "░") } else { ("#", ".") };
         let bar = full.repeat(done) + &empty.repeat(cells - done);
-        format!("  {what}  {bar}  {day}")
+        format!("  {label}  {bar}  {day}")
     }
 
-    /// Takes the bar away.
+    /// Clears the bar.
     pub fn clear(&mut self) {
         if !self.last.is_empty() {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -78,7 +78,7 @@ mod tests {
     fn a_bar_fits_eighty_columns_and_fills_to_the_end() {
         let progress = Progress::new(true, 80, Glyphs::Ascii);
         let half = progress.line(Scenario::Without, 96, 192);
-        assert_eq!(half, "  life 1 of 2, without  ###############...............  day  4 of 8");
+        assert_eq!(half, "  run 1 of 2, without  ###############...............  day  4 of 8");
         let end = progress.line(Scenario::With, 1440, 1440);
         assert!(end.contains(&"#".repeat(30)) && end.chars().count() < 80, "{end}");
     }
@@ -90,8 +90,8 @@ mod tests {
         for columns in 0..100 {
             assert!(line(columns).len() < columns.max(1), "{columns}: {}", line(columns));
         }
-        assert_eq!(line(50), "  life 2 of 2, with     ###########  day 90 of 90");
-        assert_eq!(line(40), "  life 2 of 2, with     day 90 of 90");
-        assert_eq!(line(10), "  life 2 ");
+        assert_eq!(line(50), "  run 2 of 2, with     ############  day 90 of 90");
+        assert_eq!(line(40), "  run 2 of 2, with     day 90 of 90");
+        assert_eq!(line(10), "  run 2 o");
     }
 }

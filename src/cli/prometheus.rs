@@ -1,4 +1,4 @@
-//! The flags of history in a Prometheus: upstream's by upstream's names, and how much may be asked of it.
+//! The flags for history in a Prometheus, with upstream's names where they exist.
 
 use std::time::Duration;
 
@@ -14,30 +14,30 @@ use super::{
 use crate::controllers::runtime::prometheus::PrometheusConfig;
 use plimsoll_core::types::quantity::Quantity;
 
-/// Where history in a Prometheus is.
+/// History in a Prometheus.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "History in a Prometheus")]
 pub struct PrometheusArgs {
     #[command(flatten)]
     connection: PrometheusConnectionArgs,
-    /// With --storage=prometheus: writes checkpoints too, and goes on from them while it is away
+    /// With --storage=prometheus: also writes checkpoints, and uses them while the Prometheus is unavailable
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_FALLBACK", hide_short_help = true, hide_env = true)]
     checkpoint_fallback: bool,
-    /// How many queries may be under way at once
+    /// Maximum number of concurrent queries
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(1_u32, 100))]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
     prometheus_queries: u32,
-    /// Memory for history that waits to be taken in
+    /// Memory limit for buffered history that is not ingested yet
     #[arg(long, value_name = "SIZE", default_value = "24Mi")]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY", hide_short_help = true, hide_env = true)]
     history_memory: Quantity,
-    /// Job that scrapes the containers; empty for any [if not set: found out]
+    /// Scrape job of the container series; empty for any [if not set: detected]
     #[arg(long, value_name = "NAME", default_value = "kubernetes-cadvisor")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
     prometheus_cadvisor_job_name: String,
-    /// How far to look back
+    /// How far back to read history
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_short_help = true, hide_env = true)]
     history_length: Duration,
@@ -53,27 +53,27 @@ pub struct PrometheusArgs {
     #[arg(long, value_name = "METRIC", default_value = "container_memory_working_set_bytes")]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
     history_memory_metric: String,
-    /// How long a query may take
+    /// Timeout of a query
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
     prometheus_query_timeout: Duration,
-    /// What names of pods' labels begin with in --metric-for-pod-labels [if not set: found out]
+    /// Prefix of pod label names in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "PREFIX", default_value = "pod_label_")]
     #[arg(env = "PLIMSOLL_FLAG_POD_LABEL_PREFIX", hide_short_help = true, hide_env = true)]
     pod_label_prefix: String,
-    /// Query with the labels of pods, to tell VPAs' pods of the past by [if not set: owners tell]
+    /// Query for pod labels, to match past pods to VPAs [if not set: pods are matched by owner]
     #[arg(long, value_name = "QUERY", default_value = "up{job=\"kubernetes-pods\"}")]
     #[arg(env = "PLIMSOLL_FLAG_METRIC_FOR_POD_LABELS", hide_short_help = true, hide_env = true)]
     metric_for_pod_labels: String,
-    /// Label with the namespace in --metric-for-pod-labels [if not set: found out]
+    /// Label with the namespace in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_namespace")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAMESPACE_LABEL", hide_short_help = true, hide_env = true)]
     pod_namespace_label: String,
-    /// Label with the pod's name in --metric-for-pod-labels [if not set: found out]
+    /// Label with the pod name in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_pod_name")]
     #[arg(env = "PLIMSOLL_FLAG_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     pod_name_label: String,
-    /// Label with the namespace on series of containers [if not set: found out]
+    /// Label with the namespace on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "namespace")]
     #[arg(
         env = "PLIMSOLL_FLAG_CONTAINER_NAMESPACE_LABEL",
@@ -81,29 +81,29 @@ pub struct PrometheusArgs {
         hide_env = true
     )]
     container_namespace_label: String,
-    /// Label with the pod's name on series of containers [if not set: found out]
+    /// Label with the pod name on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "pod_name")]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     container_pod_name_label: String,
-    /// Label with the container's name on series of containers [if not set: found out] and on external metrics
+    /// Label with the container name on container series [if not set: detected] and on external metrics
     #[arg(long, value_name = "LABEL", default_value = "name")]
     #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL", hide_short_help = true, hide_env = true)]
     container_name_label: String,
 }
 
 impl PrometheusArgs {
-    /// The label with a container's name, which external metrics have too.
+    /// The label with the container name, also on external metrics.
     pub fn container_label(&self) -> String {
         self.container_name_label.clone()
     }
 
-    /// The Prometheus that was described. `variable` looks into the environment.
+    /// Builds the Prometheus settings. `variable` reads the environment.
     pub fn prometheus(
         &self,
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<PrometheusConfig, CliError> {
-        // What was not set is found out: upstream's defaults fit series that nobody has any more.
+        // Detect what was not set: upstream's defaults match obsolete label names.
         let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
         Ok(PrometheusConfig {
             transport: self.connection.transport_config(variable)?,
@@ -127,15 +127,15 @@ impl PrometheusArgs {
         })
     }
 
-    /// Where labels of pods are, if they are to tell whose pods there were.
+    /// The query for pod labels, if past pods are matched by labels.
     fn labels(&self, typed: &ParsedFlags) -> Result<Option<PodLabelQuery>, CliError> {
         if !typed.is_set("metric_for_pod_labels") {
             return Ok(None);
         }
         let query = self.metric_for_pod_labels.clone();
-        if let Err(wrong) = Query::from_user(&query, &self.connection.matchers()) {
-            let told = format!("--metric-for-pod-labels: {wrong}");
-            return Err(CliError::new(Exit::Usage, told));
+        if let Err(error) = Query::from_user(&query, &self.connection.matchers()) {
+            let message = format!("--metric-for-pod-labels: {error}");
+            return Err(CliError::new(Exit::Usage, message));
         }
         let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
         Ok(Some(PodLabelQuery {
@@ -146,28 +146,29 @@ impl PrometheusArgs {
         }))
     }
 
-    /// What should be looked at, though it keeps nothing from starting.
+    /// Warnings about flags that do not prevent the start.
     pub fn warnings(&self, typed: &ParsedFlags, is_used: bool) -> Vec<String> {
         let mut warnings = Vec::new();
-        let idle = typed.set_among(&POD_LABEL_FLAGS);
-        if !idle.is_empty() && !typed.is_set("metric_for_pod_labels") {
+        let ineffective = typed.set_among(&POD_LABEL_FLAGS);
+        if !ineffective.is_empty() && !typed.is_set("metric_for_pod_labels") {
             warnings.push(format!(
-                "without effect: {}: without --metric-for-pod-labels pods are found by their owners",
-                idle.join(", ")
+                "no effect without --metric-for-pod-labels: {}: pods are matched by their owners",
+                ineffective.join(", ")
             ));
         }
         if self.checkpoint_fallback && !is_used {
-            warnings
-                .push("--checkpoint-fallback has no use without --storage=prometheus".to_owned());
+            warnings.push(
+                "--checkpoint-fallback has no effect without --storage=prometheus".to_owned(),
+            );
         }
         warnings
     }
 }
 
-/// Flags about what `--metric-for-pod-labels` answers.
+/// Flags that apply to the result of `--metric-for-pod-labels`.
 const POD_LABEL_FLAGS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "pod_name_label"];
 
-/// The least that a slice of two queries can be read in.
+/// The minimum memory to read a time slice of two queries.
 const MIN_HISTORY_MEMORY: u64 = 1 << 20;
 
 fn bytes(amount: &Quantity) -> Result<u64, CliError> {
@@ -175,5 +176,5 @@ fn bytes(amount: &Quantity) -> Result<u64, CliError> {
     if bytes.is_finite() && bytes >= MIN_HISTORY_MEMORY as f64 {
         return Ok(bytes as u64);
     }
-    Err(CliError::new(Exit::Usage, format!("--history-memory={amount}: give 1Mi at least")))
+    Err(CliError::new(Exit::Usage, format!("--history-memory={amount}: must be at least 1Mi")))
 }

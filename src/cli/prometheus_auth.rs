@@ -1,5 +1,5 @@
-//! The flags of a server that speaks Prometheus' API: where it is, how it is encrypted, who asks, and what goes into
-//! every query. Upstream's keep their names.
+//! The flags for a server with the Prometheus API: address, TLS, authentication, headers and label matchers. Upstream's
+//! flags keep their names.
 
 mod sign_in;
 
@@ -19,22 +19,22 @@ use super::{
 };
 use crate::report::doctor::suggested_flags::shell_flag;
 
-/// Flags that hold secrets.
+/// Flags that contain secrets.
 const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
 
-/// A line for each secret that was typed where everybody can read it.
+/// A warning for each secret on the command line.
 pub fn exposed_secret_warnings(typed: &ParsedFlags) -> Vec<String> {
     let shown = SECRET_FLAGS.into_iter().filter(|flag| typed.is_set_on_command_line(flag));
     let line = |flag: &str| {
         let flag = flag.replace('_', "-");
         format!(
-            "--{flag} on the command line can be read by everybody on the machine: use a file or the environment"
+            "--{flag} on the command line is visible to all users of the machine: use a file or the environment"
         )
     };
     shown.map(line).collect()
 }
 
-/// A server, and how to be let in.
+/// The connection to a Prometheus.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Prometheus")]
 pub struct PrometheusConnectionArgs {
@@ -42,15 +42,15 @@ pub struct PrometheusConnectionArgs {
     #[arg(long, value_name = "URL", default_value = "http://prometheus.monitoring.svc")]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_ADDRESS", hide_short_help = true, hide_env = true)]
     prometheus_address: String,
-    /// Takes any certificate of it
+    /// Skips verification of the Prometheus certificate
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_INSECURE", hide_short_help = true, hide_env = true)]
     prometheus_insecure: bool,
-    /// Matcher that goes into every query, as in 'cluster="qa"' (repeatable)
+    /// Label matcher to add to every query, such as 'cluster="qa"' (repeatable)
     #[arg(long, value_name = "MATCHER", action = ArgAction::Append, value_delimiter = '\n')]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_MATCHER", hide_short_help = true, hide_env = true)]
     prometheus_matcher: Vec<LabelMatcher>,
-    /// File with the authorities to trust instead of the system's (PEM)
+    /// File with the CA certificates to trust instead of the system's (PEM)
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CA_FILE", hide_short_help = true, hide_env = true)]
@@ -65,38 +65,38 @@ pub struct PrometheusConnectionArgs {
     #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_KEY_FILE")]
     prometheus_client_key_file: PathBuf,
-    /// Name to sign in with; PROMETHEUS_USERNAME does the same
+    /// Username for basic authentication; PROMETHEUS_USERNAME does the same
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_USERNAME", hide_short_help = true, hide_env = true)]
     username: String,
-    /// Password to sign in with: rather set PROMETHEUS_PASSWORD or name a file
+    /// Password for basic authentication: prefer PROMETHEUS_PASSWORD or a file
     #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PASSWORD", hide_short_help = true, hide_env = true)]
     password: Secret,
-    /// File with the password; it may be rotated
+    /// File with the password; reloaded when it changes
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_PASSWORD_FILE")]
     prometheus_password_file: PathBuf,
-    /// Token to sign in with: rather name a file
+    /// Bearer token: prefer a file
     #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN", hide_short_help = true, hide_env = true)]
     prometheus_bearer_token: Secret,
-    /// File with the token to sign in with; it may be rotated
+    /// File with the bearer token; reloaded when it changes
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path())]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
     prometheus_bearer_token_file: PathBuf,
-    /// Header of every request, as in 'X-Team: a' (repeatable); keys belong into files
+    /// Header to add to every request, such as 'X-Team: a' (repeatable); keys belong in files
     #[arg(long, value_name = "HEADER", action = ArgAction::Append, value_delimiter = '\n')]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER", hide_short_help = true, hide_env = true)]
     prometheus_header: Vec<Secret>,
-    /// Header of every request whose value is in a file, as in X-Key=/keys/prometheus (repeatable)
+    /// Header to add to every request, with the value from a file, such as X-Key=/keys/prometheus (repeatable)
     #[arg(long, value_name = "NAME=FILE", action = ArgAction::Append, value_delimiter = '\n')]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER_FILE", hide_short_help = true, hide_env = true)]
     prometheus_header_file: Vec<String>,
-    /// Tenant to ask for: X-Scope-OrgID, which Mimir and Cortex want
+    /// Tenant, sent as X-Scope-OrgID to Mimir and Cortex
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_TENANT", hide_short_help = true, hide_env = true)]
     prometheus_tenant: String,
@@ -105,12 +105,12 @@ pub struct PrometheusConnectionArgs {
 }
 
 impl PrometheusConnectionArgs {
-    /// What goes into every query.
+    /// The label matchers to add to every query.
     pub fn matchers(&self) -> LabelMatchers {
         self.prometheus_matcher.iter().cloned().collect()
     }
 
-    /// The way in that was described. `variable` looks into the environment.
+    /// Builds the transport settings. `variable` reads the environment.
     pub fn transport_config(
         &self,
         variable: impl Fn(&str) -> String,
@@ -135,14 +135,14 @@ impl PrometheusConnectionArgs {
             (None, None) => None,
             _ => {
                 return Err(usage_error(
-                    "--prometheus-client-cert-file and --prometheus-client-key-file belong together: give both",
+                    "--prometheus-client-cert-file and --prometheus-client-key-file must be set together",
                 ));
             }
         };
         let authority = non_empty_path(&self.prometheus_ca_file);
         if authority.is_some() && self.prometheus_insecure {
             return Err(usage_error(
-                "--prometheus-insecure looks at no authority: leave it or --prometheus-ca-file out",
+                "--prometheus-insecure and --prometheus-ca-file are mutually exclusive: set one of them",
             ));
         }
         Ok(Tls {
@@ -153,8 +153,8 @@ impl PrometheusConnectionArgs {
     }
 
     fn headers(&self) -> Result<Vec<Header>, CliError> {
-        // The values are not repeated: they may be keys.
-        let wrong = |flag: &str, form: &str| usage_error(format!("{flag}: give it as {form}"));
+        // Errors do not include the values, which may be secrets.
+        let wrong = |flag: &str, form: &str| usage_error(format!("{flag}: expected {form}"));
         let header = |name: &str, value| Header { name: name.trim().to_owned(), value };
         let mut headers = Vec::new();
         for text in self.prometheus_header.iter().filter(|text| !text.is_empty()) {
@@ -175,7 +175,7 @@ impl PrometheusConnectionArgs {
         Ok(headers)
     }
 
-    /// The flags as they were given, for whoever wants to repeat them; secrets are left out and named beside.
+    /// The given flags without secrets, to repeat them, and the names of the flags that contain secrets.
     pub fn given_flags(&self) -> (Vec<String>, Vec<&'static str>) {
         let address = redact_address(&self.prometheus_address);
         let mut flags = vec![shell_flag("prometheus-address", &address)];
@@ -215,7 +215,7 @@ impl PrometheusConnectionArgs {
     }
 }
 
-/// An address without the name and password in it, and without its query, in which there may be a key.
+/// Removes user name, password and query from an address, because they may contain secrets.
 fn redact_address(address: &str) -> String {
     let bare = address.split(['?', '#']).next().unwrap_or_default();
     match bare.split_once("://") {
@@ -228,17 +228,17 @@ fn redact_address(address: &str) -> String {
     }
 }
 
-/// A text, unless it is empty.
+/// Returns the text unless it is empty.
 pub fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A path, unless it is empty.
+/// Returns the path unless it is empty.
 pub fn non_empty_path(path: &std::path::Path) -> Option<PathBuf> {
     (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 
-/// A command line that contradicts itself.
+/// An error about contradictory flags.
 pub fn usage_error(line: impl Into<String>) -> CliError {
     CliError::new(Exit::Usage, line)
 }
@@ -252,10 +252,10 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        door: PrometheusConnectionArgs,
+        connection: PrometheusConnectionArgs,
     }
 
-    pub(super) fn door(
+    pub(super) fn transport_config(
         flags: &[&str],
         variables: &[(&str, &str)],
     ) -> Result<TransportConfig, String> {
@@ -264,16 +264,16 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
         };
-        line.door.transport_config(variable).map_err(CliError::into_message)
+        line.connection.transport_config(variable).map_err(CliError::into_message)
     }
 
     #[test]
     fn what_contradicts_itself_is_one_line_that_names_the_flags_and_no_secret() {
         for (flags, words) in [
-            (&["--prometheus-client-cert-file=/c"][..], "belong together"),
-            (&["--prometheus-insecure", "--prometheus-ca-file=/c"], "looks at no authority"),
-            (&["--password=hunter2", "--prometheus-password-file=/p"], "exclude each other"),
-            (&["--prometheus-password-file=/p"], "without --username"),
+            (&["--prometheus-client-cert-file=/c"][..], "must be set together"),
+            (&["--prometheus-insecure", "--prometheus-ca-file=/c"], "are mutually exclusive"),
+            (&["--password=hunter2", "--prometheus-password-file=/p"], "are mutually exclusive"),
+            (&["--prometheus-password-file=/p"], "requires --username"),
             (&["--prometheus-bearer-token-file=/nonexistent"], "/nonexistent: "),
             (
                 &["--prometheus-auth=aws", "--username=bob", "--prometheus-aws-region=x"],
@@ -293,9 +293,9 @@ mod tests {
             (&["--prometheus-header-file=hunter2"], "NAME=FILE"),
             (&["--prometheus-matcher=cluster=qa"], "its value has no quotes"),
         ] {
-            let said = door(flags, &[]).expect_err("refused");
-            assert!(said.contains(words), "{flags:?}: {said}");
-            assert!(!said.contains("hunter2"), "{said}");
+            let message = transport_config(flags, &[]).expect_err("refused");
+            assert!(message.contains(words), "{flags:?}: {message}");
+            assert!(!message.contains("hunter2"), "{message}");
         }
     }
 
@@ -311,15 +311,16 @@ mod tests {
             "--prometheus-matcher=cluster=\"qa\"",
             "--prometheus-matcher=env!=\"it's\"",
         ];
-        let line = Line::try_parse_from(flags).map_err(|e| e.to_string()).expect("is fine").door;
-        let door = line
+        let line =
+            Line::try_parse_from(flags).map_err(|e| e.to_string()).expect("valid flags").connection;
+        let transport = line
             .transport_config(|_| String::new())
             .map_err(CliError::into_message)
-            .expect("a door");
-        let names: Vec<_> = door.headers.iter().map(|header| &*header.name).collect();
+            .expect("valid flags");
+        let names: Vec<_> = transport.headers.iter().map(|header| &*header.name).collect();
         assert_eq!(names, ["X-Team", "X-Key", "X-File"]);
-        assert_eq!(door.headers[1].value, SecretSource::Literal("hunter2".into()));
-        assert_eq!(door.tenant.as_deref(), Some("team 1"));
+        assert_eq!(transport.headers[1].value, SecretSource::Literal("hunter2".into()));
+        assert_eq!(transport.tenant.as_deref(), Some("team 1"));
         assert_eq!(line.matchers().to_string(), r#"cluster="qa",env!="it's""#);
         let (flags, secrets) = line.given_flags();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `plimsoll recommender`: its flags, by upstream's names where upstream has them, and the run behind them.
+//! `plimsoll recommender`: its flags, with upstream's names where they exist.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// The name of the role, and of upstream's program.
+/// The name of the role, and of upstream's binary.
 pub const NAME: &str = "recommender";
 
 pub(super) const EXAMPLES: &str = "\
@@ -40,26 +40,26 @@ Examples:
     --prometheus-address http://prometheus:9090
   plimsoll recommender --storage=local:/data --shard=1/3
 
--h keeps to the essentials. Flags are read as upstream's are: --a_b is --a-b,
---memory-saver=false, -v4, 0x10, 1h30m. All are in docs/configuration.md.";
+-h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
+--memory-saver=false, -v4, 0x10, 1h30m. See docs/configuration.md for all.";
 
-/// Watches workloads and writes how much each should request
+/// Computes recommendations and writes them to the status of VPAs
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RecommenderArgs {
-    /// Name by which VPAs choose this recommender; `default` also has those that choose none
+    /// Name by which VPAs select this recommender; `default` also handles VPAs that select none
     #[arg(long, value_name = "NAME", default_value = "default")]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_NAME", hide_env = true)]
     recommender_name: String,
-    /// Time from one pass to the next
+    /// Time between two passes
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_INTERVAL", hide_env = true)]
     recommender_interval: Duration,
-    /// Where metrics and health are served
+    /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8942")]
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
-    /// Where history is kept: `checkpoint` in the cluster, `prometheus`, or `local[:DIR]`
+    /// Storage of the history: `checkpoint` in the cluster, `prometheus`, or `local[:DIR]`
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,
@@ -67,23 +67,23 @@ pub struct RecommenderArgs {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_INTERVAL", hide_short_help = true, hide_env = true)]
     checkpoint_interval: Duration,
-    /// Least time between two collections of orphaned checkpoints
+    /// Minimum time between two garbage collections of orphaned checkpoints
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_GC_INTERVAL", hide_short_help = true, hide_env = true)]
     checkpoints_gc_interval: Duration,
-    /// How long writing checkpoints may take in one pass
+    /// Time limit for writing checkpoints in one pass
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_TIMEOUT", hide_short_help = true, hide_env = true)]
     checkpoints_timeout: Duration,
-    /// Works without the history that could not be loaded
+    /// Starts even if history could not be loaded
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_HISTORY_OPTIONAL", hide_short_help = true, hide_env = true)]
     history_optional: bool,
-    /// Accepted, without effect: histories are kept for pods of VPAs only
+    /// Accepted, without effect: history is only kept for pods of VPAs
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_MEMORY_SAVER", hide_short_help = true, hide_env = true)]
     memory_saver: bool,
-    /// How many writes are under way at once
+    /// Maximum number of concurrent writes
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(1_u32, 10_000))]
     #[arg(env = "PLIMSOLL_FLAG_UPDATE_WORKER_COUNT", hide_short_help = true, hide_env = true)]
     update_worker_count: u32,
@@ -92,38 +92,38 @@ pub struct RecommenderArgs {
     #[arg(value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_MIN_CHECKPOINTS", hide_short_help = true, hide_env = true)]
     min_checkpoints: i64,
-    /// Looks after one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
+    /// Handles one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
     #[arg(long, value_name = "I/N")]
     #[arg(env = "PLIMSOLL_FLAG_SHARD", hide_env = true)]
     shard: Option<Shard>,
-    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
-    /// Share by which bounds must move to be written [with --compat=upstream: 0]
+    /// Relative change of bounds below which they are not written [with --compat=upstream: 0]
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = go_values::fraction)]
     #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
     bounds_dead_band: f64,
     #[command(flatten)]
     caps: PodCapArgs,
-    /// Features by name, as in PerVPAConfig=true,NativeSidecar=false
+    /// Feature gates, such as PerVPAConfig=true,NativeSidecar=false
     #[arg(long, value_name = "GATES")]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
     feature_gates: Vec<FeatureGates>,
-    /// Where usage comes from: metrics.k8s.io, external.metrics.k8s.io or a Prometheus
+    /// Source of usage: metrics.k8s.io, external.metrics.k8s.io or a Prometheus
     #[arg(long, value_name = "SOURCE", default_value = "metrics")]
     #[arg(env = "PLIMSOLL_FLAG_USAGE_SOURCE", hide_short_help = true, hide_env = true)]
     usage_source: UsageSourceArg,
-    /// Takes usage from external.metrics.k8s.io: --usage-source=external does the same
+    /// Reads usage from external.metrics.k8s.io: --usage-source=external does the same
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_USE_EXTERNAL_METRICS", hide_short_help = true, hide_env = true)]
     use_external_metrics: bool,
-    /// External metric of CPU; empty for none
+    /// External metric for CPU; empty for none
     #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_CPU_METRIC")]
     external_metrics_cpu_metric: String,
-    /// External metric of memory; empty for none
+    /// External metric for memory; empty for none
     #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_MEMORY_METRIC")]
@@ -145,7 +145,7 @@ pub struct RecommenderArgs {
     prometheus: PrometheusArgs,
 }
 
-/// Where usage comes from, as it is typed.
+/// The value of `--usage-source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum UsageSourceArg {
     Metrics,
@@ -154,7 +154,7 @@ enum UsageSourceArg {
 }
 
 impl RecommenderArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment.
+    /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
         typed: &ParsedFlags,
@@ -170,7 +170,7 @@ impl RecommenderArgs {
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them",
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
             ));
         }
         let election = self.election.election(&self.leader_elect_resource_name, compat);
@@ -184,7 +184,7 @@ impl RecommenderArgs {
         let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
         if self.use_external_metrics && self.usage_source == UsageSourceArg::Prometheus {
             return Err(refuse(
-                "--use-external-metrics and --usage-source=prometheus exclude each other: give one of them",
+                "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them",
             ));
         }
         let external = self.use_external_metrics || self.usage_source == UsageSourceArg::External;
@@ -229,7 +229,7 @@ impl RecommenderArgs {
         })
     }
 
-    /// What should be looked at, though it keeps nothing from starting.
+    /// Warnings about flags that do not prevent the start.
     fn warnings(
         &self,
         typed: &ParsedFlags,
@@ -240,27 +240,27 @@ impl RecommenderArgs {
         warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let reads_series = self.storage == StorageChoice::Prometheus;
         warnings.extend(self.prometheus.warnings(typed, reads_series));
-        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.set_among(&["memory_saver", "min_checkpoints", "profiling"]));
-        if !idle.is_empty() {
-            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
+        ineffective.extend(typed.set_among(&["memory_saver", "min_checkpoints", "profiling"]));
+        if !ineffective.is_empty() {
+            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
         }
         if self.model.compat() == Compat::Upstream {
-            let idle = typed.set_among(&["bounds_dead_band", "checkpoint_interval"]);
-            if !idle.is_empty() {
+            let ineffective = typed.set_among(&["bounds_dead_band", "checkpoint_interval"]);
+            if !ineffective.is_empty() {
                 warnings
-                    .push(format!("without effect with --compat=upstream: {}", idle.join(", ")));
+                    .push(format!("no effect with --compat=upstream: {}", ineffective.join(", ")));
             }
         }
         if scope.ignored.iter().any(|name| name.trim() != name) {
             warnings.push(
-                "--ignored-vpa-object-namespaces has names with spaces, which no namespace has: leave the spaces out"
+                "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
                     .to_owned(),
             );
         }
         if matches!(usage, UsageSource::External { cpu: None, memory: None, .. }) {
             warnings.push(
-                "--use-external-metrics without a metric: there will be no usage; set \
+                "--use-external-metrics without a metric reads no usage: set \
                  --external-metrics-cpu-metric or --external-metrics-memory-metric"
                     .to_owned(),
             );
@@ -269,10 +269,10 @@ impl RecommenderArgs {
     }
 }
 
-/// Runs the recommender until it is told to end.
+/// Runs the recommender until a termination signal.
 pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Daemon {
+    let daemon = Daemon {
         role: "recommender",
         name: Some(config.name.clone()),
         workers: 2,
@@ -280,5 +280,5 @@ pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, Cli
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| controllers::run(config, signals))
+    daemon.run(|signals| controllers::run(config, signals))
 }

@@ -1,4 +1,4 @@
-//! The flags of the webhook's registration and of its Lease, by upstream's names.
+//! The flags for the webhook's registration and its Lease, with upstream's names.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,11 +11,11 @@ use crate::{
 };
 use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 
-/// How API servers learn of the webhook, and updaters of its health.
+/// The webhook's registration, and the Lease that reports its health to updaters.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Registration")]
 pub struct RegistrationArgs {
-    /// Registers the webhook, and keeps the registration in order
+    /// Registers the webhook, and keeps the registration up to date
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
     #[arg(default_value = "true")]
@@ -25,24 +25,24 @@ pub struct RegistrationArgs {
     #[arg(long, value_name = "NAME", default_value = "vpa-webhook")]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_SERVICE", hide_short_help = true, hide_env = true)]
     webhook_service: String,
-    /// Registers an address in place of a Service
+    /// Registers an address instead of a Service
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_REGISTER_BY_URL", hide_short_help = true, hide_env = true)]
     register_by_url: bool,
-    /// That address, with https:// before it
+    /// Address to register, starting with https://
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_ADDRESS", hide_short_help = true, hide_env = true)]
     webhook_address: String,
-    /// Its port
+    /// Port of the registered address
     #[arg(long, value_name = "PORT", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_PORT", hide_short_help = true, hide_env = true)]
     webhook_port: String,
-    /// Seconds that API servers wait for an answer
+    /// Seconds that API servers wait for a response
     #[arg(long, value_name = "SECONDS", default_value = "30")]
     #[arg(value_parser = go_values::integer_between(i32::MIN, i32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_TIMEOUT_SECONDS", hide_short_help = true, hide_env = true)]
     webhook_timeout_seconds: i32,
-    /// Creates no pods while the webhook is away
+    /// Sets the failure policy to Fail: no pods are created while the webhook is unavailable
     #[arg(long)]
     #[arg(
         env = "PLIMSOLL_FLAG_WEBHOOK_FAILURE_POLICY_FAIL",
@@ -50,19 +50,19 @@ pub struct RegistrationArgs {
         hide_env = true
     )]
     webhook_failure_policy_fail: bool,
-    /// Labels of the registration, as in k1:v1,k2:v2
+    /// Labels of the webhook configuration, such as k1:v1,k2:v2
     #[arg(long, value_name = "LABELS", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_LABELS", hide_short_help = true, hide_env = true)]
     webhook_labels: String,
-    /// Lease that says that the webhook is reachable
+    /// Lease that reports that the webhook is reachable
     #[arg(long, value_name = "NAME", default_value = "vpa-admission-controller")]
     #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAME", hide_short_help = true, hide_env = true)]
     status_lease_name: String,
-    /// Its namespace [default: NAMESPACE, or kube-system]
+    /// Namespace of that Lease [default: NAMESPACE, or kube-system]
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAMESPACE", hide_short_help = true, hide_env = true)]
     status_lease_namespace: String,
-    /// How often it is renewed
+    /// Renewal interval of that Lease
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::duration)]
     #[arg(
         env = "PLIMSOLL_FLAG_STATUS_LEASE_UPDATE_INTERVAL",
@@ -73,17 +73,17 @@ pub struct RegistrationArgs {
 }
 
 impl RegistrationArgs {
-    /// What is registered; `None` when others do that. Beside it what should be looked at.
+    /// Returns the webhook to register, or `None` if registration is disabled, and a warning.
     pub fn desired_webhook(
         &self,
-        caller: WebhookClientConfig,
+        client_config: WebhookClientConfig,
         scope: &NamespaceScope,
         compat: Compat,
     ) -> (Option<DesiredWebhook>, Option<String>) {
         let (labels, warning) = labels(&self.webhook_labels);
         let wanted = DesiredWebhook {
             labels,
-            client_config: caller,
+            client_config,
             namespaces: namespaces(scope, compat),
             fail_closed: self.webhook_failure_policy_fail,
             timeout_seconds: self.webhook_timeout_seconds,
@@ -93,32 +93,32 @@ impl RegistrationArgs {
         (self.register_webhook.then_some(wanted), warning)
     }
 
-    /// The Lease. `namespace` is where the process is.
+    /// Builds the Lease settings. `namespace` is the namespace of the process.
     pub fn lease(&self, namespace: &str) -> LeaseConfig {
-        let said = Some(&*self.status_lease_namespace).filter(|name| !name.is_empty());
+        let configured = Some(&*self.status_lease_namespace).filter(|name| !name.is_empty());
         LeaseConfig {
-            namespace: said.unwrap_or(namespace).to_owned(),
+            namespace: configured.unwrap_or(namespace).to_owned(),
             name: self.status_lease_name.clone(),
             interval: self.status_lease_update_interval,
         }
     }
 
-    /// Whether an address is registered in place of a Service.
+    /// Whether an address is registered instead of a Service.
     pub const fn registers_url(&self) -> bool {
         self.register_by_url
     }
 
-    /// Flags that were set and change nothing.
+    /// A warning about flags that have no effect.
     pub fn ineffective_flags_warning(&self, typed: &ParsedFlags) -> Option<String> {
-        let idle = typed.set_among(&["webhook_address", "webhook_port"]);
-        (!self.register_by_url && !idle.is_empty())
-            .then(|| format!("{} without --register-by-url: no effect", idle.join(", ")))
+        let ineffective = typed.set_among(&["webhook_address", "webhook_port"]);
+        (!self.register_by_url && !ineffective.is_empty())
+            .then(|| format!("no effect without --register-by-url: {}", ineffective.join(", ")))
     }
 
-    /// How API servers reach the webhook. `namespace` is where the process is.
+    /// How API servers reach the webhook. `namespace` is the namespace of the process.
     pub fn client_config(&self, namespace: &str) -> WebhookClientConfig {
         if self.register_by_url {
-            // As upstream joins them.
+            // Joined like in upstream.
             return WebhookClientConfig::Url(format!(
                 "{}:{}",
                 self.webhook_address, self.webhook_port
@@ -131,8 +131,8 @@ impl RegistrationArgs {
     }
 }
 
-/// Where the webhook is called. Upstream's list of ignored namespaces is never empty: a flag that is not set is a list
-/// of one empty name, which excludes nothing and hides the one namespace that is looked after.
+/// The namespaces in which the webhook is called. Upstream's list of ignored namespaces is never empty: if the flag is not
+/// set, it contains one empty name, which excludes nothing and overrides the namespace to handle.
 fn namespaces(scope: &NamespaceScope, compat: Compat) -> WebhookNamespaces {
     if !scope.ignored.is_empty() {
         return WebhookNamespaces::Except(scope.ignored.clone());
@@ -144,7 +144,7 @@ fn namespaces(scope: &NamespaceScope, compat: Compat) -> WebhookNamespaces {
     }
 }
 
-/// Labels as upstream reads them: one that is none, and there are no labels at all.
+/// Parses labels like upstream: if one is invalid, there are no labels at all.
 fn labels(text: &str) -> (BTreeMap<String, String>, Option<String>) {
     let text = text.trim_matches('"');
     if text.is_empty() {
@@ -158,7 +158,7 @@ fn labels(text: &str) -> (BTreeMap<String, String>, Option<String>) {
     if let Some(labels) = text.split(',').map(pair).collect() {
         return (labels, None);
     }
-    let why = "--webhook-labels: give them as k1:v1,k2:v2; the registration gets none";
+    let why = "--webhook-labels: expected k1:v1,k2:v2; registering without labels";
     (BTreeMap::new(), Some(why.to_owned()))
 }
 
@@ -175,7 +175,8 @@ mod tests {
             "key1 : value1,key2: value2",
             "\"key1:value1,key2:value2\"",
         ] {
-            let expected = ["1", "2"].map(|it| (format!("key{it}"), format!("value{it}")));
+            let expected =
+                ["1", "2"].map(|number| (format!("key{number}"), format!("value{number}")));
             assert_eq!(labels(text), (expected.into(), None), "{text}");
         }
         for text in ["foo,bar", "key1:value1,:bar", ","] {

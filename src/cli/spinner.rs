@@ -1,19 +1,19 @@
-//! What is on a terminal while somebody else is asked.
+//! A message on the terminal while a command waits for a response.
 
 use std::io::{self, Write as _};
 
 use super::terminal::Terminal;
 
-/// A line on standard error until there is an answer, and gone then. Only a terminal gets one.
+/// A line on standard error that is cleared on drop. Shown only on a terminal.
 #[derive(Debug)]
 pub struct Spinner(bool);
 
 impl Spinner {
-    /// Says what is waited for.
-    pub fn start(terminal: &Terminal, what: &str) -> Self {
+    /// Shows a message.
+    pub fn start(terminal: &Terminal, message: &str) -> Self {
         if terminal.stderr_is_tty {
-            // A line that cannot be drawn is no reason to stop.
-            let _ = write!(io::stderr(), "{what} ...");
+            // Ignore errors: the message is optional.
+            let _ = write!(io::stderr(), "{message} ...");
             let _ = io::stderr().flush();
         }
         Self(terminal.stderr_is_tty)

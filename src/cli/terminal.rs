@@ -1,36 +1,36 @@
-//! What the program talks to: a terminal or a pipe, how wide, in which characters and colours.
+//! Detects the terminal: width, character set and colours.
 
 use std::{ffi::OsString, io::IsTerminal as _};
 
 use crate::report::demo::{sparkline::Glyphs, text::Style};
 
-/// Columns where nobody says how many there are.
+/// The width if it is unknown.
 const DEFAULT_WIDTH: usize = 80;
-/// Text is laid out no narrower, and no wider, than this.
+/// The minimum and maximum width of text.
 const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 
-/// Standard output and standard error, as found.
+/// The properties of standard output and standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Whether a person reads standard output directly.
+    /// Whether standard output is a terminal.
     pub stdout_is_tty: bool,
-    /// Whether a person watches standard error, on something that can move its cursor.
+    /// Whether standard error is a terminal that can move the cursor.
     pub stderr_is_tty: bool,
-    /// Columns that standard error has.
+    /// Width of standard error in columns.
     pub columns: usize,
-    /// How text may look.
+    /// The style of text output.
     pub style: Style,
 }
 
 impl Terminal {
-    /// Looks around. `colour_refused` is `--no-color`.
+    /// Detects the terminal. `colour_refused` is `--no-color`.
     pub fn detect(colour_refused: bool) -> Self {
         let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
-        let beside = terminal_size::terminal_size_of(std::io::stderr());
+        let stderr_width = terminal_size::terminal_size_of(std::io::stderr());
         Self::of(
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
-            [width, beside.map(|(width, _)| usize::from(width.0))],
+            [width, stderr_width.map(|(width, _)| usize::from(width.0))],
             colour_refused,
             |name| std::env::var_os(name),
         )
@@ -39,7 +39,7 @@ impl Terminal {
     fn of(
         stdout: bool,
         stderr: bool,
-        [width, beside]: [Option<usize>; 2],
+        [width, stderr_width]: [Option<usize>; 2],
         colour_refused: bool,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
@@ -48,13 +48,13 @@ impl Terminal {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
         let locale = locale.to_string_lossy().to_ascii_lowercase();
         let unicode = !dumb && (locale.contains("utf-8") || locale.contains("utf8"));
-        // Cargo says so to what it runs; then `plimsoll` is not what one types.
+        // Under `cargo run`, hints should show the cargo command.
         let by_cargo = set("CARGO_MANIFEST_DIR").is_some();
         Self {
             stdout_is_tty: stdout,
             stderr_is_tty: stderr && !dumb,
-            // A terminal that does not know its width says 0.
-            columns: beside.filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH),
+            // A terminal of unknown width reports 0.
+            columns: stderr_width.filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH),
             style: Style {
                 width: if stdout { width } else { None }
                     .unwrap_or(DEFAULT_WIDTH)

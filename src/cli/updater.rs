@@ -1,4 +1,4 @@
-//! `plimsoll updater`: its flags, by upstream's names where upstream has them, and the run behind them.
+//! `plimsoll updater`: its flags, with upstream's names where they exist.
 
 use std::time::Duration;
 
@@ -25,62 +25,62 @@ use crate::{
 };
 use plimsoll_core::recommender::NamespaceScope;
 
-/// The name of the role, and of upstream's program.
+/// The name of the role, and of upstream's binary.
 pub const NAME: &str = "updater";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll updater --dry-run                     says what it would do, and why
+  plimsoll updater --dry-run                     logs what it would do, and why
   plimsoll updater --change-window '0 22 * * mon-fri for 6h in +01:00'
   plimsoll updater --max-disruptions-per-hour=20,2% --canary-watch=5m
   plimsoll updater --compat=upstream --eviction-rate-limit=0.5
 
--h keeps to the essentials. Flags are read as upstream's are: --a_b is --a-b,
---leader-elect=false, -v4, 1h30m. All are in docs/configuration.md.";
+-h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
+--leader-elect=false, -v4, 1h30m. See docs/configuration.md for all.";
 
-/// Brings what is recommended to running pods: resizes or evicts them, a few at a time
+/// Applies recommendations to running pods: resizes or evicts them, a few at a time
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UpdaterArgs {
-    /// Time from one pass to the next
+    /// Time between two passes
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_UPDATER_INTERVAL", hide_env = true)]
     updater_interval: Duration,
-    /// Decides, counts and logs, and writes nothing to the cluster
+    /// Decides, counts and logs, but writes nothing to the cluster
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_DRY_RUN", hide_env = true)]
     dry_run: bool,
-    /// Writes events all the same
+    /// Writes events even in a dry run
     #[arg(long, requires = "dry_run")]
     #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
     dry_run_events: bool,
-    /// Evictions a second, and resizes; 0 or less is no limit
+    /// Evictions per second, and resizes per second; 0 or less means no limit
     #[arg(long, value_name = "NUMBER", default_value = "-1", value_parser = go_values::number)]
     #[arg(allow_hyphen_values = true)]
     #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_LIMIT", hide_env = true)]
     eviction_rate_limit: f64,
-    /// How many may go at once before that; with a limit, 0 lets none go at all
+    /// Burst of evictions; with a limit, 0 blocks all evictions
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_BURST", hide_short_help = true, hide_env = true)]
     eviction_rate_burst: u32,
-    /// Resizes a second, if not as many as evictions
+    /// Resizes per second, if different from evictions
     #[arg(long, value_name = "NUMBER", value_parser = go_values::number, allow_hyphen_values = true)]
     #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_LIMIT", hide_short_help = true, hide_env = true)]
     resize_rate_limit: Option<f64>,
-    /// How many may go at once before that, if not as many as evictions
+    /// Burst of resizes, if different from evictions
     #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, u32::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_BURST", hide_short_help = true, hide_env = true)]
     resize_rate_burst: Option<u32>,
-    /// Where metrics and health are served
+    /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8943")]
     #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
-    /// How many pods lose their startup boost at once
+    /// Maximum number of pods from which to remove the startup boost concurrently
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(1_u32, 10_000))]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_CONCURRENT_CPU_STARTUP_BOOST_SYNCS")]
     concurrent_cpu_startup_boost_syncs: u32,
-    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
@@ -100,15 +100,15 @@ pub struct UpdaterArgs {
 }
 
 impl UpdaterArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment.
+    /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<UpdaterConfig, CliError> {
         let refuse = |why: &str| CliError::new(Exit::Findings, why);
-        let decisions = &self.policy;
-        let compat = decisions.compat();
+        let policy = &self.policy;
+        let compat = policy.compat();
         let scope = NamespaceScope {
             only: self.cluster.only_namespace(),
             ignored: self.cluster.ignored_namespaces(),
@@ -116,10 +116,10 @@ impl UpdaterArgs {
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
             return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces exclude each other: give one of them",
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
             ));
         }
-        let admission = decisions.admission(variable).map_err(|why| refuse(&why))?;
+        let admission = policy.admission(variable).map_err(|why| refuse(&why))?;
         let election = self.election.election(&self.leader_elect_resource_name, compat);
         if election.enabled {
             election.validate().map_err(refuse)?;
@@ -133,20 +133,20 @@ impl UpdaterArgs {
             self.resize_rate_limit.unwrap_or(self.eviction_rate_limit),
             self.resize_rate_burst.unwrap_or(self.eviction_rate_burst),
         );
-        let mut settings = decisions.settings(typed).map_err(|why| refuse(&why))?;
+        let mut settings = policy.settings(typed).map_err(|why| refuse(&why))?;
         if self.dry_run {
             settings.guards = settings.guards.simulated();
         }
         Ok(UpdaterConfig {
             interval: self.updater_interval,
             settings,
-            native_sidecars: decisions.native_sidecars(),
-            limit_policy: decisions.limit_policy(),
+            native_sidecars: policy.native_sidecars(),
+            limit_policy: policy.limit_policy(),
             eviction_rate: evictions,
             resize_rate: resizes,
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
             admission_check: admission,
-            heartbeat_namespace: decisions.heartbeat_namespace(),
+            heartbeat_namespace: policy.heartbeat_namespace(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             address: self.address.clone(),
             warnings: Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]),
@@ -160,36 +160,36 @@ impl UpdaterArgs {
         })
     }
 
-    /// What should be looked at, though it keeps nothing from starting.
+    /// Warnings about flags that do not prevent the start.
     fn warnings(
         typed: &ParsedFlags,
         scope: &NamespaceScope,
         rates: [(&str, RateLimit); 2],
     ) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let mut idle = typed.set_among(&klog::WITHOUT_EFFECT);
-        idle.extend(typed.set_among(&["profiling"]));
-        if !idle.is_empty() {
-            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
+        ineffective.extend(typed.set_among(&["profiling"]));
+        if !ineffective.is_empty() {
+            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
         }
         if scope.ignored.iter().any(|name| name.trim() != name) {
             warnings.push(
-                "--ignored-vpa-object-namespaces has names with spaces, which no namespace has: leave the spaces out"
+                "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
                     .to_owned(),
             );
         }
-        let idle = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
-        warnings.extend(idle.map(|(what, _)| {
-            format!("a rate limit with a burst of 0 lets no {what} go, as upstream has it: give a burst of 1 or more")
+        let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
+        warnings.extend(blocked.map(|(action, _)| {
+            format!("a burst of 0 blocks every {action}, as in upstream: use a burst of 1 or more")
         }));
         warnings
     }
 }
 
-/// Runs the updater until it is told to end.
+/// Runs the updater until a termination signal.
 pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let start = Daemon {
+    let daemon = Daemon {
         role: "updater",
         name: None,
         workers: 1,
@@ -197,7 +197,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliErro
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| controllers::run(config, signals))
+    daemon.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn guards_are_on_unless_upstreams_ways_are_wanted_and_then_those_that_were_set() {
         let of = |flags: &[&str]| {
-            updater_config(flags, |_| String::new()).expect("flags that make sense").settings.guards
+            updater_config(flags, |_| String::new()).expect("valid flags").settings.guards
         };
         assert_eq!(of(&[]), GuardSettings::default());
         assert_eq!(of(&["--compat=upstream"]), GuardSettings::NONE);
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn resizes_go_as_fast_as_evictions_unless_it_is_said() {
         let of = |flags: &[&str]| {
-            let config = updater_config(flags, |_| String::new()).expect("flags that make sense");
+            let config = updater_config(flags, |_| String::new()).expect("valid flags");
             (config.eviction_rate.per_second, config.resize_rate.per_second)
         };
         assert_eq!(of(&[]), (-1.0, -1.0));
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_limit_with_a_burst_of_nothing_lets_nothing_go_and_no_limit_needs_no_burst() {
         let of = |flags: &[&str]| {
-            let config = updater_config(flags, |_| String::new()).expect("flags that make sense");
+            let config = updater_config(flags, |_| String::new()).expect("valid flags");
             (!config.eviction_rate.blocks_all(), config.warnings.len())
         };
         assert_eq!(of(&["--eviction-rate-limit=0.5"]), (true, 0));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_looks_for_no_effects_of_changes_that_nobody_makes() {
-        let config = updater_config(&["--dry-run"], |_| String::new()).expect("makes sense");
+        let config = updater_config(&["--dry-run"], |_| String::new()).expect("valid flags");
         let guards = config.settings.guards;
         assert_eq!(
             (guards.breaker, guards.max_unproven_evictions, guards.external_overwrite_pause),

@@ -1,4 +1,4 @@
-//! `plimsoll watermark`: its flags, by upstream's names where upstream has them, and the run behind them.
+//! `plimsoll watermark`: its flags, with upstream's names where they exist.
 
 mod cluster;
 pub(super) mod dry_run;
@@ -38,32 +38,32 @@ use plimsoll_core::types::compat::{Compat, Fix, Fixes};
 
 /// The name of the role.
 pub const NAME: &str = "watermark";
-/// The name of upstream's program.
+/// The name of upstream's binary.
 pub const PROGRAM: &str = "manager";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll watermark --dry-run                  says what it would do, and why
+  plimsoll watermark --dry-run                  logs what it would do, and why
   plimsoll watermark --compat=upstream -workers 4
   plimsoll watermark --prometheus-address http://prometheus:9090
   plimsoll watermark dry-run list --all         which objects are in dry run
 
--h keeps to the essentials. Flags are read as upstream's are, by Go's own rules:
--a is --a, a switch takes its value as in -a=false, and flags end at the first
-word that is none. All are in docs/configuration.md.";
+-h shows common flags only. Flags are parsed like upstream's, by Go's own rules:
+-a is --a, boolean flags are set as in -a=false, and parsing stops at the first
+argument that is not a flag. See docs/configuration.md for all.";
 
-/// Objects that are looked at at once: most of a look is waiting, and metrics that take 50 ms are enough for 4,800 objects
-/// in 15 seconds by it.
+/// The default number of concurrent reconciles. They mostly wait for responses: with metrics that take 50 ms, 16 workers
+/// reconcile 4,800 objects in 15 seconds.
 const DEFAULT_WORKERS: u32 = 16;
 
-/// Where upstream serves metrics, whatever it is told.
+/// The address at which upstream always serves metrics, regardless of its flags.
 const UPSTREAM_METRICS_ADDRESS: Address = Address { host: String::new(), port: 8383 };
 
-/// Flags that other manifests have and that change nothing here.
+/// Flags that are accepted for existing manifests, without effect.
 const WITHOUT_EFFECT: [&str; 4] =
     ["ddProfilingEnabled", "ddTracingEnabled", "log_timestamp_format", "syncPeriodSeconds"];
 
-/// Sets replicas by metrics that are to stay between two marks
+/// Scales workloads to keep metrics between two watermarks
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_negates_reqs = true)]
@@ -71,73 +71,73 @@ const WITHOUT_EFFECT: [&str; 4] =
 pub struct WatermarkArgs {
     #[command(subcommand)]
     command: Option<WatermarkCommand>,
-    /// Whose ways: `plimsoll`, or `upstream` with its defects
+    /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
     #[arg(long, value_name = "MODE", default_value = "plimsoll")]
     #[arg(env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
     compat: Compat,
-    /// Switches one named fix off (repeatable; the names are in docs/compatibility.md)
+    /// Disables a fix of an upstream bug (repeatable; the names are in docs/compatibility.md)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     #[arg(env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_short_help = true, hide_env = true)]
     disable_fix: Vec<Fix>,
-    /// Time from the end of one look at an object to the next one
+    /// Time between the end of one reconcile of an object and the next
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
     #[arg(env = "PLIMSOLL_FLAG_PERIOD", hide_env = true)]
     period: Duration,
-    /// How many objects are looked at at once [default: 16, 1 with --compat=upstream]
+    /// Maximum number of concurrent reconciles [default: 16, 1 with --compat=upstream]
     #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, 10_000))]
     #[arg(env = "PLIMSOLL_FLAG_WORKERS", hide_env = true)]
     workers: Option<u32>,
-    /// Least time between two statuses in which only values differ [with --compat=upstream: 0s]
+    /// Minimum time between two status updates in which only values differ [with --compat=upstream: 0s]
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_STATUS_INTERVAL", hide_short_help = true, hide_env = true)]
     status_interval: Duration,
-    /// A value that is older than this is none; 0 is any age
+    /// Maximum age of a metric value; older values are stale; 0 means any age
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_MAX_METRIC_AGE", hide_env = true)]
     max_metric_age: Duration,
-    /// Says in a condition, not in events, that nothing changes [default: true, false with --compat=upstream]
+    /// Reports in a condition instead of events that nothing is scaled [default: true, false with --compat=upstream]
     #[arg(long = "skipNotScalingEvents", id = "skipNotScalingEvents", value_name = "BOOL")]
     #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "true", value_parser = go_values::boolean)]
     #[arg(env = "PLIMSOLL_FLAG_SKIPNOTSCALINGEVENTS", hide_short_help = true, hide_env = true)]
     skip_not_scaling_events: Option<bool>,
-    /// Decides, counts and logs, and writes nothing to the cluster
+    /// Decides, counts and logs, but writes nothing to the cluster
     #[arg(long)]
     #[arg(env = "PLIMSOLL_FLAG_DRY_RUN", hide_env = true)]
     dry_run: bool,
-    /// Writes events all the same
+    /// Writes events even in a dry run
     #[arg(long, requires = "dry_run")]
     #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
     dry_run_events: bool,
-    /// Where metrics are served; with --compat=upstream always :8383, as upstream has it
+    /// Address on which to serve metrics; always :8383 with --compat=upstream
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8383")]
     #[arg(env = "PLIMSOLL_FLAG_METRICS_ADDR", hide_env = true)]
     metrics_addr: String,
-    /// Port on which health is served
+    /// Port on which to serve health
     #[arg(long, value_name = "PORT", default_value = "9440", value_parser = go_values::integer_between(0_u16, u16::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_HEALTH_PORT", hide_env = true)]
     health_port: u16,
-    /// Labels of the series of upstream's names: those of `v0.10`, `v0.11` or `v0.12`
+    /// Labels of metrics with upstream's names: those of release `v0.10`, `v0.11` or `v0.12`
     #[arg(long, value_name = "RELEASE", default_value = "v0.12", value_parser = label_set)]
     #[arg(env = "PLIMSOLL_FLAG_METRIC_LABELS", hide_short_help = true, hide_env = true)]
     metric_labels: LabelSet,
-    /// Series of single objects: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
     object_metrics: ObjectMetrics,
-    /// Prints the version and ends
+    /// Prints the version and exits
     #[arg(long)]
     version: bool,
-    /// Accepted, without effect: watches are not listed again
+    /// Accepted, without effect: there is no periodic resync
     #[arg(long = "syncPeriodSeconds", id = "syncPeriodSeconds", value_name = "SECONDS")]
     #[arg(default_value = "3600", value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
     #[arg(env = "PLIMSOLL_FLAG_SYNCPERIODSECONDS", hide_short_help = true, hide_env = true)]
     sync_period_seconds: i64,
-    /// Accepted, without effect: there is no profiler here
+    /// Accepted, without effect: there is no profiler
     #[arg(long = "ddProfilingEnabled", id = "ddProfilingEnabled")]
     #[arg(env = "PLIMSOLL_FLAG_DDPROFILINGENABLED", hide_short_help = true, hide_env = true)]
     dd_profiling_enabled: bool,
-    /// Accepted, without effect: there is no tracer here
+    /// Accepted, without effect: there is no tracer
     #[arg(long = "ddTracingEnabled", id = "ddTracingEnabled")]
     #[arg(env = "PLIMSOLL_FLAG_DDTRACINGENABLED", hide_short_help = true, hide_env = true)]
     dd_tracing_enabled: bool,
@@ -153,25 +153,25 @@ pub struct WatermarkArgs {
     log: LogArgs,
 }
 
-/// What else can be done about watermarks.
+/// Subcommands.
 #[derive(Debug, Subcommand)]
 enum WatermarkCommand {
     DryRun(Box<DryRunArgs>),
 }
 
-/// A release by the labels that its series have.
+/// Parses a release, which determines the labels of metrics.
 fn label_set(text: &str) -> Result<LabelSet, String> {
     match text {
         "v0.10" => Ok(LabelSet::V10),
         "v0.11" => Ok(LabelSet::V11),
         "v0.12" => Ok(LabelSet::V12),
-        _ => Err("use v0.10 (which has them as those before it), v0.11 or v0.12".to_owned()),
+        _ => Err("use v0.10 (also for earlier releases), v0.11 or v0.12".to_owned()),
     }
 }
 
 impl WatermarkArgs {
-    /// What was asked for, checked as a whole. `variable` looks into the environment, `home` is the namespace that this
-    /// process is in.
+    /// Builds the configuration and validates it. `variable` reads the environment, `home` is the namespace of this
+    /// process.
     pub(super) fn config(
         &self,
         typed: &ParsedFlags,
@@ -183,15 +183,15 @@ impl WatermarkArgs {
         let address = if upstream {
             UPSTREAM_METRICS_ADDRESS
         } else {
-            let wrong =
+            let invalid =
                 |why: String| refuse(&format!("--metrics-addr={}: {why}", self.metrics_addr));
-            self.metrics_addr.parse().map_err(wrong)?
+            self.metrics_addr.parse().map_err(invalid)?
         };
-        let told = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let (namespaces, odd) = cluster::namespaces(&variable("WATCH_NAMESPACE"));
+        let own_namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
+        let (namespaces, warning) = cluster::namespaces(&variable("WATCH_NAMESPACE"));
         let mut warnings = self.warnings(typed);
-        warnings.extend(odd);
-        let usual = if upstream { 1 } else { DEFAULT_WORKERS };
+        warnings.extend(warning);
+        let default_workers = if upstream { 1 } else { DEFAULT_WORKERS };
         let interval_counts = !upstream || typed.is_set("status_interval");
         Ok(WatermarkConfig {
             compat: self.compat,
@@ -201,7 +201,7 @@ impl WatermarkArgs {
                 .copied()
                 .fold(Fixes::for_compat(self.compat), Fixes::without),
             period: self.period,
-            workers: self.workers.unwrap_or(usual).max(1) as usize,
+            workers: self.workers.unwrap_or(default_workers).max(1) as usize,
             skips_idle_events: self.skip_not_scaling_events.unwrap_or(!upstream),
             status_interval: if interval_counts { self.status_interval } else { Duration::ZERO },
             max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
@@ -221,23 +221,23 @@ impl WatermarkArgs {
             request_timeout: self.cluster.timeout(),
             qps: self.cluster.qps(self.compat),
             burst: self.cluster.burst(self.compat),
-            election: self.lease.election(typed, told.or(home)).map_err(refuse)?,
+            election: self.lease.election(typed, own_namespace.or(home)).map_err(refuse)?,
             object_metrics: self.object_metrics,
             log: self.log.log(),
             warnings,
         })
     }
 
-    /// What should be looked at, though it keeps nothing from starting.
+    /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags) -> Vec<String> {
         let mut warnings: Vec<String> = typed.ignored_flags_warning().into_iter().collect();
-        let idle = typed.set_among(&WITHOUT_EFFECT);
-        if !idle.is_empty() {
-            warnings.push(format!("accepted, without effect here: {}", idle.join(", ")));
+        let ineffective = typed.set_among(&WITHOUT_EFFECT);
+        if !ineffective.is_empty() {
+            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
         }
         if self.compat == Compat::Upstream && typed.is_set("metrics_addr") {
             warnings.push(
-                "without effect with --compat=upstream: --metrics-addr: metrics are on :8383"
+                "no effect with --compat=upstream: --metrics-addr: metrics are served on :8383"
                     .to_owned(),
             );
         }
@@ -246,7 +246,7 @@ impl WatermarkArgs {
         warnings
     }
 
-    /// Whether this could be run as far as the command line itself decides.
+    /// Checks whether the command line is valid.
     pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
         if let Some(WatermarkCommand::DryRun(arguments)) = &self.command {
             return arguments.check();
@@ -259,7 +259,7 @@ impl WatermarkArgs {
     }
 }
 
-/// Runs the controller until it is told to end, or what else was asked for.
+/// Runs the controller until a termination signal, or the subcommand.
 pub fn run(
     arguments: &WatermarkArgs,
     typed: &ParsedFlags,
@@ -274,7 +274,7 @@ pub fn run(
     }
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let config = arguments.config(typed, variable, cluster::pod_namespace())?;
-    let start = Daemon {
+    let daemon = Daemon {
         role: "watermark controller",
         name: None,
         workers: 2,
@@ -282,7 +282,7 @@ pub fn run(
         log: config.log.clone(),
         warnings: config.warnings.clone(),
     };
-    start.run(|signals| controllers::run(config, signals))
+    daemon.run(|signals| controllers::run(config, signals))
 }
 
 #[cfg(test)]
@@ -336,7 +336,7 @@ mod tests {
         );
         let refused = watermark_config(&["-metrics-addr=0"], |_| String::new());
         let said = refused.expect_err("is no address");
-        assert!(said.starts_with("--metrics-addr=0: give [HOST]:PORT"), "{said}");
+        assert!(said.starts_with("--metrics-addr=0: use [HOST]:PORT"), "{said}");
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
         let config = of(&["-ddTracingEnabled", "-syncPeriodSeconds", "60", "-workers=2"]);
         assert_eq!(
             config.warnings,
-            ["accepted, without effect here: --ddTracingEnabled, --syncPeriodSeconds"]
+            ["accepted, without effect: --ddTracingEnabled, --syncPeriodSeconds"]
         );
         let config = of(&["-enable-leader-election", "false", "-workers=2"]);
         assert_eq!((config.workers, config.election.enabled), (16, true));

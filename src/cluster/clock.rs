@@ -1,11 +1,11 @@
-//! Owns what time it is: the wall's, or a test's that is stepped by hand. The only reader of the wall clock.
+//! The clock that decisions are made by: the wall clock, or a fake one that tests step. Only this file reads the wall clock.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use plimsoll_core::types::Time;
 use tokio::sync::watch;
 
-/// The time that decisions are made at. Leases, TLS and time limits of requests stay on the machine's own.
+/// The clock that decisions are made by. Leases, TLS and request timeouts use the machine's own clocks.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
 
@@ -15,7 +15,7 @@ enum ClockSource {
     Fake(Arc<watch::Sender<FakeTime>>),
 }
 
-/// A test's time. What it shows can be set; what went by cannot, as on a machine whose clock is corrected.
+/// The state of a fake clock. `now` can be set; `elapsed` only grows, as on a machine whose clock is corrected.
 #[derive(Clone, Copy, Debug)]
 struct FakeTime {
     now: Time,
@@ -23,61 +23,60 @@ struct FakeTime {
 }
 
 impl Clock {
-    /// The wall's time.
+    /// The wall clock.
     pub fn wall() -> Self {
         Self(ClockSource::Wall)
     }
 
-    /// Time that stands still until it is stepped.
+    /// A clock that stands still until it is stepped.
     pub fn fake(start: Time) -> Self {
-        let stepped = FakeTime { now: start, elapsed: Duration::ZERO };
-        Self(ClockSource::Fake(Arc::new(watch::Sender::new(stepped))))
+        let initial = FakeTime { now: start, elapsed: Duration::ZERO };
+        Self(ClockSource::Fake(Arc::new(watch::Sender::new(initial))))
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Time {
         match &self.0 {
             ClockSource::Wall => wall_now(),
-            ClockSource::Fake(stepped) => stepped.borrow().now,
+            ClockSource::Fake(fake) => fake.borrow().now,
         }
     }
 
-    /// Whether it is the wall's.
+    /// Whether this is the wall clock.
     pub fn is_wall(&self) -> bool {
         matches!(self.0, ClockSource::Wall)
     }
 
-    /// Corrects a stepped clock, forwards or backwards: no time goes by, so nobody who sleeps wakes. The wall's
-    /// cannot be corrected.
+    /// Sets a fake clock, forwards or backwards. No time elapses, so no sleeper wakes. Does nothing on the wall clock.
     pub fn set(&self, time: Time) {
-        if let ClockSource::Fake(stepped) = &self.0 {
-            stepped.send_modify(|stepped| stepped.now = time);
+        if let ClockSource::Fake(fake) = &self.0 {
+            fake.send_modify(|state| state.now = time);
         }
     }
 
-    /// Lets time go by on a stepped clock.
+    /// Advances a fake clock and its elapsed time. Does nothing on the wall clock.
     pub fn step(&self, by: Duration) {
-        if let ClockSource::Fake(stepped) = &self.0 {
-            stepped.send_modify(|stepped| {
-                stepped.now = stepped.now.later(by);
-                stepped.elapsed += by;
+        if let ClockSource::Fake(fake) = &self.0 {
+            fake.send_modify(|state| {
+                state.now = state.now.later(by);
+                state.elapsed += by;
             });
         }
     }
 
-    /// Waits for as long as it is until that time now. A clock that is corrected meanwhile changes nothing about that: a
-    /// jump must neither stall a loop for ever nor make it spin.
+    /// Sleeps for the time that is left until `time` by the clock now. Setting the clock meanwhile does not change that:
+    /// a jump must neither stall a loop for ever nor make it spin.
     pub fn sleep_until(&self, time: Time) -> impl Future<Output = ()> + Send + 'static {
         let kind = self.0.clone();
         async move {
             match kind {
                 ClockSource::Wall => tokio::time::sleep(remaining(wall_now(), time)).await,
-                ClockSource::Fake(stepped) => {
-                    let mut told = stepped.subscribe();
-                    let FakeTime { now: shows, elapsed: went_by } = *told.borrow_and_update();
-                    let end = went_by + remaining(shows, time);
-                    // The sender lives as long as `stepped`, so this ends only when the time has come.
-                    let _ = told.wait_for(|stepped| stepped.elapsed >= end).await;
+                ClockSource::Fake(fake) => {
+                    let mut updates = fake.subscribe();
+                    let FakeTime { now, elapsed } = *updates.borrow_and_update();
+                    let end = elapsed + remaining(now, time);
+                    // The sender lives as long as `fake`, so this returns only once the time has come.
+                    let _ = updates.wait_for(|state| state.elapsed >= end).await;
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! All input and output with Kubernetes: it decides nothing.
+//! All I/O with Kubernetes. Makes no decisions.
 //!
-//! - [`watch`] runs watches, [`cache`] keeps what they deliver, each object reduced to the fields that are used.
+//! - [`watch`] runs watches; [`cache`] stores what they deliver, each object reduced to the fields that are used.
 //! - [`target`] resolves the target of an autoscaler to its pods and its `/scale`.
 //! - [`metrics_api`] reads usage and metric values.
 //! - [`leader`] holds Leases and the fence; [`write`] is the only module that writes, under a permit.

@@ -1,9 +1,9 @@
-//! What users write into a spec and what becomes one segment of a request's path.
+//! Values from a user's spec as a single segment of a request path.
 
 use crate::cluster::metrics_api::list_stream::encode_query;
 
-/// A name as one segment of a path. As in client-go, names that no object can have and that would make another path of it
-/// are refused; what else has a meaning in a URL is encoded.
+/// A name as one segment of a path. As in client-go, names that no object can have and that would change the path are
+/// rejected; other characters that have a meaning in a URL are encoded.
 pub(super) fn path_segment(what: &str, name: &str) -> Result<String, String> {
     let refused = |why: &str| Err(format!("invalid {what} {name:?}: {why}"));
     match name {

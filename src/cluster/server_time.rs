@@ -1,4 +1,4 @@
-//! What time it is by the API server's clock.
+//! The current time by the API server's clock.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use kube::{Client, client::Body};
 use plimsoll_core::types::Time;
 use tokio::time::timeout;
 
-/// How long its answer is waited for.
+/// Timeout of the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time of the server's answer to a request that everybody may make; `None` where there is no answer, or no date in it.
+/// The `Date` header of a response that every client may request; `None` without a response or without a date in it.
 pub async fn server_time(client: &Client) -> Option<Time> {
     let request = Request::get("/version").body(Body::empty()).ok()?;
     let response = timeout(REQUEST_TIMEOUT, client.send(request)).await.ok()?.ok()?;

@@ -1,5 +1,5 @@
-//! Owns the way from a VPA's target to its pods: the selector, if the target is the topmost of its controllers.
-//! Asks about what is not known on that way.
+//! Resolves the target of a VPA to its pods: to a selector, if the target is the topmost of its controllers. Sends
+//! requests about objects that are not cached.
 
 pub mod one_shot;
 mod owner_walk;
@@ -18,58 +18,58 @@ use crate::cluster::target::scale::{
 };
 use plimsoll_core::{api::vpa::TargetRef, updater::DesiredReplicas};
 
-/// What a target leads to.
+/// The result of resolving a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetResolution {
-    /// To its pods.
+    /// The target has pods.
     Found {
-        /// The pods.
+        /// Selects the pods.
         selector: Selector,
-        /// `group/Kind/name`, with `core` for the core group: the same for every version that a VPA may name.
+        /// `group/Kind/name`, with `core` for the core group: the same for every version that a VPA may use.
         owner: Box<str>,
     },
-    /// Nowhere, and this is certain.
+    /// The target has no pods that a VPA can manage, definitely.
     Unsupported {
-        /// For the condition `ConfigUnsupported`.
+        /// Message of the condition `ConfigUnsupported`.
         message: String,
     },
-    /// Nobody knows at the moment: what was known before still holds.
+    /// Not known at the moment: the previous result remains valid.
     Unavailable {
-        /// For the condition `ConfigUnsupported`, of a VPA of which nothing was known before.
+        /// Message of the condition `ConfigUnsupported`, for a VPA that has no previous result.
         message: String,
     },
 }
 
-/// What stands at the end of a chain of controllers.
+/// The end of a chain of controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopOwner {
-    /// This object.
+    /// The topmost controller.
     Found(ObjectReference),
-    /// Nothing that is well known or can be scaled.
+    /// No controller in the chain is well known or scalable.
     None,
-    /// The chain is broken, and this is certain.
+    /// The chain is invalid, definitely.
     Invalid(String),
-    /// Nobody knows at the moment.
+    /// Not known at the moment.
     Unavailable(String),
 }
 
-/// Follows targets, by what is watched of the well-known kinds and by what is asked about all others.
+/// Resolves targets, from the watches of the well-known kinds and from requests about all other kinds.
 #[derive(Clone)]
 pub struct TargetResolver {
     controllers: Arc<ControllerCache>,
     scales: ScaleClient,
 }
 
-// === impl Targets ===
+// === impl TargetResolver ===
 
 impl fmt::Debug for TargetResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Targets").field("scales", &self.scales).finish_non_exhaustive()
+        f.debug_struct("TargetResolver").field("scales", &self.scales).finish_non_exhaustive()
     }
 }
 
 impl TargetResolver {
-    /// The client must not retry by itself; the gate is passed before each of its requests.
+    /// The client must not retry by itself; `gate` is awaited before each of its requests.
     pub fn new(
         client: Client,
         controllers: Arc<ControllerCache>,
@@ -79,20 +79,20 @@ impl TargetResolver {
         Self { controllers, scales: ScaleClient::new(client, gate, lifetimes) }
     }
 
-    /// Passes this gate instead before requests that nobody waits for: answers that are asked for ahead of time or in doubt.
+    /// Awaits this gate instead before requests that no caller waits for: refreshes ahead of time, and revalidations.
     #[must_use]
-    pub fn with_low_priority_gate(mut self, spare: RequestGate) -> Self {
-        self.scales = self.scales.with_low_priority_gate(spare);
+    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
+        self.scales = self.scales.with_low_priority_gate(gate);
         self
     }
 
-    /// Where that target of a VPA leads, if that can be told without asking anybody.
+    /// Resolves a target without sending a request; `None` if that needs one.
     pub fn resolve_known(&self, namespace: &str, target: &TargetRef) -> Option<TargetResolution> {
         resolve_target(&self.controllers, &KnownScales::new(), &target_reference(namespace, target))
             .ok()
     }
 
-    /// What has to be asked about first to tell where that target of a VPA leads, if anything has.
+    /// The object whose scale must be fetched first to resolve the target; `None` if nothing is missing.
     pub fn unresolved_scale_of(
         &self,
         namespace: &str,
@@ -102,43 +102,41 @@ impl TargetResolver {
             .err()
     }
 
-    /// What has to be asked about first to tell the topmost of the controllers above this one, if anything has.
+    /// The object whose scale must be fetched first to find the topmost owner of `owner`; `None` if nothing is missing.
     pub fn unresolved_scale_above(&self, owner: &ObjectReference) -> Option<ObjectReference> {
         owner_walk::find_top_owner(&self.controllers, &KnownScales::new(), owner).err()
     }
 
-    /// Where that target of a VPA leads. Asks the API server only about kinds that are not well known, and only
-    /// if it was not asked lately.
+    /// Resolves a target. Sends requests only about kinds that are not well known, and only if the cached response expired.
     pub async fn resolve(&self, namespace: &str, target: &TargetRef) -> TargetResolution {
-        let (key, mut asked) = (target_reference(namespace, target), KnownScales::new());
+        let (key, mut scales) = (target_reference(namespace, target), KnownScales::new());
         loop {
-            match resolve_target(&self.controllers, &asked, &key) {
+            match resolve_target(&self.controllers, &scales, &key) {
                 Ok(outcome) => return outcome,
                 Err(next) => {
                     let scale = self.scales.get(&next).await;
-                    asked.insert(next, scale);
+                    scales.insert(next, scale);
                 }
             }
         }
     }
 
-    /// The topmost of the controllers of something that this one owns, if any of them is well known or can be scaled.
-    /// Asks about what is not well known, as [`Targets::resolve`] does.
+    /// The topmost controller in the chain that starts at `owner`, if any of them is well known or scalable. Sends requests
+    /// about kinds that are not well known, as [`TargetResolver::resolve`] does.
     pub async fn topmost(&self, owner: &ObjectReference) -> TopOwner {
-        let mut asked = KnownScales::new();
+        let mut scales = KnownScales::new();
         loop {
-            match owner_walk::find_top_owner(&self.controllers, &asked, owner) {
+            match owner_walk::find_top_owner(&self.controllers, &scales, owner) {
                 Ok(top) => return top,
                 Err(next) => {
                     let scale = self.scales.get(&next).await;
-                    asked.insert(next, scale);
+                    scales.insert(next, scale);
                 }
             }
         }
     }
 
-    /// The selector of a target that stands at the end of its chain, as [`Self::topmost`] has found; nothing where it does
-    /// not, or where more must be known to tell.
+    /// The selector of `target`, if it is the topmost controller `top` that [`Self::topmost`] found, and is well known.
     pub fn selector_of_top_owner(
         &self,
         target: &TargetRef,
@@ -154,26 +152,26 @@ impl TargetResolver {
         }
     }
 
-    /// How many pods that controller is to have. Of what is not well known, its scale is asked for, if it was not lately.
+    /// The desired replicas of a controller. For kinds that are not well known, fetches the scale unless it is cached.
     pub async fn desired_replicas(&self, owner: &ObjectReference) -> DesiredReplicas {
-        let said = |replicas: Option<u32>| {
+        let known_or_unspecified = |replicas: Option<u32>| {
             replicas.map_or(DesiredReplicas::Unspecified, DesiredReplicas::Known)
         };
         if let Some(kind) = WellKnown::from_kind(&owner.kind) {
             return match self.controllers.find(kind, &owner.namespace, &owner.name) {
-                Lookup::Found(known) => said(known.replicas),
+                Lookup::Found(controller) => known_or_unspecified(controller.replicas),
                 Lookup::Missing | Lookup::NotSynced => DesiredReplicas::Unknown,
             };
         }
         match &*self.scales.get(owner).await {
-            Scale::Found { replicas, .. } => said(*replicas),
+            Scale::Found { replicas, .. } => known_or_unspecified(*replicas),
             Scale::Missing(_) | Scale::UnknownKind(_) => DesiredReplicas::SameAsCurrent,
             Scale::Unavailable(_) => DesiredReplicas::Unknown,
         }
     }
 
-    /// Says that the outcome may be out of date: that no pods were found, for example. What was not asked lately
-    /// is asked again, for the next who resolves this target.
+    /// Reports that a resolution may be out of date, because no pods matched, for example. Refetches unless the scale was
+    /// fetched recently; the next resolution uses the result.
     pub async fn revalidate(&self, namespace: &str, target: &TargetRef) {
         if WellKnown::from_kind(&target.kind).is_none() {
             self.scales.revalidate(&target_reference(namespace, target)).await;
@@ -181,7 +179,7 @@ impl TargetResolver {
     }
 }
 
-/// Where that target of a VPA is.
+/// A reference to the target of a VPA.
 pub fn target_reference(namespace: &str, target: &TargetRef) -> ObjectReference {
     ObjectReference {
         namespace: namespace.into(),

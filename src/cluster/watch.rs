@@ -1,10 +1,10 @@
-//! A watch of one kind: its changes go to a closure, in order, whatever happens to the connection.
+//! A watch of one kind: passes changes to a closure, in order, and reconnects when the connection fails.
 //!
 //! ```text
-//!   API server ─▶ requests: list, watch, resume, each with a time limit
-//!                   └▶ follow: streamed list or else pages, lists again after a 410, waits longer each time ─▶ Hears
-//!                        ├▶ one role alone: Direct ─▶ apply(Change), Feed
-//!                        └▶ several in one process: shared, the text of each object ─▶ Direct of each
+//!   API server ─▶ list_watch: list, watch and resume requests, each with a time limit
+//!                   └▶ watch_loop: streamed or paged list, relist after a 410, exponential backoff ─▶ WatchSink
+//!                        ├▶ one controller per process: CallbackSink ─▶ apply(ObjectChange), WatchStatus
+//!                        └▶ several in one process: shared_watch, raw JSON of each object ─▶ CallbackSink of each
 //! ```
 
 mod field_selector;
@@ -28,72 +28,72 @@ use self::{
 };
 use crate::cluster::watch::status::WatchStatus;
 
-/// What happened to the objects of a kind.
+/// A change of the objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectChange<K> {
-    /// A list begins. It may begin again before it was complete.
+    /// A list begins. A list that was interrupted begins again.
     Restart,
-    /// An object is there, new or changed.
+    /// An object was listed, created or changed.
     Applied(K),
-    /// An object is there and cannot be read: what was last known of it stays. In a list it counts as seen.
+    /// An object exists but cannot be decoded: keep its last known state. In a list it counts as present.
     Invalid {
-        /// Where it is; empty for kinds without namespaces.
+        /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
     /// An object was deleted.
     Deleted {
-        /// Where it was; empty for kinds without namespaces.
+        /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
         /// Its name.
         name: String,
-        /// Which one of that name it was.
+        /// The UID of the deleted object.
         uid: Option<String>,
     },
-    /// The list is complete: what was neither `Put` nor `Unreadable` since `Restart` is gone.
+    /// The list is complete: objects that were neither `Applied` nor `Invalid` since `Restart` are gone.
     Synced,
 }
 
-/// Which objects, and how they are listed.
+/// Selects the objects, and how they are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchOptions {
     /// A field selector, such as `status.phase!=Pending`.
     pub field_selector: Option<String>,
     /// A label selector.
     pub label_selector: Option<String>,
-    /// How many objects a page holds where the server does not stream lists. Without it, all come in one answer from
-    /// the server's cache, and are in memory at once.
+    /// Page size of a list where the server does not stream lists. With `None`, the list arrives in one response from the
+    /// server's cache, and is in memory at once.
     pub page_size: Option<u32>,
 }
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        // The pages of client-go.
+        // The page size of client-go.
         Self { field_selector: None, label_selector: None, page_size: Some(500) }
     }
 }
 
-/// Watches until `shutdown` is ready, and never gives up before. Every object goes to `apply` without its managed
-/// fields; none is kept here. The watch waits while `apply` works.
+/// Watches until `shutdown` is ready, and retries every error. Passes each object to `apply` without its managed fields;
+/// stores nothing. The watch waits while `apply` runs.
 pub async fn watch<K>(
     objects: impl Into<WatchSource<K>>,
     options: WatchOptions,
-    feed: &WatchStatus,
+    status: &WatchStatus,
     apply: impl FnMut(ObjectChange<K>) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let objects = objects.into();
-    let mut direct = CallbackSink::new(feed, apply);
+    let mut sink = CallbackSink::new(status, apply);
     let mut shutdown = pin!(shutdown);
     let watching = async {
         match objects.shared_watch.zip(SharedWatch::client_side_filter(&options)) {
-            Some((line, filter)) => line.subscribe(filter, &mut direct).await,
-            None => watch_forever(&objects.api, &options, &mut direct).await,
+            Some((shared, filter)) => shared.subscribe(filter, &mut sink).await,
+            None => watch_forever(&objects.api, &options, &mut sink).await,
         }
     };
     tokio::select! {

@@ -1,11 +1,11 @@
-//! The admission controller as a process: its parts, how they start, and how they end.
+//! The admission controller process: its components, startup and shutdown.
 //!
 //! ```text
-//!   API server ──TLS──▶ webhook ──▶ pods, vpas ──▶ decisions ──▶ patch
+//!   API server ──TLS──▶ webhook ──▶ reviewers of pods, VPAs, WPAs ──▶ decide ──▶ patch
 //!                          ▲            ▲
-//!   certificates ──────────┤            └── feeds: VPAs, LimitRanges, controllers; targets are asked
+//!   certificates ──────────┤            └── watches: VPAs, LimitRanges, controllers; targets are queried
 //!     │  files, or a Secret│
-//!     └─▶ registration     └── reach: calls the own port ──▶ probes, Lease
+//!     └─▶ registration     └── self_check: connects to its own port ──▶ probes, Lease
 //! ```
 
 mod certificates;
@@ -76,7 +76,7 @@ use crate::{
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
 
-/// All parts of an admission controller.
+/// All components of the admission controller.
 pub struct AdmissionController {
     config: AdmissionConfig,
     clock: Clock,
@@ -93,7 +93,7 @@ pub struct AdmissionController {
     certificates: Certificates,
     registration: Option<WebhookConfigWriter>,
     self_check: SelfCheck,
-    /// Where the own port is.
+    /// The address of the webhook listener.
     webhook_address: SocketAddr,
     metrics: AdmissionMetrics,
     traffic: ApiTrafficMetrics,
@@ -112,22 +112,24 @@ impl fmt::Debug for AdmissionController {
     }
 }
 
-/// Where certificates come from: as it was said, or from files where there are any.
+/// The certificate source: as configured, or files if they exist.
 fn certificate_source(config: &AdmissionConfig) -> Result<CertificateSource> {
     let files = &config.certificates.files;
     let source = config.certificates.source.unwrap_or_else(|| {
-        let found = files.certificate.exists() || files.key.exists();
-        let source = if found { CertificateSource::Mounted } else { CertificateSource::SelfSigned };
-        let looked_at = files.certificate.display();
-        tracing::info!(?source, %looked_at, "where certificates come from was not said, and is so");
+        let files_exist = files.certificate.exists() || files.key.exists();
+        let source =
+            if files_exist { CertificateSource::Mounted } else { CertificateSource::SelfSigned };
+        let checked = files.certificate.display();
+        tracing::info!(?source, %checked, "--certificates is not set; using the default source");
         source
     });
     if source == CertificateSource::Mounted {
-        // As with upstream, nothing starts on certificates that cannot be used.
-        let usable = certificates::read_files(files)
-            .and_then(|pair| certified_key(&pair.chain, &pair.key).map_err(|why| why.to_string()));
-        usable.map_err(|why| {
-            anyhow!("{why}; correct --tls-cert-file and --tls-private-key, or set --certificates=self-signed")
+        // As in upstream, startup fails if the certificates are not usable.
+        let usable = certificates::read_files(files).and_then(|pair| {
+            certified_key(&pair.chain, &pair.key).map_err(|error| error.to_string())
+        });
+        usable.map_err(|error| {
+            anyhow!("{error}; correct --tls-cert-file and --tls-private-key, or set --certificates=self-signed")
         })?;
     }
     Ok(source)
@@ -240,7 +242,7 @@ impl AdmissionController {
         let metrics = AdmissionMetrics::new(&mut context.registry);
         let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
-        // Every replica serves, and what they write together is made for that: there is no election.
+        // All replicas serve and write at the same time, which the writes are designed for: no leader election.
         let permit = Permit::new(Fence::open(), limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
         let gate = request_gate(limiter);
@@ -281,12 +283,12 @@ impl AdmissionController {
         }
     }
 
-    /// Whether it was told to end.
+    /// Whether shutdown was requested.
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Looks after certificates and the registration until told to stop.
+    /// Reconciles certificates and the webhook registration until shutdown.
     async fn run_certificate_loop(self: Arc<Self>, stop: ShutdownToken) {
         loop {
             self.loop_watchdog.tick();
@@ -294,7 +296,7 @@ impl AdmissionController {
                 () = stop.cancelled() => return,
                 () = self.reconcile_certificates() => {}
             }
-            // What is missing at the start is looked for more often.
+            // Retry sooner while something is missing.
             let pause = match self.certificates.last_error() {
                 Some(_) => self.config.certificates.interval.min(Duration::from_secs(2)),
                 None => self.config.certificates.interval,

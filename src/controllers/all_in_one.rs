@@ -1,4 +1,4 @@
-//! Several roles in one process: one client, one watch of each kind, one page of metrics.
+//! Several controllers in one process: they share one client, one watch per kind, and one metrics endpoint.
 
 use std::net::SocketAddr;
 
@@ -21,10 +21,10 @@ use super::{
 };
 use crate::cluster::{clock::Clock, server::AdminServer};
 
-/// The roles of a process, each with what it is configured by.
+/// The controllers to run, each with its configuration.
 #[derive(Clone, Debug, Default)]
 pub struct AllInOneConfig {
-    /// Where all of them are scraped and probed.
+    /// Addresses of metrics and probes, shared by all controllers.
     pub addresses: Vec<Address>,
     /// The recommender.
     pub recommender: Option<RecommenderConfig>,
@@ -49,7 +49,7 @@ pub struct AllInOneHandle {
     _liveness: Liveness,
 }
 
-/// Runs until one of these signals.
+/// Runs until a signal arrives.
 pub async fn run(config: AllInOneConfig, signals: Signals) -> Result<()> {
     let agent = concat!("plimsoll/", env!("CARGO_PKG_VERSION"));
     let starting = async {
@@ -99,7 +99,7 @@ async fn prepare_some<C: ControllerConfig>(
     context: &mut ControllerContext,
 ) -> Result<Option<PreparedController<C::Controller>>> {
     match config {
-        Some(config) => prepare(config, context).await.map(Some),
+        Some(config) => Box::pin(prepare(config, context)).await.map(Some),
         None => Ok(None),
     }
 }
@@ -111,7 +111,7 @@ async fn stop_some<C: Controller>(handle: Option<ControllerHandle<C>>) {
 }
 
 impl AllInOneConfig {
-    /// By which file the API server is found: the same for all.
+    /// The kubeconfig, which must be the same for all controllers.
     fn kubeconfig(&self) -> Result<Option<&std::path::Path>> {
         let files = [
             self.recommender.as_ref().map(|config| &config.kubeconfig),
@@ -120,14 +120,16 @@ impl AllInOneConfig {
             self.watermark.as_ref().map(|config| &config.kubeconfig),
         ];
         let mut files = files.into_iter().flatten();
-        let first = files.next().context("there is no role to run: name some with --roles")?;
+        let first = files.next().context("no roles selected; set --roles")?;
         if files.any(|other| other != first) {
-            bail!("roles that run together look at one cluster: give --kubeconfig once, for all");
+            bail!(
+                "all roles in one process must use the same cluster: set --kubeconfig once for all of them"
+            );
         }
         Ok(first.as_deref())
     }
 
-    /// What would have roles get in each other's way.
+    /// Rejects settings with which the controllers would interfere with each other.
     fn validate(&self) -> Result<()> {
         self.kubeconfig()?;
         let leases = [
@@ -135,14 +137,16 @@ impl AllInOneConfig {
             self.updater.as_ref().map(|config| ("updater", &config.election)),
             self.watermark.as_ref().map(|config| ("watermark", &config.election)),
         ];
-        let leases: Vec<_> = leases.into_iter().flatten().filter(|(_, it)| it.enabled).collect();
-        for (at, (role, lease)) in leases.iter().enumerate() {
-            let same = |other: &&(_, &crate::controllers::runtime::config::ElectionConfig)| {
-                (&other.1.namespace, &other.1.name) == (&lease.namespace, &lease.name)
-            };
-            if let Some((other, _)) = leases[..at].iter().find(same) {
+        let leases: Vec<_> =
+            leases.into_iter().flatten().filter(|(_, lease)| lease.enabled).collect();
+        for (index, (role, lease)) in leases.iter().enumerate() {
+            let uses_same_lease =
+                |other: &&(_, &crate::controllers::runtime::config::ElectionConfig)| {
+                    (&other.1.namespace, &other.1.name) == (&lease.namespace, &lease.name)
+                };
+            if let Some((other, _)) = leases[..index].iter().find(uses_same_lease) {
                 bail!(
-                    "{other} and {role} would lead by one Lease, {}/{}: give each a name of its own, as in \
+                    "{other} and {role} would use the same leader election Lease {}/{}; set another name with \
                      --{role}.leader-elect-resource-name",
                     lease.namespace,
                     lease.name
@@ -154,7 +158,7 @@ impl AllInOneConfig {
 }
 
 impl AllInOneHandle {
-    /// Where all of them serve metrics and health.
+    /// Addresses of metrics and probes.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }

@@ -1,11 +1,11 @@
-//! The recommender as a process: its parts, how they start, and how they end.
+//! The recommender process: its components, startup and shutdown.
 //!
 //! ```text
-//!   feeds ──▶ state: index + fleet ◀── pass (usage, kills, decisions) ──▶ outbox ──▶ statuses
-//!   targets ──▶ │                          every interval, at once at first
-//!               ├──▶ history: load on first sight, save when due, collect orphans ──▶ storage
-//!               └──▶ series: read on first sight, taken in a VPA at a time ◀── Prometheus
-//!   election ──▶ fence ──▶ permit: without it nothing is written
+//!   watches ──▶ state: VpaIndex + VpaRegistry ◀── pass (usage, OOM kills, decisions) ──▶ StatusQueue ──▶ statuses
+//!   targets ──▶ │                          every interval, and at startup
+//!               ├──▶ storage_loader, checkpoint_saver: load new VPAs, save due ones, collect garbage ──▶ storage
+//!               └──▶ history_loader: reads new VPAs, and merges one VPA at a time ◀── Prometheus
+//!   election ──▶ fence ──▶ permit: required for all writes
 //! ```
 
 mod backends;
@@ -80,14 +80,14 @@ use crate::{
 };
 use plimsoll_core::{recommender::VpaRegistry, types::compat::Compat};
 
-/// Pauses after a storage that cannot be reached.
+/// Backoff while storage is not available.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// So many times as long is an answer about a target good for that stays the same: half an hour in place of ten minutes.
 const STABLE_TARGET_TTL_FACTOR: u32 = 3;
 
-/// All parts of a recommender.
+/// All components of the recommender.
 pub struct Recommender {
     config: RecommenderConfig,
     clock: Clock,
@@ -99,12 +99,12 @@ pub struct Recommender {
     controllers: Arc<ControllerCache>,
     targets: TargetResolver,
     storage: Arc<dyn Storage>,
-    /// Where history comes from beside that, if it does.
+    /// Prometheus history, if it is read in addition to checkpoints.
     history_source: Option<Arc<HistorySource>>,
-    /// A Prometheus, where usage or history is read from one.
+    /// The Prometheus server, if usage or history is read from one.
     prometheus: Option<Arc<PrometheusHistory>>,
     permit: Permit,
-    /// Where statuses go to be written.
+    /// Queue of statuses to write.
     status_queue: StatusQueue,
     metrics: RecommenderMetrics,
     health: RecommenderHealthMetrics,
@@ -112,27 +112,27 @@ pub struct Recommender {
     write_stats: Arc<WriteStats>,
     loop_watchdog: LoopWatchdog,
     health_reporter: HealthReporter,
-    /// Whether it was ready once.
+    /// Whether it was ever ready.
     was_ready: AtomicBool,
     save_trigger: SaveTrigger,
-    /// How many pods the last answer about usage lacked.
+    /// Number of pods without usage in the last response.
     missing_pods: AtomicU64,
-    /// Why numbers are what they are, on the way to VPAs that say it themselves.
+    /// Explanations to be written as annotations of VPAs.
     explanations: Explanations,
-    /// A VPA appeared whose history has to be read.
+    /// Signalled when a VPA appears whose history must be read.
     history_wanted: Notify,
-    /// A VPA appeared whose workload has to be found.
+    /// Signalled when a VPA appears whose target must be resolved.
     target_wanted: Notify,
-    /// Stored history was read.
+    /// Signalled when stored history was loaded.
     history_loaded: Notify,
-    /// Whether the latest attempt to read it failed.
+    /// Whether the last attempt to read history failed.
     history_unreadable: AtomicBool,
-    /// The term of leading in which what another writer stored was taken over.
+    /// The leader term in which the data stored by the previous leader was taken over.
     takeover_term: watch::Sender<Option<Term>>,
     passes: watch::Sender<(u64, PassSummary)>,
 }
 
-/// Wakes the saver before its time.
+/// Wakes the save loop before its interval ends.
 #[derive(Debug, Default)]
 struct SaveTrigger(Notify);
 
@@ -286,37 +286,37 @@ impl Recommender {
         let controllers = Arc::new(ControllerCache::new());
         let gate = request_gate(limiter.clone());
         // Statuses, checkpoints and the heartbeat go first.
-        let spare = low_priority_gate(limiter);
+        let low_priority = low_priority_gate(limiter);
         let lifetimes = CacheLifetimes {
             max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
             ..CacheLifetimes::default()
         };
-        let controllers_known = Arc::clone(&controllers);
-        let targets = TargetResolver::new(client.clone(), controllers_known, gate, lifetimes)
-            .with_low_priority_gate(spare);
+        let controllers_cache = Arc::clone(&controllers);
+        let targets = TargetResolver::new(client.clone(), controllers_cache, gate, lifetimes)
+            .with_low_priority_gate(low_priority);
         let prometheus = backends::open_prometheus(&config, &clock, &metrics, health.queries())?;
         let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
-        let series = backends::open_history_source(&config, prometheus.as_ref());
+        let history_source = backends::open_history_source(&config, prometheus.as_ref());
         let index = VpaIndex::new(config.scope.clone(), &config.name);
-        let mut fleet = VpaRegistry::new(config.settings.clone(), config.compat);
-        // Until it is known whether the clock can be right.
-        fleet.keep_expired(true);
+        let mut registry = VpaRegistry::new(config.settings.clone(), config.compat);
+        // Until the clock has been checked.
+        registry.keep_expired(true);
         let state =
-            SharedState::new(index, fleet, config.native_sidecars, config.cap_to_largest_node);
-        // Upstream's never says so.
-        if series.is_some() && config.compat == Compat::Plimsoll {
+            SharedState::new(index, registry, config.native_sidecars, config.cap_to_largest_node);
+        // Upstream does not report this.
+        if history_source.is_some() && config.compat == Compat::Plimsoll {
             state.lock().slow_history = SlowHistory::with_threshold(config.interval);
         }
-        let counts = Arc::clone(&context.write_stats);
-        let condition = HealthReporter::new("recommender", config.interval);
-        Ok(Arc::new_cyclic(|role| Self {
+        let write_stats = Arc::clone(&context.write_stats);
+        let health_reporter = HealthReporter::new("recommender", config.interval);
+        Ok(Arc::new_cyclic(|weak| Self {
             status_queue: StatusQueue::new(
                 client.clone(),
                 permit.clone(),
                 config.workers,
-                Arc::new(RecommendationStatusSource(role.clone())),
+                Arc::new(RecommendationStatusSource(weak.clone())),
             )
-            .with_stats(Arc::clone(&counts)),
+            .with_stats(Arc::clone(&write_stats)),
             watches: Watches::new(config.cap_to_largest_node),
             config,
             clock,
@@ -328,14 +328,14 @@ impl Recommender {
             controllers,
             targets,
             storage,
-            history_source: series,
+            history_source,
             prometheus,
             permit,
             metrics,
             health,
-            write_stats: counts,
+            write_stats,
             loop_watchdog: LoopWatchdog::default(),
-            health_reporter: condition,
+            health_reporter,
             was_ready: AtomicBool::new(false),
             save_trigger: SaveTrigger::default(),
             missing_pods: AtomicU64::new(0),
@@ -349,7 +349,7 @@ impl Recommender {
         }))
     }
 
-    /// Counts what was found since the last pass: nobody else may see it any more.
+    /// Ingests the OOM kills since the last pass, which no other process will see.
     fn ingest_remaining_ooms(&self) {
         let now = self.clock.now();
         self.ingest_ooms(now, true);

@@ -1,5 +1,4 @@
-//! What a role stands on that sets replicas, whatever kind of object asks for it: which pods are a workload's, and its
-//! scale, read and written.
+//! Shared by controllers that set replicas: the pods of a workload, and reading and writing its scale.
 
 mod pods;
 mod scale_client;
@@ -17,11 +16,11 @@ pub(super) use self::{
 use crate::cluster::{target::scale::ScaleClient, watch::WatchFactory};
 use plimsoll_core::types::compat::Compat;
 
-/// The workloads of a role.
+/// Access to the workloads of a controller.
 pub(super) struct Workloads {
-    /// What is watched of them.
+    /// Watches per namespace.
     pub scopes: WatchScopes,
-    /// What is asked for.
+    /// Client for the scale subresource.
     pub scales: ScaleClient,
     client: Client,
     watch_factory: WatchFactory,
@@ -35,19 +34,19 @@ impl fmt::Debug for Workloads {
 }
 
 impl Workloads {
-    /// Those of these namespaces, or of all; nothing is watched yet. Whoever wants upstream's habits asks each time.
+    /// Workloads of these namespaces, or of all if empty. With `Compat::Upstream` every read goes to the API server.
     pub fn new(
         namespaces: &[String],
         scales: ScaleClient,
         client: Client,
-        reader: WatchFactory,
+        watch_factory: WatchFactory,
         compat: Compat,
     ) -> Arc<Self> {
         Arc::new(Self {
             scopes: WatchScopes::new(namespaces),
             scales,
             client,
-            watch_factory: reader,
+            watch_factory,
             compat,
         })
     }

@@ -1,11 +1,11 @@
-//! The updater as a process: its parts, how they start, and how they end.
+//! The updater process: its components, startup and shutdown.
 //!
 //! ```text
-//!   feeds ──▶ seen: VPAs, pods, LimitRanges ──▶ matching: workloads ──▶ pass: decide, a step at a time
-//!                                                                          │
-//!   heartbeats, standing: may it be trusted? ──────────────────────────────┤
-//!                                                                          ▼
-//!   recollection: book ──▶ acting: evict, resize ──▶ telling: conditions, events, metrics
+//!   watches: VPAs, pods, LimitRanges ──▶ matching: workloads with their pods ──▶ pass: decides step by step
+//!                                                                                  │
+//!   heartbeats, admission_health: are the recommender and the webhook healthy? ────┤
+//!                                                                                  ▼
+//!   persisted_state: record intent ──▶ execute: evict, resize ──▶ status_reporter, events: conditions, events, metrics
 //! ```
 
 mod admission_health;
@@ -75,14 +75,14 @@ use crate::{
 };
 use plimsoll_core::{types::compat::Compat, updater::guard::disruption_budget};
 
-/// Who says so, in events.
+/// The reporting component of events.
 const EVENT_COMPONENT: &str = "vpa-updater";
-/// How many conditions are written at once.
+/// How many conditions are written concurrently.
 const STATUS_WORKERS: usize = 4;
-/// Between two looks whether this process leads by now.
+/// How often a process that does not lead checks whether it has become the leader.
 const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// All parts of an updater.
+/// The updater and all of its components.
 pub struct Updater {
     config: UpdaterConfig,
     clock: Clock,
@@ -96,7 +96,7 @@ pub struct Updater {
     owner_lookups: OwnerLookups,
     boost_owner_lookups: OwnerLookups,
     permit: Permit,
-    /// None where nothing may ever pass.
+    /// `None` if the configured burst of 0 blocks all evictions.
     eviction_limiter: Option<RateLimiter>,
     resize_limiter: Option<RateLimiter>,
     ledger: LeaseAnnotationStore,
@@ -209,31 +209,35 @@ impl Updater {
 
     fn from_context(config: UpdaterConfig, context: &mut ControllerContext) -> Arc<Self> {
         let metrics = UpdaterMetrics::new(&mut context.registry);
-        let pace = LoopMetrics::new(&mut context.registry, "updater");
+        let loop_metrics = LoopMetrics::new(&mut context.registry, "updater");
         let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
         let is_dry = config.dry_run.is_some();
-        // Nobody leads in a dry run, and nothing is written but events.
-        let alone = is_dry || !config.election.enabled;
-        let fence = if alone { Fence::open() } else { Fence::closed() };
+        // A dry run holds no lease and writes nothing but events.
+        let needs_no_lease = is_dry || !config.election.enabled;
+        let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
         let gate = request_gate(limiter);
         let lifetimes = CacheLifetimes::default();
         let targets =
             TargetResolver::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
-        let stats = Arc::clone(&context.write_stats);
-        let condition = HealthReporter::new("updater", config.interval);
-        let (told, writer) =
-            event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
-        let of_lease = (&config.election.namespace, &config.election.name);
+        let write_stats = Arc::clone(&context.write_stats);
+        let health_reporter = HealthReporter::new("updater", config.interval);
+        let (events, writer) = event_recorder(
+            client.clone(),
+            permit.clone(),
+            Arc::clone(&write_stats),
+            EVENT_COMPONENT,
+        );
+        let lease = (&config.election.namespace, &config.election.name);
         let ledger = LeaseAnnotationStore::new(
             context.liveness.client(),
-            of_lease.0,
-            of_lease.1,
+            lease.0,
+            lease.1,
             disruption_budget::ANNOTATION,
         )
-        .with_stats(Arc::clone(&stats))
+        .with_stats(Arc::clone(&write_stats))
         .with_runtime(context.liveness.runtime().clone());
         context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
         Arc::new_cyclic(|updater| Self {
@@ -243,7 +247,7 @@ impl Updater {
                 STATUS_WORKERS,
                 Arc::new(ConditionStatusSource(updater.clone())),
             )
-            .with_stats(Arc::clone(&stats)),
+            .with_stats(Arc::clone(&write_stats)),
             eviction_limiter: config.eviction_rate.limiter(),
             resize_limiter: config.resize_rate.limiter(),
             config,
@@ -264,19 +268,19 @@ impl Updater {
             permissions: Permissions::default(),
             unboost_trigger: UnboostTrigger::default(),
             paused_updates: PausedUpdates::default(),
-            events: told,
+            events,
             metrics,
             traffic: context.traffic.clone(),
-            loop_metrics: pace,
-            write_stats: stats,
+            loop_metrics,
+            write_stats,
             loop_watchdog: LoopWatchdog::default(),
-            health_reporter: condition,
+            health_reporter,
             quotas: Quotas::default(),
             passes: watch::Sender::new((0, PassSummary::default())),
         })
     }
 
-    /// The loop. Upstream's first pass comes an interval after the start, ours at once.
+    /// The main loop. Upstream makes its first pass one interval after the start; Plimsoll makes it at once.
     async fn run_loop(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -290,13 +294,14 @@ impl Updater {
             }
         }
         let mut passes = PassState::default();
-        let mut planned: Option<Time> = None;
+        let mut planned_start: Option<Time> = None;
         loop {
             self.loop_watchdog.tick();
-            let began = self.clock.now();
-            let lag = planned.map_or(0, |planned| began.nanos_since(planned).max(0));
+            let started = self.clock.now();
+            let lag =
+                planned_start.map_or(0, |planned_start| started.nanos_since(planned_start).max(0));
             self.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
-            // A pass is not cut off: the step under way is finished, and the next one is not begun.
+            // A pass is never aborted in the middle of a step: it finishes the current one and starts no other.
             let summary = self.pass(&mut passes, &stop).await;
             self.loop_watchdog.tick();
             tracing::debug!(?summary, "pass done");
@@ -305,23 +310,23 @@ impl Updater {
                 *last = summary;
             });
             let (now, interval) = (self.clock.now(), self.config.interval);
-            let next = began.later(interval);
-            // Counted from now if the clock was set: neither a burst of passes nor a long silence.
+            let next = started.later(interval);
+            // After a clock jump the next pass is due at once, so there is neither a burst of passes nor a long gap.
             let next = if next < now || next > now.later(interval) { now } else { next };
-            planned = Some(next);
+            planned_start = Some(next);
             if !summary.could_not_start {
                 self.loop_metrics.set_last_success(now);
             }
-            let acts = self.may_act();
-            let leads = async {
-                while acts || !self.may_act() {
+            let could_act = self.may_act();
+            let leadership_change = async {
+                while could_act || !self.may_act() {
                     tokio::time::sleep(LEADER_POLL_INTERVAL).await;
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.clock.sleep_until(next) => {}
-                () = leads => {}
+                () = leadership_change => {}
             }
         }
     }

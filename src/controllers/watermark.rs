@@ -1,10 +1,10 @@
-//! The watermark controller as a process: its parts, how they start, and how they end.
+//! The watermark controller process: its components, startup and shutdown.
 //!
 //! ```text
-//!   feeds ──▶ book: objects, whose turn it is ──▶ look, by several workers
-//!   feeds ──▶ pods ─────────────────────────────┐   │
-//!   scales: watched, or asked for ──────────────┼─▶ deciding ──▶ booked ──▶ replicas ──▶ status, events
-//!   asking: metrics APIs, recommenders, PromQL ─┘                              rows ──▶ metrics
+//!   watches ──▶ reconcile_queue: objects by due time ──▶ workers ──▶ reconcile
+//!   watches ──▶ pods ──────────────────────────────────────┐            │
+//!   target: scale, watched or fetched ─────────────────────┼─▶ apply: decides ──▶ pending scale ──▶ scale ──▶ status_writer
+//!   fetch_metrics: metrics APIs, recommenders, Prometheus ─┘                 exported_state ──▶ metrics_export
 //! ```
 
 mod apply;
@@ -73,10 +73,10 @@ use crate::{
     },
 };
 
-/// Who says so, in events.
+/// The reporting component of events.
 const EVENT_COMPONENT: &str = "wpa_controller";
 
-/// All parts of a watermark controller.
+/// The watermark controller and all of its components.
 pub struct WatermarkController {
     config: WatermarkConfig,
     clock: Clock,
@@ -95,17 +95,17 @@ pub struct WatermarkController {
     write_stats: Arc<WriteStats>,
     loop_watchdog: LoopWatchdog,
     health_reporter: HealthReporter,
-    /// How many may write mere values at once: the others have turns to keep.
+    /// Limits how many workers may write status updates that only change values, so that the others can reconcile.
     value_writes: Semaphore,
-    /// Room for looks that wait for somebody, and whose worker goes on meanwhile.
+    /// Permits of slow reconciles that are parked while their worker continues with other objects.
     parked_permits: Arc<Semaphore>,
-    /// Whom values are waited for.
+    /// Limits the requests that wait for metric services.
     circuit_breaker: CircuitBreaker,
-    /// How the election stands, if there is one.
+    /// The state of the leader election; unset if it is disabled.
     election: OnceLock<ElectionState>,
-    /// Looks so far.
+    /// The number of reconciles so far.
     reconciles: AtomicU64,
-    /// When the server dropped last what a status tells of a decision, in nanoseconds; 0 if it does not.
+    /// When the API server last dropped `status.decision`, in nanoseconds; 0 if it stores the field.
     decision_dropped_at: AtomicI64,
 }
 
@@ -227,21 +227,25 @@ impl WatermarkController {
     fn from_context(config: WatermarkConfig, context: &mut ControllerContext) -> Result<Self> {
         let metrics = WatermarkMetrics::new(&mut context.registry);
         metrics.set_workers(config.workers);
-        let pace = LoopMetrics::new(&mut context.registry, "watermark");
-        let queries = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
+        let loop_metrics = LoopMetrics::new(&mut context.registry, "watermark");
+        let query_metrics = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
         let (client, clock) = (context.client.clone(), context.clock.clone());
         let limiter = RateLimiter::new(config.qps, config.burst);
-        // Nobody leads in a dry run, and nothing is written but events.
-        let alone = config.dry_run.is_some() || !config.election.enabled;
-        let fence = if alone { Fence::open() } else { Fence::closed() };
+        // A dry run holds no lease and writes nothing but events.
+        let needs_no_lease = config.dry_run.is_some() || !config.election.enabled;
+        let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
-        // As with upstream, whoever reads scales does not wait for whoever writes.
+        // As with upstream, reads of scales do not wait for writes.
         let gate = request_gate(RateLimiter::new(config.qps, config.burst));
         let lifetimes =
             CacheLifetimes { request_timeout: config.request_timeout, ..CacheLifetimes::default() };
-        let stats = Arc::clone(&context.write_stats);
-        let (told, writer) =
-            event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
+        let write_stats = Arc::clone(&context.write_stats);
+        let (events, writer) = event_recorder(
+            client.clone(),
+            permit.clone(),
+            Arc::clone(&write_stats),
+            EVENT_COMPONENT,
+        );
         let workloads = Workloads::new(
             &config.namespaces,
             ScaleClient::new(client.clone(), gate, lifetimes),
@@ -249,26 +253,26 @@ impl WatermarkController {
             context.watch_factory.clone(),
             config.compat,
         );
-        let feeds = Watches::new(Arc::clone(&workloads));
+        let watches = Watches::new(Arc::clone(&workloads));
         context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
         Ok(Self {
-            queue: ReconcileQueue::new(feeds.scopes().len()),
-            watches: feeds,
+            queue: ReconcileQueue::new(watches.scopes().len()),
+            watches,
             workloads,
             metric_clients: MetricClients::new(
                 &config,
                 &clock,
                 Arc::new(RecommenderCallMetrics::new(metrics.clone())),
-                queries,
+                query_metrics,
             )?,
             permit,
-            events: told,
+            events,
             traffic: context.traffic.clone(),
             liveness: context.liveness.clone(),
             watch_factory: context.watch_factory.clone(),
-            loop_metrics: pace,
+            loop_metrics,
             metrics,
-            write_stats: stats,
+            write_stats,
             loop_watchdog: LoopWatchdog::default(),
             health_reporter: HealthReporter::new("watermark", config.period),
             value_writes: Semaphore::new((config.workers / 4).max(1)),

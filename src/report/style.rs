@@ -1,69 +1,69 @@
-//! How text for people may look, and the few things that depend on it: colour, characters, line breaks.
+//! Text output for the terminal: colours, character set and line wrapping.
 
 use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
-/// Which characters may be used.
+/// The character set of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Glyphs {
-    /// Blocks, arrows and lines of Unicode.
+    /// Unicode blocks, arrows and lines.
     Unicode,
-    /// Seven bits only.
+    /// 7-bit ASCII only.
     Ascii,
 }
 
-/// How text may look.
+/// The style of text output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Columns.
+    /// Width in columns.
     pub width: usize,
-    /// Whether colours are understood and wanted.
+    /// Whether to use ANSI colours.
     pub colour: bool,
-    /// Which characters are.
+    /// The character set.
     pub glyphs: Glyphs,
-    /// What one types to start the program.
+    /// The command that starts the program, for hints.
     pub command: String,
 }
 
-/// What stands out.
+/// ANSI code for titles and names.
 pub const BOLD: &str = "1";
-/// What stands back.
+/// ANSI code for secondary text.
 pub const DIM: &str = "2";
-/// What is well.
+/// ANSI code for success.
 pub const GREEN: &str = "32";
-/// What should be looked at.
+/// ANSI code for warnings.
 pub const YELLOW: &str = "33";
-/// What is wrong.
+/// ANSI code for errors.
 pub const RED: &str = "31";
 
-/// Longer lines are hard to read, however wide a terminal is.
+/// The maximum line width, even on wider terminals: longer lines are hard to read.
 const MAX_LINE_WIDTH: usize = 100;
-/// Where the text beside a label begins.
+/// The column at which the text after a label starts.
 const INDENT: usize = 16;
 
 impl Style {
-    /// Text in a colour, where colours are wanted.
+    /// Returns the text in a colour, or unchanged if colours are off.
     pub fn paint(&self, code: &str, text: &str) -> String {
         let visible = self.colour && !text.trim().is_empty();
         if visible { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A blank line and a title, with something said beside it.
+    /// Writes a blank line and a title, followed by a note.
     pub fn heading(&self, out: &mut String, title: &str, note: &str) {
         let note =
             if note.is_empty() { String::new() } else { self.paint(DIM, &format!("  {note}")) };
         push_line(out, format_args!("\n{}{note}", self.paint(BOLD, title)));
     }
 
-    /// Text in lines that fit and read well, beside something that takes so many columns. Much of it is written by users:
-    /// what would move a cursor, or do worse to a terminal, is shown as its escape.
-    pub fn wrap(&self, text: &str, beside: usize) -> Vec<String> {
+    /// Wraps text to lines that fit next to something that takes `reserved` columns. Control characters are escaped, because
+    /// much of the text is user input that could otherwise move the cursor or worse.
+    pub fn wrap(&self, text: &str, reserved: usize) -> Vec<String> {
         wrap(
             &escape_control_characters(text),
-            self.width.min(MAX_LINE_WIDTH).saturating_sub(beside),
+            self.width.min(MAX_LINE_WIDTH).saturating_sub(reserved),
         )
     }
 
-    /// A label, and a text beside it in as many lines as it takes.
+    /// Writes a label, followed by text that is wrapped and indented.
     pub fn paragraph(&self, out: &mut String, label: &str, text: &str) {
         for (index, line) in self.wrap(text, INDENT).iter().enumerate() {
             let label = if index == 0 { label } else { "" };
@@ -72,36 +72,36 @@ impl Style {
         }
     }
 
-    /// Whichever of the two can be shown.
+    /// Returns the variant that the character set supports.
     pub fn choose_glyphs<'a>(&self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.glyphs == Glyphs::Unicode { unicode } else { ascii }
     }
 }
 
-/// Text without anything that controls a terminal, but for white space.
+/// Escapes all control characters except white space.
 fn escape_control_characters(text: &str) -> Cow<'_, str> {
-    let controls = |letter: char| letter.is_control() && !letter.is_whitespace();
+    let controls = |character: char| character.is_control() && !character.is_whitespace();
     if !text.contains(controls) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        if controls(letter) {
-            shown.extend(letter.escape_default());
+    for character in text.chars() {
+        if controls(character) {
+            shown.extend(character.escape_default());
         } else {
-            shown.push(letter);
+            shown.push(character);
         }
     }
     Cow::Owned(shown)
 }
 
-/// Adds a line.
+/// Appends a line.
 pub fn push_line(out: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing into a string cannot fail.
     let _ = writeln!(out, "{line}");
 }
 
-/// Words laid out in lines of at most `width` characters, as far as words allow.
+/// Wraps text to lines of at most `width` characters. Words are never split, so a long word may exceed it.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -116,7 +116,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A span of time in its two largest units.
+/// Formats a duration in its two largest units, such as `1 h 1 min`.
 pub fn format_span(span: Duration) -> String {
     let seconds = span.as_secs();
     let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn spans_are_told_in_few_digits() {
-        for (seconds, told) in
+        for (seconds, expected) in
             [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (8 * 86_400 + 60, "8 d")]
         {
-            assert_eq!(format_span(Duration::from_secs(seconds)), told);
+            assert_eq!(format_span(Duration::from_secs(seconds)), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Families of the admission controller: upstream's under upstream's names, and ours, which say why.
+//! Metrics of the admission controller: upstream's under upstream's names, and our own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,39 +36,39 @@ const STEPS: Definition = histogram(
 .absent("there was no review");
 const REVIEWS: Definition = counter(
     "plimsoll_admission_reviews_total",
-    "Reviews by what came of them, in one word; what is no decision says what went wrong.",
+    "Reviews by outcome: the decision, or the kind of error.",
 )
 .labels(&["outcome", "resource"], "up to 64")
 .absent("it has not happened yet");
 const REJECTED: Definition = counter(
     "plimsoll_webhook_turned_away_total",
-    "Connections and requests without an answer to a review, by reason.",
+    "Connections and requests that were rejected without a review response, by reason.",
 )
 .labels(&["reason"], "up to 16")
 .absent("it has not happened yet");
 const EXPIRY: Definition = gauge(
     "plimsoll_webhook_certificate_expiry_timestamp_seconds",
-    "When the certificate ends that is shown, since the Unix epoch.",
+    "When the serving certificate expires, in seconds since the Unix epoch.",
 )
 .unit("seconds")
-.absent("none is shown");
+.absent("no certificate is served");
 const CHANGES: Definition = counter(
     "plimsoll_webhook_certificate_changes_total",
-    "How often another certificate is shown, and how often one that was found is of no use.",
+    "Changes of the serving certificate, and certificates that were rejected.",
 )
 .labels(&["result"], "2")
 .absent("it has not happened yet");
 const REGISTERED: Definition = gauge(
     "plimsoll_webhook_registered",
-    "1 while the API server is registered to trust the certificate that is shown, 0 while it is not.",
+    "1 while the registered CA bundle trusts the serving certificate, 0 while it does not.",
 )
-.absent("the webhook is registered by others");
+.absent("the webhook is not registered by Plimsoll");
 const REACHABLE: Definition = gauge(
     "plimsoll_webhook_reachable",
-    "1 while the webhook answers on its own port as an API server would ask, 0 while it does not.",
+    "1 while the webhook passes its self-check over its own port, 0 while it does not.",
 );
 
-/// What an admission controller tells of itself.
+/// The metrics of an admission controller.
 #[derive(Clone, Debug)]
 pub struct AdmissionMetrics {
     pods: Arc<Family<Counter, 1>>,
@@ -82,18 +82,18 @@ pub struct AdmissionMetrics {
     reachable: Arc<Gauge>,
 }
 
-/// How long the steps of a review took.
+/// Durations of the steps of a review.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReviewTimes {
-    /// Until the request was there.
+    /// Reading the request.
     pub read: Duration,
-    /// Deciding.
+    /// Making the decision.
     pub admit: Duration,
-    /// Making the answer.
+    /// Building the response.
     pub build: Duration,
-    /// Handing it over.
+    /// Writing the response.
     pub write: Duration,
-    /// All of it.
+    /// The whole review.
     pub total: Duration,
 }
 
@@ -113,7 +113,7 @@ impl AdmissionMetrics {
         }
     }
 
-    /// A review was answered. `resource` is `Pod`, `VPA` or `unknown`, `status` is `error`, `skipped` or `applied`.
+    /// Records a review. `resource` is `Pod`, `VPA` or `unknown`, `status` is `error`, `skipped` or `applied`.
     pub fn observe_review(&self, resource: &str, status: &str, outcome: &str, times: &ReviewTimes) {
         if resource == "Pod" {
             self.pods.with_labels([bool_label(status == "applied")]).increment();
@@ -131,28 +131,28 @@ impl AdmissionMetrics {
         self.reviews.with_labels([outcome, resource]).increment();
     }
 
-    /// Somebody got no answer to a review.
+    /// Counts a connection or request that was rejected without a review response.
     pub fn count_rejected(&self, reason: &str) {
         self.rejected.with_labels([reason]).increment();
     }
 
-    /// Another certificate is shown, which ends then.
-    pub fn set_certificate_expiry(&self, ends: Time) {
-        self.expiry.with_labels([]).set(ends.as_nanos() as f64 / 1e9);
+    /// Records a new serving certificate and when it expires.
+    pub fn set_certificate_expiry(&self, expires: Time) {
+        self.expiry.with_labels([]).set(expires.as_nanos() as f64 / 1e9);
         self.changes.with_labels(["shown"]).increment();
     }
 
-    /// A certificate was found that is of no use.
+    /// Counts a certificate that was rejected.
     pub fn count_certificate_rejected(&self) {
         self.changes.with_labels(["refused"]).increment();
     }
 
-    /// Whether the API server is registered to trust what is shown.
+    /// Sets whether the registered CA bundle trusts the serving certificate.
     pub fn set_registered(&self, registered: bool) {
         self.registered.with_labels([]).set(f64::from(u8::from(registered)));
     }
 
-    /// Whether the webhook answers on its own port.
+    /// Sets whether the webhook passes its self-check.
     pub fn set_reachable(&self, reachable: bool) {
         self.reachable.set(f64::from(u8::from(reachable)));
     }

@@ -1,4 +1,4 @@
-//! What comes from the API server and goes there: watches and writes, of every role.
+//! Metrics of watches and writes, of every component.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,36 +10,33 @@ use super::{
 };
 
 const WATCH_OBJECTS: Definition =
-    gauge("plimsoll_feed_objects", "Objects that a watch has told of and that are still there.")
+    gauge("plimsoll_feed_objects", "Objects currently known to a watch.")
         .labels(&["feed"], "1 per feed")
-        .absent("the objects of that watch are not counted");
+        .absent("the watch does not count objects");
 const WATCH_SYNCED: Definition =
-    gauge("plimsoll_feed_synced", "1 once a watch has told of every object, 0 before.")
+    gauge("plimsoll_feed_synced", "1 once the initial list of a watch is complete, 0 before.")
         .labels(&["feed"], "1 per feed");
-const WATCH_MALFORMED: Definition = counter(
-    "plimsoll_feed_malformed_total",
-    "Objects that could not be read and were passed over.",
-)
-.labels(&["feed"], "1 per feed");
+const WATCH_MALFORMED: Definition =
+    counter("plimsoll_feed_malformed_total", "Objects that could not be decoded and were skipped.")
+        .labels(&["feed"], "1 per feed");
 const WATCH_RESTARTS: Definition =
-    counter("plimsoll_feed_restarts_total", "How often a watch began again with a list.")
+    counter("plimsoll_feed_restarts_total", "How often a watch restarted with a new list.")
         .labels(&["feed"], "1 per feed");
 const WATCH_ERRORS: Definition =
-    counter("plimsoll_feed_errors_total", "Errors of a watch, each followed by another try.")
+    counter("plimsoll_feed_errors_total", "Errors of a watch, each followed by a retry.")
         .labels(&["feed"], "1 per feed");
 const WATCH_SILENCE: Definition = gauge(
     "plimsoll_feed_silence_seconds",
-    "How long ago the API server last sent anything to a watch. More than ten minutes counts as an error.",
+    "Time since the API server last sent anything to a watch. More than ten minutes counts as an error.",
 )
 .labels(&["feed"], "1 per feed")
 .unit("seconds")
-.absent("nothing was sent yet");
-const WRITES: Definition =
-    counter("plimsoll_writes_total", "Writes to the cluster, and what became of them.")
-        .labels(&["kind", "outcome"], "up to 64")
-        .absent("it has not happened yet");
+.absent("nothing was received yet");
+const WRITES: Definition = counter("plimsoll_writes_total", "Writes to the cluster, by outcome.")
+    .labels(&["kind", "outcome"], "up to 64")
+    .absent("it has not happened yet");
 
-/// What watches tell and what is written.
+/// Metrics of watches and writes.
 #[derive(Clone, Debug)]
 pub struct ApiTrafficMetrics {
     watch_objects: Arc<Family<Gauge, 1>>,
@@ -51,16 +48,16 @@ pub struct ApiTrafficMetrics {
     writes: Arc<Family<Counter, 2>>,
 }
 
-/// How one watch is. Its series are there, at zero, from the beginning.
+/// The series of one watch. They exist, at zero, from the start.
 #[derive(Clone, Debug)]
 pub struct WatchMetrics {
-    /// 1 once it has told of every object.
+    /// 1 once the initial list is complete.
     pub synced: Arc<Gauge>,
-    /// Objects that could not be read.
+    /// Objects that could not be decoded.
     pub malformed: Arc<Counter>,
-    /// How often it began again.
+    /// How often the watch restarted.
     pub restarts: Arc<Counter>,
-    /// Its errors.
+    /// Errors of the watch.
     pub errors: Arc<Counter>,
 }
 
@@ -78,7 +75,7 @@ impl ApiTrafficMetrics {
         }
     }
 
-    /// The series of a watch.
+    /// Returns the series of a watch.
     pub fn watch(&self, feed: &'static str) -> WatchMetrics {
         WatchMetrics {
             synced: self.watch_synced.with_labels([feed]),
@@ -88,17 +85,17 @@ impl ApiTrafficMetrics {
         }
     }
 
-    /// The API server last sent something to this watch so long ago.
+    /// Sets how long ago the API server last sent anything to this watch.
     pub fn set_watch_silence(&self, feed: &'static str, since: Duration) {
         self.watch_silence.with_labels([feed]).set(since.as_secs_f64());
     }
 
-    /// So many objects of this watch are there. Not every watch keeps count: one that does not has no series.
+    /// Sets the number of objects of this watch. A watch that does not count objects has no series.
     pub fn set_watch_objects(&self, feed: &'static str, objects: usize) {
         self.watch_objects.with_labels([feed]).set(objects as f64);
     }
 
-    /// So many writes of this kind (`status`, `checkpoint`, ...) have come to this end by now.
+    /// Sets the total of writes of this kind (`status`, `checkpoint`, ...) with this outcome.
     pub fn set_writes(&self, kind: &'static str, outcome: &str, total: u64) {
         self.writes.with_labels([kind, outcome]).set_total(total);
     }

@@ -1,30 +1,30 @@
-//! What a family of series is: its name, its labels, and what somebody who reads it must know.
+//! Definitions of metric families: name, labels and documentation.
 
-/// Buckets of upstream's for how long steps of a pass or of a review take.
+/// Upstream's buckets for the duration of steps of a pass or review.
 pub(super) const STEP_SECONDS: &[f64] = &[
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0,
     90.0, 100.0, 120.0, 150.0, 240.0, 300.0,
 ];
 
-/// Buckets of upstream's for how long answers take, given or waited for.
+/// Upstream's buckets for response times.
 pub(super) const RESPONSE_SECONDS: &[f64] = &[
     0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0,
     60.0, 120.0, 300.0,
 ];
 
-/// How the values of a family behave.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
-    /// Only grows, and begins at zero with the process.
+    /// Only increases, and starts at zero with the process.
     Counter,
-    /// Goes up and down.
+    /// Can go up and down.
     Gauge,
     /// Observations counted in buckets.
     Histogram,
 }
 
 impl MetricType {
-    /// The word of the text format.
+    /// The name in the text format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -34,24 +34,24 @@ impl MetricType {
     }
 }
 
-/// A family of series. The table in `docs/metrics.md` is made from these.
+/// A metric family. The table in `docs/metrics.md` is generated from these.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// Its name.
+    /// The metric name.
     pub name: &'static str,
-    /// What it counts or measures, on one line.
+    /// The HELP text, on one line.
     pub help: &'static str,
-    /// How its values behave.
+    /// The metric type.
     pub kind: MetricType,
-    /// Names of its labels in alphabetical order, as client libraries print them.
+    /// The label names in alphabetical order, as client libraries print them.
     pub labels: &'static [&'static str],
-    /// Upper ends of the buckets without the last, which is infinite. Empty for anything but histograms.
+    /// Upper bounds of the buckets, without `+Inf`. Empty except for histograms.
     pub buckets: &'static [f64],
-    /// What its values are counted in; empty for plain numbers.
+    /// The unit of the values; empty for plain numbers.
     pub unit: &'static str,
-    /// When there is no series; empty when there always is.
+    /// When there is no series; empty if there always is one.
     pub absent_when: &'static str,
-    /// How many series there can be, in words.
+    /// The possible number of series, in words.
     pub series_count: &'static str,
 }
 
@@ -90,7 +90,7 @@ impl Definition {
         }
     }
 
-    /// With these labels, and as many series as `series` says.
+    /// Sets the labels, and the possible number of series.
     #[must_use]
     pub const fn labels(mut self, labels: &'static [&'static str], series: &'static str) -> Self {
         self.labels = labels;
@@ -98,14 +98,14 @@ impl Definition {
         self
     }
 
-    /// Counted in this.
+    /// Sets the unit.
     #[must_use]
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
 
-    /// Without a series in this case.
+    /// Sets when there is no series.
     #[must_use]
     pub const fn absent(mut self, when: &'static str) -> Self {
         self.absent_when = when;

@@ -1,18 +1,18 @@
-//! The series of one name, by the values of their labels; never more of them than the family allows.
+//! A metric family: the series of one name by label values, with a limit on their number.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use super::{definition::Definition, instruments::Instrument, text::write_labels};
 
-/// The value of every label of the series that takes what there is no room for.
+/// The value of all labels of the series that counts whatever exceeds the limit.
 pub const OVERFLOW_LABEL: &str = "other";
 
-/// The series of one name.
+/// The series of one metric name.
 #[derive(Debug)]
 pub struct Family<V, const LABELS: usize = 0> {
     definition: Definition,
     limit: usize,
-    /// In order of labels, as client libraries print them.
+    /// Sorted by label values, as client libraries print them.
     series: RwLock<Vec<Entry<V, LABELS>>>,
 }
 
@@ -23,39 +23,39 @@ struct Entry<V, const LABELS: usize> {
     value: Arc<V>,
 }
 
-/// One series, ready to be written.
+/// One series, ready to be rendered.
 #[derive(Clone)]
 pub struct Series {
-    /// `name="value",...`
+    /// The rendered labels: `name="value",...`.
     pub labels: Arc<str>,
-    /// Its value.
+    /// The value.
     pub value: Arc<dyn Instrument>,
 }
 
-/// A family without the type of its values.
+/// A family with its value type erased.
 pub trait Collector: Send + Sync {
-    /// What it is.
+    /// The definition of the family.
     fn definition(&self) -> &Definition;
 
-    /// Its series as of now.
+    /// The current series.
     fn series(&self) -> Vec<Series>;
 }
 
 impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
-    /// A family of at most `limit` series. What comes on top of that counts into one whose labels all say `other`:
-    /// labels that somebody else chooses must not grow without bounds.
+    /// Creates a family of at most `limit` series. Further label values count into a series whose labels are all `other`,
+    /// so that labels from user input cannot grow without bounds.
     pub fn new(definition: Definition, limit: usize) -> Self {
         debug_assert_eq!(definition.labels.len(), LABELS, "{}", definition.name);
         Self { definition, limit, series: RwLock::default() }
     }
 
-    /// The value of the series with these labels, if there is one.
+    /// Returns the value of the series with these labels, if it exists.
     pub fn find(&self, labels: [&str; LABELS]) -> Option<Arc<V>> {
         let series = self.read();
         position(&series, &labels).ok().map(|found| series[found].value.clone())
     }
 
-    /// The value of the series with these labels, which exists from now on.
+    /// Returns the value of the series with these labels, and creates it if needed.
     pub fn with_labels(&self, labels: [&str; LABELS]) -> Arc<V> {
         if let Some(found) = self.find(labels) {
             return found;
@@ -65,27 +65,27 @@ impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
             if series.len() < self.limit.max(1) { labels } else { [OVERFLOW_LABEL; LABELS] };
         match position(&series, &labels) {
             Ok(found) => series[found].value.clone(),
-            Err(place) => {
-                let mut written = String::new();
-                write_labels(&mut written, self.definition.labels, &labels);
+            Err(index) => {
+                let mut rendered = String::new();
+                write_labels(&mut rendered, self.definition.labels, &labels);
                 let value = Arc::new(V::new(&self.definition));
                 let values = labels.map(Box::from);
                 series.insert(
-                    place,
-                    Entry { values, rendered_labels: written.into(), value: value.clone() },
+                    index,
+                    Entry { values, rendered_labels: rendered.into(), value: value.clone() },
                 );
                 value
             }
         }
     }
 
-    /// Ends the series whose labels are not to be kept.
+    /// Removes the series for whose labels `keep` returns `false`.
     pub fn retain(&self, keep: impl Fn(&[Box<str>; LABELS]) -> bool) {
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
         series.retain(|entry| keep(&entry.values));
     }
 
-    /// Visits the values of all series that there are.
+    /// Calls `visit` with the value of each series.
     pub fn for_each(&self, visit: impl Fn(&V)) {
         self.read().iter().for_each(|entry| visit(&entry.value));
     }
@@ -102,8 +102,8 @@ impl<V: Instrument + 'static, const LABELS: usize> Collector for Family<V, LABEL
 
     fn series(&self) -> Vec<Series> {
         let series = self.read();
-        let copied = series.iter().map(|Entry { rendered_labels: written, value, .. }| Series {
-            labels: written.clone(),
+        let copied = series.iter().map(|Entry { rendered_labels, value, .. }| Series {
+            labels: rendered_labels.clone(),
             value: value.clone(),
         });
         copied.collect()

@@ -1,4 +1,4 @@
-//! The three kinds of values, changed from many threads without a lock.
+//! The three instruments, updated from many threads without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -7,30 +7,30 @@ use super::{
     text::{write_float, write_sample},
 };
 
-/// Something that can be written as the samples of one series.
+/// A value that can be rendered as the samples of one series.
 pub trait Instrument: Send + Sync {
-    /// A value that nothing has happened to.
+    /// Creates the initial value.
     fn new(definition: &Definition) -> Self
     where
         Self: Sized;
 
-    /// Writes the lines of the series with these labels.
+    /// Renders the lines of the series with these labels.
     fn write(&self, definition: &Definition, labels: &str, text: &mut String);
 }
 
-/// Counts what happens.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
-/// Holds the latest of something.
+/// A gauge.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
-/// Counts observations by size.
+/// A histogram.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One more than there are bounds: the last has no end.
+    /// One more than there are bounds: the last bucket is `+Inf`.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
@@ -38,22 +38,22 @@ pub struct Histogram {
 // === impl Counter ===
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Goes on to a total that is counted elsewhere.
+    /// Sets the total of a count that is maintained elsewhere. It never decreases.
     pub fn set_total(&self, total: u64) {
         self.0.fetch_max(total, Relaxed);
     }
 
-    /// So many more.
+    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// How many so far.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -72,19 +72,19 @@ impl Instrument for Counter {
 // === impl Gauge ===
 
 impl Gauge {
-    /// From now on it is this.
+    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
     }
 
-    /// So much more, or less.
+    /// Adds `more`, which may be negative.
     pub fn add(&self, more: f64) {
         let add = |value: u64| Some((f64::from_bits(value) + more).to_bits());
-        // The closure never declines, so this never fails.
+        // The closure always returns `Some`, so this never fails.
         let _ = self.0.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// What it is.
+    /// Returns the value.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))
     }
@@ -103,7 +103,7 @@ impl Instrument for Gauge {
 // === impl Histogram ===
 
 impl Histogram {
-    /// Counts one observation. NaN is none: it would make the sum useless for the rest of the process's life.
+    /// Records an observation. NaN is ignored, because it would make the sum NaN until the process ends.
     pub fn observe(&self, value: f64) {
         if value.is_nan() {
             return;
@@ -111,7 +111,7 @@ impl Histogram {
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
         let add = |sum: u64| Some((f64::from_bits(sum) + value).to_bits());
-        // The closure never declines, so this never fails.
+        // The closure always returns `Some`, so this never fails.
         let _ = self.sum.fetch_update(Relaxed, Relaxed, add);
     }
 }
@@ -131,7 +131,7 @@ impl Instrument for Histogram {
         }
         with_bound.push_str("le=\"");
         let stem = with_bound.len();
-        // The count is the sum of the buckets that were read, so the two agree whatever happens meanwhile.
+        // The count is the sum of the buckets that were read, so that both agree despite concurrent updates.
         let mut count = 0;
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         for (bound, bucket) in bounds.zip(&self.counts) {

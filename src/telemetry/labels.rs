@@ -1,44 +1,44 @@
-//! The words of labels that several families have.
+//! Label values that several families share.
 
 use super::family::OVERFLOW_LABEL;
 
-/// Update modes, in the order of their names. Unset is none of them.
+/// Update modes, sorted by name. An unset mode is not among them.
 pub(super) const MODES: [&str; 6] =
     ["Auto", "InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
-/// How many values a label `update_mode` may have: those, none and `other`.
+/// The number of values of the label `update_mode`: all modes, empty and `other`.
 pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
 
-/// Which labels the series of watermark controllers have: their number grew from release to release.
+/// The label set of the series of watermark controllers, which grew from release to release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabelSet {
-    /// As up to v0.10: five.
+    /// Up to v0.10: five labels.
     V10,
-    /// As of v0.11: with target_name and namespace.
+    /// Since v0.11: with `target_name` and `namespace`.
     V11,
-    /// As of v0.12: with dry_run.
+    /// Since v0.12: with `dry_run`.
     #[default]
     V12,
 }
 
-/// How far history is.
+/// The state of the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryState {
-    /// It is being read.
+    /// The history is being loaded.
     #[default]
     Loading,
-    /// It was read, or is written by now.
+    /// The history was loaded, or has been written since.
     Loaded,
-    /// It was looked for, and there is none.
+    /// There is no stored history.
     Absent,
-    /// It could not be read.
+    /// The history could not be loaded.
     Failed,
 }
 
 impl HistoryState {
-    /// All there are.
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Loading, Self::Loaded, Self::Absent, Self::Failed];
 
-    /// Its word.
+    /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Loading => "loading",
@@ -49,12 +49,12 @@ impl HistoryState {
     }
 }
 
-/// A mode as a label: those that nobody knows share one, or whoever writes objects could add series for ever.
+/// The label value of a mode. Unknown modes share one value, because user input must not create unlimited series.
 pub(super) fn known_mode(mode: &str) -> &str {
     if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW_LABEL }
 }
 
-/// Whether something is so.
+/// The label value of a boolean.
 pub(super) const fn bool_label(value: bool) -> &'static str {
     if value { "true" } else { "false" }
 }

@@ -1,4 +1,4 @@
-//! How the loop of a role goes: whether it may write, how late it is, and when it last came to an end.
+//! Metrics of the main loop of a component: whether it is the leader, how late it is, and when it last succeeded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,28 +12,28 @@ use super::{
 };
 
 const LEADER: Definition =
-    gauge("plimsoll_leader", "1 while this replica may write, 0 while another one does.")
+    gauge("plimsoll_leader", "1 while this replica is the leader, 0 while it is not.")
         .labels(&["role"], "1 per role")
-        .absent("the role knows no leader");
+        .absent("the role has no leader election");
 const LAST_SUCCESS: Definition = gauge(
     "plimsoll_loop_last_success_timestamp_seconds",
-    "When the latest pass that could do its work ended, since the Unix epoch; of a watermark controller, the latest look without an error.",
+    "When the last successful pass ended, in seconds since the Unix epoch; of a watermark controller, the last reconcile without an error.",
 )
 .labels(&["role"], "1 per role")
 .unit("seconds")
 .absent("no pass has succeeded yet");
 const LAG: Definition = gauge(
     "plimsoll_loop_lag_seconds",
-    "How much later than planned the latest pass began; of a watermark controller, for how long somebody has waited.",
+    "How late the last pass started; of a watermark controller, how long the oldest object has been waiting.",
 )
 .labels(&["role"], "1 per role")
 .unit("seconds")
 .absent("the role has no loop");
 
-/// As many roles as one process can have.
+/// The maximum number of components in one process.
 const ROLES: usize = 4;
 
-/// How the loop of a role goes.
+/// Metrics of the main loop of a component.
 #[derive(Clone, Debug)]
 pub struct LoopMetrics {
     role: &'static str,
@@ -43,30 +43,30 @@ pub struct LoopMetrics {
 }
 
 impl LoopMetrics {
-    /// Adds the families to a registry, with the series of this role.
+    /// Adds the families to a registry, with the series of this component.
     pub fn new(registry: &mut Registry, role: &'static str) -> Self {
-        let pace = Self {
+        let metrics = Self {
             role,
             leader: registry.family(LEADER, ROLES),
             last_success: registry.family(LAST_SUCCESS, ROLES),
             lag: registry.family(LAG, ROLES),
         };
-        pace.set_leader(false);
-        pace.set_lag(Duration::ZERO);
-        pace
+        metrics.set_leader(false);
+        metrics.set_lag(Duration::ZERO);
+        metrics
     }
 
-    /// This replica may write, or may not.
-    pub fn set_leader(&self, leads: bool) {
-        self.leader.with_labels([self.role]).set(f64::from(u8::from(leads)));
+    /// Sets whether this replica is the leader.
+    pub fn set_leader(&self, is_leader: bool) {
+        self.leader.with_labels([self.role]).set(f64::from(u8::from(is_leader)));
     }
 
-    /// A pass ended well.
+    /// Sets when a pass last succeeded.
     pub fn set_last_success(&self, at: Time) {
         self.last_success.with_labels([self.role]).set(at.as_nanos() as f64 / 1e9);
     }
 
-    /// A pass began this much later than planned.
+    /// Sets how late the last pass started.
     pub fn set_lag(&self, lag: Duration) {
         self.lag.with_labels([self.role]).set(lag.as_secs_f64());
     }

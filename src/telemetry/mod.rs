@@ -1,14 +1,14 @@
-//! What the program tells Prometheus about itself and about the objects it looks after.
+//! The metrics that the program exposes about itself and about the objects it manages.
 //!
 //! ```text
-//!   RecommenderMetrics, Health: what happened ──▶ Family ─ Counter | Gauge | Histogram ─┐
-//!   Objects, Watermarks: the state of the role, visited a page at a time ───────────────┼─▶ Registry ─▶ Scrape: chunks
-//!   /proc/self ─────────────────────────────────────────────────────────────────────────┘
+//!   RecommenderMetrics, UpdaterMetrics, ... ──▶ Family ─ Counter | Gauge | Histogram ──┐
+//!   ObjectMetrics, WpaObjectMetrics: the state of the component, read page by page ────┼─▶ Registry ─▶ Scrape: chunks
+//!   /proc/self ────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The text format 0.0.4 is all there is: upstream's counters have no `_total`, and OpenMetrics would give them one.
-//! Nothing is built in memory: a scrape holds one chunk, and objects are rendered from the state that they live in,
-//! so their series go when they go.
+//! Only the text format 0.0.4 is supported: some of upstream's counters have no suffix `_total`, and OpenMetrics would add
+//! it. A scrape is not built in memory: it holds one chunk at a time, and objects are rendered from the state of the
+//! component, so the series of an object end when it is deleted.
 
 pub mod admission;
 pub mod api_traffic;

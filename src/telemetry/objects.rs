@@ -1,5 +1,5 @@
-//! The series of single objects: rendered from the state of a role, a page at a time. All that is kept is which restrictions
-//! have held so far.
+//! Metrics of single objects, rendered from the state of a component page by page. Only the restrictions that have been
+//! active so far are stored.
 
 mod families;
 mod requests;
@@ -23,57 +23,57 @@ use self::{
 use super::{labels::HistoryState, text::FamilyWriter};
 use plimsoll_core::recommender::{RecommendationReason, ResourceSummary, estimate::Resource};
 
-/// The `kind` of VPAs.
+/// The label `kind` of VPAs.
 const VPA: &str = "vpa";
 
-/// How many objects a page should have: enough to make a lock worth taking, few enough to give it back soon.
+/// The number of objects per page: enough to make taking the lock worthwhile, few enough to release it soon.
 pub const PAGE_SIZE: usize = 64;
 
-/// What is told of one resource of one container.
+/// Metrics of one resource of one container.
 #[derive(Clone, Copy)]
 pub struct ContainerRow<'a> {
     /// The VPA.
     pub vpa: &'a ObjectKey,
-    /// Name of the container.
+    /// The name of the container.
     pub container: &'a str,
-    /// Which resource.
+    /// The resource.
     pub resource: Resource,
-    /// What was decided last.
+    /// The last recommendation.
     pub recommendation: ResourceSummary,
-    /// Out-of-memory kills that count, since this process knows of the container.
+    /// OOM kills added to the history since this process started tracking the container.
     pub oom_kills: u64,
-    /// The requests as live pods have them now; `None` if no such pod has the container. Three families alone want
-    /// them, and it takes a look at all pods.
+    /// The current requests of live pods; `None` if no pod has the container. A closure, because only three families need
+    /// them and it iterates over all pods.
     pub requests: &'a dyn Fn(Resource) -> Option<PodRequests>,
 }
 
-/// What is told of one VPA.
+/// Metrics of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaRow<'a> {
-    /// Which one.
+    /// The VPA.
     pub vpa: &'a ObjectKey,
-    /// Its update mode, `Recreate` if it has none.
+    /// The update mode, `Recreate` if unset.
     pub update_mode: &'a str,
-    /// How far its history is.
+    /// The state of its history.
     pub history_state: HistoryState,
-    /// Age of its latest sample, if there is one.
+    /// The age of the latest sample, if there is one.
     pub staleness_seconds: Option<f64>,
-    /// Pods that it is about, without those that have ended.
+    /// Number of pods that have not terminated.
     pub pods: usize,
 }
 
-/// What holds updates of one VPA back.
+/// The restrictions on updates of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateRow<'a> {
-    /// Which one.
+    /// The VPA.
     pub vpa: &'a ObjectKey,
-    /// Each reason by its word, and whether it holds.
+    /// Each reason, and whether it is active.
     pub reasons: &'a [(&'static str, bool)],
 }
 
-/// The state of a role, as rows. Each call visits one page of about [`PAGE`] objects in order of their keys, from the
-/// first key after `after` on, and says from where to go on; it holds its lock no longer than that. `None`: that was
-/// the last page. Rows of the same object are neighbours.
+/// The state of a component as rows. Each call visits one page of about [`PAGE_SIZE`] objects in order of their keys,
+/// starting after the key `after`, and returns the key to continue from, or `None` after the last page. The lock is held
+/// for one page only. Rows of the same object are adjacent.
 pub trait VpaMetricsSource: Send + Sync {
     /// Visits a page of VPAs.
     fn vpas(
@@ -82,14 +82,14 @@ pub trait VpaMetricsSource: Send + Sync {
         visit: &mut dyn FnMut(VpaRow<'_>),
     ) -> Option<ObjectKey>;
 
-    /// Visits the containers of a page of VPAs: those that have a recommendation.
+    /// Visits the containers with a recommendation of a page of VPAs.
     fn containers(
         &self,
         after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<ObjectKey>;
 
-    /// Visits what holds updates back, of a page of VPAs; only updaters know.
+    /// Visits the restrictions on updates of a page of VPAs. Only updaters have any.
     fn updates(
         &self,
         _after: Option<&ObjectKey>,
@@ -99,7 +99,7 @@ pub trait VpaMetricsSource: Send + Sync {
     }
 }
 
-/// The rows of two roles, of which only one has any of each kind.
+/// The rows of two components in one process, of which only one has rows of each type.
 struct MergedSource(Arc<dyn VpaMetricsSource>, Arc<dyn VpaMetricsSource>);
 
 impl VpaMetricsSource for MergedSource {
@@ -131,17 +131,17 @@ impl VpaMetricsSource for MergedSource {
     }
 }
 
-/// Which series of single objects there are.
+/// Which series of single objects are exposed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cardinality {
-    /// All, but for those of restrictions that have not held so far.
+    /// All, except restrictions that have not been active so far.
     #[default]
     Standard,
-    /// All.
+    /// All series.
     All,
-    /// Those of the object itself, and of the restrictions that have held so far.
+    /// Only series per object, and restrictions that have been active so far.
     Restricted,
-    /// None.
+    /// No series of objects.
     Off,
 }
 
@@ -154,18 +154,18 @@ impl FromStr for Cardinality {
             "all" => Ok(Self::All),
             "restricted" => Ok(Self::Restricted),
             "off" => Ok(Self::Off),
-            other => Err(format!("{other:?} is none of standard, all, restricted, off")),
+            other => Err(format!("{other:?} is not one of standard, all, restricted, off")),
         }
     }
 }
 
-/// Prints a role's objects, as many series as asked for.
+/// Renders the objects of a component with the configured cardinality.
 pub struct ObjectMetrics {
     source: Arc<dyn VpaMetricsSource>,
     cardinality: Cardinality,
-    /// Of containers, a bit for each reason of each resource.
+    /// For containers: one bit for each reason of each resource.
     seen_restrictions: SeenRestrictions,
-    /// Of updates, a bit for each reason in the order of their rows.
+    /// For updates: one bit for each reason, in the order of the rows.
     seen_update_restrictions: SeenRestrictions,
 }
 
@@ -176,40 +176,40 @@ impl fmt::Debug for ObjectMetrics {
 }
 
 impl ObjectMetrics {
-    /// Prints this state.
-    pub fn new(state: Arc<dyn VpaMetricsSource>, cardinality: Cardinality) -> Self {
+    /// Renders the objects of `source`.
+    pub fn new(source: Arc<dyn VpaMetricsSource>, cardinality: Cardinality) -> Self {
         Self {
-            source: state,
+            source,
             cardinality,
             seen_restrictions: SeenRestrictions::default(),
             seen_update_restrictions: SeenRestrictions::default(),
         }
     }
 
-    /// Prints what another role of the process knows as well. What one of them has rows of, the other has none of: one
+    /// Merges the objects of another component in the same process. The two never have rows of the same type: one
     /// recommends, and the other updates.
     pub(super) fn merged_with(self, other: &Self) -> Self {
-        let state = Arc::new(MergedSource(Arc::clone(&self.source), Arc::clone(&other.source)));
-        Self { source: state, ..self }
+        let source = Arc::new(MergedSource(Arc::clone(&self.source), Arc::clone(&other.source)));
+        Self { source, ..self }
     }
 
-    /// What is taken from each row for a family, if it is printed at all.
-    fn rows<'a>(&self, pass: &'a ObjectFamily) -> Option<&'a VpaSeries> {
-        pass.vpa_series.as_ref().filter(|rows| match self.cardinality {
+    /// How a family reads its values from rows; `None` if the family is not exposed.
+    fn rows<'a>(&self, family: &'a ObjectFamily) -> Option<&'a VpaSeries> {
+        family.vpa_series.as_ref().filter(|rows| match self.cardinality {
             Cardinality::Standard | Cardinality::All => true,
             Cardinality::Restricted => !matches!(rows, VpaSeries::Container(_)),
             Cardinality::Off => false,
         })
     }
 
-    /// Writes a page of a family.
+    /// Renders a page of a family.
     fn write(
         &self,
-        pass: &ObjectFamily,
+        family: &ObjectFamily,
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        match self.rows(pass)? {
+        match self.rows(family)? {
             VpaSeries::Info => self.source.vpas(after, &mut |row| {
                 let ObjectKey { namespace, name } = row.vpa;
                 let state = row.history_state.as_str();
@@ -241,10 +241,10 @@ impl ObjectMetrics {
                         first,
                         &reasons,
                     );
-                    for (place, (reason, holds)) in
+                    for (index, (reason, holds)) in
                         RecommendationReason::RESTRICTIONS.into_iter().zip(reasons).enumerate()
                     {
-                        if shown & (1 << place) != 0 {
+                        if shown & (1 << index) != 0 {
                             let ObjectKey { namespace, name } = row.vpa;
                             let (reason, resource) = (reason.name(), resource_label(row.resource));
                             let labels = [row.container, VPA, name, namespace, reason, resource];
@@ -258,22 +258,22 @@ impl ObjectMetrics {
         }
     }
 
-    /// Writes a page of what holds updates back, which belongs to the same family as restrictions.
+    /// Renders a page of the restrictions on updates, which are in the same family as other restrictions.
     fn write_updates(
         &self,
-        pass: &ObjectFamily,
+        family: &ObjectFamily,
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        if !matches!(self.rows(pass)?, VpaSeries::Restrictions) {
+        if !matches!(self.rows(family)?, VpaSeries::Restrictions) {
             return None;
         }
         let mut page = self.seen_update_restrictions.page();
         let next = self.source.updates(after, &mut |row| {
             let holds: Vec<bool> = row.reasons.iter().map(|(_, holds)| *holds).collect();
             let shown = self.visible_restrictions(&mut page, row.vpa, "", 0, &holds);
-            for (place, &(reason, holds)) in row.reasons.iter().enumerate() {
-                if shown & (1 << place) != 0 {
+            for (index, &(reason, holds)) in row.reasons.iter().enumerate() {
+                if shown & (1 << index) != 0 {
                     let ObjectKey { namespace, name } = row.vpa;
                     let labels = ["", VPA, name, namespace, reason, ""];
                     lines.write(RESTRICTION_LABELS, &labels, f64::from(u8::from(holds)));
@@ -284,8 +284,8 @@ impl ObjectMetrics {
         next
     }
 
-    /// Which of these restrictions have a series, a bit for each. `first` is the place of the first one among all of the
-    /// part.
+    /// Which of these restrictions have a series, one bit for each. `first` is the index of the first one among all
+    /// restrictions of the part.
     fn visible_restrictions(
         &self,
         page: &mut SeenRestrictionsPage<'_>,
@@ -297,8 +297,8 @@ impl ObjectMetrics {
         if self.cardinality == Cardinality::All {
             return u64::MAX;
         }
-        let places = holds.iter().enumerate().filter(|(_, holds)| **holds);
-        let now = places.fold(0, |bits, (place, _)| bits | 1 << place);
+        let active = holds.iter().enumerate().filter(|(_, holds)| **holds);
+        let now = active.fold(0, |bits, (index, _)| bits | 1 << index);
         page.record(object, part, now << first) >> first & ((1 << holds.len()) - 1)
     }
 }

@@ -1,4 +1,4 @@
-//! What the process takes from its machine, read from /proc/self when somebody asks.
+//! Metrics of the process, read from /proc/self on each scrape.
 
 use std::{fs, sync::Arc};
 
@@ -8,11 +8,11 @@ use super::{
     instruments::{Gauge, Instrument},
 };
 
-/// Ticks of a second in /proc: a constant of the interface, whatever the kernel's own clock does.
+/// Clock ticks per second in /proc: a constant of the interface, independent of the kernel's timer frequency.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
-const UNKNOWN: &str = "/proc does not tell";
+const UNKNOWN: &str = "/proc is not readable";
 
-/// Every family of the process, ready to be collected.
+/// All families of the process.
 pub fn families() -> Vec<Arc<dyn Collector>> {
     let family = |definition: Definition, read| -> Arc<dyn Collector> {
         Arc::new(ProcessGauge { definition: definition.absent(UNKNOWN), read })
@@ -57,7 +57,7 @@ impl Collector for ProcessGauge {
 
     fn series(&self) -> Vec<Series> {
         let Some(read) = (self.read)() else { return Vec::new() };
-        // A counter with a fraction, which ours have no use for, is written as a gauge is.
+        // Our counters are integers, so a counter with fractions is rendered like a gauge.
         debug_assert!(self.definition.kind != MetricType::Histogram);
         let value = <Gauge as Instrument>::new(&self.definition);
         value.set(read);
@@ -65,7 +65,7 @@ impl Collector for ProcessGauge {
     }
 }
 
-/// Field `number` of /proc/self/stat, counted from one as in proc(5). The name of the process may hold anything.
+/// Field `number` of /proc/self/stat, counted from one as in proc(5). The process name may contain any character.
 fn stat(number: usize) -> Option<f64> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = text.rsplit_once(')')?;
@@ -90,7 +90,7 @@ fn status(field: &str) -> Option<f64> {
 }
 
 fn open_files() -> Option<f64> {
-    // One of them is the folder that is being read.
+    // One of them is the directory that is being read.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 

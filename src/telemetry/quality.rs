@@ -1,4 +1,4 @@
-//! How good recommendations are: upstream's `vpa_quality_*`, told of every sample and of every change.
+//! Upstream's `vpa_quality_*`: the quality of recommendations, recorded for every sample and every change.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use plimsoll_core::recommender::estimate::Resource;
 const CORES: &[f64] = &powers_of_two(0.01);
 /// From 1 MB to 65.536 GB.
 const BYTES: &[f64] = &powers_of_two(1e6);
-/// From minus 100 % to a hundredfold.
+/// From -100 % to a factor of 100.
 const SHARES: &[f64] = &[
     -1.0, -0.75, -0.5, -0.25, -0.1, -0.05, -0.025, -0.01, -0.005, -0.0025, -0.001, 0.0, 0.001,
     0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0,
@@ -32,7 +32,7 @@ const fn powers_of_two(first: f64) -> [f64; 17] {
     bounds
 }
 
-/// VPAs of more than two to this power of pods are as large as that.
+/// The largest size class, as a power of two of the number of pods. Larger VPAs count as this.
 const LARGEST_LOG2: u32 = 20;
 
 const RELATIVE: Definition = histogram(
@@ -104,37 +104,37 @@ const CHANGES: Definition = histogram(
 .labels(&["resource", "update_mode", "vpa_size_log2"], "336 of 32")
 .absent("no recommendation has followed another");
 
-/// A sample that was counted, beside what was recommended for its container at that time.
+/// A usage sample, with the recommendation for its container at that time.
 #[derive(Clone, Copy, Debug)]
 pub struct QualitySample<'a> {
-    /// The VPA's update mode as it is written in the object, if it is.
+    /// The update mode of the VPA as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// Of which resource.
+    /// The resource.
     pub resource: Resource,
-    /// Whether it comes from an out-of-memory kill.
+    /// Whether the sample comes from an OOM kill.
     pub is_oom: bool,
-    /// Cores or bytes.
+    /// The usage, in cores or bytes.
     pub usage: f64,
-    /// The uncapped target in the same unit, if there is one. Zero is none.
+    /// The uncapped target in the same unit, if there is one. Zero counts as missing.
     pub recommendation: Option<f64>,
 }
 
-/// A recommendation that has followed another.
+/// A change of a recommendation.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendationChange<'a> {
-    /// The VPA's update mode as it is written in the object, if it is.
+    /// The update mode of the VPA as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// Of which resource.
+    /// The resource.
     pub resource: Resource,
-    /// The one before, in any unit; nothing is counted where that is not above zero.
+    /// The previous recommendation, in any unit. Nothing is recorded unless it is above zero.
     pub old: f64,
-    /// The new one, in the same unit.
+    /// The new recommendation, in the same unit.
     pub new: f64,
-    /// How many pods the VPA has.
+    /// The number of pods of the VPA.
     pub pods: usize,
 }
 
-/// The families.
+/// The families of `vpa_quality_*`.
 #[derive(Clone, Debug)]
 pub(super) struct Quality {
     relative: Arc<Family<Histogram, 3>>,

@@ -1,4 +1,4 @@
-//! Upstream's families of the recommender under upstream's names, so that its dashboards and alerts go on working.
+//! Upstream's metrics of the recommender under upstream's names, so that its dashboards and alerts continue to work.
 
 use std::{sync::Arc, time::Duration};
 
@@ -66,27 +66,27 @@ const REQUESTS_READ: Definition = counter(
 .labels(&["source"], "4")
 .absent("none was read there");
 
-/// The only one in which objects are served; the other two have their series because upstream's have.
+/// The only API version in which objects are served. The other two have series because upstream has them.
 const API: &str = "v1";
 const APIS: [&str; 3] = [API, "v1beta1", "v1beta2"];
-/// What upstream's only client of the metrics API is called.
+/// The name of upstream's only client of the metrics API.
 const CLIENT: &str = "default-metrics-client";
 const BOTH: [bool; 2] = [false, true];
 
-/// What a VPA is counted by.
+/// The labels by which a VPA is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VpaTraits<'a> {
-    /// Its update mode as it is written in the object, if it is.
+    /// The update mode as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// Whether it has a recommendation.
+    /// Whether the VPA has a recommendation.
     pub has_recommendation: bool,
-    /// Whether its selector finds pods, as far as is known.
+    /// Whether the selector matches pods, as far as known.
     pub matches_pods: bool,
-    /// Whether it asks for something that is not supported.
+    /// Whether the spec uses something that is not supported.
     pub unsupported_config: bool,
 }
 
-/// What a recommender tells of itself, under upstream's names.
+/// Upstream's metrics of a recommender.
 #[derive(Clone, Debug)]
 pub struct RecommenderMetrics {
     objects: Arc<Family<Gauge, 5>>,
@@ -103,9 +103,9 @@ pub struct RecommenderMetrics {
 impl RecommenderMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
-        let most = (APIS.len() * MODES.len() + 1) * 8;
+        let max_series = (APIS.len() * MODES.len() + 1) * 8;
         let metrics = Self {
-            objects: registry.family(OBJECTS, most),
+            objects: registry.family(OBJECTS, max_series),
             latency: registry.histogram(LATENCY),
             steps: registry.family(STEPS, 16),
             states: registry.gauge(STATES),
@@ -123,34 +123,34 @@ impl RecommenderMetrics {
         metrics
     }
 
-    /// A step of a pass took this long; the whole pass is the step `total`.
+    /// Records the duration of a step of a pass. The whole pass is the step `total`.
     pub fn observe_step(&self, step: &'static str, took: Duration) {
         self.steps.with_labels([step]).observe(took.as_secs_f64());
     }
 
-    /// The metrics API has answered, or failed to.
+    /// Counts a response of the metrics API, or an error.
     pub fn count_fetch(&self, is_error: bool) {
         self.fetches.with_labels([CLIENT, bool_label(is_error)]).increment();
     }
 
-    /// A VPA got its first recommendation this long after its creation.
+    /// Records the time from the creation of a VPA to its first recommendation.
     pub fn observe_first_recommendation(&self, latency: Duration) {
         self.latency.observe(latency.as_secs_f64());
     }
 
-    /// So many containers of VPAs have history.
+    /// Sets the number of containers of VPAs with history.
     pub fn set_container_states(&self, count: usize) {
         self.states.set(count as f64);
     }
 
-    /// A Prometheus has answered a query with this status.
+    /// Records a response of Prometheus with its status code.
     pub fn observe_query(&self, code: u16, method: &str, took: Duration) {
         let (code, method) = (code.to_string(), method.to_ascii_lowercase());
         self.queries.with_labels([&code, &method]).increment();
         self.query_times.with_labels([&code, &method]).observe(took.as_secs_f64());
     }
 
-    /// Requests were read so often from statuses of containers, of init containers, and from specs of both.
+    /// Sets how often requests were read from the statuses of containers and init containers, and from their specs.
     pub fn set_requests_read(&self, totals: [u64; 4]) {
         let sources = [
             "Pod.Status.ContainerStatuses",
@@ -163,12 +163,12 @@ impl RecommenderMetrics {
         }
     }
 
-    /// These are all VPAs there are. What is no longer among them goes to zero, modes that nobody knows included.
+    /// Sets the counts from the list of all VPAs. Combinations without a VPA become zero, including unknown modes.
     pub fn set_vpa_counts<'a>(&self, vpas: impl IntoIterator<Item = VpaTraits<'a>>) {
         let slots: Vec<_> = all_traits(&MODES).chain(all_traits(&[OVERFLOW_LABEL])).collect();
         let mut counts = vec![0_u64; slots.len()];
         for vpa in vpas {
-            // Left out, the mode is Recreate.
+            // An unset mode is Recreate.
             let mode =
                 vpa.update_mode.filter(|mode| !mode.is_empty()).map_or("Recreate", known_mode);
             let vpa = VpaTraits { update_mode: Some(mode), ..vpa };
@@ -186,18 +186,18 @@ impl RecommenderMetrics {
         }
     }
 
-    /// A sample was counted into the history of a container whose scaling mode is not `Off`.
+    /// Records a sample that was added to the history of a container whose scaling mode is not `Off`.
     pub fn observe_sample(&self, sample: &QualitySample<'_>) {
         self.quality.observe_sample(sample);
     }
 
-    /// A container that had a recommendation got another one, or the same again.
+    /// Records a new recommendation of a container that already had one, changed or not.
     pub fn observe_change(&self, change: &RecommendationChange<'_>) {
         self.quality.observe_change(change);
     }
 }
 
-/// Every combination with these modes.
+/// All combinations with these modes.
 fn all_traits<'a>(modes: &'a [&'static str]) -> impl Iterator<Item = VpaTraits<'a>> {
     let flags = BOTH.iter().flat_map(|&has_recommendation| {
         BOTH.iter().flat_map(move |&matches_pods| {

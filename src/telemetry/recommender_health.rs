@@ -1,4 +1,4 @@
-//! How a role's loop is: what Plimsoll tells beyond upstream, with as many series whatever the size of the cluster.
+//! Health metrics of the recommender beyond upstream's. The number of series does not depend on the size of the cluster.
 
 use std::sync::Arc;
 
@@ -16,37 +16,31 @@ use super::{
 
 const NOT_YET_OBSERVED: &str = "it has not happened yet";
 
-const HISTORY: Definition = gauge(
-    "plimsoll_history_state",
-    "1 for the state that the history as a whole is in, 0 for the others.",
-)
-.labels(&["state"], "4");
-const QUEUE: Definition = gauge("plimsoll_write_queue", "Writes that wait for their turn.")
+const HISTORY: Definition =
+    gauge("plimsoll_history_state", "1 for the current state of the history, 0 for the others.")
+        .labels(&["state"], "4");
+const QUEUE: Definition = gauge("plimsoll_write_queue", "Writes that are waiting in the queue.")
     .labels(&["kind"], "up to 8")
     .absent(NOT_YET_OBSERVED);
-const SAMPLES: Definition =
-    counter("plimsoll_samples_total", "Samples of use, and what became of them.")
-        .labels(&["outcome"], "up to 16")
-        .absent(NOT_YET_OBSERVED);
-const KILLS: Definition = counter(
-    "plimsoll_oom_kills_total",
-    "Out-of-memory kills by where they were seen, and what became of them.",
-)
-.labels(&["outcome", "source"], "21");
+const SAMPLES: Definition = counter("plimsoll_samples_total", "Usage samples, by outcome.")
+    .labels(&["outcome"], "up to 16")
+    .absent(NOT_YET_OBSERVED);
+const KILLS: Definition = counter("plimsoll_oom_kills_total", "OOM kills, by source and outcome.")
+    .labels(&["outcome", "source"], "21");
 const CHECKPOINTS: Definition = counter(
     "plimsoll_checkpoints_total",
-    "Records of history: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
+    "Checkpoints, by outcome: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
 )
 .labels(&["outcome"], "up to 16")
 .absent(NOT_YET_OBSERVED);
 const CHECKPOINTS_SAVED: Definition = gauge(
     "plimsoll_checkpoints_last_save_timestamp_seconds",
-    "When the latest save of history without an error ended, since the Unix epoch.",
+    "When history was last saved without an error, in seconds since the Unix epoch.",
 )
 .unit("seconds")
 .absent("none has succeeded yet");
 
-/// How a role's loop is.
+/// Health metrics of the recommender.
 #[derive(Debug)]
 pub struct RecommenderHealthMetrics {
     loop_metrics: LoopMetrics,
@@ -76,49 +70,49 @@ impl RecommenderHealthMetrics {
         health
     }
 
-    /// How the loop goes.
+    /// The metrics of the main loop.
     pub const fn loop_metrics(&self) -> &LoopMetrics {
         &self.loop_metrics
     }
 
-    /// The history as a whole is so far.
+    /// Sets the state of the history.
     pub fn set_history_state(&self, state: HistoryState) {
         for other in HistoryState::ALL {
             self.history.with_labels([other.as_str()]).set(f64::from(u8::from(other == state)));
         }
     }
 
-    /// What a Prometheus is asked is told by.
+    /// The metrics of Prometheus queries.
     pub const fn queries(&self) -> &PrometheusQueryMetrics {
         &self.queries
     }
 
-    /// So many writes of this kind wait.
+    /// Sets the number of queued writes of this kind.
     pub fn set_write_queue(&self, kind: &'static str, waiting: usize) {
         self.queue.with_labels([kind]).set(waiting as f64);
     }
 
-    /// So many samples came to this end.
+    /// Counts samples with this outcome.
     pub fn count_samples(&self, outcome: &'static str, count: u64) {
         self.samples.with_labels([outcome]).add(count);
     }
 
-    /// Kills may be seen there and come to this end: the first one, too, is to be an increase.
+    /// Creates the series of this source and outcome at zero, so that the first OOM kill is visible as an increase.
     pub fn init_oom_kills(&self, source: &'static str, outcome: &'static str) {
         self.kills.with_labels([outcome, source]).add(0);
     }
 
-    /// A kill that was seen there came to this end.
+    /// Counts an OOM kill from this source with this outcome.
     pub fn count_oom_kill(&self, source: &'static str, outcome: &'static str) {
         self.kills.with_labels([outcome, source]).increment();
     }
 
-    /// So many records of history came to this end.
+    /// Counts checkpoints with this outcome.
     pub fn count_checkpoints(&self, outcome: &'static str, count: u64) {
         self.checkpoints.with_labels([outcome]).add(count);
     }
 
-    /// A save of history ended well.
+    /// Sets when history was last saved without an error.
     pub fn set_checkpoints_saved_at(&self, at: Time) {
         self.checkpoints_saved.with_labels([]).set(seconds(at));
     }

@@ -1,4 +1,4 @@
-//! All families of a process, and one scrape of them: chunk after chunk, each rendered when there is room for it.
+//! All families of a process, and a scrape of them in chunks, each rendered when the client is ready to receive it.
 
 use std::{any::Any, collections::HashMap, fmt, sync::Arc, vec};
 
@@ -14,17 +14,18 @@ use super::{
     watermark::WpaObjectMetrics,
 };
 
-/// A chunk is sent once it has this many bytes. It may be longer by one series, or by one page of objects.
+/// A chunk is sent once it has this many bytes. It may exceed this by one series or one page of objects.
 pub const CHUNK_BYTES: usize = 32 * 1024;
 
 const BUILD_INFO: Definition =
-    gauge("plimsoll_build_info", "Always 1; which version this is.").labels(&["version"], "1");
+    gauge("plimsoll_build_info", "Always 1; the label is the version of the program.")
+        .labels(&["version"], "1");
 
-/// All families of a process. Filled before it is shared.
+/// All families of a process. They are added before it is shared.
 pub struct Registry {
-    /// In order of their names.
+    /// Sorted by name.
     families: Vec<Arc<dyn Collector>>,
-    /// The same, as what they are.
+    /// The same families with their types, by name.
     typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
     watermarks: Option<Arc<WpaObjectMetrics>>,
@@ -44,7 +45,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// What every process has: its own use of the machine, and its version.
+    /// Creates a registry with the metrics of the process and its version.
     pub fn new() -> Self {
         let mut registry =
             Self { families: Vec::new(), typed: HashMap::new(), objects: None, watermarks: None };
@@ -56,7 +57,8 @@ impl Registry {
         registry
     }
 
-    /// A family of at most `limit` series, which all roles share that ask for it. It is not printed until it has one.
+    /// Returns a family of at most `limit` series, shared by all components that request it. It is not exposed while it has
+    /// no series.
     pub fn family<V: Instrument + 'static, const LABELS: usize>(
         &mut self,
         definition: Definition,
@@ -72,36 +74,36 @@ impl Registry {
         })
     }
 
-    /// A new counter without labels.
+    /// Adds a counter without labels.
     pub fn counter(&mut self, definition: Definition) -> Arc<Counter> {
         self.family(definition, 1).with_labels([])
     }
 
-    /// A new gauge without labels, zero until it is set.
+    /// Adds a gauge without labels, zero until it is set.
     pub fn gauge(&mut self, definition: Definition) -> Arc<Gauge> {
         self.family(definition, 1).with_labels([])
     }
 
-    /// A new histogram without labels.
+    /// Adds a histogram without labels.
     pub fn histogram(&mut self, definition: Definition) -> Arc<Histogram> {
         self.family(definition, 1).with_labels([])
     }
 
-    /// From now on objects are part of every scrape.
+    /// Adds the metrics of objects to every scrape.
     pub fn add_objects(&mut self, objects: ObjectMetrics) {
-        let both = match &self.objects {
+        let merged = match &self.objects {
             Some(before) => objects.merged_with(before),
             None => objects,
         };
-        self.objects = Some(Arc::new(both));
+        self.objects = Some(Arc::new(merged));
     }
 
-    /// From now on the objects of a watermark controller are part of every scrape.
+    /// Adds the metrics of the objects of a watermark controller to every scrape.
     pub fn add_watermarks(&mut self, watermarks: WpaObjectMetrics) {
         self.watermarks = Some(Arc::new(watermarks));
     }
 
-    /// What all families are, in the order in which they are printed.
+    /// The definitions of all families, in the order in which they are rendered.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut definitions: Vec<_> =
             self.families.iter().map(|family| *family.definition()).collect();
@@ -110,7 +112,7 @@ impl Registry {
         definitions
     }
 
-    /// Begins a scrape.
+    /// Starts a scrape.
     pub fn scrape(self: &Arc<Self>) -> Scrape {
         Scrape {
             registry: self.clone(),
@@ -122,16 +124,16 @@ impl Registry {
 
     fn add(&mut self, family: Arc<dyn Collector>) {
         let name = family.definition().name;
-        let place = self.families.partition_point(|other| other.definition().name < name);
-        self.families.insert(place, family);
+        let index = self.families.partition_point(|other| other.definition().name < name);
+        self.families.insert(index, family);
     }
 }
 
-/// One scrape under way. Each chunk is rendered when it is asked for, so a reader that does not read costs one.
+/// A scrape in progress. Chunks are rendered on demand, so a client that does not read costs one chunk.
 pub struct Scrape {
     registry: Arc<Registry>,
     next: usize,
-    /// The family before `next`, with its series that are not written yet.
+    /// The family before `next`, with its remaining series.
     current_family: Option<(Arc<dyn Collector>, vec::IntoIter<Series>)>,
     objects: ObjectScrape,
 }
@@ -153,7 +155,7 @@ impl Iterator for Scrape {
 }
 
 impl Scrape {
-    /// Writes the next bit. `false`: there is none.
+    /// Renders the next series or page. Returns `false` if there is none.
     fn write(&mut self, text: &mut String) -> bool {
         if let Some((family, series)) = &mut self.current_family {
             match series.next() {

@@ -1,13 +1,13 @@
-//! The text format 0.0.4, digit by digit as Go's client library writes it: dashboards match `le="1e+06"` as text.
+//! The text format 0.0.4, with numbers exactly as Go's client library prints them: dashboards match `le="1e+06"` as text.
 
 use std::fmt::Write as _;
 
 use super::definition::Definition;
 
-/// The content type of what is written here.
+/// The content type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The two lines that begin a family.
+/// Writes the HELP and TYPE lines of a family.
 pub fn write_header(text: &mut String, definition: &Definition) {
     let Definition { name, help, kind, .. } = definition;
     text.push_str("# HELP ");
@@ -27,7 +27,7 @@ pub fn write_header(text: &mut String, definition: &Definition) {
     text.push('\n');
 }
 
-/// One line: a name and its suffix, labels as [`write_labels`] has written them, and a value.
+/// Writes one line: a name with a suffix, labels as rendered by [`write_labels`], and a value.
 pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, value: f64) {
     text.push_str(name);
     text.push_str(suffix);
@@ -41,7 +41,7 @@ pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, v
     text.push('\n');
 }
 
-/// The lines of a family that nothing is kept of. Its first two are written once there is a series.
+/// Writes the lines of a family that is rendered on the fly. HELP and TYPE are written before the first series.
 pub(super) struct FamilyWriter<'a> {
     text: &'a mut String,
     definition: &'a Definition,
@@ -49,18 +49,18 @@ pub(super) struct FamilyWriter<'a> {
 }
 
 impl<'a> FamilyWriter<'a> {
-    /// Of this family. `begun`: its first two lines were written.
+    /// Creates a writer for a family. `header_written` is set once HELP and TYPE were written.
     pub(super) fn new(
         text: &'a mut String,
         definition: &'a Definition,
-        begun: &'a mut bool,
+        header_written: &'a mut bool,
     ) -> Self {
-        Self { text, definition, header_written: begun }
+        Self { text, definition, header_written }
     }
 
-    /// One line, with those labels of the family that its object has.
+    /// Writes one line, with those labels of the family that the object has.
     pub(super) fn write(&mut self, names: &[&str], values: &[&str], value: f64) {
-        // What is not known has no series: a NaN or an infinity would poison every sum over objects.
+        // An unknown value has no series: NaN or infinity would spoil every sum over objects.
         if !value.is_finite() {
             return;
         }
@@ -77,7 +77,7 @@ impl<'a> FamilyWriter<'a> {
     }
 }
 
-/// `name="value",...` without braces.
+/// Writes `name="value",...` without braces.
 pub fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
     for (index, (name, value)) in names.iter().zip(values).enumerate() {
         if index > 0 {
@@ -92,7 +92,7 @@ pub fn write_labels(text: &mut String, names: &[&str], values: &[&str]) {
 
 fn write_escaped(text: &mut String, value: &str) {
     let mut rest = value;
-    // A name that needs it is rare, and what needs none is copied in one piece: a scrape writes millions of them.
+    // Values that need escaping are rare. All others are copied at once, because a scrape writes millions of them.
     while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'\\' | b'"' | b'\n')) {
         text.push_str(&rest[..at]);
         text.push_str(match rest.as_bytes()[at] {
@@ -105,8 +105,8 @@ fn write_escaped(text: &mut String, value: &str) {
     text.push_str(rest);
 }
 
-/// A number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` prints it: the shortest digits that read back as the
-/// same number, with an exponent of at least two digits below 1e-4 and from 1e6 on.
+/// Writes a number as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to the same number,
+/// with an exponent of at least two digits below 1e-4 and from 1e6.
 pub fn write_float(text: &mut String, value: f64) {
     if value.is_nan() {
         return text.push_str("NaN");
@@ -117,22 +117,22 @@ pub fn write_float(text: &mut String, value: f64) {
     if value == 0.0 {
         return text.push('0');
     }
-    let begin = text.len();
+    let start = text.len();
     // Writing into a String cannot fail.
     let _ = write!(text, "{value:e}");
-    let Some(mantissa) = text[begin..].find('e') else { return };
-    let exponent: i32 = text[begin + mantissa + 1..].parse().unwrap_or(0);
+    let Some(mantissa) = text[start..].find('e') else { return };
+    let exponent: i32 = text[start + mantissa + 1..].parse().unwrap_or(0);
     if (-4..EXPONENT_THRESHOLD).contains(&exponent) {
-        text.truncate(begin);
+        text.truncate(start);
         let _ = write!(text, "{value}");
     } else {
-        text.truncate(begin + mantissa);
+        text.truncate(start + mantissa);
         let sign = if exponent < 0 { '-' } else { '+' };
         let _ = write!(text, "e{sign}{:02}", exponent.abs());
     }
 }
 
-/// From this power of ten on numbers have an exponent.
+/// Numbers from this power of ten have an exponent.
 const EXPONENT_THRESHOLD: i32 = 6;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Families of the updater: upstream's under upstream's names, and ours, which say why pods are left alone.
+//! Metrics of the updater: upstream's under upstream's names, and our own, which report why pods are skipped.
 
 mod totals;
 
@@ -19,7 +19,7 @@ use plimsoll_core::updater::guard::Regression;
 
 const NOT_YET_OBSERVED: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
-/// Series with names of VPAs, which others choose.
+/// Maximum number of series with names of VPAs, which are user input.
 const MAX_VPA_SERIES: usize = 50_000;
 const BY_SIZE_AND_MODE: &[&str] = &["update_mode", "vpa_size_log2"];
 const BY_VPA: &[&str] = &["vpa_name", "vpa_namespace", "vpa_size_log2"];
@@ -97,55 +97,53 @@ const STEPS: Definition = histogram(
 
 const ACTIONS: Definition = counter(
     "plimsoll_updater_actions_total",
-    "What was done to pods, and what came of it; in a dry run, what would have been done.",
+    "Actions on pods, by outcome; in dry-run mode, the actions that would have been taken.",
 )
 .labels(&["action", "outcome"], "up to 40")
 .absent(NOT_YET_OBSERVED);
-const SKIPPED: Definition = gauge(
-    "plimsoll_updater_skipped_pods",
-    "Pods that the latest pass left as they are, by the reason why.",
-)
-.labels(&["reason"], "1 per reason")
-.absent("no pass has left a pod alone for it yet");
+const SKIPPED: Definition =
+    gauge("plimsoll_updater_skipped_pods", "Pods that the last pass skipped, by reason.")
+        .labels(&["reason"], "1 per reason")
+        .absent("no pass has skipped a pod for this reason yet");
 const REGRESSIONS: Definition = counter(
     "plimsoll_updater_harm_total",
-    "How often pods that were changed got worse, so that their workload is left alone.",
+    "How often updated pods regressed, which pauses updates of their workload.",
 )
 .labels(&["harm"], "6");
 const REWRITTEN: Definition = counter(
     "plimsoll_updater_rewritten_total",
-    "How often somebody else wrote other values, so that the workload is left alone.",
+    "How often another controller overwrote resources, which pauses updates of the workload.",
 );
 const OPEN: Definition = gauge(
     "plimsoll_updater_breakers_open",
-    "Workloads that are left alone because their pods got worse.",
+    "Workloads whose updates are paused because updated pods regressed.",
 );
 const CLUSTER_OPEN: Definition = gauge(
     "plimsoll_updater_cluster_breaker_open",
-    "1 while nothing is changed anywhere, because changes went wrong at several workloads.",
+    "1 while all updates in the cluster are paused because updates of several workloads failed.",
 );
 const USED: Definition = gauge(
     "plimsoll_updater_changes_within_hour",
-    "Changes in the cluster within the last hour, by what they are charged as.",
+    "Disruptions in the cluster within the last hour, by kind.",
 )
 .labels(&["charge"], "2");
 const ALLOWED: Definition = gauge(
     "plimsoll_updater_changes_allowed",
-    "How many changes within an hour are allowed in the cluster as large as it is.",
+    "Disruptions allowed per hour for the current size of the cluster.",
 )
 .labels(&["charge"], "2")
 .absent("there is no such limit");
 const HEARTBEATS: Definition = gauge(
     "plimsoll_updater_vpas_by_heartbeat",
-    "VPAs by what is known of their recommender: fresh, loading, stale, absent, unknown, awaited.",
+    "VPAs by the heartbeat of their recommender: fresh, loading, stale, absent, unknown, awaited.",
 )
 .labels(&["state"], "6");
 const UNREADABLE: Definition = counter(
     "plimsoll_updater_memory_ignored_total",
-    "Annotations of earlier passes that could not be used.",
+    "State annotations of earlier passes that could not be read.",
 );
 
-/// What an updater tells of itself.
+/// The metrics of an updater.
 #[derive(Clone, Debug)]
 pub struct UpdaterMetrics {
     controlled: Arc<Family<Gauge, 2>>,
@@ -178,10 +176,11 @@ impl UpdaterMetrics {
     /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let modes = MODES_OR_NONE * SIZES;
-        let harm: Arc<Family<Counter, 1>> = registry.family(REGRESSIONS, Regression::ALL.len());
-        for one in Regression::ALL {
-            // There before the first of them, so that it is an increase.
-            harm.with_labels([one.as_str()]);
+        let regressions: Arc<Family<Counter, 1>> =
+            registry.family(REGRESSIONS, Regression::ALL.len());
+        for regression in Regression::ALL {
+            // Create the series at zero, so that the first regression is visible as an increase.
+            regressions.with_labels([regression.as_str()]);
         }
         Self {
             controlled: registry.family(CONTROLLED, modes),
@@ -200,7 +199,7 @@ impl UpdaterMetrics {
             steps: registry.family(STEPS, 6),
             actions: registry.family(ACTIONS, 40),
             skipped: registry.family(SKIPPED, 64),
-            regressions: harm,
+            regressions,
             rewritten: registry.counter(REWRITTEN),
             open: registry.gauge(OPEN),
             cluster_open: registry.gauge(CLUSTER_OPEN),
@@ -211,7 +210,7 @@ impl UpdaterMetrics {
         }
     }
 
-    /// Tells of a whole pass. What is not in it any more goes to zero.
+    /// Sets the totals of a pass. Series without a value in it become zero.
     pub fn set_pass_totals(&self, totals: &PassTotals) {
         for family in [&self.controlled, &self.evictable, &self.vpas_evictable, &self.vpas_evicted]
         {
@@ -242,103 +241,103 @@ impl UpdaterMetrics {
         self.open.set(totals.breakers);
     }
 
-    /// What is told of the cluster by whoever leads is told by another one from now on.
+    /// Resets the series that only the leader exposes, after another replica became the leader.
     pub fn clear_leader_series(&self) {
         self.set_pass_totals(&PassTotals::default());
         self.used.for_each(|gauge| gauge.set(0.0));
         self.set_cluster_open(false);
     }
 
-    /// Ends the series of VPAs that are gone, so that there is room for others.
-    pub fn retain(&self, there: &HashSet<ObjectKey>) {
-        let there: HashSet<(&str, &str)> =
-            there.iter().map(|vpa| (&*vpa.namespace, &*vpa.name)).collect();
-        let stays = |name: &str, namespace: &str| {
-            there.contains(&(namespace, name))
+    /// Removes the series of deleted VPAs, so that they do not count against the limit.
+    pub fn retain(&self, vpas: &HashSet<ObjectKey>) {
+        let existing: HashSet<(&str, &str)> =
+            vpas.iter().map(|vpa| (&*vpa.namespace, &*vpa.name)).collect();
+        let exists = |name: &str, namespace: &str| {
+            existing.contains(&(namespace, name))
                 || (name == OVERFLOW_LABEL && namespace == OVERFLOW_LABEL)
         };
-        self.evicted.retain(|[_, name, namespace, _]| stays(name, namespace));
-        self.updated.retain(|[name, namespace, _]| stays(name, namespace));
-        self.evictions_failed.retain(|[_, _, name, namespace, _]| stays(name, namespace));
-        self.updates_failed.retain(|[_, name, namespace, _]| stays(name, namespace));
-        self.infeasible.retain(|[name, namespace, _]| stays(name, namespace));
+        self.evicted.retain(|[_, name, namespace, _]| exists(name, namespace));
+        self.updated.retain(|[name, namespace, _]| exists(name, namespace));
+        self.evictions_failed.retain(|[_, _, name, namespace, _]| exists(name, namespace));
+        self.updates_failed.retain(|[_, name, namespace, _]| exists(name, namespace));
+        self.infeasible.retain(|[name, namespace, _]| exists(name, namespace));
     }
 
-    /// Makes the counters of a VPA visible before anything is counted.
-    pub fn init_counters(&self, of: UpdatedVpa<'_>) {
-        let size = log2(of.pods);
-        let ObjectKey { namespace, name } = of.vpa;
-        self.evicted.with_labels([known_mode(of.mode), name, namespace, &size]).add(0);
+    /// Creates the counters of a VPA at zero.
+    pub fn init_counters(&self, vpa: UpdatedVpa<'_>) {
+        let size = log2(vpa.pods);
+        let ObjectKey { namespace, name } = vpa.vpa;
+        self.evicted.with_labels([known_mode(vpa.mode), name, namespace, &size]).add(0);
         self.updated.with_labels([name, namespace, &size]).add(0);
     }
 
-    /// A pod was evicted.
-    pub fn count_evicted(&self, of: UpdatedVpa<'_>) {
-        let ObjectKey { namespace, name } = of.vpa;
+    /// Counts an evicted pod.
+    pub fn count_evicted(&self, vpa: UpdatedVpa<'_>) {
+        let ObjectKey { namespace, name } = vpa.vpa;
         self.evicted
-            .with_labels([known_mode(of.mode), name, namespace, &log2(of.pods)])
+            .with_labels([known_mode(vpa.mode), name, namespace, &log2(vpa.pods)])
             .increment();
     }
 
-    /// A pod was resized.
-    pub fn count_resized(&self, of: UpdatedVpa<'_>) {
-        let ObjectKey { namespace, name } = of.vpa;
-        self.updated.with_labels([name, namespace, &log2(of.pods)]).increment();
+    /// Counts a resized pod.
+    pub fn count_resized(&self, vpa: UpdatedVpa<'_>) {
+        let ObjectKey { namespace, name } = vpa.vpa;
+        self.updated.with_labels([name, namespace, &log2(vpa.pods)]).increment();
     }
 
-    /// An eviction failed, for a reason of upstream's.
-    pub fn count_failed_eviction(&self, of: UpdatedVpa<'_>, reason: &str) {
-        let ObjectKey { namespace, name } = of.vpa;
-        let size = log2(of.pods);
-        let labels = [reason, known_mode(of.mode), name, namespace, &size];
+    /// Counts a failed eviction, with upstream's reason.
+    pub fn count_failed_eviction(&self, vpa: UpdatedVpa<'_>, reason: &str) {
+        let ObjectKey { namespace, name } = vpa.vpa;
+        let size = log2(vpa.pods);
+        let labels = [reason, known_mode(vpa.mode), name, namespace, &size];
         self.evictions_failed.with_labels(labels).increment();
     }
 
-    /// A resize failed, for a reason of upstream's.
-    pub fn count_failed_resize(&self, of: UpdatedVpa<'_>, reason: &str) {
-        let ObjectKey { namespace, name } = of.vpa;
-        self.updates_failed.with_labels([reason, name, namespace, &log2(of.pods)]).increment();
+    /// Counts a failed resize, with upstream's reason.
+    pub fn count_failed_resize(&self, vpa: UpdatedVpa<'_>, reason: &str) {
+        let ObjectKey { namespace, name } = vpa.vpa;
+        self.updates_failed.with_labels([reason, name, namespace, &log2(vpa.pods)]).increment();
     }
 
-    /// So many pods were left alone because a resize to no less is impossible.
-    pub fn count_infeasible(&self, of: UpdatedVpa<'_>, pods: usize) {
+    /// Counts pods that were skipped because a resize of at most this size is known to be infeasible.
+    pub fn count_infeasible(&self, vpa: UpdatedVpa<'_>, pods: usize) {
         if pods > 0 {
-            let ObjectKey { namespace, name } = of.vpa;
-            self.infeasible.with_labels([name, namespace, &log2(of.pods)]).add(pods as u64);
+            let ObjectKey { namespace, name } = vpa.vpa;
+            self.infeasible.with_labels([name, namespace, &log2(vpa.pods)]).add(pods as u64);
         }
     }
 
-    /// A pass found no admission controller: `invalid` or `error`.
+    /// Counts a pass without an admission controller; `reason` is `invalid` or `error`.
     pub fn count_admission_unavailable(&self, reason: &str) {
         self.admission_invalid.with_labels([reason]).increment();
     }
 
-    /// A step of a pass took so long.
+    /// Records the duration of a step of a pass.
     pub fn observe_step(&self, step: &str, took: Duration) {
         self.steps.with_labels([step]).observe(took.as_secs_f64());
     }
 
-    /// Something was done, or would have been.
+    /// Counts an action, or in dry-run mode one that would have been taken.
     pub fn count_action(&self, action: &str, outcome: &str) {
         self.actions.with_labels([action, outcome]).increment();
     }
 
-    /// Pods that were changed got worse.
-    pub fn count_regression(&self, harm: &str) {
-        self.regressions.with_labels([harm]).increment();
+    /// Counts a regression of updated pods.
+    pub fn count_regression(&self, regression: &str) {
+        self.regressions.with_labels([regression]).increment();
     }
 
-    /// Somebody else writes other values.
+    /// Counts resources that another controller overwrote.
     pub fn count_rewritten(&self) {
         self.rewritten.increment();
     }
 
-    /// What was remembered could not be used.
+    /// Counts persisted state that could not be read.
     pub fn count_unreadable_state(&self) {
         self.unreadable.increment();
     }
 
-    /// Changes of the last hour in the cluster, and how many are allowed, by what they are charged as.
+    /// Sets the disruptions of the last hour in the cluster, and how many are allowed, by kind.
     pub fn set_budget(&self, charge: &str, used: u32, allowed: Option<u32>) {
         self.used.with_labels([charge]).set(f64::from(used));
         if let Some(allowed) = allowed {
@@ -346,7 +345,7 @@ impl UpdaterMetrics {
         }
     }
 
-    /// Whether nothing is changed anywhere.
+    /// Sets whether all updates in the cluster are paused.
     pub fn set_cluster_open(&self, open: bool) {
         self.cluster_open.set(f64::from(u8::from(open)));
     }
@@ -363,11 +362,11 @@ mod tests {
         let vpa = |name: &str| ObjectKey { namespace: "shop".into(), name: name.into() };
         let count = |name: &str| {
             let key = vpa(name);
-            let of = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
-            metrics.init_counters(of);
-            metrics.count_failed_eviction(of, "EvictionError");
-            metrics.count_failed_resize(of, "InPlaceUpdateError");
-            metrics.count_infeasible(of, 2);
+            let updated = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
+            metrics.init_counters(updated);
+            metrics.count_failed_eviction(updated, "EvictionError");
+            metrics.count_failed_resize(updated, "InPlaceUpdateError");
+            metrics.count_infeasible(updated, 2);
         };
         for name in ["gone", "stays", "went"] {
             count(name);

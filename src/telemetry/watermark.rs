@@ -1,5 +1,5 @@
-//! Families of the watermark controller: upstream's under upstream's names, and ours. Series of single objects are rendered
-//! from the state of the role, so that none outlives its object or the labels that it had.
+//! Metrics of the watermark controller: upstream's under upstream's names, and our own. Series of single objects are
+//! rendered from the state of the controller, so that none outlives its object or its labels.
 
 mod calls;
 mod families;
@@ -25,15 +25,15 @@ use super::{
 use plimsoll_core::scaling::MetricError;
 
 const NOT_YET_OBSERVED: &str = "it has not happened yet";
-/// What upstream's framework calls the controller and its queue.
+/// The name of the controller and its queue in upstream's framework.
 const CONTROLLER: &str = "watermarkpodautoscaler";
 const BY_CONTROLLER: &[&str] = &["controller"];
 
 const RESULTS: Definition =
-    counter("controller_runtime_reconcile_total", "Looks at objects, by how they ended.")
+    counter("controller_runtime_reconcile_total", "Reconciles of objects, by result.")
         .labels(&["controller", "result"], "4");
 const ERRORS: Definition =
-    counter("controller_runtime_reconcile_errors_total", "Looks at objects that failed.")
+    counter("controller_runtime_reconcile_errors_total", "Reconciles of objects that failed.")
         .labels(BY_CONTROLLER, "1");
 const TIMES: Definition = histogram(
     "controller_runtime_reconcile_time_seconds",
@@ -54,55 +54,54 @@ const WORKERS: Definition = gauge(
 const ACTIVE: Definition =
     gauge("controller_runtime_active_workers", "How many objects are being looked at.")
         .labels(BY_CONTROLLER, "1");
-const DEPTH: Definition =
-    gauge("workqueue_depth", "Objects whose turn has come and that nobody looks at yet.")
-        .labels(&["controller", "name"], "1");
+const DEPTH: Definition = gauge("workqueue_depth", "Objects that are due and wait for a worker.")
+    .labels(&["controller", "name"], "1");
 
 const RECONCILES: Definition = counter(
     "plimsoll_watermark_reconciles_total",
-    "Looks at WatermarkPodAutoscalers, by what came of them.",
+    "Reconciles of WatermarkPodAutoscalers, by outcome.",
 )
 .labels(&["outcome"], "up to 32")
 .absent(NOT_YET_OBSERVED);
 const LATENESS: Definition = histogram(
     "plimsoll_watermark_lateness_seconds",
-    "How much later than planned an object is looked at.",
+    "How late an object is reconciled.",
     STEP_SECONDS,
 )
 .labels(&[], "1 of 26")
 .unit("seconds");
 const STEPS: Definition = histogram(
     "plimsoll_watermark_step_seconds",
-    "How long each step of a look at an object takes.",
+    "Duration of each step of a reconcile.",
     STEP_SECONDS,
 )
 .labels(&["step"], "5 of 26")
 .unit("seconds");
 const METRIC_RESULTS: Definition = counter(
     "plimsoll_metric_outcomes_total",
-    "Answers about metrics of WatermarkPodAutoscalers by source: ok, or why nothing is known.",
+    "Fetched metrics of WatermarkPodAutoscalers by source and outcome: ok, or why the metric is not available.",
 )
 .labels(&["outcome", "source"], "up to 64")
 .absent(NOT_YET_OBSERVED);
 
-/// How a look at an object ended, in the words of upstream's framework.
+/// The result of a reconcile, as labelled by controller-runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconcileResultLabel {
-    /// It is not looked at again by itself.
+    /// The object is not requeued.
     Success,
-    /// It failed, and is tried again.
+    /// The reconcile failed and is retried.
     Error,
-    /// It is looked at again at once.
+    /// The object is requeued immediately.
     Requeue,
-    /// It is looked at again after a while.
+    /// The object is requeued after a delay.
     RequeueAfter,
 }
 
 impl ReconcileResultLabel {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Requeue, Self::RequeueAfter];
 
-    /// The word for it.
+    /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",
@@ -113,26 +112,26 @@ impl ReconcileResultLabel {
     }
 }
 
-/// What a look at an object is made of, as far as it waits for others.
+/// The steps of a reconcile that wait for requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReconcileStep {
-    /// Whether a monitor or an alert lets it be.
+    /// Checking the monitor or alert that gates scaling.
     Gates,
-    /// How many replicas there are.
+    /// Reading the scale.
     Scale,
-    /// Which pods there are.
+    /// Reading the pods.
     Pods,
-    /// What is measured.
+    /// Fetching the metrics.
     Metrics,
-    /// The change, and what is told of it.
+    /// Writing the scale, the status and events.
     Write,
 }
 
 impl ReconcileStep {
-    /// All of them.
+    /// All steps.
     pub const ALL: [Self; 5] = [Self::Gates, Self::Scale, Self::Pods, Self::Metrics, Self::Write];
 
-    /// The word for it.
+    /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gates => "gates",
@@ -144,7 +143,7 @@ impl ReconcileStep {
     }
 }
 
-/// What a watermark controller tells of itself.
+/// The metrics of a watermark controller.
 #[derive(Clone, Debug)]
 pub struct WatermarkMetrics {
     results: Arc<Family<Counter, 2>>,
@@ -165,8 +164,8 @@ impl WatermarkMetrics {
     pub fn new(registry: &mut Registry) -> Self {
         let results: Arc<Family<Counter, 2>> =
             registry.family(RESULTS, ReconcileResultLabel::ALL.len());
-        for returned in ReconcileResultLabel::ALL {
-            results.with_labels([CONTROLLER, returned.as_str()]);
+        for result in ReconcileResultLabel::ALL {
+            results.with_labels([CONTROLLER, result.as_str()]);
         }
         let steps: Arc<Family<Histogram, 1>> = registry.family(STEPS, ReconcileStep::ALL.len());
         for step in ReconcileStep::ALL {
@@ -187,55 +186,55 @@ impl WatermarkMetrics {
         }
     }
 
-    /// So many objects may be looked at at once.
+    /// Sets the maximum number of concurrent reconciles.
     pub fn set_workers(&self, workers: usize) {
         self.workers.set(workers as f64);
     }
 
-    /// So many wait although their turn has come.
+    /// Sets the number of objects that are due and wait for a worker.
     pub fn set_queue_depth(&self, waiting: usize) {
         self.depth.set(waiting as f64);
     }
 
-    /// A look at an object begins, this much later than planned.
-    pub fn begin_reconcile(&self, late: Duration) {
+    /// Records the start of a reconcile, and how late it is.
+    pub fn begin_reconcile(&self, lateness: Duration) {
         self.active.add(1.0);
-        self.lateness.observe(late.as_secs_f64());
+        self.lateness.observe(lateness.as_secs_f64());
     }
 
-    /// It has ended, and this came of it.
+    /// Records the end of a reconcile, with its outcome.
     pub fn end_reconcile(
         &self,
         outcome: &'static str,
-        returned: ReconcileResultLabel,
+        result: ReconcileResultLabel,
         took: Duration,
     ) {
         self.active.add(-1.0);
         self.times.observe(took.as_secs_f64());
-        self.results.with_labels([CONTROLLER, returned.as_str()]).increment();
-        if returned == ReconcileResultLabel::Error {
+        self.results.with_labels([CONTROLLER, result.as_str()]).increment();
+        if result == ReconcileResultLabel::Error {
             self.errors.increment();
         }
         self.reconciles.with_labels([outcome]).increment();
     }
 
-    /// A step of a look took so long.
+    /// Records the duration of a step of a reconcile.
     pub fn observe_step(&self, step: ReconcileStep, took: Duration) {
         self.steps.with_labels([step.as_str()]).observe(took.as_secs_f64());
     }
 
-    /// A source (`external`, `resource`, ...) has answered, or there is a reason why nothing is known.
-    pub fn count_metric_result(&self, source: &'static str, answer: Result<(), &MetricError>) {
-        let outcome = answer.map_or_else(MetricError::as_str, |()| "ok");
+    /// Counts a fetched metric by source (`external`, `resource`, ...), or why it is not available.
+    pub fn count_metric_result(&self, source: &'static str, result: Result<(), &MetricError>) {
+        let outcome = result.map_or_else(MetricError::as_str, |()| "ok");
         self.metric_results.with_labels([outcome, source]).increment();
     }
 
-    /// A recommender at this address is being called, until what is handed out is dropped.
+    /// Records a call of a recommender, which is in flight until the returned value is dropped.
     pub fn begin_recommender_call(&self, url: &str) -> RecommenderCall {
         self.calls.begin(url)
     }
 
-    /// Only these recommenders are in use, by their [`client_label`]: the series of all others end.
+    /// Removes the series of recommenders that are not in `used`, a set of [`client_label`]s.
     pub fn retain_clients(&self, used: &HashSet<String>) {
         self.calls.retain_clients(used);
     }

@@ -1,5 +1,5 @@
-//! VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: the form of history that every
-//! VerticalPodAutoscaler in a cluster can read.
+//! History in VerticalPodAutoscalerCheckpoint objects (`autoscaling.k8s.io/v1`), which upstream's recommender can read
+//! too.
 
 pub mod annotation;
 mod api_error;

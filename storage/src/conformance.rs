@@ -1,10 +1,10 @@
-//! The suite that every backend must pass. Whoever writes a backend implements [`Maker`] and [`Subject`]
-//! in the tests and runs [`check`]; of one that only reads what others have seen, [`Source`] and [`check_reading`].
+//! The conformance suite that every backend must pass. The tests of a backend implement [`BackendFactory`] and
+//! [`TestBackend`] and call [`run_suite`]; those of a read-only backend implement [`ReadOnlyFixture`] and call
+//! [`run_read_only_suite`].
 //!
-//! A case ends in one of three ways: it passes, it fails with one line that says what was expected, or it
-//! does not apply because the backend says so by type (read-only, gone with the process, nothing to tamper
-//! with). The last is reported like the others, so that nobody takes it for a pass. The suite runs inside a
-//! tokio runtime of either kind.
+//! A case passes, fails with a one-line message, or does not apply to the backend (because it is read-only, not
+//! persistent, or cannot be tampered with). Cases that do not apply are reported too, so that they are not mistaken for
+//! passed ones. The suite runs on a current-thread or multi-thread tokio runtime.
 
 use std::{fmt, sync::Arc};
 
@@ -23,110 +23,108 @@ mod read_only;
 
 pub use self::read_only::{ContainerLifetime, ReadOnlyFixture, run_read_only_suite};
 
-/// Makes subjects, each on an empty place of its own.
+/// Creates backends, each with its own empty storage.
 #[async_trait]
 pub trait BackendFactory: Send + Sync {
-    /// A backend on an empty place. An error ends the case as failed.
+    /// Creates a backend with an empty storage. An error fails the case.
     async fn create(&self) -> Result<Arc<dyn TestBackend>, String>;
 }
 
-/// A backend under test, and what the suite may do to it.
+/// A backend under test.
 #[async_trait]
 pub trait TestBackend: Send + Sync {
     /// The backend.
     fn storage(&self) -> &dyn Storage;
 
-    /// What one permit pays for.
+    /// What one permit covers.
     fn write_unit(&self) -> WriteUnit;
 
-    /// What the format can say of this record: what a load is expected to bring back.
+    /// The snapshot that a load is expected to return for this record, as far as the format can represent it.
     fn expected_snapshot(&self, record: &Record) -> Snapshot {
         record.snapshot.clone()
     }
 
-    /// Whether the format has room for this record at all. One for which it has none is expected to be
-    /// refused by name.
+    /// Whether the format can represent this record at all. Otherwise a save is expected to refuse it.
     fn has_room(&self, record: &Record) -> bool {
         let _ = record;
         true
     }
 
-    /// Lets go of the backend as a killed process does, tampers with what it left behind, and opens the
-    /// same place again.
+    /// Drops the backend as if the process were killed, tampers with its storage, and opens the same storage again.
     async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String>;
 }
 
-/// What one write is.
+/// The unit of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteUnit {
-    /// Each record by itself.
+    /// A single record.
     Record,
-    /// A batch: all of it or nothing.
+    /// A batch, atomically.
     Batch,
 }
 
-/// What became of a subject that was to be opened again.
+/// The result of reopening a backend.
 pub enum Reopened {
-    /// It was.
+    /// The backend was reopened.
     Opened(Arc<dyn TestBackend>),
-    /// The backend cannot be treated so; it is handed back as it was.
+    /// The backend does not support this, and is returned unchanged.
     Unsupported(Arc<dyn TestBackend>),
 }
 
-/// What happens to the place while the backend is gone.
+/// What happens to the storage while the backend is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tampering {
     /// Nothing.
     None,
-    /// The stored record of this key becomes unreadable.
+    /// The stored record of this key is corrupted.
     Corrupt(ContainerKey),
-    /// Something that another program or another version wrote appears under this key.
+    /// Another program or another version writes a record with this key.
     Foreign(ContainerKey),
 }
 
 /// A case of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
-    /// What was saved is loaded again.
+    /// A load returns what was saved.
     RoundTrip,
-    /// So are extreme numbers, empty histograms and names in any script.
+    /// That includes extreme numbers, empty histograms and names in any script.
     Extremes,
-    /// Only what was asked for is loaded.
+    /// A load returns only requested keys.
     WantedFilter,
-    /// Loading changes nothing.
+    /// A load changes nothing.
     LoadTwice,
-    /// What was saved is there after the process ended.
+    /// Saved records survive the end of the process.
     SurvivesReopen,
-    /// What is stored exactly so is neither written nor paid for.
+    /// An unchanged record is not written and needs no permit.
     UnchangedIsNotWritten,
     /// A richer record is never replaced by a poorer one.
     RicherIsKept,
-    /// Unless the record says so.
+    /// Unless the record requests it.
     SupersedeIsObeyed,
-    /// Garbage collection removes the records of vanished VPAs, and no others.
+    /// Garbage collection removes only the records of deleted VPAs.
     OnlyOrphansAreCollected,
     /// Nothing is written without a permit.
     NoWriteWithoutPermit,
-    /// Nothing more is written once the permit is lost, in the middle of a batch too.
+    /// Nothing is written after the permit is lost, even within a batch.
     PermitLostHalfWay,
-    /// Writers at the same time lose nothing and mix nothing.
+    /// Concurrent writers neither lose nor mix up records.
     ConcurrentWriters,
-    /// A save that dies at any point leaves each record as it was or as it was to be.
+    /// A save that is interrupted at any point leaves each record in the old or in the new state.
     CrashMidSave,
-    /// A record that cannot be read is passed over, counted and named; the others are loaded.
+    /// A malformed record is skipped and reported; the others are loaded.
     MalformedIsSkipped,
-    /// What others wrote is passed over, counted, named and left alone.
+    /// A foreign record is skipped, reported and not changed.
     ForeignIsLeftAlone,
-    /// All that was seen of what is wanted comes: as it was seen, in order, each part once.
+    /// A load returns all samples of the requested VPAs, in order, each once.
     SamplesAreWhole,
-    /// What was seen of anything else does not, and what cannot be told is named.
+    /// It returns no other samples, and reports VPAs that it cannot load.
     OthersStayOut,
-    /// Reading changes nothing.
+    /// A second load returns the same samples.
     SamplesComeAgain,
 }
 
 impl Case {
-    /// Those of backends that can be written to, simplest first.
+    /// The cases for writable backends, simplest first.
     pub const ALL: [Self; 15] = [
         Self::RoundTrip,
         Self::Extremes,
@@ -145,11 +143,11 @@ impl Case {
         Self::ForeignIsLeftAlone,
     ];
 
-    /// Those of backends that only read.
+    /// The cases for read-only backends.
     pub const READ_ONLY: [Self; 3] =
         [Self::SamplesAreWhole, Self::OthersStayOut, Self::SamplesComeAgain];
 
-    /// Its name.
+    /// The name of the case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RoundTrip => "round-trip",
@@ -180,23 +178,23 @@ impl fmt::Display for Case {
     }
 }
 
-/// How a case ended.
+/// The verdict of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseVerdict {
-    /// As it must.
+    /// The case passed.
     Passed,
-    /// Not as it must; what was expected and what came, in one line.
+    /// The case failed, with the expectation and the actual result in one line.
     Failed(String),
-    /// The backend has no such ability.
+    /// The case does not apply to the backend.
     NotApplicable(&'static str),
 }
 
-/// A case and how it ended.
+/// A case and its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseOutcome {
     /// The case.
     pub case: Case,
-    /// How it ended.
+    /// The verdict.
     pub verdict: CaseVerdict,
 }
 
@@ -210,17 +208,17 @@ impl fmt::Display for CaseOutcome {
     }
 }
 
-/// Runs every case of backends that can be written to, each on a subject of its own.
-pub async fn run_suite(maker: &dyn BackendFactory) -> Vec<CaseOutcome> {
+/// Runs every case for writable backends, each with its own backend.
+pub async fn run_suite(factory: &dyn BackendFactory) -> Vec<CaseOutcome> {
     let mut outcomes = Vec::with_capacity(Case::ALL.len());
     for case in Case::ALL {
-        outcomes.push(outcome(case, cases::run(case, maker).await));
+        outcomes.push(outcome(case, cases::run(case, factory).await));
     }
     outcomes
 }
 
-fn outcome(case: Case, ended: Result<(), CaseError>) -> CaseOutcome {
-    let verdict = match ended {
+fn outcome(case: Case, result: Result<(), CaseError>) -> CaseOutcome {
+    let verdict = match result {
         Ok(()) => CaseVerdict::Passed,
         Err(CaseError::Failed(why)) => CaseVerdict::Failed(why),
         Err(CaseError::NotApplicable(why)) => CaseVerdict::NotApplicable(why),
@@ -228,25 +226,25 @@ fn outcome(case: Case, ended: Result<(), CaseError>) -> CaseOutcome {
     CaseOutcome { case, verdict }
 }
 
-/// The cases that failed.
+/// Returns the cases that failed.
 pub fn failed_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
     let failed = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::Failed(_));
     outcomes.iter().filter(failed).map(|outcome| outcome.case).collect()
 }
 
-/// The cases that do not apply.
+/// Returns the cases that do not apply.
 pub fn not_applicable_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
     let skipped = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::NotApplicable(_));
     outcomes.iter().filter(skipped).map(|outcome| outcome.case).collect()
 }
 
-/// The outcomes as a table, one line each.
+/// Formats the outcomes as a table, one line each.
 pub fn format_table(outcomes: &[CaseOutcome]) -> String {
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }
 
-/// Why a case ended before its end.
+/// Why a case ended early.
 enum CaseError {
     Failed(String),
     NotApplicable(&'static str),
@@ -260,6 +258,6 @@ impl From<String> for CaseError {
 
 impl From<crate::Error> for CaseError {
     fn from(error: crate::Error) -> Self {
-        Self::Failed(format!("an error came where none was expected: {error}"))
+        Self::Failed(format!("unexpected error: {error}"))
     }
 }

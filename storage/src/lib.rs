@@ -1,12 +1,12 @@
-//! What Plimsoll remembers about workloads, and where it is kept.
+//! Storage of the history of workloads.
 //!
 //! ```text
 //!                 load: streams                    save: batches
 //!   backend ──▶ Sink (snapshots or samples)   Record ──▶ Writer, under a WritePermit
 //! ```
 //!
-//! A backend implements [`Storage`]; one that can also write hands out a [`Writer`]. The crate knows
-//! nothing of the recommender: it moves [`Snapshot`]s and [`Sample`]s under [`Key`]s, and never decides.
+//! A backend implements [`Storage`]; one that can also write provides a [`Writer`]. The crate does not depend on the
+//! recommender: it loads and saves snapshots and samples by container, and makes no sizing decisions.
 
 pub mod checkpoint;
 pub mod codec;

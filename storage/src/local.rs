@@ -1,12 +1,12 @@
-//! The backend that keeps history in a directory of its own: one file, one process, no server.
+//! The backend that stores history in a local directory: one file, one process, no server.
 //!
 //! ```text
-//!   save ──▶ encode ──▶ append + sync ──▶ mark + sync        all of a batch or nothing
-//!   open ──▶ check every byte ──▶ salvage, keep the damaged file aside, say what is lost
+//!   save ──▶ encode ──▶ append + sync ──▶ commit marker + sync        a whole batch or nothing
+//!   open ──▶ verify every byte ──▶ recover, keep a copy of the damaged file, report what is lost
 //! ```
 //!
-//! The file work is blocking; it runs on tokio's blocking threads, so a slow disk never stalls the
-//! runtime. Why this is not a database from the shelf: see docs/storage-choice.md.
+//! File operations run on tokio's blocking threads, so a slow disk does not stall the runtime. docs/storage-choice.md
+//! explains why this is not an existing database.
 
 use std::{
     path::Path,
@@ -35,10 +35,10 @@ mod scan;
 
 pub use damage_report::DamageReport;
 
-/// How many records a load holds at once.
+/// Number of records in memory during a load.
 const LOAD_BATCH_SIZE: usize = 64;
 
-/// History in a directory.
+/// Stores history in a directory.
 #[derive(Debug)]
 pub struct LocalStorage {
     shared: Arc<Shared>,
@@ -51,58 +51,58 @@ struct Shared {
     history: Mutex<HistoryFile>,
 }
 
-/// What was found when history was opened.
+/// The result of opening a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Records there.
+    /// Number of records.
     pub records: usize,
-    /// What was damaged, if anything. Printed, it is one line.
+    /// The damage, if any. It prints as one line.
     pub damage: Option<DamageReport>,
 }
 
 impl LocalStorage {
-    /// Opens the history in this directory, or begins one; the directory itself is made when only its
-    /// last part is missing. Blocks while it reads: meant for start-up.
+    /// Opens the history in this directory, or creates one. Creates the directory if its parent exists. Blocks while
+    /// reading, so call it at startup.
     ///
-    /// A damaged file is repaired as far as its records are whole, and kept beside the new one.
+    /// Recovers the intact records of a damaged file, and keeps a copy of the damaged file.
     pub fn open(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
         HistoryFile::open(directory.as_ref()).map(Self::from_history)
     }
 
-    /// Opens the history in this directory to read it, beside others who do, but not beside one who writes. Nothing is
-    /// created, repaired or cut off; of a damaged file what is whole is read. Blocks like [`Local::open`].
+    /// Opens the history in this directory read-only. Other readers may use it at the same time, but no writer. Changes
+    /// nothing; of a damaged file only intact records are read. Blocks like [`LocalStorage::open`].
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<(Self, OpenReport), Error> {
         HistoryFile::open_read_only(directory.as_ref()).map(Self::from_history)
     }
 
     fn from_history((history, damage): (HistoryFile, Option<DamageReport>)) -> (Self, OpenReport) {
         let report = OpenReport { records: history.records(), damage };
-        let (place, is_read_only) = (history.location(), history.is_read_only());
-        let shared = Shared { location: place, is_read_only, history: Mutex::new(history) };
+        let (location, is_read_only) = (history.location(), history.is_read_only());
+        let shared = Shared { location, is_read_only, history: Mutex::new(history) };
         (Self { shared: Arc::new(shared) }, report)
     }
 
-    /// Runs this on a thread that may block.
+    /// Runs a closure on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut HistoryFile) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let shared = Arc::clone(&self.shared);
-        let done = tokio::task::spawn_blocking(move || work(&mut shared.history())).await;
-        done.map_err(|_| self.stopped())
+        let result = tokio::task::spawn_blocking(move || work(&mut shared.history())).await;
+        result.map_err(|_| self.stopped())
     }
 
     fn stopped(&self) -> Error {
         Error::Unavailable {
             place: self.shared.location.clone(),
-            why: "the process is ending".into(),
+            why: "the process is shutting down".into(),
         }
     }
 }
 
 impl Shared {
     fn history(&self) -> MutexGuard<'_, HistoryFile> {
-        // A save that panicked has not changed what is remembered: that comes last.
+        // A save that panicked has not changed the state in memory: it is updated last.
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,20 +115,20 @@ impl Storage for LocalStorage {
 
     async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         let wanted = wanted.clone();
-        let mut listing = self.blocking(move |history| history.listing(&wanted)).await?;
+        let mut reader = self.blocking(move |history| history.listing(&wanted)).await?;
         let mut report =
-            LoadReport { skipped: std::mem::take(&mut listing.lost), ..LoadReport::default() };
+            LoadReport { skipped: std::mem::take(&mut reader.lost), ..LoadReport::default() };
         loop {
-            let read = tokio::task::spawn_blocking(move || {
-                let handful = listing.next(LOAD_BATCH_SIZE);
-                (listing, handful)
+            let task = tokio::task::spawn_blocking(move || {
+                let batch = reader.next(LOAD_BATCH_SIZE);
+                (reader, batch)
             });
-            let (rest, handful) = read.await.map_err(|_| self.stopped())?;
-            if handful.is_empty() {
+            let (rest, batch) = task.await.map_err(|_| self.stopped())?;
+            if batch.is_empty() {
                 return Ok(report);
             }
-            listing = rest;
-            for found in handful {
+            reader = rest;
+            for found in batch {
                 match found {
                     Ok((key, snapshot)) => {
                         sink.snapshot(key, snapshot);
@@ -147,29 +147,29 @@ impl Storage for LocalStorage {
 
 #[async_trait]
 impl Writer for LocalStorage {
-    /// One write: the batch is saved as a whole or not at all.
+    /// One write: the batch is saved completely or not at all.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
-        let (mut prepared, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
+        let (mut encoded, mut refused) = (Vec::with_capacity(batch.len()), Vec::new());
         for record in batch {
             match EncodedRecord::new(record) {
-                Ok(ready) => prepared.push(ready),
+                Ok(record) => encoded.push(record),
                 Err(skipped) => refused.push(skipped),
             }
-            if prepared.len().is_multiple_of(LOAD_BATCH_SIZE) {
+            if encoded.len().is_multiple_of(LOAD_BATCH_SIZE) {
                 tokio::task::yield_now().await;
             }
         }
-        let (prepared, report, changes) = self
+        let (encoded, report, changes) = self
             .blocking(move |history| {
-                let (report, changes) = history.compare(&prepared);
-                (prepared, report, !changes.is_empty())
+                let (report, changes) = history.compare(&encoded);
+                (encoded, report, !changes.is_empty())
             })
             .await?;
         if !changes {
             return Ok(SaveReport { refused, ..report });
         }
         permit.acquire().await?;
-        let report = self.blocking(move |history| history.save(&prepared)).await??;
+        let report = self.blocking(move |history| history.save(&encoded)).await??;
         Ok(SaveReport { refused, ..report })
     }
 

@@ -1,4 +1,4 @@
-//! The backend that forgets when the process ends: for dry runs, simulations and tests.
+//! The in-memory backend, for dry runs, simulations and tests.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use plimsoll_core::{
     types::ContainerKey,
 };
 
-/// History in memory. A write is one record.
+/// Stores history in memory. A write is one record.
 #[derive(Debug, Default)]
 pub struct MemoryStorage {
     records: Mutex<BTreeMap<ContainerKey, Snapshot>>,
 }
 
 impl MemoryStorage {
-    /// An empty one.
+    /// Creates an empty storage.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +33,7 @@ impl MemoryStorage {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(records: &BTreeMap<ContainerKey, Snapshot>, record: &Record) -> SaveDecision {
+    fn decide(records: &BTreeMap<ContainerKey, Snapshot>, record: &Record) -> SaveDecision {
         let stored = records.get(&record.key);
         SaveDecision::decide(
             record.snapshot.sample_rank(),
@@ -72,15 +72,15 @@ impl Writer for MemoryStorage {
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let mut report = SaveReport::default();
         for record in batch {
-            let asks = Self::standing(&self.records(), record) == SaveDecision::Write;
-            if asks {
+            let needs_permit = Self::decide(&self.records(), record) == SaveDecision::Write;
+            if needs_permit {
                 permit.acquire().await?;
             }
-            // Looked at again: another writer may have come by while the permit was waited for.
+            // Decide again: another writer may have changed the record while this one waited for the permit.
             let mut records = self.records();
-            match Self::standing(&records, record) {
-                // Without a permit nothing is written: the next save will.
-                SaveDecision::Write if !asks => {}
+            match Self::decide(&records, record) {
+                // There is no permit for this write, so leave it to the next save.
+                SaveDecision::Write if !needs_permit => {}
                 SaveDecision::Write => {
                     records.insert(record.key.clone(), record.snapshot.clone());
                     report.written += 1;

@@ -1,4 +1,4 @@
-//! Servers that speak Prometheus' API: how to be let in, and how to ask.
+//! Servers with the Prometheus HTTP API: authentication, queries, and history from their series.
 
 pub mod client;
 pub mod decode;

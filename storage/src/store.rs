@@ -1,12 +1,12 @@
-//! The contract between the recommender and whatever keeps its history.
+//! The interface between the recommender and the backends that store its history.
 //!
-//! Rules that every backend obeys, and that the conformance suite checks:
-//! - what was saved is loaded again, exactly as far as the format can say it;
-//! - a save that dies half-way leaves every record either as it was or as it was to be;
-//! - a record that cannot be read is skipped, counted and named, and never stops a load;
-//! - a richer record is never replaced by a poorer one, unless the record says so ([`Record::supersede`]);
-//! - garbage collection removes orphans only, and nothing that the backend cannot read;
-//! - nothing is written without asking the permit first, write by write.
+//! Every backend guarantees the following, which the conformance suite checks:
+//! - a load returns what was saved, as exactly as the format allows;
+//! - an interrupted save leaves every record either in the old or in the new state;
+//! - a record that cannot be read is skipped, counted and reported, and never fails a load;
+//! - a richer record is never replaced by a poorer one, unless the record requests it ([`Record::supersede`]);
+//! - garbage collection removes only orphans, and nothing that the backend cannot read;
+//! - every write acquires the permit first.
 
 use std::collections::HashMap;
 
@@ -17,40 +17,36 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey},
 };
 
-/// A place that remembers history. Object-safe: the recommender holds a `Box<dyn Storage>`.
+/// A backend that stores history. Object-safe: the recommender holds a `Box<dyn Storage>`.
 #[async_trait]
 pub trait Storage: Send + Sync {
-    /// Short name for logs and metrics (`local`, `memory`, `checkpoint`).
+    /// A short name for logs and metrics (`local`, `memory`, `checkpoint`).
     fn name(&self) -> &'static str;
 
-    /// Streams everything remembered about the wanted keys into the sink, one key at a time. Never holds
-    /// more than a bounded handful of them in memory, however many there are. A load that fails may have
-    /// filled the sink in part: who tries again begins with an empty one, or takes each key once only.
+    /// Streams the history of the requested keys into the sink, one key at a time, with bounded memory. A load that fails
+    /// may have filled the sink in part: retry with an empty sink, or accept each key only once.
     async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error>;
 
-    /// The writing half, for backends that have one. `None` means read-only, by type: there is no
-    /// `save` to call that would have to fail.
+    /// Returns the writer of the backend; `None` if it is read-only.
     fn writer(&self) -> Option<&dyn Writer>;
 
-    /// Whether what is remembered lies in the cluster as objects, beside what it is about. Whoever may read
-    /// those can work every number out anew, also while the recommender runs; otherwise it has to say itself
-    /// why its numbers are what they are.
+    /// Whether the history is stored in objects of the cluster. Then a client can recompute every recommendation from them;
+    /// otherwise the recommender has to publish the explanation itself.
     fn is_in_cluster(&self) -> bool {
         false
     }
 }
 
-/// The writing half of a [`Storage`].
+/// The write operations of a [`Storage`].
 #[async_trait]
 pub trait Writer: Send + Sync {
-    /// Writes a batch. Each record is either written whole or left as it was; a backend may promise more
-    /// (all or nothing). The permit is asked before each write, which is a record or a whole batch as
-    /// the backend writes them, and not at all when nothing would change. A record that cannot be kept, or
-    /// not now, is named in the report and does not stop the others.
+    /// Writes a batch. Each record is written completely or not at all; a backend may guarantee that for the whole batch.
+    /// The permit is acquired before each write, which is a record or a batch depending on the backend, and not if nothing
+    /// would change. A record that cannot be written is part of the report and does not stop the others.
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error>;
 
-    /// Removes the records that the caller calls orphans, and answers how many there were. The caller
-    /// judges each key, so that a recommender for one namespace or shard leaves all others alone.
+    /// Removes orphaned records, and returns how many. The caller decides for each key, so that a recommender for one
+    /// namespace or shard keeps the records of others.
     async fn collect_garbage(
         &self,
         orphaned: OrphanPredicate<'_>,
@@ -58,36 +54,34 @@ pub trait Writer: Send + Sync {
     ) -> Result<usize, Error>;
 }
 
-/// Says of a key whether nobody owns it any more.
+/// Returns whether the owner of a key no longer exists.
 pub type OrphanPredicate<'a> = &'a (dyn Fn(&ContainerKey) -> bool + Sync);
 
-/// The right to write: carries the lease's fence and the rate limit, so that this crate needs to know
+/// Permission to write. It combines the fencing of the leader lease and the rate limit, so that this crate depends on
 /// neither.
 #[async_trait]
 pub trait WritePermit: Send + Sync {
-    /// Waits until one more write may go out. An error means that the right is lost and that nothing
-    /// more may be written.
+    /// Waits until one more write is allowed. An error means that the lease is lost and that nothing more may be written.
     async fn acquire(&self) -> Result<(), NotLeader>;
 }
 
-/// The right to write was lost (another process leads now, or this one is shutting down).
+/// Writing is not permitted: another process is the leader now, or this one is shutting down.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("writing was refused: {0}")]
+#[error("write not permitted: {0}")]
 pub struct NotLeader(pub String);
 
-/// Which keys a load is for.
+/// The keys to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadRequest {
-    /// Everything the backend has.
+    /// All keys.
     All,
-    /// The containers of these VPAs. With each goes the topmost scalable owner of its pods, as in
-    /// [`Snapshot::owner`], where it is known: a backend of raw series finds the pods by it, and a VPA
-    /// that was made anew inherits by it.
+    /// The containers of these VPAs, each with the topmost scalable owner of its pods if known, as in the owner of a
+    /// snapshot. A backend of raw series finds pods by it, and a recreated VPA inherits history by it.
     Vpas(HashMap<ObjectKey, Option<Box<str>>>),
 }
 
 impl LoadRequest {
-    /// Whether a record under this key was asked for.
+    /// Whether the request includes this key.
     pub fn includes(&self, key: &ContainerKey) -> bool {
         match self {
             Self::All => true,
@@ -96,20 +90,20 @@ impl LoadRequest {
     }
 }
 
-/// How a record to be written stands to the one that is stored under its key.
+/// Whether a record has to be written over the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveDecision {
-    /// It is to be written.
+    /// Write the record.
     Write,
-    /// It is stored exactly so.
+    /// The stored record is identical.
     Unchanged,
-    /// The stored one saw more and is kept.
+    /// The stored record has seen more samples and is kept.
     StoredIsRicher,
 }
 
 impl SaveDecision {
-    /// Judges a record that saw `richness` by how much the stored one saw (`None`: there is none) and by
-    /// whether the two are the same. The one place where this is decided, for all backends.
+    /// Decides by the richness of the record and of the stored one (`None` if there is none), and by whether both are
+    /// identical. All backends use this function.
     pub fn decide(richness: u64, supersede: bool, stored: Option<u64>, same: bool) -> Self {
         match stored {
             Some(_) if same => Self::Unchanged,
@@ -119,62 +113,61 @@ impl SaveDecision {
     }
 }
 
-/// What a load did.
+/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Snapshots handed to the sink.
+    /// Snapshots passed to the sink.
     pub snapshots: usize,
-    /// Samples handed to the sink.
+    /// Samples passed to the sink.
     pub samples: usize,
-    /// Records that could not be used, each with its reason.
+    /// Skipped records with their reasons.
     pub skipped: Vec<SkippedRecord>,
 }
 
-/// What a save did.
+/// The result of a save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaveReport {
-    /// Records written.
+    /// Written records.
     pub written: usize,
-    /// Records that were already stored exactly so.
+    /// Records that were already stored.
     pub unchanged: usize,
     /// Keys whose stored record is richer and was kept.
     pub stored_richer: Vec<ContainerKey>,
-    /// Records that this backend can never keep, each with its reason.
+    /// Records that this backend can never store, with their reasons.
     pub refused: Vec<SkippedRecord>,
-    /// Records that could not be written this time, each with its reason. They are as they were, or as they
-    /// were to be; the next save tries again.
+    /// Records that failed this time, with their reasons. They are in the old or the new state, and the next save retries.
     pub failed: Vec<SkippedRecord>,
 }
 
-/// Why a backend could not do what was asked.
+/// Why a storage operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The place cannot be used at all; says what to do.
+    /// The backend cannot be used; the message includes the remedy.
     #[error("{place}: {why}")]
     Unusable {
         /// Directory, address or object.
         place: String,
-        /// Cause and remedy in one line.
+        /// The cause and the remedy in one line.
         why: String,
     },
-    /// Another process has it to itself.
+    /// Another process uses the directory.
     #[error(
-        "{place}: another process uses it, and local storage is for one alone: stop the other, or give \
+        "{place}: another process is using it, and local storage supports only one: stop the other, or give \
          each its own directory"
     )]
     InUse {
         /// The directory.
         place: String,
     },
-    /// It failed now and may work later.
-    #[error("{place}: {why} (will be tried again)")]
+    /// A transient failure.
+    #[error("{place}: {why} (will be retried)")]
     Unavailable {
         /// Directory, address or object.
         place: String,
-        /// Cause in one line.
+        /// The cause in one line.
         why: String,
     },
-    /// The right to write was lost.
+    /// Writing is not permitted.
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
 }

@@ -31,21 +31,21 @@ struct Row {
     policy: Value,
     mode: &'static str,
     max: &'static str,
-    /// `request; limit`, or `-` where the container is left alone.
+    /// `request; limit`, or `-` if the container is not boosted.
     upstream: &'static str,
-    /// Where it differs.
+    /// What Plimsoll does, if it differs.
     plimsoll: &'static str,
 }
 
 fn row(
-    what: &'static str,
-    has: &'static str,
+    name: &'static str,
+    current: &'static str,
     recommended: &'static str,
     boost: Value,
     upstream: &'static str,
 ) -> Row {
     let (policy, mode, max, plimsoll) = (json!({}), "Recreate", "0", "");
-    Row { name: what, current: has, recommended, boost, policy, mode, max, upstream, plimsoll }
+    Row { name, current, recommended, boost, policy, mode, max, upstream, plimsoll }
 }
 
 fn admit_row(
@@ -55,12 +55,12 @@ fn admit_row(
 ) -> Result<String, SizingError> {
     let mut policy = row.policy.clone();
     policy["containerName"] = json!("c1");
-    let said = format!("c1: {}", row.recommended);
-    let said: &[&str] = if row.recommended.is_empty() { &[] } else { &[&said] };
-    let mut vpa = vpa(json!([policy]), said);
+    let recommended = format!("c1: {}", row.recommended);
+    let recommended: &[&str] = if row.recommended.is_empty() { &[] } else { &[&recommended] };
+    let mut vpa = vpa(json!([policy]), recommended);
     vpa.spec.startup_boost = serde_json::from_value(row.boost.clone()).expect("a boost");
     vpa.spec.update_policy =
-        serde_json::from_value(json!({"updateMode": row.mode})).expect("a policy");
+        serde_json::from_value(json!({"updateMode": row.mode})).expect("valid policy");
     let pod = Pod { annotations: Some(BTreeMap::new()), ..pod(&[row.current]) };
     let max: Quantity = quantity(row.max);
     let admission = AdmissionSettings {
@@ -81,7 +81,7 @@ fn admit_row(
     if !admitted.boosted_containers.is_empty() {
         assert_eq!(admitted.operations[0].path, "/metadata/annotations/vpaCpuStartupBoost~1c1");
     }
-    let amount = |list: &plimsoll_core::api::ResourceList| list.cpu().map(|it| it.to_string());
+    let amount = |list: &plimsoll_core::api::ResourceList| list.cpu().map(|cpu| cpu.to_string());
     let size = &admitted.sized_containers[0];
     Ok(format!(
         "{}; {}",
@@ -160,21 +160,21 @@ fn a_boost_raises_what_upstream_raises() {
     assert_eq!(admit_row(&row, Compat::Plimsoll, &defaults).as_deref(), Ok("300m; 600m"));
 }
 
-/// Golden vectors 103, 106, 107 and 113; 108 cannot be read as a VPA at all.
+/// Golden vectors 103, 106, 107 and 113; 108 does not parse as a VPA.
 #[test]
 fn a_boost_that_says_nothing_is_refused_and_one_that_is_off_is_none() {
     for compat in BOTH {
-        for (what, bad) in [
+        for (name, bad) in [
             ("107", boost_by_factor(0)),
             ("no factor", json!({"cpu": {"type": "Factor"}})),
             ("no quantity", json!({"cpu": {"type": "Quantity"}})),
         ] {
             let found = admit_row(
-                &row(what, "cpu 1; cpu 1", "cpu 1", bad, ""),
+                &row(name, "cpu 1; cpu 1", "cpu 1", bad, ""),
                 compat,
                 &NamespaceLimitRanges::default(),
             );
-            assert!(matches!(found, Err(SizingError::InvalidBoost { .. })), "{what}: {found:?}");
+            assert!(matches!(found, Err(SizingError::InvalidBoost { .. })), "{name}: {found:?}");
         }
     }
     let empty = row("113", "cpu 1; cpu 1", "cpu 1", json!({}), "");
@@ -187,15 +187,15 @@ fn a_boost_that_says_nothing_is_refused_and_one_that_is_off_is_none() {
 
     let mut vpa = vpa(Value::Null, &["c1: cpu 150m"]);
     vpa.spec.startup_boost = serde_json::from_value(boost_by_factor(2)).expect("a boost");
-    let has = pod(&["cpu 100m"]);
+    let pod = pod(&["cpu 100m"]);
     for (boosts, first) in [
         (false, "c0/requests/cpu 150m"),
         (true, "vpaCpuStartupBoost~1c1 {\"requests\":{\"cpu\":\"100m\"},\"limits\":{}}"),
     ] {
         let admission =
             AdmissionSettings { startup_boost: boosts, ..super::admission(Compat::Upstream) };
-        let found = super::patch(&has, &vpa, &NamespaceLimitRanges::default(), admission)
-            .expect("is admitted");
+        let found = super::patch(&pod, &vpa, &NamespaceLimitRanges::default(), admission)
+            .expect("admitted");
         assert_eq!(found[1], first);
     }
 }
@@ -214,14 +214,15 @@ fn a_webhook_that_is_called_again_boosts_no_further() {
             &admission,
         )
     };
-    let once = admitted(&first).expect("is admitted");
+    let once = admitted(&first).expect("admitted");
     let mut again = first;
     again.containers[0].spec = once.sized_containers[0].apply_to(&again.containers[0].spec);
     let key = boost::annotation_key("c1");
-    let text = once.operations.iter().find(|one| one.path.contains("Boost")).expect("is boosted");
+    let text =
+        once.operations.iter().find(|operation| operation.path.contains("Boost")).expect("boosted");
     let text = text.value.as_str().expect("is text").to_owned();
     again.annotations = Some(BTreeMap::from([(key, text.clone())]));
-    let twice = admitted(&again).expect("is admitted again");
+    let twice = admitted(&again).expect("admitted again");
     assert_eq!(twice.sized_containers[0].requests, once.sized_containers[0].requests);
     assert_eq!(twice.sized_containers[0].limits, once.sized_containers[0].limits);
     assert_eq!(twice.operations[0].value, text);

@@ -1,4 +1,4 @@
-//! What admission answers: patches of pods, startup boosts, verdicts over VPA objects.
+//! Admission: pod patches, startup boosts and the validation of VPA objects.
 
 mod boost;
 mod patches;
@@ -12,21 +12,22 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// Operations as `path value`, with `c0` for the resources of the first container.
+/// Formats operations as `path value`, with `c0` for the resources of the first container.
 pub fn format_operations(operations: &[Operation]) -> Vec<String> {
-    let line = |one: &Operation| {
-        let path = one.path.strip_prefix("/metadata/annotations/").map(str::to_owned);
-        let path = path.unwrap_or_else(|| match one.path.strip_prefix("/spec/containers/") {
+    let line = |operation: &Operation| {
+        let path = operation.path.strip_prefix("/metadata/annotations/").map(str::to_owned);
+        let path = path.unwrap_or_else(|| match operation.path.strip_prefix("/spec/containers/") {
             Some(rest) => format!("c{}", rest.replacen("/resources", "", 1)),
-            None => one.path.clone(),
+            None => operation.path.clone(),
         });
-        let value = one.value.as_str().map_or_else(|| one.value.to_string(), str::to_owned);
+        let value =
+            operation.value.as_str().map_or_else(|| operation.value.to_string(), str::to_owned);
         format!("{path} {value}")
     };
     operations.iter().map(line).collect()
 }
 
-/// The operations of a pod's patch.
+/// Returns the operations of a pod's patch.
 pub fn patch(
     pod: &Pod,
     vpa: &VerticalPodAutoscaler,

@@ -22,7 +22,7 @@ fn annotated(containers: &[&str]) -> Pod {
     Pod { annotations: Some(BTreeMap::new()), ..pod(containers) }
 }
 
-/// What containers have, what is recommended, the policies, and the patch without the list of what was seen.
+/// Container resources, recommendation, container policies, VPA annotations or other fields, and the expected patch.
 type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Value, &'a [&'a str]);
 
 #[test]
@@ -113,18 +113,18 @@ fn a_patch_is_what_upstream_writes() {
             ],
         ),
     ];
-    for (what, has, said, policies, expected) in rows {
+    for (name, current, recommended, policies, expected) in rows {
         for compat in BOTH {
-            let (pod, vpa) = (annotated(has), vpa(policies.clone(), said));
+            let (pod, vpa) = (annotated(current), vpa(policies.clone(), recommended));
             let found =
-                patch(&pod, &vpa, &NamespaceLimitRanges::default(), admission(compat)).expect(what);
-            let seen = if has.len() == 1 { "c1" } else { "c1, c2" };
+                patch(&pod, &vpa, &NamespaceLimitRanges::default(), admission(compat)).expect(name);
+            let observed = if current.len() == 1 { "c1" } else { "c1, c2" };
             let mut expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
-            expected.push(format!("vpaObservedContainers {seen}"));
-            if what == "91" && compat == Compat::Plimsoll {
+            expected.push(format!("vpaObservedContainers {observed}"));
+            if name == "91" && compat == Compat::Plimsoll {
                 expected[0] = "c0/requests/cpu 999m".into(); // else it would turn Guaranteed
             }
-            assert_eq!(found, expected, "{what} {compat:?}");
+            assert_eq!(found, expected, "{name} {compat:?}");
         }
     }
 }
@@ -132,34 +132,35 @@ fn a_patch_is_what_upstream_writes() {
 /// Golden vectors 87, 90, 298 and 3.4.1.
 #[test]
 fn a_pod_without_anything_to_give_it_is_still_marked_as_seen() {
-    let has = &["cpu 100m"];
+    let current = &["cpu 100m"];
     for compat in BOTH {
         let silent = VerticalPodAutoscaler { status: None, ..vpa(Value::Null, &[]) };
-        let found = patch(&pod(has), &silent, &NamespaceLimitRanges::default(), admission(compat))
-            .expect("87");
+        let found =
+            patch(&pod(current), &silent, &NamespaceLimitRanges::default(), admission(compat))
+                .expect("87");
         assert_eq!(found, ["/metadata/annotations {}", "vpaObservedContainers c1"]);
         let mut off = vpa(Value::Null, &["c1: cpu 1"]);
         off.spec.update_policy =
-            serde_json::from_value(json!({"updateMode": "Off"})).expect("a policy");
+            serde_json::from_value(json!({"updateMode": "Off"})).expect("valid policy");
         let found =
-            patch(&annotated(has), &off, &NamespaceLimitRanges::default(), admission(compat))
+            patch(&annotated(current), &off, &NamespaceLimitRanges::default(), admission(compat))
                 .expect("90");
         assert_eq!(found, ["vpaObservedContainers c1"]);
     }
-    // Upstream prepares the container for amounts that do not come, and says so.
+    // Upstream adds the empty resource lists although no amounts follow, and writes the annotation.
     let silent = VerticalPodAutoscaler { status: None, ..vpa(Value::Null, &[]) };
     let found = |compat| {
         patch(&annotated(&[""]), &silent, &NamespaceLimitRanges::default(), admission(compat))
     };
     assert_eq!(
-        found(Compat::Upstream).expect("is admitted"),
+        found(Compat::Upstream).expect("admitted"),
         [
             "c0 {}",
             "vpaUpdates Pod resources updated by web: container 0: ",
             "vpaObservedContainers c1"
         ]
     );
-    assert_eq!(found(Compat::Plimsoll).expect("is admitted"), ["vpaObservedContainers c1"]);
+    assert_eq!(found(Compat::Plimsoll).expect("admitted"), ["vpaObservedContainers c1"]);
 }
 
 /// Golden vectors 92 and 306.
@@ -172,7 +173,7 @@ fn a_range_for_pods_makes_upstream_write_what_nobody_recommended() {
     assert!(found.contains(&"c1/requests/memory 2Gi".to_owned()), "{found:?}");
     assert!(found.contains(&"c1/limits/memory 2Gi".to_owned()), "{found:?}");
     let found = patch(&pod, &vpa, &ranges, admission(Compat::Plimsoll)).expect("92, ours");
-    assert!(!found.iter().any(|one| one.starts_with("c1")), "{found:?}");
+    assert!(!found.iter().any(|operation| operation.starts_with("c1")), "{found:?}");
 
     let vpa = crate::sizing::vpa(Value::Null, &["c1: memory 2Gi", "c2: cpu 1"]);
     let pod = annotated(&["memory 1Gi; memory 1Gi"; 2]);
@@ -181,7 +182,7 @@ fn a_range_for_pods_makes_upstream_write_what_nobody_recommended() {
     assert!(found.contains(&"c1/requests/memory -1".to_owned()), "{found:?}");
     assert!(found.contains(&"c1/limits/memory -1".to_owned()), "{found:?}");
     let found = patch(&pod, &vpa, &ranges, admission(Compat::Plimsoll)).expect("306, ours");
-    assert!(!found.iter().any(|one| one.contains("-1")), "{found:?}");
+    assert!(!found.iter().any(|operation| operation.contains("-1")), "{found:?}");
 }
 
 #[test]
@@ -196,14 +197,14 @@ fn native_sidecars_are_sized_where_they_stand() {
             ],
         },
     });
-    let pod: Pod = serde_json::from_value(object).expect("a pod");
+    let pod: Pod = serde_json::from_value(object).expect("valid pod");
     let vpa = vpa(Value::Null, &["app: cpu 2", "migrate: cpu 3", "proxy: cpu 4"]);
     let paths = |compat| {
         let plan = SizingSpec::from_vpa(&vpa);
         let admitted =
             patch_pod(&pod, &plan, Some(&NamespaceLimitRanges::default()), &admission(compat));
-        let operations = admitted.expect("is admitted").operations;
-        let line = |one: &Operation| format!("{} {}", one.path, one.value);
+        let operations = admitted.expect("admitted").operations;
+        let line = |operation: &Operation| format!("{} {}", operation.path, operation.value);
         operations.iter().map(line).collect::<Vec<String>>()
     };
     let upstream = [
@@ -218,22 +219,22 @@ fn native_sidecars_are_sized_where_they_stand() {
         "{ours:?}"
     );
     assert!(ours[ours.len() - 1].ends_with("\"app, proxy\""), "{ours:?}");
-    assert!(!ours.iter().any(|one| one.contains("initContainers/0")), "{ours:?}");
+    assert!(!ours.iter().any(|operation| operation.contains("initContainers/0")), "{ours:?}");
 }
 
 #[test]
 fn a_container_that_was_injected_late_is_left_to_its_injector_unless_it_is_named() {
     let vpa = vpa(Value::Null, &["c1: cpu 1", "c2: cpu 2"]);
     let mut pod = annotated(&["cpu 100m", "cpu 100m"]);
-    let seen = BTreeMap::from([("vpaObservedContainers".to_owned(), "c1".to_owned())]);
-    pod.annotations = Some(seen);
+    let observed = BTreeMap::from([("vpaObservedContainers".to_owned(), "c1".to_owned())]);
+    pod.annotations = Some(observed);
     let named: [Box<str>; 1] = ["c2".into()];
     let writes = |compat, injected| {
         let plan = SizingSpec::from_vpa(&vpa).with_managed_sidecars(injected);
         let found =
             patch_pod(&pod, &plan, Some(&NamespaceLimitRanges::default()), &admission(compat));
-        let found = super::format_operations(&found.expect("is admitted").operations);
-        (found.iter().any(|one| one.starts_with("c1/")), found[found.len() - 1].clone())
+        let found = super::format_operations(&found.expect("admitted").operations);
+        (found.iter().any(|operation| operation.starts_with("c1/")), found[found.len() - 1].clone())
     };
     assert_eq!(writes(Compat::Plimsoll, &[]), (false, "vpaObservedContainers c1".into()));
     assert_eq!(writes(Compat::Plimsoll, &named), (true, "vpaObservedContainers c1, c2".into()));
@@ -244,7 +245,7 @@ fn vpa_with_mode(name: &str, mode: UpdateMode) -> VerticalPodAutoscaler {
     let mut vpa = vpa(Value::Null, &[]);
     vpa.metadata.name = Some(name.into());
     let policy = json!({"updateMode": mode});
-    vpa.spec.update_policy = Some(serde_json::from_value(policy).expect("a policy"));
+    vpa.spec.update_policy = Some(serde_json::from_value(policy).expect("valid policy"));
     vpa
 }
 

@@ -1,4 +1,4 @@
-//! What users choose the size of: a review of it takes time in proportion, and says no more than somebody can read.
+//! Inputs whose size users choose: a review takes time in proportion to it, and its messages stay short.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::validation::{ALL, object};
 use crate::support::cpu_time;
 
-/// CPU time of one review, without optimization. Comparing each with each other would take minutes.
+/// CPU time of one review in an unoptimized build. A quadratic comparison would take minutes.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 fn review(new: &Value, old: Option<&Value>) -> ValidationResult {
@@ -41,8 +41,9 @@ fn paths(verdict: &ValidationResult) -> Vec<&str> {
 }
 
 fn policies(count: usize, name: impl Fn(usize) -> String) -> Value {
-    let all: Vec<Value> = (0..count).map(|index| json!({"containerName": name(index)})).collect();
-    json!({"resourcePolicy": {"containerPolicies": all}, "updatePolicy": {"updateMode": "Off"}})
+    let policies: Vec<Value> =
+        (0..count).map(|index| json!({"containerName": name(index)})).collect();
+    json!({"resourcePolicy": {"containerPolicies": policies}, "updatePolicy": {"updateMode": "Off"}})
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn fifty_thousand_container_policies_are_refused_in_little_time_unless_they_are_
         let many = policies(50_000, name);
         assert_eq!(paths(&review(&many, None)), [path]);
         assert_eq!(paths(&review(&many, Some(&policies(49_999, name)))), [path]);
-        // Whoever changes something else of what is stored like that is told, and not refused.
+        // An update that does not change the invalid part of a stored object gets a warning and is not rejected.
         let stored = review(&many, Some(&many));
         assert_eq!(paths(&stored), [""; 0]);
         assert!(stored.warnings[0].starts_with(path), "{:?}", stored.warnings);
@@ -65,10 +66,10 @@ fn fifty_thousand_container_policies_are_refused_in_little_time_unless_they_are_
     let most = policies(MAX_POLICIES, |index| format!("c{index}"));
     assert_eq!(review(&most, None), ValidationResult::default());
     let same = policies(MAX_POLICIES, |_| "app".to_owned());
-    let told = review(&same, None).warnings;
-    assert_eq!(told.len(), MAX_MESSAGES + 1);
+    let warnings = review(&same, None).warnings;
+    assert_eq!(warnings.len(), MAX_MESSAGES + 1);
     let more = MAX_POLICIES - 1 - MAX_MESSAGES;
-    assert_eq!(told.last().map(String::as_str), Some(&*format!("and {more} more warnings")));
+    assert_eq!(warnings.last().map(String::as_str), Some(&*format!("and {more} more warnings")));
 }
 
 #[test]
@@ -120,33 +121,33 @@ fn vpa(names: &[&str], policies: usize) -> VerticalPodAutoscaler {
         },
         "status": {"recommendation": {"containerRecommendations": recommended}},
     }))
-    .expect("a VPA")
+    .expect("valid VPA")
 }
 
 fn pod(containers: usize) -> Value {
     let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "1", "memory": "1Gi"}});
-    let all: Vec<Value> = (0..containers)
+    let items: Vec<Value> = (0..containers)
         .map(|index| json!({"name": format!("c{index}"), "resources": resources}))
         .collect();
-    json!({"spec": {"containers": all}, "status": {"containerStatuses": all}})
+    json!({"spec": {"containers": items}, "status": {"containerStatuses": items}})
 }
 
-/// Reads a pod as a review has it, and sizes it under a LimitRange that moves every container.
+/// Parses a pod as in a review, and sizes it under a LimitRange that changes every container.
 fn sized(pod: &Value, vpa: &VerticalPodAutoscaler, compat: Compat) -> Result<usize, SizingError> {
     let text = pod.to_string();
     let ranges: Vec<LimitRangeItem> = serde_json::from_value(json!([
         {"type": "Pod", "max": {"cpu": "99999m", "memory": "99999999999"}},
     ]))
-    .expect("entries of a LimitRange");
+    .expect("valid LimitRange entries");
     let ranges = NamespaceLimitRanges::merge(&ranges);
     let admission = AdmissionSettings {
         rules: SizingRules::for_compat(compat),
         ..AdmissionSettings::default()
     };
     let (sized, spent) = cpu_time::measure_on_thread(|| {
-        let AdmissionPod { pod, .. } = serde_json::from_str(&text).expect("a pod");
+        let AdmissionPod { pod, .. } = serde_json::from_str(&text).expect("valid pod");
         patch_pod(&pod, &SizingSpec::from_vpa(vpa), Some(&ranges), &admission)
-            .map(|it| it.operations.len())
+            .map(|patch| patch.operations.len())
     });
     assert!(spent < TIME_LIMIT, "{spent:?} for {} bytes", text.len());
     sized
@@ -158,13 +159,13 @@ fn a_pod_of_58_000_containers_is_left_as_it_is_in_little_time_and_one_of_500_is_
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (most, more) = (vpa(&names, MAX_POLICIES), vpa(&names, MAX_POLICIES + 1));
     for compat in [Compat::Plimsoll, Compat::Upstream] {
-        // What is recommended for containers that the pod does not have costs little as well.
+        // Recommendations for containers that the pod does not have are cheap as well.
         let refused = sized(&pod(58_000), &most, compat);
         let Err(SizingError::TooLarge { count: 58_000, most: MAX_CONTAINERS, .. }) = refused else {
             panic!("{refused:?}")
         };
         let operations = sized(&pod(MAX_CONTAINERS), &most, compat);
-        assert!(operations.expect("is sized") > MAX_CONTAINERS, "{compat:?}");
+        assert!(operations.expect("sized") > MAX_CONTAINERS, "{compat:?}");
         let refused = sized(&pod(MAX_CONTAINERS), &more, compat);
         assert!(
             matches!(refused, Err(SizingError::TooLarge { most: MAX_POLICIES, .. })),
@@ -177,7 +178,7 @@ fn a_pod_of_58_000_containers_is_left_as_it_is_in_little_time_and_one_of_500_is_
 fn a_container_that_names_very_many_resources_is_not_sized_and_takes_little_time() {
     let vpa = vpa(&["c0"], 0);
     for (count, is_sized) in [(200_000, false), (MAX_RESOURCES, true)] {
-        // Backwards, as no API server would write it.
+        // In reverse order, which no API server writes.
         let amounts: Vec<String> =
             (0..count).rev().map(|index| format!(r#""example.com/{index:06}":"1""#)).collect();
         let amounts = format!("{{{}}}", amounts.join(","));
@@ -185,7 +186,7 @@ fn a_container_that_names_very_many_resources_is_not_sized_and_takes_little_time
             r#"{{"spec":{{"containers":[{{"name":"c0","resources":{{"requests":{amounts}}}}}]}}}}"#
         );
         let (sized, spent) = cpu_time::measure_on_thread(|| {
-            let AdmissionPod { pod, .. } = serde_json::from_str(&text).expect("a pod");
+            let AdmissionPod { pod, .. } = serde_json::from_str(&text).expect("valid pod");
             let admission = AdmissionSettings {
                 rules: SizingRules::for_compat(Compat::Plimsoll),
                 ..AdmissionSettings::default()

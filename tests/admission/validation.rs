@@ -1,4 +1,4 @@
-//! Verdicts over VPA objects: golden vectors 244 to 278, and doubts.
+//! Validation of VPA objects: golden vectors 244 to 278, and warnings.
 
 use plimsoll_core::{
     admission::validation::{FeatureGates, OtherAutoscaler, ValidationResult, validate},
@@ -16,7 +16,7 @@ pub fn object(spec: &Value) -> Vec<u8> {
         spec["targetRef"] = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     }
     let object = json!({"metadata": {"name": "web", "namespace": "default"}, "spec": spec});
-    serde_json::to_vec(&object).expect("is written")
+    serde_json::to_vec(&object).expect("serializes")
 }
 
 fn verdict(spec: &Value, old: Option<&Value>, gates: FeatureGates) -> ValidationResult {
@@ -29,12 +29,12 @@ fn verdict(spec: &Value, old: Option<&Value>, gates: FeatureGates) -> Validation
     )
 }
 
-/// `path cause value` of each error.
+/// Formats each error as `path cause value`.
 fn errors(verdict: &ValidationResult) -> Vec<String> {
-    let line = |one: &plimsoll_core::admission::validation::FieldError| {
-        let path = one.path.replace("spec.resourcePolicy.containerPolicies[0]", "P");
-        let cause = one.error_type.cause_type().trim_start_matches("FieldValue").to_owned();
-        let value = one.value.iter().map(|value| format!(" {value}"));
+    let line = |error: &plimsoll_core::admission::validation::FieldError| {
+        let path = error.path.replace("spec.resourcePolicy.containerPolicies[0]", "P");
+        let cause = error.error_type.cause_type().trim_start_matches("FieldValue").to_owned();
+        let value = error.value.iter().map(|value| format!(" {value}"));
         value.fold(format!("{path} {cause}"), |line, value| line + &value)
     };
     verdict.errors.iter().map(line).collect()
@@ -190,11 +190,11 @@ fn errors_are_those_of_upstream() {
             &["P.controlledResources[1] NotSupported \"broken\""],
         ),
     ];
-    for (what, spec, gates, expected) in rows {
+    for (name, spec, gates, expected) in rows {
         let found = verdict(&spec, None, gates);
-        assert_eq!(errors(&found), expected, "{what}: {spec}");
-        let warned = usize::from(what == "249");
-        assert_eq!(found.warnings.len(), warned, "{what}: {:?}", found.warnings);
+        assert_eq!(errors(&found), expected, "{name}: {spec}");
+        let warned = usize::from(name == "249");
+        assert_eq!(found.warnings.len(), warned, "{name}: {:?}", found.warnings);
     }
     let fine = json!({
         "updatePolicy": {"updateMode": "Off", "minReplicas": 1},
@@ -228,7 +228,7 @@ fn what_an_object_uses_already_it_may_go_on_using() {
     assert_eq!(verdict(&in_place, Some(&in_place), none).errors, []);
 }
 
-/// Golden vector 277, without the target: nothing tells creation from change upstream, so that rule never applies.
+/// Golden vector 277, without the target: upstream cannot tell a create from an update, so that rule never applies.
 #[test]
 fn all_faults_are_named_at_once_and_in_the_words_of_the_api() {
     let cpu = json!({"cpu": {"type": "Factor", "factor": 2}});
@@ -264,8 +264,8 @@ fn all_faults_are_named_at_once_and_in_the_words_of_the_api() {
 fn an_object_without_an_update_policy_is_given_one() {
     let text = |spec: Value| serde_json::to_string(&verdict(&spec, None, ALL).operations);
     let wanted = r#"[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]"#;
-    assert_eq!(text(json!({})).expect("is written"), wanted);
-    assert_eq!(text(json!({"updatePolicy": {"updateMode": "Off"}})).expect("is written"), "[]");
+    assert_eq!(text(json!({})).expect("serializes"), wanted);
+    assert_eq!(text(json!({"updatePolicy": {"updateMode": "Off"}})).expect("serializes"), "[]");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn doubts_are_warnings_and_only_ours() {
         let (target_kind, target_name) = ("Deployment", "web");
         OtherAutoscaler { kind, name, target_kind, target_name, uses_resources }
     };
-    let others = [
+    let other_vpas = [
         neighbour("VerticalPodAutoscaler", "web", true),
         neighbour("VerticalPodAutoscaler", "second", true),
         neighbour("HorizontalPodAutoscaler", "busy", true),
@@ -332,7 +332,7 @@ fn doubts_are_warnings_and_only_ours() {
         None,
         ALL,
         SizingRules::for_compat(Compat::Plimsoll),
-        &others,
+        &other_vpas,
     );
     assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
 }
@@ -342,7 +342,7 @@ fn unchanged_spec_is_accepted() {
     let annotated = |spec: &Value, value: &str| {
         let annotations = json!({"example.com/note": value});
         let metadata = json!({"name": "web", "annotations": annotations});
-        serde_json::to_vec(&json!({"metadata": metadata, "spec": spec})).expect("is written")
+        serde_json::to_vec(&json!({"metadata": metadata, "spec": spec})).expect("serializes")
     };
     let stored = json!({"updatePolicy": {"updateMode": "bad", "minReplicas": 0}});
     let other = json!({"updatePolicy": {"updateMode": "bad", "minReplicas": -1}});
@@ -365,12 +365,12 @@ fn unchanged_spec_is_accepted() {
             let (old, new) = (annotated(old, "before"), annotated(new, "after"));
             validate(&new, Some(&old), FeatureGates::default(), rules, &[])
         });
-        assert_eq!(found.each_ref().map(|it| it.errors.len()), errors, "{old} -> {new}");
+        assert_eq!(found.each_ref().map(|result| result.errors.len()), errors, "{old} -> {new}");
         let [.., last] = found;
-        let told = last.warnings.iter().filter(|text| text.contains("the spec is unchanged"));
-        assert_eq!(told.count(), errors[0] - errors[2], "{:?}", last.warnings);
+        let warnings = last.warnings.iter().filter(|text| text.contains("the spec is unchanged"));
+        assert_eq!(warnings.count(), errors[0] - errors[2], "{:?}", last.warnings);
         assert!(last.errors.is_empty() || last.operations.is_empty());
     }
     let created = validate(&annotated(&stored, "new"), None, FeatureGates::default(), ours, &[]);
-    assert_eq!(created.errors.len(), 2, "what was not stored before is refused");
+    assert_eq!(created.errors.len(), 2, "a new error is rejected");
 }

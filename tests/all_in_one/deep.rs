@@ -1,4 +1,4 @@
-//! What all roles in one process take of memory, beside one process each; and an API server that hangs for minutes.
+//! Memory of all controllers in one process compared with one process each; and an API server that hangs for minutes.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Longer than anything here waits for an answer.
+/// Longer than any timeout in the program.
 const OUTAGE: Duration = Duration::from_mins(6);
 
 /// Resident memory of a process, in MiB.
@@ -76,7 +76,7 @@ async fn one_process_of_all_roles_takes_less_memory_than_four() {
     assert!(together < apart / 2.0, "{together:.1} MiB together, {apart:.1} MiB apart");
 }
 
-/// Makes a workload with a VPA, and waits until something is recommended for it.
+/// Creates a workload with a VPA, and waits until it has a recommendation.
 async fn recommended(bed: &Testbed, usage: &MetricsServer, namespace: &str, name: &str) {
     let deployment = manifests::deployment(name, 1, "100m", "64Mi");
     manifests::create::<Deployment>(bed.client(), namespace, &deployment).await;
@@ -91,7 +91,7 @@ async fn recommended(bed: &Testbed, usage: &MetricsServer, namespace: &str, name
     .await;
 }
 
-/// Each object of a kind in a namespace, by its name, with its uid.
+/// The uids of all objects of a kind in a namespace, by name.
 async fn uids<K>(bed: &Testbed, namespace: &str) -> BTreeMap<String, Option<String>>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
@@ -112,7 +112,7 @@ async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_a
     let namespace = bed.namespace("outage").await;
     let usage = MetricsServer::serve(&bed).await;
     let ours = PlimsollProcesses::new(&bed);
-    // Whatever looks like an orphan would be collected soon.
+    // Without an owner reference the garbage collector would delete them soon.
     let flags = flags(&["--checkpoints-gc-interval=5s"]);
     let flags: Vec<&str> = flags[2..].iter().map(String::as_str).collect();
     let replicas = ["one", "two"];
@@ -136,11 +136,11 @@ async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_a
     bed.control_plane().kill_api_server().await;
     bed.control_plane().restart_api_server().await;
     let vpas: Api<VerticalPodAutoscaler> = Api::namespaced(bed.client(), &namespace);
-    vpas.delete("goes", &DeleteParams::default()).await.expect("it is there");
+    vpas.delete("goes", &DeleteParams::default()).await.expect("it exists");
 
-    // Everything is read again, by one leader: what is new is recommended for, and only what has gone is collected.
+    // One leader reads everything again: new VPAs get recommendations, and only deleted ones are garbage-collected.
     recommended(&bed, &usage, &namespace, "later").await;
-    let stored = wait::until("the history of the VPA that is gone is gone too", || async {
+    let stored = wait::until("the checkpoint of the deleted VPA is deleted", || async {
         let stored = uids::<Checkpoint>(&bed, &namespace).await;
         let names: Vec<&str> = stored.keys().map(String::as_str).collect();
         (names == ["later-main", "stays-main"]).then_some(stored)
@@ -153,7 +153,7 @@ async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_a
     }
     for (name, port) in replicas.iter().zip(ports) {
         ours.assert_running(name);
-        wait::until("every feed is fresh", || async {
+        wait::until("every feed is up to date", || async {
             let page = http_get(&format!("http://127.0.0.1:{port}/metrics")).await?;
             let page = String::from_utf8_lossy(&page).into_owned();
             let mut silences =
@@ -165,6 +165,6 @@ async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_a
         .await;
     }
     let lease = Api::<Lease>::namespaced(bed.client(), "kube-system");
-    let holder = lease.get("vpa-recommender-lease").await.expect("it is there").spec;
+    let holder = lease.get("vpa-recommender-lease").await.expect("it exists").spec;
     assert!(holder.and_then(|spec| spec.holder_identity).is_some_and(|holder| !holder.is_empty()));
 }

@@ -1,4 +1,4 @@
-//! What may be depended on: licences and bans from deny.toml, one TLS, one HTTP client.
+//! Rules for dependencies: licences and bans from deny.toml, one TLS provider, one HTTP client.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -7,7 +7,7 @@ use spdx::{Expression, ParseMode};
 
 use super::root;
 
-/// At most one version of each: two of them would not share their state.
+/// At most one version of each: two versions would not share their state.
 const SINGLE: [&str; 6] = ["k8s-openapi", "kube-core", "reqwest", "ring", "rustls", "tokio"];
 
 struct Rules {
@@ -27,7 +27,7 @@ fn rules() -> Rules {
     }
 }
 
-/// What cargo resolves for the whole workspace, tests included, on the platform that is shipped.
+/// The dependencies of the whole workspace, including tests, on the target platform.
 fn metadata() -> Value {
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"])
@@ -53,8 +53,7 @@ fn findings(metadata: &Value, rules: &Rules) -> Vec<String> {
         let name = package["name"].as_str().unwrap_or_default();
         let licence = package["license"].as_str().unwrap_or_default();
         if !is_allowed(licence, &rules.licences) {
-            findings
-                .push(format!("{name}: the licence {licence:?} is not on the list of deny.toml"));
+            findings.push(format!("{name}: the licence {licence:?} is not allowed by deny.toml"));
         }
         if rules.banned.iter().any(|banned| banned == name) {
             findings.push(format!("{name} is banned by deny.toml"));
@@ -63,7 +62,7 @@ fn findings(metadata: &Value, rules: &Rules) -> Vec<String> {
     for single in SINGLE {
         let count = packages.iter().filter(|package| package["name"] == single).count();
         if count > 1 {
-            findings.push(format!("{single} is there in {count} versions"));
+            findings.push(format!("{single} is present in {count} versions"));
         }
     }
     findings.extend(provider(metadata, &packages));
@@ -72,14 +71,14 @@ fn findings(metadata: &Value, rules: &Rules) -> Vec<String> {
 
 fn is_allowed(licence: &str, allowed: &[String]) -> bool {
     Expression::parse_mode(licence, ParseMode::LAX).is_ok_and(|expression| {
-        expression.evaluate(|asked| {
-            let id = asked.license.id();
+        expression.evaluate(|requirement| {
+            let id = requirement.license.id();
             id.is_some_and(|id| allowed.iter().any(|allowed| allowed == id.name))
         })
     })
 }
 
-/// Where there is rustls, it runs on ring and on nothing else.
+/// rustls must use ring as its only provider.
 fn provider(metadata: &Value, packages: &[&Value]) -> Option<String> {
     let rustls = packages.iter().find(|package| package["name"] == "rustls")?;
     let node = list(&metadata["resolve"], "nodes").find(|node| node["id"] == rustls["id"])?;
@@ -87,7 +86,7 @@ fn provider(metadata: &Value, packages: &[&Value]) -> Option<String> {
     let other = ["aws_lc_rs", "aws-lc-rs", "fips"].into_iter().find(|&feature| on(feature));
     match (on("ring"), other) {
         (true, None) => None,
-        (false, _) => Some("rustls has no provider: switch its feature ring on".into()),
+        (false, _) => Some("rustls has no provider: enable its feature `ring`".into()),
         (true, Some(other)) => Some(format!("rustls has two providers, ring and {other}")),
     }
 }

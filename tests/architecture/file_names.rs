@@ -1,8 +1,8 @@
-//! What every source file looks like: it says first what it owns, and has a name of its own.
+//! Rules for source files: each starts with a line that says what it contains, and has a specific name.
 
 use super::{assert_clean, sources};
 
-/// Names that any code could hide behind.
+/// Names that could contain anything.
 const VAGUE: [&str; 9] =
     ["util", "utils", "helper", "helpers", "common", "misc", "manager", "managers", "stuff"];
 
@@ -10,12 +10,13 @@ fn findings(path: &str, text: &str) -> Vec<String> {
     let mut findings = Vec::new();
     let first = text.lines().next().unwrap_or_default();
     if first.strip_prefix("//! ").is_none_or(|owns| owns.len() <= 10) {
-        findings
-            .push(format!("{path}:1: begin with a line `//! ...` that says what the file owns"));
+        findings.push(format!(
+            "{path}:1: start with a line `//! ...` that says what the file contains"
+        ));
     }
     let vague = path.split(['/', '.', '_']).find(|word| VAGUE.contains(word));
     if let Some(word) = vague {
-        findings.push(format!("{path}: {word:?} says nothing: name the file by what is in it"));
+        findings.push(format!("{path}: {word:?} is too vague: name the file by its content"));
     }
     findings
 }

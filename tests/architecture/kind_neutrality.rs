@@ -1,4 +1,4 @@
-//! What roles that set replicas have in common knows none of their kinds of objects.
+//! The code that is shared by controllers which set replicas must not depend on any of their kinds.
 
 use super::{
     assert_clean,
@@ -7,7 +7,7 @@ use super::{
     tokens::read,
 };
 
-/// What they have in common: files, and folders with all that is in them.
+/// The shared code: files and folders.
 const NEUTRAL: [&str; 11] = [
     "src/controllers/replicas.rs",
     "core/src/scaling/",
@@ -22,7 +22,7 @@ const NEUTRAL: [&str; 11] = [
     "core/src/api/scale_decision.rs",
 ];
 
-/// What belongs to one kind.
+/// Modules of one kind.
 const KINDS: [&str; 9] = [
     "crate::watermark",
     "crate::hpa",
@@ -35,7 +35,7 @@ const KINDS: [&str; 9] = [
     "crate::controllers::horizontal",
 ];
 
-/// Types of a kind that can also be had without their modules' names.
+/// Types of one kind that are re-exported elsewhere.
 const OBJECTS: [&str; 2] = ["WatermarkPodAutoscaler", "HorizontalPodAutoscaler"];
 
 fn is_neutral(path: &str) -> bool {
@@ -54,7 +54,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
         code.words.iter().filter(|(_, word)| OBJECTS.iter().any(|one| word.starts_with(one)));
     let found = paths.chain(words);
     found
-        .map(|(line, used)| format!("{path}:{line}: {used} is of one kind of autoscaler"))
+        .map(|(line, used)| format!("{path}:{line}: {used} belongs to one kind of autoscaler"))
         .collect()
 }
 
@@ -63,7 +63,7 @@ fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() 
     let files = sources(&["core", "src"]);
     for place in NEUTRAL {
         let is_there = |(path, _): &(String, String)| path.starts_with(place);
-        assert!(files.iter().any(is_there), "{place} is gone: say where what was there is now");
+        assert!(files.iter().any(is_there), "{place} no longer exists: update the list");
     }
     assert_clean(&files, findings);
 }

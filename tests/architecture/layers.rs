@@ -1,34 +1,36 @@
-//! Who may use whom: data flows from observing over deciding to acting, and so do imports.
+//! The layers of the code: data flows from reading over deciding to writing, and so do imports.
 
 use super::{
     assert_clean, sources,
     tokens::{Code, read},
 };
 
-/// Modules of the root crate by layer. A module may use the modules of the first layer, and those of the layers above its own.
+/// Modules of the root crate by layer. A module may use the modules of the first layer, and those of the layers
+/// before its own.
 const LAYERS: [&[&str]; 5] =
     [&["cluster", "telemetry"], &["controllers"], &["report"], &["cli"], &["main"]];
 
-/// `plimsoll explain pod` runs the updater's own pass, on its private parts, so this is where its report is made.
+/// `plimsoll explain pod` runs the updater's pass with its private parts, so its report is built here.
 const REPORT_OF_UPDATER: &str = "src/controllers/updater/pod_collect";
 
-/// The same of the crate of decisions.
+/// The layers of the core crate.
 const CORE_LAYERS: [&[&str]; 6] = [
     &["types"],
     &["api"],
     &["history"],
-    &["sizing", "scaling"],
+    &["sizing", "scaling", "vpa_match"],
     &["recommender", "updater", "admission", "watermark", "hpa"],
     &["sim"],
 ];
 
-/// Modules of the root crate that are handed plain data and `now`, and return plain data. Decisions are a crate of their own.
+/// Modules of the root crate that receive plain data and `now`, and return plain data. Decisions are in a crate of
+/// their own.
 const PURE: [&str; 3] = ["src/report/doctor", "src/report/explain", "src/report/style.rs"];
 
 /// Modules that may write to the cluster.
 const WRITERS: [&str; 2] = ["src/cluster/leader/", "src/cluster/write/"];
 
-/// What a pure module has no business with.
+/// Modules that pure code must not use.
 const WORLD: [&str; 13] = [
     "kube",
     "reqwest",
@@ -45,11 +47,11 @@ const WORLD: [&str; 13] = [
     "std::time::SystemTime",
 ];
 
-/// What even the types of the API have no business with: they derive from kube, but call nothing.
+/// Modules that even API types must not use: they derive from kube, but call nothing.
 const CLIENTS: [&str; 5] =
     ["kube::Client", "kube::client", "kube::Api", "kube::api", "kube::runtime"];
 
-/// Calls that write to a cluster, with their number of arguments: `str::replace` has two, `Api::replace` three.
+/// Methods that write to a cluster, with their number of arguments: `str::replace` has two, `Api::replace` three.
 const WRITES: [(&str, usize); 13] = [
     ("create", 2),
     ("create_subresource", 4),
@@ -66,10 +68,10 @@ const WRITES: [(&str, usize); 13] = [
     ("replace_status", 3),
 ];
 
-/// Arguments that only writing calls take.
+/// Arguments that only write calls take.
 const WRITE_ARGUMENTS: [&str; 4] = ["DeleteParams", "EvictParams", "PatchParams", "PostParams"];
 
-/// `core/src/recommender/memory_window.rs` is `["recommender", "window"]`.
+/// Converts `core/src/recommender/memory_window.rs` to `["recommender", "memory_window"]`.
 pub(super) fn module(path: &str) -> Vec<&str> {
     let inside = path.trim_start_matches("core/").trim_start_matches("src/");
     let inside = inside.trim_end_matches(".rs");
@@ -84,7 +86,7 @@ fn layer(layers: &[&[&str]], module: &str) -> Option<usize> {
     layers.iter().position(|modules| modules.contains(&module))
 }
 
-/// The rules for one file of the root crate.
+/// The findings in a file of the root crate.
 fn findings(path: &str, text: &str) -> Vec<String> {
     let module = module(path);
     let top = module[0];
@@ -98,7 +100,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
             path,
             &code,
             &["async", "await", "Instant", "SystemTime"],
-            "is not for pure code",
+            "must not be used in pure code",
         ));
         let clocks = code.paths.iter().filter(|(_, used)| used.ends_with("::now"));
         findings.extend(clocks.map(|(line, used)| {
@@ -110,12 +112,12 @@ fn findings(path: &str, text: &str) -> Vec<String> {
             path,
             &code,
             &WRITE_ARGUMENTS,
-            "is for writing, and only src/cluster/{leader,write} and storage write",
+            "writes to the cluster, which only src/cluster/{leader,write} and storage may do",
         ));
         let calls =
             code.calls.iter().filter(|(_, name, arguments)| WRITES.contains(&(name, *arguments)));
         findings.extend(calls.map(|(line, name, _)| {
-            format!("{path}:{line}: .{name}(..) writes to the cluster, and only src/cluster/{{leader,write}} and storage do")
+            format!("{path}:{line}: .{name}(..) writes to the cluster, which only src/cluster/{{leader,write}} and storage may do")
         }));
     }
     findings
@@ -123,9 +125,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 
 fn direction(path: &str, top: &str, code: &Code, layers: &[&[&str]]) -> Vec<String> {
     let Some(own) = layer(layers, top) else {
-        return vec![format!(
-            "{path}: the module {top} has no layer yet: add it to LAYERS where it belongs"
-        )];
+        return vec![format!("{path}: the module {top} has no layer: add it to LAYERS")];
     };
     let used = code.paths.iter().filter_map(|(line, used)| {
         let other = used.strip_prefix("crate::").or_else(|| used.strip_prefix("plimsoll::"))?;
@@ -136,7 +136,7 @@ fn direction(path: &str, top: &str, code: &Code, layers: &[&[&str]]) -> Vec<Stri
             layer(layers, other).is_none_or(|other| other > own || (other == own && own > 0))
         })
         .map(|(line, other)| {
-            format!("{path}:{line}: {top} must not use {other}: it is not in a layer above")
+            format!("{path}:{line}: {top} must not use {other}: it is not in an earlier layer")
         })
         .collect()
 }
@@ -144,7 +144,8 @@ fn direction(path: &str, top: &str, code: &Code, layers: &[&[&str]]) -> Vec<Stri
 fn world(path: &str, code: &Code, forbidden: &[&str]) -> Vec<String> {
     let used =
         code.paths.iter().filter(|(_, used)| forbidden.iter().any(|above| is_below(used, above)));
-    used.map(|(line, used)| format!("{path}:{line}: {used} is not for pure code")).collect()
+    used.map(|(line, used)| format!("{path}:{line}: {used} must not be used in pure code"))
+        .collect()
 }
 
 fn words(path: &str, code: &Code, forbidden: &[&str], why: &str) -> Vec<String> {
@@ -152,18 +153,18 @@ fn words(path: &str, code: &Code, forbidden: &[&str], why: &str) -> Vec<String> 
     used.map(|(line, word)| format!("{path}:{line}: {word} {why}")).collect()
 }
 
-/// The rules for one file of the crate of decisions. What its dependencies do not have, the compiler refuses already.
+/// The findings in a file of the core crate. The compiler already rejects what its dependencies lack.
 fn core_findings(path: &str, text: &str) -> Vec<String> {
     let module = module(path);
     let code = read(text, &module);
     let mut findings = direction(path, module[0], &code, &CORE_LAYERS);
-    // The types of the API derive from kube.
+    // API types derive from kube.
     let forbidden = if path.starts_with("core/src/api/") { &WORLD[1..] } else { &WORLD };
     findings.extend(world(path, &code, forbidden));
     if path.starts_with("core/src/api/") {
         findings.extend(world(path, &code, &CLIENTS));
     }
-    // The simulator also reads the series that a user names; whatever decides reads nothing at all.
+    // The simulator also reads series from files; decisions read nothing.
     if !path.starts_with("core/src/sim/") {
         findings.extend(world(path, &code, &["std::fs"]));
     }
@@ -171,14 +172,14 @@ fn core_findings(path: &str, text: &str) -> Vec<String> {
         path,
         &code,
         &["async", "await", "Instant", "SystemTime", "plimsoll", "plimsoll_storage"],
-        "is not for the crate of pure decisions",
+        "must not be used in the core crate",
     ));
     findings
 }
 
-/// The rule for one file of the storage crate.
+/// The findings in a file of the storage crate.
 fn storage_findings(path: &str, text: &str) -> Vec<String> {
-    words(path, &read(text, &[]), &["plimsoll"], "is the crate above: storage knows nothing of it")
+    words(path, &read(text, &[]), &["plimsoll"], "is a crate that depends on storage")
 }
 
 #[test]

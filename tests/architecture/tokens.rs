@@ -1,23 +1,21 @@
-//! Rust source as the rules see it: the paths it names, the methods it calls and its plain words, without
-//! comments and strings.
+//! Parses Rust source for the rules: the paths, method calls and identifiers in it, without comments and strings.
 
 use std::iter::Peekable;
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-/// What a source says.
+/// The contents of a source file.
 #[derive(Debug, Default)]
 pub struct Code {
-    /// Every path of two or more parts, with groups of `use` taken apart and `self` and `super` resolved
-    /// to `crate`.
+    /// All paths with two or more parts, with `use` groups expanded and `self` and `super` resolved to `crate`.
     pub paths: Vec<(usize, String)>,
-    /// Every method call with its number of arguments.
+    /// All method calls with their number of arguments.
     pub calls: Vec<(usize, String, usize)>,
-    /// Every identifier and keyword.
+    /// All identifiers and keywords.
     pub words: Vec<(usize, String)>,
 }
 
-/// Reads a source file that stands for this module (`["recommend", "window"]`).
+/// Parses the source file of this module, such as `["recommender", "window"]`.
 pub fn read(text: &str, module: &[&str]) -> Code {
     let tokens: TokenStream = text.parse().expect("source that compiles");
     let mut code = Code::default();
@@ -77,14 +75,14 @@ impl Code {
         {
             self.calls.push((line(name), name.to_string(), arguments(group)));
         } else if next_is(tokens, ':') {
-            // A turbofish: its parts are paths of their own, and the arguments come after it.
+            // A turbofish: its contents are separate paths, followed by the arguments.
             let rest: TokenStream =
                 tokens.by_ref().take_while(|token| !is_parenthesis(token)).collect();
             self.walk(rest, module);
         }
     }
 
-    /// A path from its first part on; `before` is what a group of `use` stands in.
+    /// Parses a path from its first part on; `before` is the prefix of the enclosing `use` group.
     fn path(&mut self, first: &Ident, tokens: &mut Tokens, before: &str, module: &Vec<String>) {
         self.words.push((line(first), first.to_string()));
         let mut path = format!("{before}{first}");
@@ -106,7 +104,7 @@ impl Code {
                     let mut inner = group.stream().into_iter().peekable();
                     while let Some(token) = inner.next() {
                         match token {
-                            // What it is called here is no path.
+                            // The name after `as` is not a path.
                             TokenTree::Ident(part) if part == "as" => drop(inner.next()),
                             TokenTree::Ident(part) => {
                                 self.path(&part, &mut inner, &format!("{path}::"), module);
@@ -145,9 +143,9 @@ fn absolute(path: &str, module: &[String]) -> String {
     if !relative {
         return path.to_owned();
     }
-    let kept = module.len().saturating_sub(ups);
+    let depth = module.len().saturating_sub(ups);
     let rest = path.split("::").skip(ups.max(1)).map(str::to_owned);
-    let parts = ["crate".to_owned()].into_iter().chain(module[..kept].iter().cloned()).chain(rest);
+    let parts = ["crate".to_owned()].into_iter().chain(module[..depth].iter().cloned()).chain(rest);
     parts.collect::<Vec<_>>().join("::")
 }
 

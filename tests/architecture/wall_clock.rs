@@ -1,4 +1,5 @@
-//! What no test may hang on: the wall clock. A bound on time is asserted on virtual time, CPU or counts; a wait has patience.
+//! Tests must not depend on the wall clock. Bounds are asserted on virtual time, CPU or counts; waits have generous
+//! timeouts.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::{assert_clean, sources};
 
-/// The shortest lease that outlives a machine which stands still for some seconds.
+/// The shortest lease that survives a stall of some seconds.
 const SHORTEST_LEASE: f64 = 9.0;
 
 const ELAPSED: &str = "elapsed time in an assertion";
@@ -14,74 +15,50 @@ const SLEEP: &str = "a sleep";
 const LEASE: &str = "a short lease";
 const MEMORY: &str = "resident memory";
 
-/// Where it is so all the same, and why that is no bound of a test.
+/// Exceptions, with the reason why each does not bound a test.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("src/controllers/runtime/loop_watchdog.rs", SLEEP, "time has to pass, and no matter how much"),
-    ("tests/cluster_writes/election.rs", SLEEP, "the pause of a thread that looks at fences"),
-    ("tests/command_line.rs", LEASE, "flags that are refused"),
     (
-        "tests/deploy/scenario.rs",
+        "src/controllers/runtime/loop_watchdog.rs",
         SLEEP,
-        "the pause between two changes that are made until a test ends",
+        "the test needs some time to pass, no matter how much",
     ),
-    (
-        "tests/deploy/datadog_controller.rs",
-        SLEEP,
-        "the pause between two looks of a wait with patience",
-    ),
-    ("tests/recommender_differential/live.rs", ELAPSED, "the patience of a wait"),
-    ("tests/architecture/wall_clock.rs", LEASE, "what is to be found"),
-    (
-        "tests/prometheus/recommender/fallback.rs",
-        SLEEP,
-        "the pause between two looks of a wait with patience",
-    ),
+    ("tests/cluster_writes/election.rs", SLEEP, "the poll interval of a thread that checks fences"),
+    ("tests/command_line.rs", LEASE, "rejected flags"),
+    ("tests/deploy/scenario.rs", SLEEP, "the pause between two background changes"),
+    ("tests/deploy/datadog_controller.rs", SLEEP, "the poll interval of a wait"),
+    ("tests/recommender_differential/live.rs", ELAPSED, "the timeout of a wait"),
+    ("tests/architecture/wall_clock.rs", LEASE, "examples of findings"),
+    ("tests/prometheus/recommender/fallback.rs", SLEEP, "the poll interval of a wait"),
     ("tests/prometheus/proxy.rs", SLEEP, "a slow server"),
-    (
-        "tests/recommender/faults/process_kill.rs",
-        SLEEP,
-        "a kill at a moment that is drawn by chance",
-    ),
+    ("tests/recommender/faults/process_kill.rs", SLEEP, "a kill at a random time"),
     (
         "tests/recommender/faults/api_server_throttling.rs",
         ELAPSED,
         "a rate: the bound grows with the time that has passed",
     ),
     ("tests/recommender/faults/slow_writes.rs", SLEEP, "a slow server"),
-    ("tests/all_in_one/deep.rs", SLEEP, "an API server that hangs for some minutes"),
+    ("tests/all_in_one/deep.rs", SLEEP, "an API server that hangs for minutes"),
     ("tests/metric_sources/loopback_server.rs", SLEEP, "a slow server"),
-    ("tests/storage/process_kill.rs", SLEEP, "a kill at a moment that is drawn by chance"),
-    (
-        "tests/support/testbed/prestart.rs",
-        SLEEP,
-        "the pause between two looks of a wait with patience",
-    ),
-    ("tests/support/control_plane.rs", ELAPSED, "the patience of a wait"),
-    (
-        "tests/support/control_plane.rs",
-        SLEEP,
-        "the pause between two looks of a wait with patience",
-    ),
-    ("tests/support/bulk_objects.rs", SLEEP, "the pause before a write is tried again"),
-    ("tests/support/hollow_nodes/agent.rs", SLEEP, "the pause before a watch is begun again"),
+    ("tests/storage/process_kill.rs", SLEEP, "a kill at a random time"),
+    ("tests/support/testbed/prestart.rs", SLEEP, "the poll interval of a wait"),
+    ("tests/support/control_plane.rs", ELAPSED, "the timeout of a wait"),
+    ("tests/support/control_plane.rs", SLEEP, "the poll interval of a wait"),
+    ("tests/support/bulk_objects.rs", SLEEP, "the pause before a retry of a write"),
+    ("tests/support/hollow_nodes/agent.rs", SLEEP, "the pause before a watch restarts"),
     (
         "tests/support/hollow_nodes/pod_processes.rs",
         SLEEP,
-        "the pause between two looks of a node at its processes",
+        "the interval at which a node polls its processes",
     ),
-    ("tests/support/wait.rs", ELAPSED, "the one place where patience ends"),
-    ("tests/support/wait.rs", SLEEP, "the one place where tests wait"),
-    (
-        "tests/updater/workload_kinds.rs",
-        SLEEP,
-        "the pause between two writes that a controller makes beside a test",
-    ),
+    ("tests/support/wait.rs", ELAPSED, "the timeout of all waits"),
+    ("tests/support/wait.rs", SLEEP, "the poll interval of all waits"),
+    ("tests/updater/workload_kinds.rs", SLEEP, "the pause between two background writes"),
 ];
 
-/// Something found, and on which line.
+/// A finding: line and rule.
 type Found = (usize, &'static str);
 
-/// All identifiers of some tokens, however deep.
+/// All identifiers of a token stream, recursively.
 fn words(tokens: TokenStream) -> Vec<String> {
     let mut found = Vec::new();
     for token in tokens {
@@ -100,7 +77,7 @@ fn is_of_time(tokens: TokenStream, tainted: &BTreeSet<String>) -> bool {
     text.contains("Instant::now()-") || words(tokens).iter().any(is_one)
 }
 
-/// Functions whose time is not virtual, each with what it does.
+/// The bodies of functions that do not run on virtual time.
 fn bodies(tokens: TokenStream, found: &mut Vec<TokenStream>) {
     let (mut is_virtual, mut is_function) = (false, false);
     let mut tokens = tokens.into_iter().peekable();
@@ -129,7 +106,7 @@ fn bodies(tokens: TokenStream, found: &mut Vec<TokenStream>) {
     }
 }
 
-/// Reads a body statement by statement: names that hold times, assertions about them, and sleeps.
+/// Walks a body statement by statement: variables with elapsed times, assertions about them, and sleeps.
 fn walk(body: TokenStream, tainted: &mut BTreeSet<String>, found: &mut Vec<Found>) {
     let tokens: Vec<TokenTree> = body.into_iter().collect();
     for (at, token) in tokens.iter().enumerate() {
@@ -169,7 +146,7 @@ fn is_mark(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 
-/// A duration as flags have it, in seconds.
+/// Parses a duration flag into seconds.
 fn seconds(text: &str) -> Option<f64> {
     let digits = text.len() - text.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
     let number: f64 = text[..digits].parse().ok()?;
@@ -199,9 +176,9 @@ fn in_lines(path: &str, text: &str) -> Vec<Found> {
     found
 }
 
-/// What is found in a file, before exceptions.
+/// The findings in a file, without exceptions.
 fn all(path: &str, text: &str) -> Vec<Found> {
-    // Elsewhere only the tests of a file are meant.
+    // In other folders only a file's test module is checked.
     let begins =
         if path.starts_with("tests/") { Some(0) } else { text.find("\n#[cfg(test)]\nmod tests {") };
     let Some(begins) = begins else { return Vec::new() };
@@ -209,7 +186,7 @@ fn all(path: &str, text: &str) -> Vec<Found> {
     let tokens: TokenStream = text.parse().expect("source that compiles");
     let mut functions = Vec::new();
     let mut found = if before == 0 { in_lines(path, text) } else { Vec::new() };
-    // Where all tests are on virtual time, so is what they have in common.
+    // If all tests of a file use virtual time, so do its helpers.
     let paused = text.matches("start_paused = true").count();
     let tests = text.matches("#[test]").count() + text.matches("#[tokio::test").count();
     if paused == 0 || paused < tests {
@@ -218,15 +195,15 @@ fn all(path: &str, text: &str) -> Vec<Found> {
     for body in functions {
         walk(body, &mut BTreeSet::new(), &mut found);
     }
-    found.into_iter().map(|(line, what)| (before + line, what)).collect()
+    found.into_iter().map(|(line, rule)| (before + line, rule)).collect()
 }
 
 fn findings(path: &str, text: &str) -> Vec<String> {
-    let excepted = |what: &str| EXCEPTIONS.iter().any(|(file, is, _)| *file == path && *is == what);
-    let found = all(path, text).into_iter().filter(|(_, what)| !excepted(what));
+    let excepted = |rule: &str| EXCEPTIONS.iter().any(|(file, is, _)| *file == path && *is == rule);
+    let found = all(path, text).into_iter().filter(|(_, rule)| !excepted(rule));
     found
-        .map(|(line, what)| {
-            format!("{path}:{line}: {what}: assert virtual time, CPU or counts, and wait with wait::until")
+        .map(|(line, rule)| {
+            format!("{path}:{line}: {rule}: assert virtual time, CPU or counts, and wait with wait::until")
         })
         .collect()
 }
@@ -235,17 +212,17 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 fn no_test_hangs_on_the_wall_clock() {
     let files = sources(&["core", "src", "storage", "tests"]);
     assert_clean(&files, findings);
-    for (path, what, why) in EXCEPTIONS {
+    for (path, rule, why) in EXCEPTIONS {
         let text = files.iter().find(|(file, _)| file == path).map(|(_, text)| text);
-        let is_needed = text.is_some_and(|text| all(path, text).iter().any(|(_, is)| is == what));
-        assert!(is_needed, "{path} has no {what} any more ({why}): take the exception away");
+        let is_needed = text.is_some_and(|text| all(path, text).iter().any(|(_, is)| is == rule));
+        assert!(is_needed, "{path} no longer has {rule} ({why}): remove the exception");
     }
 }
 
 #[test]
 fn each_way_to_hang_on_the_wall_clock_is_found() {
     let test = |body: &str| format!("#[tokio::test]\nasync fn a() {{\n{body}\n}}");
-    for (what, body) in [
+    for (rule, body) in [
         (ELAPSED, "assert!(begun.elapsed() < LIMIT);"),
         (ELAPSED, "let took = begun.elapsed();\nassert!(took < LIMIT, \"{took:?}\");"),
         (ELAPSED, "let took = Instant::now() - begun; assert_eq!(took, LIMIT);"),
@@ -262,9 +239,9 @@ fn each_way_to_hang_on_the_wall_clock_is_found() {
         (MEMORY, concat!("let line = find(\"Vm", "RSS:\");")),
     ] {
         let found = all("tests/any.rs", &test(body));
-        assert_eq!(found.iter().map(|(_, what)| *what).collect::<Vec<_>>(), [what], "{body}");
+        assert_eq!(found.iter().map(|(_, rule)| *rule).collect::<Vec<_>>(), [rule], "{body}");
         let within = format!("fn b() {{}}\n\n#[cfg(test)]\nmod tests {{\n{}\n}}", test(body));
-        let is_in_any = [ELAPSED, SLEEP].contains(&what);
+        let is_in_any = [ELAPSED, SLEEP].contains(&rule);
         assert_eq!(all("src/any.rs", &within).len(), usize::from(is_in_any), "{body}");
     }
     for body in [
@@ -277,7 +254,7 @@ fn each_way_to_hang_on_the_wall_clock_is_found() {
     let paused = test("sleep(SECOND).await;\nassert_eq!(begun.elapsed(), SECOND);");
     let paused = paused.replace("#[tokio::test]", "#[tokio::test(start_paused = true)]");
     assert_eq!(all("tests/any.rs", &paused), []);
-    // Another test of the same file that is not on virtual time is still found.
+    // A test without virtual time in the same file is still found.
     let both = format!("{paused}\n{}", test("sleep(SECOND).await;"));
     assert_eq!(all("tests/any.rs", &both).len(), 1);
     assert_eq!(all("src/any.rs", "fn a() { sleep(PAUSE); }"), [], "the program may");

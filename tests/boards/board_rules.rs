@@ -1,4 +1,4 @@
-//! Rules of our own: links lead somewhere, variables are used, panels stand side by side, and no query makes up data.
+//! Our own rules: links resolve, variables are used, panels do not overlap, and no query invents data.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use super::{
     list, panels, queried, query, targets, text,
 };
 
-/// All of them.
+/// All rules.
 pub const RULES: [Rule; 9] = [
     ("links-lead-somewhere", links),
     ("variables-are-used", variables),
-    ("panels-have-room", panel_positions),
+    ("panels-do-not-overlap", panel_positions),
     ("no-made-up-data", invented_data),
     ("clusters-stay-apart", clusters),
     ("steps-are-no-shorter-than-scrapes", steps),
@@ -29,7 +29,7 @@ fn variables_of_board(uid: &str) -> Option<BTreeSet<String>> {
     Some(variables.map(|variable| text(variable, "name").to_owned()).collect())
 }
 
-/// Every address that a board leads to, with what says so.
+/// Collects every link of a board, with the element that contains it.
 fn link_urls(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -41,7 +41,7 @@ fn link_urls(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Links lead to boards that there are, and name variables that those have and fields that the panel has.
+/// Links lead to existing boards and use only variables of those boards and fields of the panel.
 fn links(board: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut urls = Vec::new();
@@ -55,21 +55,21 @@ fn links(board: &Value) -> Vec<String> {
             continue;
         };
         let Some(variables) = variables_of_board(path.split('/').next().unwrap_or_default()) else {
-            wrong.push(format!("{url}: there is no such board"));
+            wrong.push(format!("{url}: no such board"));
             continue;
         };
         for parameter in parameters.split('&') {
             let name = match parameter.strip_prefix("${").and_then(|rest| rest.split_once(':')) {
                 Some((name, _)) if own.contains(name) => name,
                 Some((name, _)) => {
-                    wrong.push(format!("{url}: there is no variable {name} here"));
+                    wrong.push(format!("{url}: the board has no variable {name}"));
                     continue;
                 }
                 None if parameter == "${__url_time_range}" => continue,
                 None => parameter.trim_start_matches("var-").split('=').next().unwrap_or_default(),
             };
             if !variables.contains(name) {
-                wrong.push(format!("{url}: there is no variable {name} there"));
+                wrong.push(format!("{url}: the linked board has no variable {name}"));
             }
         }
     }
@@ -99,15 +99,15 @@ fn variables(board: &Value) -> Vec<String> {
     without_lists["links"] = Value::Null;
     let rest = without_lists.to_string();
     let unused = |name: &&str| {
-        let asked = [format!("\"${name}\\\""), format!("{{{name}:"), format!("${name} ")];
+        let usages = [format!("\"${name}\\\""), format!("{{{name}:"), format!("${name} ")];
         let inside = rest.contains(&format!("=~\\\"${name}\\\""));
-        !inside && !asked.iter().any(|asked| rest.contains(asked))
+        !inside && !usages.iter().any(|usage| rest.contains(usage))
     };
     let names = queried(board).map(|variable| text(variable, "name"));
-    names.filter(unused).map(|name| format!("nothing asks for ${name}")).collect()
+    names.filter(unused).map(|name| format!("no query uses ${name}")).collect()
 }
 
-/// Panels overlap nowhere and end within the grid; each has an id of its own.
+/// Panels do not overlap and stay within the grid; their IDs are unique.
 fn panel_positions(board: &Value) -> Vec<String> {
     let (mut taken, mut ids, mut wrong) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for panel in list(board, "panels") {
@@ -123,13 +123,13 @@ fn panel_positions(board: &Value) -> Vec<String> {
         }
         let cells = (x..x + width).flat_map(|x| (y..y + height).map(move |y| (x, y)));
         if cells.filter(|cell| !taken.insert(*cell)).count() > 0 {
-            wrong.push(format!("{title}: lies over another panel"));
+            wrong.push(format!("{title}: overlaps another panel"));
         }
     }
     wrong
 }
 
-/// Where there is no data, that is what is shown.
+/// Missing data is shown as missing.
 fn invented_data(board: &Value) -> Vec<String> {
     each_query(board, |target, _| {
         let query = text(target, "expr");
@@ -139,17 +139,17 @@ fn invented_data(board: &Value) -> Vec<String> {
     })
 }
 
-/// Every selector can be narrowed down to a cluster, and what is about an object keeps clusters apart.
+/// Every selector can be limited to a cluster, and queries about objects keep clusters apart.
 fn clusters(board: &Value) -> Vec<String> {
     each_query(board, |_, parsed| {
         let selectors = parsed.map(|expr| query::selectors(&expr)).unwrap_or_default();
-        let loose = selectors.iter().filter(|asked| !asked.is_narrowed_by("cluster"));
-        loose.map(|asked| format!("{} of any cluster", asked.name())).collect()
+        let loose = selectors.iter().filter(|selector_use| !selector_use.is_narrowed_by("cluster"));
+        loose.map(|selector_use| format!("{} of any cluster", selector_use.name())).collect()
     })
 }
 
-/// Grafana takes the interval of a target for that of scrapes, and would take 15 seconds otherwise: rates of series that
-/// are scraped every minute would have no data then.
+/// Grafana takes a target's interval as the scrape interval and defaults to 15 seconds: rates of series that are
+/// scraped every minute would then have no data.
 fn steps(board: &Value) -> Vec<String> {
     each_query(board, |target, _| {
         let right = matches!(text(target, "interval"), "15s" | "1m");
@@ -164,7 +164,7 @@ fn names(board: &Value) -> Vec<String> {
     nameless.map(|(panel, _)| format!("{}: a line without a name", text(panel, "title"))).collect()
 }
 
-/// What is set for one field alone is set for one that there is.
+/// Overrides for a field refer to a field that exists.
 fn options(board: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     for panel in panels(board) {
@@ -178,7 +178,7 @@ fn options(board: &Value) -> Vec<String> {
         fields.extend(legends.iter().map(|legend| (*legend).to_owned()));
         for entry in list(&panel["fieldConfig"], "overrides") {
             let name = text(&entry["matcher"], "options");
-            // A label decides what a line is called that a legend with a label is about.
+            // With a label in its legend, a line is named after the label's value.
             let by_label = legends.iter().any(|legend| legend.contains("{{"));
             if entry["matcher"]["id"] == "byName" && !by_label && !fields.contains(name) {
                 wrong.push(format!("{}: there is no field {name}", text(panel, "title")));
@@ -196,9 +196,12 @@ fn identity(board: &Value) -> Vec<String> {
     let uid = text(board, "uid");
     [
         (uid.starts_with("plimsoll-") && uid.len() <= 40, "its uid is none of ours"),
-        (board["tags"] == serde_json::json!(["plimsoll"]), "it is not found by its tag"),
-        (text(board, "title").starts_with("Plimsoll / "), "its title does not say whose it is"),
-        (text(board, "description").len() > 20, "it does not say what it is for"),
+        (board["tags"] == serde_json::json!(["plimsoll"]), "the tag `plimsoll` is missing"),
+        (
+            text(board, "title").starts_with("Plimsoll / "),
+            "its title does not start with `Plimsoll / `",
+        ),
+        (text(board, "description").len() > 20, "the description is missing or too short"),
         (board["schemaVersion"].as_u64().is_some_and(|schema| schema >= 39), "its schema is old"),
         (text(&board["time"], "to") == "now", "it does not show what is now"),
         (board.to_string().len() < 200_000, "it does not fit into a ConfigMap with its copy"),

@@ -1,4 +1,4 @@
-//! Boards ask for families that there are, by labels that those have, and it is known when they appear.
+//! Boards use only existing metric families with their labels, and their appearance is documented.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,14 @@ use xtask::boards::late_families::APPEARS_WHEN;
 
 use super::{boards, list, query, targets, text};
 
-/// A family as docs/metrics.md has it, which is generated from the code.
+/// A metric family in docs/metrics.md, which is generated from the code.
 pub struct Documented {
     pub kind: String,
     pub labels: Vec<String>,
     pub absent: String,
 }
 
-/// What a scrape adds to every series.
+/// Labels that a scrape adds to every series.
 const SCRAPE_LABELS: [&str; 3] = ["cluster", "instance", "job"];
 
 /// All families, by name.
@@ -42,7 +42,7 @@ pub fn documented() -> BTreeMap<String, Documented> {
     families
 }
 
-/// The family of a series: those of histograms have endings.
+/// The family of a series; those of histograms have suffixes.
 pub fn family_of<'a>(series: &'a str, known: &BTreeMap<String, Documented>) -> Option<&'a str> {
     if known.contains_key(series) {
         return Some(series);
@@ -52,7 +52,7 @@ pub fn family_of<'a>(series: &'a str, known: &BTreeMap<String, Documented>) -> O
     known.get(bare).filter(|family| family.kind == "histogram").map(|_| bare)
 }
 
-/// Every query of a board: those of panels, and those that fill variables.
+/// Every query of a board, of panels and of variables.
 fn queries(board: &serde_json::Value) -> Vec<String> {
     let of_panels = targets(board).map(|(_, target)| text(target, "expr").to_owned());
     let of_variables = list(&board["templating"], "list").filter_map(|variable| {
@@ -68,17 +68,18 @@ fn boards_ask_for_families_and_labels_that_there_are() {
     let mut wrong = BTreeSet::new();
     for (name, board) in boards() {
         for text in queries(&board) {
-            let expr = query::parse(&text).unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
+            let expr =
+                query::parse(&text).unwrap_or_else(|error| panic!("{name}: {text}: {error}"));
             let mut labels: BTreeSet<&str> = SCRAPE_LABELS.into();
-            for asked in query::selectors(&expr) {
-                let Some(family) = family_of(asked.name(), &known) else {
-                    wrong.insert(format!("{name}: there is no family {}", asked.name()));
+            for selector_use in query::selectors(&expr) {
+                let Some(family) = family_of(selector_use.name(), &known) else {
+                    wrong.insert(format!("{name}: there is no family {}", selector_use.name()));
                     continue;
                 };
                 let family_labels = known[family].labels.iter().map(String::as_str);
                 let own: BTreeSet<&str> =
                     family_labels.chain(SCRAPE_LABELS).chain(["le"]).collect();
-                for matcher in &asked.selector.matchers.matchers {
+                for matcher in &selector_use.selector.matchers.matchers {
                     if !own.contains(&*matcher.name) {
                         wrong.insert(format!("{name}: {family} has no label {}", matcher.name));
                     }
@@ -92,14 +93,16 @@ fn boards_ask_for_families_and_labels_that_there_are() {
             }
         }
         for (panel, target) in targets(&board) {
-            let expr = query::parse(text(target, "expr")).expect("it was parsed before");
+            let expr = query::parse(text(target, "expr")).expect("parsed before");
             let grouped = query::grouped_by(&expr);
             for label in text(target, "legendFormat").split("{{").skip(1) {
                 let label = label.split("}}").next().unwrap_or_default();
-                // Where nothing is grouped, a series keeps its labels.
+                // Without grouping, a series keeps its labels.
                 if !grouped.is_empty() && !grouped.iter().any(|known| known == label) {
                     let title = text(panel, "title");
-                    wrong.insert(format!("{name}: {title}: a legend with {label}, which is gone"));
+                    wrong.insert(format!(
+                        "{name}: {title}: a legend with {label}, which the query drops"
+                    ));
                 }
             }
         }
@@ -114,11 +117,11 @@ fn words_that_boards_ask_for_are_those_of_the_code() {
         of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::as_str)).collect();
     for (name, board) in boards() {
         for text in queries(&board) {
-            let expr = query::parse(&text).expect("it was parsed before");
-            for asked in query::selectors(&expr) {
-                for matcher in &asked.selector.matchers.matchers {
+            let expr = query::parse(&text).expect("parsed before");
+            for selector_use in query::selectors(&expr) {
+                for matcher in &selector_use.selector.matchers.matchers {
                     let known: &[&str] = match &*matcher.name {
-                        "kind" if asked.name().starts_with("plimsoll_") => &["vpa", "wpa"],
+                        "kind" if selector_use.name().starts_with("plimsoll_") => &["vpa", "wpa"],
                         "resource" => &["cpu", "memory"],
                         "transition" => &["upscale", "downscale"],
                         "outcome" => &["ok", "empty"],
@@ -142,15 +145,15 @@ fn of_every_family_that_is_absent_at_first_it_is_known_what_makes_it_appear() {
     let mut used = BTreeSet::new();
     for (_, board) in boards() {
         for (_, target) in targets(&board) {
-            let expr = query::parse(text(target, "expr")).expect("it was parsed before");
-            for asked in query::selectors(&expr) {
-                used.extend(family_of(asked.name(), &known).map(str::to_owned));
+            let expr = query::parse(text(target, "expr")).expect("parsed before");
+            for selector_use in query::selectors(&expr) {
+                used.extend(family_of(selector_use.name(), &known).map(str::to_owned));
             }
         }
     }
     let absent = used.iter().filter(|name| !known[*name].absent.is_empty());
     let absent: Vec<&str> = absent.map(String::as_str).collect();
-    let told: Vec<&str> = APPEARS_WHEN.iter().map(|(name, _)| *name).collect();
-    assert!(told.is_sorted(), "the list is in alphabetical order");
-    assert_eq!(told, absent, "left: what is told of, right: what is used and absent at first");
+    let listed: Vec<&str> = APPEARS_WHEN.iter().map(|(name, _)| *name).collect();
+    assert!(listed.is_sorted(), "the list is in alphabetical order");
+    assert_eq!(listed, absent, "left: documented, right: used and absent at first");
 }

@@ -1,7 +1,7 @@
-//! What Grafana knows, as far as boards use it: units.
+//! The units of Grafana that the boards use.
 
-/// Names of units, of those that Grafana has. A board that needs another one adds it here, after a look into Grafana's
-/// list, and xtask/src/pictures/units.rs learns how it is written.
+/// Names of Grafana units. A board that needs another one adds it here after checking Grafana's list, and
+/// xtask/src/pictures/units.rs learns to format it.
 pub const UNITS: [&str; 11] = [
     "bytes",
     "cps",

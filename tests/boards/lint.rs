@@ -1,4 +1,4 @@
-//! The rules of Grafana's dashboard linter, and as strict as its documents say where its code is laxer.
+//! The rules of Grafana's dashboard-linter, as strict as its documentation where its code is more lenient.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::{
     families, grafana_units::UNITS, lint_exclusions, list, panels, queried, query, targets, text,
 };
 
-/// A rule, by the name that Grafana's linter has for it.
+/// A rule, with its name in Grafana's linter.
 pub type Rule = (&'static str, fn(&Value) -> Vec<String>);
 
-/// All of them. Not among them is `target-logql`: no board asks a Loki, and `panel-datasource` sees to that.
+/// All rules except `target-logql`: no board queries Loki, as `panel-datasource` ensures.
 pub const RULES: [Rule; 15] = [
     ("template-datasource", datasource),
     ("template-job", |board| template(board, "job")),
@@ -30,7 +30,7 @@ pub const RULES: [Rule; 15] = [
 
 const DATASOURCE: &str = "${datasource}";
 
-/// Everything that is wrong with a board: the rule, and what it has found.
+/// All findings for a board, each with its rule.
 pub fn findings(board: &Value, rules: &[Rule]) -> Vec<(&'static str, String)> {
     rules
         .iter()
@@ -60,8 +60,8 @@ fn template(board: &Value, name: &str) -> Vec<String> {
     [
         (variable["datasource"]["uid"] == DATASOURCE, "asks another data source"),
         (variable["label"] == label, "has another label"),
-        (variable["multi"] == true, "lets nobody choose several"),
-        (variable["includeAll"] == true, "lets nobody choose all"),
+        (variable["multi"] == true, "does not allow several values"),
+        (variable["includeAll"] == true, "does not allow all values"),
         (variable["allValue"] == ".+", "does not match .+ for all"),
     ]
     .into_iter()
@@ -105,9 +105,9 @@ fn panel_datasource(board: &Value) -> Vec<String> {
 }
 
 fn title_description(board: &Value) -> Vec<String> {
-    let untold =
+    let lacks_description =
         |panel: &&Value| text(panel, "title").is_empty() || text(panel, "description").len() < 20;
-    let wrong = panels(board).filter(untold);
+    let wrong = panels(board).filter(lacks_description);
     wrong.map(|panel| format!("panel {}: no title, or no description", panel["id"])).collect()
 }
 
@@ -138,53 +138,53 @@ fn promql(board: &Value) -> Vec<String> {
 }
 
 fn rate_interval(board: &Value) -> Vec<String> {
-    each_selector(board, |asked| {
-        let is_rate = matches!(asked.function, Some("rate" | "irate" | "increase"));
-        let wrong = is_rate && !asked.has_rate_interval();
-        wrong.then(|| format!("{} over another range than $__rate_interval", asked.name()))
+    each_selector(board, |selector_use| {
+        let is_rate = matches!(selector_use.function, Some("rate" | "irate" | "increase"));
+        let wrong = is_rate && !selector_use.has_rate_interval();
+        wrong.then(|| format!("{} over another range than $__rate_interval", selector_use.name()))
     })
 }
 
 fn narrowed(board: &Value, label: &str) -> Vec<String> {
-    each_selector(board, |asked| {
-        let wrong = !asked.is_narrowed_by(label);
-        wrong.then(|| format!("{} without {label}=~\"${label}\"", asked.name()))
+    each_selector(board, |selector_use| {
+        let wrong = !selector_use.is_narrowed_by(label);
+        wrong.then(|| format!("{} without {label}=~\"${label}\"", selector_use.name()))
     })
 }
 
 fn counters(board: &Value) -> Vec<String> {
     let known = families::documented();
-    each_selector(board, |asked| {
-        let name = asked.name();
-        let is_counted = matches!(asked.function, Some("rate" | "irate" | "increase"));
-        // Some of upstream's counters do not end as counters do, and one of its gauges does.
+    each_selector(board, |selector_use| {
+        let name = selector_use.name();
+        let is_counted = matches!(selector_use.function, Some("rate" | "irate" | "increase"));
+        // Some of upstream's counters lack the suffix of counters, and one of its gauges has it.
         let grows = known.get(name).map_or_else(
             || name.ends_with("_total") && !lint_exclusions::is_gauge(name),
             |family| family.kind == "counter",
         );
         let wrong = grows && !is_counted;
-        wrong.then(|| format!("{} outside of rate, irate and increase", asked.name()))
+        wrong.then(|| format!("{} outside of rate, irate and increase", selector_use.name()))
     })
 }
 
 fn uneditable(board: &Value) -> Vec<String> {
     let wrong = board["editable"] != false;
-    wrong.then(|| "anybody may edit it".to_owned()).into_iter().collect()
+    wrong.then(|| "it is editable".to_owned()).into_iter().collect()
 }
 
 type Parsed = Result<promql_parser::parser::Expr, String>;
 
-/// What is wrong with queries, with the panels that they are in.
+/// Findings of a check on each query, with its panel.
 pub fn each_query(board: &Value, check: impl Fn(&Value, Parsed) -> Vec<String>) -> Vec<String> {
     let wrong = targets(board).flat_map(|(panel, target)| {
         let found = check(target, query::parse(text(target, "expr")));
         let title = text(panel, "title").to_owned();
-        found.into_iter().map(move |what| format!("{title}: {what}"))
+        found.into_iter().map(move |finding| format!("{title}: {finding}"))
     });
     wrong.collect()
 }
 
-/// What is wrong with selectors. Of queries that cannot be parsed there are none: that is a rule of its own.
+/// Findings of a check on each selector. Queries that cannot be parsed are skipped: another rule finds them.
 pub fn each_selector(
     board: &Value,
     check: impl Fn(&query::SelectorUse) -> Option<String>,

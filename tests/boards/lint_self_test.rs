@@ -1,4 +1,4 @@
-//! The rules hold for every board, and each of them finds the fault that it is for.
+//! Every board passes the rules, and each rule detects its defect.
 
 use serde_json::{Value, json};
 
@@ -13,15 +13,15 @@ fn no_rule_finds_anything_in_the_boards() {
     for (name, board) in boards() {
         let findings = lint::findings(&board, &all_rules());
         let findings: Vec<String> =
-            findings.iter().map(|(rule, what)| format!("{name}: {rule}: {what}")).collect();
+            findings.iter().map(|(rule, finding)| format!("{name}: {rule}: {finding}")).collect();
         assert!(findings.is_empty(), "\n{}", findings.join("\n"));
     }
 }
 
-/// The Overview with something spoilt.
+/// The Overview board with a defect.
 fn spoil_overview(spoil: impl Fn(&mut Value)) -> Value {
     let (_, mut board) =
-        boards().into_iter().find(|(name, _)| name == "overview").expect("there is an Overview");
+        boards().into_iter().find(|(name, _)| name == "overview").expect("Overview exists");
     spoil(&mut board);
     board
 }
@@ -37,17 +37,18 @@ fn panel<'a>(board: &'a mut Value, kind: &str) -> &'a mut Value {
     panels.iter_mut().find(|panel| panel["type"] == kind).expect("a panel")
 }
 
-/// The first query in which this stands gets something else in its place.
+/// Replaces text in the first query that contains it.
 fn query(board: &mut Value, from: &str, to: &str) {
     let panels = board["panels"].as_array_mut().expect("panels");
     let targets = panels.iter_mut().filter_map(|panel| panel["targets"].as_array_mut()).flatten();
     let asks =
         |target: &&mut Value| target["expr"].as_str().is_some_and(|expr| expr.contains(from));
-    let target = targets.into_iter().find(asks).unwrap_or_else(|| panic!("nothing asks {from}"));
+    let target =
+        targets.into_iter().find(asks).unwrap_or_else(|| panic!("no query contains {from}"));
     target["expr"] = json!(target["expr"].as_str().expect("a text").replace(from, to));
 }
 
-/// A rule, and something that it is there to find.
+/// A rule, and a defect that it must detect.
 type SpoiledBoard = (&'static str, fn(&mut Value));
 
 const FAULTS: [SpoiledBoard; 43] = [
@@ -105,9 +106,9 @@ const FAULTS: [SpoiledBoard; 43] = [
         panel(board, "table")["transformations"][1]["options"]["include"]["names"] = names;
     }),
     ("variables-are-used", |board| variable(board, "reason")["name"] = json!("reasons")),
-    ("panels-have-room", |board| panel(board, "stat")["gridPos"]["x"] = json!(23)),
-    ("panels-have-room", |board| panel(board, "stat")["gridPos"]["w"] = json!(9)),
-    ("panels-have-room", |board| panel(board, "table")["id"] = json!(1)),
+    ("panels-do-not-overlap", |board| panel(board, "stat")["gridPos"]["x"] = json!(23)),
+    ("panels-do-not-overlap", |board| panel(board, "stat")["gridPos"]["w"] = json!(9)),
+    ("panels-do-not-overlap", |board| panel(board, "table")["id"] = json!(1)),
     ("no-made-up-data", |board| query(board, "sum by", "vector(0) or sum by")),
     ("clusters-stay-apart", |board| query(board, "cluster=~\"$cluster\", ", "")),
     ("steps-are-no-shorter-than-scrapes", |board| {
@@ -128,9 +129,9 @@ fn every_rule_finds_the_faults_that_it_is_for() {
         let rule = all_rules().into_iter().find(|(known, _)| known == name);
         let rule = rule.unwrap_or_else(|| panic!("there is no rule {name}"));
         let found = lint::findings(&spoil_overview(fault), &[rule]);
-        assert!(!found.is_empty(), "fault {number} is not found by {name}");
+        assert!(!found.is_empty(), "{name} does not detect defect {number}");
     }
     for (rule, _) in all_rules() {
-        assert!(FAULTS.iter().any(|(known, _)| *known == rule), "no fault shows that {rule} works");
+        assert!(FAULTS.iter().any(|(known, _)| *known == rule), "no defect tests {rule}");
     }
 }

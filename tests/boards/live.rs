@@ -1,4 +1,4 @@
-//! A real Prometheus answers every query of every board, and pictures are drawn of what it says.
+//! A real Prometheus answers every query of every board, and the boards are rendered with its data.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use xtask::{
 use super::sample_data;
 use crate::support::prometheus_server::{History, PrometheusServer};
 
-/// All boards, as they are drawn with what this server knows.
+/// All boards, rendered with this server's data.
 async fn draw_boards(server: &PrometheusServer) -> Vec<Picture> {
     let url = server.url();
     let draw = move || -> anyhow::Result<Vec<Picture>> {
@@ -22,15 +22,15 @@ async fn draw_boards(server: &PrometheusServer) -> Vec<Picture> {
             boards.iter().map(|(name, board)| pictures::draw(name, board, &server, &options));
         drawn.collect()
     };
-    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all are drawn")
+    tokio::task::spawn_blocking(draw).await.expect("no panic").expect("all panels are rendered")
 }
 
-/// The latest value of the first series that a panel is shown.
+/// The latest value of a panel's first series.
 fn value(pictures: &[Picture], board: &str, panel: &str) -> f64 {
-    let picture = pictures.iter().find(|picture| picture.board == board).expect("such a board");
-    let answer = picture.answers.iter().find(|answer| answer.panel == panel);
-    let answer = answer.unwrap_or_else(|| panic!("{board}: there is no panel {panel}"));
-    let (_, value) = answer.latest().next().unwrap_or_else(|| panic!("{panel}: no data"));
+    let picture = pictures.iter().find(|picture| picture.board == board).expect("board exists");
+    let panel_data = picture.answers.iter().find(|panel_data| panel_data.panel == panel);
+    let panel_data = panel_data.unwrap_or_else(|| panic!("{board}: there is no panel {panel}"));
+    let (_, value) = panel_data.latest().next().unwrap_or_else(|| panic!("{panel}: no data"));
     value
 }
 
@@ -46,7 +46,7 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
         assert!(!picture.svg.contains(">No data<"), "{}", picture.board);
     }
     for (board, panel, wanted) in [
-        // Three pods ask for six cores together, and half a core each would do.
+        // Three pods request six cores together, and half a core each would suffice.
         ("overview", "Cores that can be saved", 4.5),
         ("overview", "Cores that are lacking", 0.0),
         ("overview", "Memory that can be saved", 4.5e9),
@@ -63,15 +63,15 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
     ] {
         let found = value(&pictures, board, panel);
         let is_near = (found - wanted).abs() <= wanted * 0.02;
-        assert!(is_near, "{board}: {panel} is {found} and not {wanted}");
+        assert!(is_near, "{board}: {panel} is {found}, want {wanted}");
     }
-    // It has been capped for three hours, and was for three hours in all.
+    // It has been capped for the last three hours, three hours in total.
     let restricted = "Vertical: requests that would be others";
     let answers: Vec<_> =
-        pictures[0].answers.iter().filter(|answer| answer.panel == restricted).collect();
+        pictures[0].answers.iter().filter(|panel_data| panel_data.panel == restricted).collect();
     let capped = |place: usize| {
         let of = |(name, _): &(String, f64)| name.contains("max_allowed") && name.contains("cpu");
-        answers[place].latest().find(of).expect("it is held back").1
+        answers[place].latest().find(of).expect("capped").1
     };
     let since = sample_data::end().as_second() as f64 - capped(0) / 1000.0;
     assert!((since - 10_800.0).abs() <= 300.0, "since {since} s");

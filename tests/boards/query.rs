@@ -1,4 +1,4 @@
-//! Reads queries of boards: Grafana's own variables get values first, and then the parser takes them apart.
+//! Parses queries of boards, after replacing Grafana's built-in variables with values.
 
 use std::{cell::RefCell, collections::HashMap};
 
@@ -8,7 +8,7 @@ use promql_parser::{
     util::{ExprVisitor, walk_expr},
 };
 
-/// Ranges that stand for Grafana's own, and for nothing that anybody would write.
+/// Values for Grafana's built-in intervals, chosen so that no query contains them literally.
 const GRAFANA_INTERVALS: [(&str, &str); 7] = [
     ("$__rate_interval", "677s"),
     ("$__range_ms", "21601000"),
@@ -22,16 +22,16 @@ const GRAFANA_INTERVALS: [(&str, &str); 7] = [
 /// Seconds of `$__rate_interval`.
 const RATE: u64 = 677;
 
-/// A selector, and the functions and ranges around it, from the nearest outwards.
+/// A selector with the functions and ranges around it, from the innermost outwards.
 pub struct SelectorUse {
     pub selector: VectorSelector,
-    /// In seconds, where it asks for a range.
+    /// The range in seconds, if it is a range selector.
     pub range: Option<u64>,
-    /// The function that it is directly handed to.
+    /// The function that it is a direct argument of.
     pub function: Option<&'static str>,
 }
 
-/// Takes a query apart. A test asks for each of them many times, and the parser is slow without optimization.
+/// Parses a query, with a cache: a test parses each of them many times, and the parser is slow in unoptimized builds.
 pub fn parse(text: &str) -> Result<Expr, String> {
     thread_local! {
         static PARSED: RefCell<HashMap<String, Result<Expr, String>>> = RefCell::default();
@@ -65,7 +65,7 @@ impl ExprVisitor for SelectorCollector {
 
     fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
         match expr {
-            // The walk comes to them next, and must not tell of them again.
+            // The walk visits the arguments next and must not report them twice.
             Expr::Call(call) => {
                 for argument in &call.args.args {
                     if let Expr::MatrixSelector(matrix) = &**argument {
@@ -96,25 +96,25 @@ impl SelectorUse {
         self.selector.name.as_deref().unwrap_or_default()
     }
 
-    /// What is said of this label.
+    /// The matchers for this label.
     pub fn matchers<'a>(&'a self, label: &'a str) -> impl Iterator<Item = &'a Matcher> {
         self.selector.matchers.matchers.iter().filter(move |matcher| matcher.name == label)
     }
 
-    /// Whether it is narrowed down by the variable of this name.
+    /// Whether it is filtered by the variable of this name.
     pub fn is_narrowed_by(&self, variable: &str) -> bool {
         let wanted = format!("${variable}");
         self.matchers(variable)
             .any(|matcher| matches!(matcher.op, MatchOp::Re(_)) && matcher.value == wanted)
     }
 
-    /// Whether its range is the one that Grafana takes for rates.
+    /// Whether its range is `$__rate_interval`.
     pub fn has_rate_interval(&self) -> bool {
         self.range == Some(RATE)
     }
 }
 
-/// The labels that a query groups or matches by, wherever in it.
+/// All labels that a query groups or matches by.
 pub fn grouped_by(expr: &Expr) -> Vec<String> {
     let mut labels = GroupingCollector(Vec::new());
     let Ok(_) = walk_expr(&mut labels, expr);

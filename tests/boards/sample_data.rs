@@ -1,26 +1,26 @@
-//! Hours in which every family of docs/metrics.md has series, with a few figures that can be worked out by hand.
+//! Some hours with series of every family in docs/metrics.md, and a few values that are easy to verify.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::families::documented;
 use crate::support::prometheus_server::History;
 
-/// The end of these hours.
+/// The end of the sample data.
 pub const END: &str = "2026-11-22T00:00:00Z";
 
 /// Scrapes are a minute apart.
 const STEP: SignedDuration = SignedDuration::from_mins(1);
 
-/// What the operator says of a process.
+/// Target labels that the operator sets.
 const SCRAPED: [(&str, &str); 2] = [("job", "kube-system/plimsoll"), ("instance", "10.0.0.1:8942")];
 
 type Labels = Vec<(String, String)>;
 
 pub fn end() -> Timestamp {
-    END.parse().expect("a time")
+    END.parse().expect("valid timestamp")
 }
 
-/// The values that a label has.
+/// The values of a label.
 fn label_values(family: &str, label: &str) -> &'static [&'static str] {
     match label {
         "charge" => &["disruption", "resize"],
@@ -81,12 +81,12 @@ fn has_label(labels: &Labels, name: &str, value: &str) -> bool {
     labels.iter().any(|(known, found)| known == name && found == value)
 }
 
-/// What a gauge shows.
+/// The value of a gauge.
 fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
     let (is_cpu, is_wpa) = (has_label(labels, "resource", "cpu"), has_label(labels, "kind", "wpa"));
     let scale = if is_wpa || is_cpu { 1.0 } else { 1e9 };
     match family {
-        // Three pods, of which one is raised and another is not yet.
+        // Three pods, one of which has been resized and another not yet.
         "plimsoll_request" => 3.0 * scale,
         "plimsoll_request_min" => scale,
         "plimsoll_request_all_pods" => 6.0 * scale,
@@ -104,7 +104,7 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
         "plimsoll_effective" => 4.0,
         "plimsoll_tolerance" => 0.05,
         "plimsoll_staleness_seconds" => 42.0,
-        // Within the last three hours the target is capped.
+        // The target is capped during the last three hours.
         "plimsoll_restricted_scaling" if has_label(labels, "reason", "max_allowed") => {
             f64::from(u8::from(at > end() - SignedDuration::from_hours(3)))
         }
@@ -115,7 +115,7 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
     }
 }
 
-/// The history of so many hours, at least three.
+/// A history of some hours, at least three.
 pub fn history(hours: i64) -> History {
     let start = end() - SignedDuration::from_hours(hours);
     let mut history = History::new(start, end(), STEP);

@@ -1,4 +1,4 @@
-//! Proof that evictions are heard of, and each once.
+//! Node-pressure evictions are reported, each exactly once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,15 +19,15 @@ async fn an_eviction_is_told_once_with_what_was_blamed() {
     send(&bed, &namespace, "other-reason", "Killing", "memory").await;
     send(&bed, &namespace, "other-resource", "Evicted", "ephemeral-storage").await;
 
-    let told = Arc::new(Mutex::new(Vec::<NodePressureEviction>::new()));
+    let evictions = Arc::new(Mutex::new(Vec::<NodePressureEviction>::new()));
     let feed = Arc::new(WatchStatus::new("evictions"));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let watch = tokio::spawn({
-        let (told, feed) = (Arc::clone(&told), Arc::clone(&feed));
+        let (evictions, feed) = (Arc::clone(&evictions), Arc::clone(&feed));
         let (client, namespace) = (bed.client(), namespace.clone());
         async move {
             let keep = |eviction| {
-                told.lock().unwrap_or_else(PoisonError::into_inner).push(eviction);
+                evictions.lock().unwrap_or_else(PoisonError::into_inner).push(eviction);
             };
             let stopped = async { drop(stopped.await) };
             watch_evictions(&client, Some(&namespace), &feed, keep, stopped).await;
@@ -35,26 +35,30 @@ async fn an_eviction_is_told_once_with_what_was_blamed() {
     });
     feed.wait_until_synced().await;
     let now = send(&bed, &namespace, "now", "Evicted", "memory,memory").await;
-    let told = wait::until("two are told", || async {
-        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        (told.len() == 2).then(|| told.clone())
+    let evictions = wait::until("two evictions are reported", || async {
+        let evictions = evictions.lock().unwrap_or_else(PoisonError::into_inner);
+        (evictions.len() == 2).then(|| evictions.clone())
     })
     .await;
-    for (told, event, was_there, blamed) in [(&told[0], before, true, 1), (&told[1], now, false, 2)]
+    for (eviction, event, is_preexisting, offenders) in
+        [(&evictions[0], before, true, 1), (&evictions[1], now, false, 2)]
     {
-        assert_eq!(Some(&*told.uid), event.metadata.uid.as_deref());
-        assert_eq!(&*told.pod, "pod");
-        assert_eq!(&*told.namespace, namespace.as_str());
+        assert_eq!(Some(&*eviction.uid), event.metadata.uid.as_deref());
+        assert_eq!(&*eviction.pod, "pod");
+        assert_eq!(&*eviction.namespace, namespace.as_str());
         assert_eq!(
-            Some(told.at),
+            Some(eviction.at),
             event.metadata.creation_timestamp.map(|created| created.0.into())
         );
-        assert_eq!((told.is_preexisting, told.offending_containers.len()), (was_there, blamed));
-        assert_eq!(&*told.offending_containers[0].container, "main");
-        assert_eq!(told.offending_containers[0].usage, Bytes(1 << 30));
+        assert_eq!(
+            (eviction.is_preexisting, eviction.offending_containers.len()),
+            (is_preexisting, offenders)
+        );
+        assert_eq!(&*eviction.offending_containers[0].container, "main");
+        assert_eq!(eviction.offending_containers[0].usage, Bytes(1 << 30));
     }
     stop.send(()).expect("it watches");
-    watch.await.expect("it ends when it is told to");
+    watch.await.expect("it stops");
 }
 
 async fn send(bed: &Testbed, namespace: &str, name: &str, reason: &str, starved: &str) -> Event {

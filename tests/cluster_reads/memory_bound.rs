@@ -1,5 +1,4 @@
-//! Proof that usage of a large cluster is read without holding it, and that an answer that breaks off loses nothing of
-//! what came before.
+//! Usage of a large cluster is read in bounded memory, and a truncated response keeps the pods that arrived before.
 
 use plimsoll::cluster::metrics_api::pod_metrics::{PodUsage, UsageError, fetch_usage};
 use tokio::runtime::Builder;
@@ -10,12 +9,12 @@ use crate::support::{MetricsServer, Testbed};
 
 const PODS: usize = 10_000;
 const CONTAINERS: usize = 10;
-/// Buffers of the connection, and one pod. The answer has more than ten times as much.
+/// Buffers of the connection, and one pod. The response is more than ten times as large.
 const MEMORY: i64 = 1 << 20;
 
 #[test]
 fn usage_of_a_hundred_thousand_containers_is_read_in_a_megabyte() {
-    // Allocations are counted for each thread by itself, so everything that reads is on this one.
+    // Allocations are counted per thread, so all readers run on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let Some(bed) = runtime.block_on(Testbed::private()) else { return };
     let usage = runtime.block_on(MetricsServer::serve(&bed));
@@ -38,7 +37,7 @@ fn usage_of_a_hundred_thousand_containers_is_read_in_a_megabyte() {
         });
         (report, sum)
     };
-    // An API server that stood still has lost its connection to the metrics API, and answers 503 until it has another one.
+    // An API server that stalled has lost its connection to the metrics API, and returns 503 until it reconnects.
     let answered = || {
         let mut answer = None;
         let counted = allocation_counter::measure(|| answer = Some(fetch(&mut || {})));

@@ -1,4 +1,4 @@
-//! Proof of what is read of a real cluster: watches, usage and evictions, and what becomes of them when something breaks.
+//! Reads of a real cluster: watches, usage and evictions, and their failure modes.
 
 mod eviction_events;
 mod memory_bound;

@@ -1,4 +1,4 @@
-//! What a list no longer has is taken out of the indexes at a cost that grows with it, and no faster.
+//! Removing objects that a relist no longer contains costs time linear in their number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn spent() -> Duration {
     Duration::from_nanos(nanos.parse().expect("a number"))
 }
 
-/// What work costs for a few and for many, as a factor: the least of three tries.
+/// The cost for many relative to the cost for few: the minimum of three attempts.
 fn growth(mut cost: impl FnMut(usize) -> Duration) -> f64 {
     let mut least = |count| (0..3).map(|_| cost(count)).min().expect("three");
     let few = least(FEW).max(Duration::from_micros(100));
@@ -40,7 +40,7 @@ fn pod(number: usize) -> PartialPod {
 fn pods_that_leave_together_cost_the_index_no_search_each() {
     let factor = growth(|count| {
         let mut index = VpaIndex::new(NamespaceScope::default(), "default");
-        // Those that stay make the lists long that are searched.
+        // Objects that stay make the searched lists long.
         for number in 0..2 * count {
             index.put_pod(&pod(number));
         }
@@ -78,7 +78,7 @@ fn objects_that_leave_together_cost_the_store_no_search_each() {
             object: Object(Labels::from(std::collections::BTreeMap::from(pairs))),
         });
     };
-    let tell = |objects: &mut LabelStore<Object>, change: ObjectChange<()>| {
+    let apply = |objects: &mut LabelStore<Object>, change: ObjectChange<()>| {
         objects.apply(change, |()| unreachable!("it brings no object"));
     };
     let factor = growth(|count| {
@@ -86,12 +86,12 @@ fn objects_that_leave_together_cost_the_store_no_search_each() {
         for number in 0..2 * count {
             put(&mut objects, number);
         }
-        tell(&mut objects, ObjectChange::Restart);
+        apply(&mut objects, ObjectChange::Restart);
         for number in 0..count {
             put(&mut objects, number);
         }
         let before = spent();
-        tell(&mut objects, ObjectChange::Synced);
+        apply(&mut objects, ObjectChange::Synced);
         let cost = spent().saturating_sub(before);
         assert_eq!(objects.len(), count);
         cost

@@ -1,4 +1,4 @@
-//! One watch for several readers: each hears all that it asked for, from the beginning, whenever it comes.
+//! One watch for several subscribers: each receives all objects that it selects, whenever it subscribes.
 
 use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kube::{Api, api::DeleteParams};
@@ -14,15 +14,15 @@ use crate::support::{
     manifests,
 };
 
-/// What updaters watch.
+/// The field selector of updaters.
 const RUNNING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
 fn of(fields: &str) -> WatchOptions {
     WatchOptions { field_selector: Some(fields.to_owned()), ..WatchOptions::default() }
 }
 
-/// How often something was listed or watched.
-fn asked(proxy: &ApiProxy, end: &str) -> usize {
+/// The number of lists and watches of a resource.
+fn request_count(proxy: &ApiProxy, end: &str) -> usize {
     proxy.requests().iter().filter(|(_, path)| path.ends_with(end)).count()
 }
 
@@ -48,16 +48,16 @@ async fn readers_of_one_process_share_a_watch_and_each_reads_what_it_needs() {
     let running = WatchedObjects::<UpdaterPod>::of(reader.objects(only), of(RUNNING));
     all.wait_for_names(&["bound", "waits"]).await;
     running.wait_for_names(&["bound"]).await;
-    let lists = asked(&proxy, "/pods");
+    let lists = request_count(&proxy, "/pods");
     assert_eq!(lists, 1, "{:?}", proxy.requests());
 
-    // Whoever comes later is told everything, and nobody else loses anything.
+    // A late subscriber receives everything, and the others lose nothing.
     let late = WatchedObjects::<PartialPod>::of(reader.objects(only), of("spec.nodeName="));
     late.wait_for_names(&["waits"]).await;
     all.wait_for_names(&["bound", "waits"]).await;
-    assert_eq!(asked(&proxy, "/pods"), lists + 1);
+    assert_eq!(request_count(&proxy, "/pods"), lists + 1);
 
-    // What leaves a selection goes from the reader that asked for it.
+    // An object that leaves a selection is removed from its subscriber.
     let pods: Api<Pod> = Api::namespaced(bed.client(), &namespace);
     let to = serde_json::json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "waits"},
@@ -71,15 +71,15 @@ async fn readers_of_one_process_share_a_watch_and_each_reads_what_it_needs() {
     late.wait_for_names(&[]).await;
     running.wait_for_names(&["bound", "waits"]).await;
 
-    // Who has gone is waited for by nobody.
+    // The watch does not wait for a subscriber that is gone.
     drop(late);
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-    pods.delete("bound", &now).await.expect("it is there");
+    pods.delete("bound", &now).await.expect("it exists");
     all.wait_for_names(&["waits"]).await;
     running.wait_for_names(&["waits"]).await;
-    assert_eq!(asked(&proxy, "/pods"), lists + 1);
+    assert_eq!(request_count(&proxy, "/pods"), lists + 1);
 
-    // A connection that breaks off is one for all.
+    // A lost connection affects all subscribers at once.
     proxy.cut_responses();
     manifests::create::<Pod>(bed.client(), &namespace, &pod("third", Some("nowhere"))).await;
     all.wait_for_names(&["third", "waits"]).await;
@@ -107,5 +107,5 @@ async fn what_only_the_server_can_select_is_watched_apart() {
         WatchedObjects::<PartialLimitRange>::of(reader.objects(only), of("metadata.name=one"));
     all.wait_for_names(&["one", "two"]).await;
     one.wait_for_names(&["one"]).await;
-    assert_eq!(asked(&proxy, "/limitranges"), 2);
+    assert_eq!(request_count(&proxy, "/limitranges"), 2);
 }

@@ -1,4 +1,5 @@
-//! An API server that dies without closing its connections, and one that forgets: how watches come through, on virtual time.
+//! An API server that dies without closing connections, and one that loses its history: watches recover, on virtual
+//! time.
 
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ fn watch_vpas(api: &InMemoryApiServer) -> WatchedObjects<VerticalPodAutoscaler> 
     WatchedObjects::of(WatchFactory::dedicated(api.client()).objects(None), WatchOptions::default())
 }
 
-/// Waits until exactly these are known, and answers how long that took.
+/// Waits until exactly these objects are known, and returns how long that took.
 async fn wait_for_names(
     mirror: &WatchedObjects<VerticalPodAutoscaler>,
     names: &[&str],
@@ -59,13 +60,13 @@ async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_e
         wait_for_names(&follows, &["goes", "stays"]).await;
 
         api.stop();
-        // This one has to list first.
+        // This watch has to list first.
         let lists = watch_vpas(&api);
         for _ in 0..6 {
             sleep(10 * MINUTE).await;
             for mirror in [&follows, &lists] {
-                assert!(mirror.feed.is_failing(), "streams: {streams}: nobody answers");
-                assert_eq!(mirror.feed.stalled_for(), None, "its loop turns all the same");
+                assert!(mirror.feed.is_failing(), "streams: {streams}: there is no response");
+                assert_eq!(mirror.feed.stalled_for(), None, "its loop still runs");
             }
         }
         assert!(!lists.feed.is_synced());
@@ -90,8 +91,8 @@ async fn a_watch_of_which_nothing_changes_is_heard_of_and_does_not_fail() {
     for _ in 0..120 {
         sleep(MINUTE).await;
         let status = mirror.status();
-        let heard = status.last_response.expect("it has listed").elapsed();
-        assert!(heard <= 2 * MINUTE && !mirror.feed.is_failing(), "{status:?}");
+        let silence = status.last_response.expect("it has listed").elapsed();
+        assert!(silence <= 2 * MINUTE && !mirror.feed.is_failing(), "{status:?}");
     }
     let status = mirror.status();
     assert_eq!((status.lists, status.errors), (1, 0), "{status:?}");
@@ -107,10 +108,10 @@ async fn a_server_that_forgets_at_once_is_asked_for_lists_ever_more_rarely() {
     sleep(10 * MINUTE).await;
     let lists = mirror.status().lists;
     assert!((20..=45).contains(&lists), "{lists} lists in ten minutes");
-    let seen = api.requests().len() as u64;
-    assert!(seen <= 2 * lists + 5, "{seen} requests for {lists} lists");
+    let requests = api.requests().len() as u64;
+    assert!(requests <= 2 * lists + 5, "{requests} requests for {lists} lists");
 
-    // Once a watch has delivered, a refusal costs a short pause again.
+    // Once a watch has delivered events, an error has a short retry delay again.
     api.keep_watch_history(true);
     sleep(5 * MINUTE).await;
     let lists = mirror.status().lists;

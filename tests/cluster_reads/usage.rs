@@ -1,4 +1,4 @@
-//! Proof that usage arrives from the metrics APIs, and that each way of not arriving is told from the others.
+//! Usage is read from the metrics APIs, and each failure mode is reported as such.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn assert_faults_are_distinguished(bed: &Testbed, usage: &MetricsServer, n
     broken(Fault::Hang);
     let error = fetch(&client, None, Duration::from_millis(300)).await.0.expect_err("late");
     assert!(matches!(error, UsageError::Timeout { .. }), "{error}");
-    // So little breaks off before the API server has passed any of it on.
+    // So little is truncated before the API server has forwarded any of it.
     broken(Fault::Truncated);
     let error = fetch(&client, None, PATIENCE).await.0.expect_err("cut");
     assert!(matches!(error, UsageError::NotServed { code: 503, .. }), "{error}");
@@ -94,19 +94,19 @@ async fn assert_faults_are_distinguished(bed: &Testbed, usage: &MetricsServer, n
     assert_eq!(report.expect("answered").pods, 2, "of four");
     for (fault, why) in [
         (Fault::NotANumber, r#"d/main: cpu "NaN": "NaN" is not a quantity"#),
-        (Fault::Negative, r#"d/main: cpu "-1": it is below zero"#),
+        (Fault::Negative, r#"d/main: cpu "-1": must not be negative"#),
     ] {
         broken(fault);
         let (report, pods) = fetch(&client, None, PATIENCE).await;
         let report = report.expect("answered");
         assert_eq!((report.pods, report.containers, report.malformed), (4, 0, 7), "{fault:?}");
         assert!(report.is_complete() && pods.iter().all(|pod| pod.is_incomplete));
-        let told = &report.malformed_examples[0];
-        assert!(told.contains(why), "{told}");
+        let example = &report.malformed_examples[0];
+        assert!(example.contains(why), "{example}");
     }
     usage.set_fault(MetricsApi::Resource, None);
 
-    // A namespace that fails does not take the others along.
+    // A failing namespace does not affect the others.
     let account = bed.service_account(namespace, "reader").await;
     allow(bed, namespace, "reader", "metrics.k8s.io", &["pods"]).await;
     let both: &[&str] = &["elsewhere", namespace];
@@ -167,7 +167,7 @@ async fn assert_external_metrics_arrive(bed: &Testbed, usage: &MetricsServer, na
     assert_eq!(pods[0].at.to_string(), "2026-03-01T12:00:00Z");
     assert!(!pods[0].is_incomplete);
 
-    // An account that may read one of the metrics: the other queries fail, and nothing is lost of this one.
+    // An account that may read only one of the metrics: the other queries fail, and this one is complete.
     let account = bed.service_account(namespace, "half").await;
     allow(bed, namespace, "half", "external.metrics.k8s.io", &["memory_used"]).await;
     let (report, pods) = fetch(&account.client, &metrics).await;
@@ -187,7 +187,7 @@ async fn assert_external_metrics_arrive(bed: &Testbed, usage: &MetricsServer, na
     assert_eq!(report.expect("answered").malformed, 6);
     assert!(of(&pods[0]).is_empty() && pods[0].is_incomplete);
     usage.set_fault(MetricsApi::External, Some(Fault::Status(503)));
-    let error = fetch(&bed.client(), &metrics).await.0.expect_err("nothing was answered");
+    let error = fetch(&bed.client(), &metrics).await.0.expect_err("no response");
     assert!(matches!(error, UsageError::NotServed { code: 503, .. }), "{error}");
 }
 

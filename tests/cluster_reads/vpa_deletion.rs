@@ -1,4 +1,4 @@
-//! A history is deleted only when the API server itself says that its VPA is gone.
+//! A history is deleted only if the API server itself confirms that its VPA is gone.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ async fn only_what_the_api_server_does_not_have_counts_as_deleted() {
                     json!({"kind": "Status", "status": "Failure", "message": "no", "code": 500});
                 Response::builder().status(500).body(body.to_string().into()).ok()
             }),
-            // As a server answers that does not serve the kind.
+            // The response of a server that does not serve the kind.
             Some("unserved") => Box::pin(async {
                 Response::builder().status(404).body("404 page not found".into()).ok()
             }),
-            // As one that is starting.
+            // The response of a server that is starting.
             Some("unknown") => Box::pin(async {
                 let body = json!({
                     "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
@@ -59,5 +59,5 @@ async fn only_what_the_api_server_does_not_have_counts_as_deleted() {
     let names = ["new", "gone", "silent", "broken", "unserved", "unknown"];
     let deleted = deleted_vpas(&api.client(), &gate, names.map(key)).await;
     assert_eq!(deleted, HashSet::from([key("gone")]));
-    assert!(began.elapsed() <= Duration::from_secs(11), "it waits for nobody for ever");
+    assert!(began.elapsed() <= Duration::from_secs(11), "the wait is bounded");
 }

@@ -1,4 +1,4 @@
-//! Owns a copy of a kind's objects that a watch fills, as a reader of it would keep it.
+//! A copy of a kind's objects that a watch maintains.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::wait;
 
-/// A copy, kept by a watch of its own until it is dropped.
+/// A copy, maintained by its own watch until it is dropped.
 pub struct WatchedObjects<K> {
     pub feed: Arc<WatchStatus>,
     known: Arc<Mutex<ReceivedObjects<K>>>,
@@ -34,7 +34,7 @@ where
         Self::with_delay(objects, options, |_| {})
     }
 
-    /// One that calls this before it takes an object in.
+    /// Calls this before it applies an event.
     pub fn with_delay(
         objects: impl Into<WatchSource<K>>,
         options: WatchOptions,
@@ -62,7 +62,7 @@ where
         Self { feed, known, watch }
     }
 
-    /// Names of what is there.
+    /// Names of the objects.
     pub fn names(&self) -> Vec<String> {
         self.with_received(|known| known.objects.keys().cloned().collect())
     }
@@ -71,7 +71,7 @@ where
         self.with_received(|known| known.objects.get(name).cloned())
     }
 
-    /// What is wrong with an object.
+    /// Why an object is unreadable.
     pub fn unreadable(&self, name: &str) -> Option<String> {
         self.with_received(|known| known.unreadable.get(name).cloned())
     }
@@ -87,8 +87,8 @@ where
         .await;
     }
 
-    fn with_received<T>(&self, look: impl FnOnce(&ReceivedObjects<K>) -> T) -> T {
-        look(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with_received<T>(&self, read: impl FnOnce(&ReceivedObjects<K>) -> T) -> T {
+        read(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

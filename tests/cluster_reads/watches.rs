@@ -1,4 +1,4 @@
-//! Proof that a watch tells what is there, through unreadable objects, lost connections and old servers.
+//! Watches keep a correct copy despite unreadable objects, lost connections and old servers.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;
@@ -36,21 +36,21 @@ async fn an_unreadable_object_is_named_and_the_others_are_read() {
     assert!(reason.contains("invalid type: integer `5`"), "{reason}");
     let status = mirror.status();
     assert_eq!((status.invalid_now, status.streams_lists), (1, true), "{status:?}");
-    // Once for each time that it was listed: a watch of an API this young may be ended and begun again.
+    // Once per list: a watch of a new API may be closed and restarted.
     assert!(status.invalid >= 1, "{status:?}");
     assert_eq!(status.last_invalid, Some((format!("{namespace}/b"), reason)));
-    let kept = mirror.get("a").expect("read");
-    assert!(kept.metadata.managed_fields.is_none() && kept.metadata.uid.is_some());
+    let stored = mirror.get("a").expect("read");
+    assert!(stored.metadata.managed_fields.is_none() && stored.metadata.uid.is_some());
 
     set_target(bed.client(), &namespace, "b", &target("b")).await;
     mirror.wait_for_names(&["a", "b", "c"]).await;
     assert_eq!(mirror.status().invalid_now, 0);
 
-    // What was last known of it stays.
+    // The last valid version stays available.
     set_target(bed.client(), &namespace, "c", &json!(["none"])).await;
     wait::until("the third is unreadable", || std::future::ready(mirror.unreadable("c"))).await;
-    let kept = mirror.get("c").expect("still known");
-    assert_eq!(kept.spec.target_ref.name, "c");
+    let stored = mirror.get("c").expect("still known");
+    assert_eq!(stored.spec.target_ref.name, "c");
     vpas(bed.client(), &namespace).delete("c", &DeleteParams::default()).await.expect("deleted");
     mirror.wait_for_names(&["a", "b"]).await;
     assert_eq!(mirror.status().invalid_now, 0);
@@ -64,7 +64,7 @@ async fn a_deletion_that_was_missed_shows_in_the_next_list() {
     create_map(&maps, "stays").await;
     create_map(&maps, "goes").await;
 
-    // The watch is held up while it takes in an object.
+    // The watch is blocked while it applies an event.
     let (held, is_held) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let options =
@@ -75,7 +75,7 @@ async fn a_deletion_that_was_missed_shows_in_the_next_list() {
         move |name| {
             if name == "stop" {
                 let _ = held.send(());
-                // In place: the connection may wait behind the watch on this very thread.
+                // In place: the connection may be blocked behind the watch on this thread.
                 let _ = tokio::task::block_in_place(|| released.recv());
             }
         },
@@ -86,7 +86,7 @@ async fn a_deletion_that_was_missed_shows_in_the_next_list() {
     create_map(&maps, "stop").await;
     tokio::task::spawn_blocking(move || is_held.recv()).await.expect("no panic").expect("held up");
 
-    // The server that comes back remembers no change from before, so the watch cannot go on where it was.
+    // The new server has no watch history, so the watch cannot continue.
     create_map(&Api::namespaced(bed.client(), "default"), "something-newer").await;
     bed.control_plane().kill_api_server().await;
     bed.control_plane().restart_api_server().await;
@@ -206,7 +206,7 @@ async fn pods_and_nodes_keep_what_is_read_and_nothing_else() {
     assert_eq!(node.status.allocatable.cpu.map(Quantity::value), Some(64));
 }
 
-/// As upstream's definition, but it lets everything in and keeps it.
+/// Like upstream's CRD, but without validation and pruning.
 async fn create_definition_without_schema(client: Client) {
     let mut definition = plimsoll_core::api::crds()
         .expect("definitions")
@@ -248,7 +248,7 @@ async fn create_map(maps: &Api<ConfigMap>, name: &str) {
     maps.create(&PostParams::default(), &map).await.expect("created");
 }
 
-/// Lets a service account read these resources of its namespace.
+/// Allows a service account to read these resources in its namespace.
 pub async fn allow(bed: &Testbed, namespace: &str, account: &str, group: &str, resources: &[&str]) {
     use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
     let role: Role = serde_json::from_value(json!({

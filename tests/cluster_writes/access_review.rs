@@ -1,4 +1,4 @@
-//! Questions about access, answered by the real RBAC.
+//! Access reviews with real RBAC.
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Client;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::ports::Port;
 use crate::support::{Testbed, manifests};
 
-/// Gives rules to a service account, in its namespace.
+/// Grants rules to a service account in its namespace.
 pub async fn grant(bed: &Testbed, namespace: &str, account: &str, rules: &[Value]) {
     let name = json!({"name": account});
     let role = json!({"metadata": name, "rules": rules});
@@ -39,7 +39,7 @@ async fn each_rule_is_answered_by_itself_and_in_order() {
     let expected = [false, true, false, false, false];
     let expected =
         expected.map(|may| if may { AccessReview::Allowed } else { AccessReview::Denied });
-    // What RBAC knows arrives at the server's authorizer a moment later.
+    // The authorizer sees a new rule a moment later.
     crate::support::wait::until("the role holds", || async {
         (check_access(&account.client, &rules).await == expected).then_some(())
     })

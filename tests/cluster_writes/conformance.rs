@@ -1,4 +1,4 @@
-//! The API server in memory answers as the real one: one script of requests, played against both.
+//! The in-memory API server behaves like the real one: one script of requests runs against both.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::bed_with_definitions;
 use crate::support::in_memory_api::InMemoryApiServer;
 
-/// A request of the script; `{version}` and `{uid}` are those of the object that was answered last.
+/// A request of the script; `{version}` and `{uid}` are those of the object in the last response.
 struct Step {
     method: Method,
     path: String,
@@ -30,7 +30,7 @@ fn step(method: Method, path: impl Into<String>, kind: &'static str, body: Value
     Step { method, path: path.into(), kind, body }
 }
 
-/// What is done to objects of one kind.
+/// The requests on objects of one kind.
 #[expect(clippy::too_many_lines, reason = "one request after the other")]
 fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> Vec<Step> {
     let of = |name: &str| format!("{collection}/{name}");
@@ -58,7 +58,7 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
         ),
         step(Method::POST, collection, JSON, with("odd", json!({"resourceVersion": "7"}))),
         web(Method::GET, JSON, Value::Null),
-        // A write over what was read, the same once more, one without a version, and one under another name.
+        // An update of the current version, the same again, one without a version, and one with another name.
         web(
             Method::PUT,
             JSON,
@@ -73,7 +73,7 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
         web(Method::PUT, JSON, object("web")),
         web(Method::PUT, JSON, object("other")),
         web(Method::GET, JSON, Value::Null),
-        // Patches: a change, nothing new, taken away, of a version that is gone.
+        // Patches: a change, a no-op, a removal, and one with an outdated version.
         web(Method::PATCH, MERGE, json!({"metadata": {"annotations": {"x/y": "1", "z": "2"}}})),
         web(Method::PATCH, MERGE, json!({"metadata": {"annotations": {"x/y": "1"}}})),
         web(Method::PATCH, MERGE, json!({"metadata": {"annotations": {"z": null}}})),
@@ -117,7 +117,7 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
             JSON,
             Value::Null,
         ),
-        // Deletes: under a condition that does not hold, one that does, and of what is gone.
+        // Deletes: with an unmet precondition, with a met one, and of a missing object.
         web(Method::DELETE, JSON, json!({"preconditions": {"uid": "another"}})),
         web(Method::DELETE, JSON, json!({"preconditions": {"resourceVersion": "1"}})),
         web(Method::GET, JSON, Value::Null),
@@ -168,7 +168,7 @@ fn script(collection: &str, object: &dyn Fn(&str) -> Value, is_custom: bool) -> 
     steps
 }
 
-/// An answer in what both have in common: without times, versions and the server's own fields, and without wording.
+/// The comparable part of a response: without times, versions, server-specific fields and messages.
 fn comparable_response(code: u16, mut answer: Value) -> Value {
     fn strip(value: &mut Value) {
         match value {
@@ -198,13 +198,13 @@ fn comparable_response(code: u16, mut answer: Value) -> Value {
     json!({"code": code, "answer": answer})
 }
 
-/// Plays a script, and answers what came of each step, and whether versions grew where objects changed.
+/// Runs a script; returns the response of each step, and whether versions increase with changes.
 async fn run_script(client: &Client, steps: &[Step]) -> Vec<String> {
     let (mut version, mut uid) = (String::new(), String::new());
-    let (mut came, mut versions) = (Vec::new(), BTreeSet::new());
+    let (mut results, mut versions) = (Vec::new(), BTreeSet::new());
     for Step { method, path, kind, body } in steps {
-        let asked = if body.is_null() { String::new() } else { body.to_string() };
-        let body = asked.replace("{version}", &version).replace("{uid}", &uid);
+        let template = if body.is_null() { String::new() } else { body.to_string() };
+        let body = template.replace("{version}", &version).replace("{uid}", &uid);
         let request = Request::builder().method(method).uri(path).header("content-type", *kind);
         let request = request.body(kube::client::Body::from(body.into_bytes()));
         let answer = client.send(request.expect("a request")).await.expect("an answer");
@@ -220,12 +220,12 @@ async fn run_script(client: &Client, steps: &[Step]) -> Vec<String> {
             answer["metadata"]["uid"].as_str().unwrap_or_default().clone_into(&mut uid);
             is_new = format!(" new: {}", versions.insert(version.clone()));
         }
-        came.push(format!(
-            "{method} {path} {asked}{is_new}\n    {}",
+        results.push(format!(
+            "{method} {path} {template}{is_new}\n    {}",
             comparable_response(code, answer)
         ));
     }
-    came
+    results
 }
 
 /// The events of a watch from a version on, up to the deletion of the last object.
@@ -249,7 +249,7 @@ async fn watch_events(client: &Client, namespace: &str, since: &str) -> Vec<(Str
     events
 }
 
-/// Objects come, change, get out of what is selected and into it, and go.
+/// Objects are created, updated, leave and enter the selection, and are deleted.
 async fn watch_of_leases(client: &Client, namespace: &str) -> Vec<(String, String)> {
     let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     let list = Api::<Lease>::namespaced(client.clone(), namespace);
@@ -305,7 +305,7 @@ async fn one_script_is_answered_alike_in_memory_and_by_a_real_server() {
     let events = watch_of_leases(&real, &namespace).await;
     assert_eq!(watch_of_leases(&memory, &namespace).await, events);
     assert_eq!(events.len(), 6, "{events:?}");
-    // Typed clients read both.
+    // Typed clients can read both.
     for client in [real, memory] {
         let vpas = Api::<VerticalPodAutoscaler>::namespaced(client, &namespace);
         let list = vpas.list(&kube::api::ListParams::default()).await.expect("a list");

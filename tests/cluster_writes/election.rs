@@ -1,5 +1,5 @@
-//! Elections on a real API server: at most one leads, and another one does in the end. How long that takes is asserted on
-//! virtual time, in `timing`.
+//! Elections on a real API server: at most one candidate leads, and eventually another one does. Durations are
+//! asserted on virtual time, in `timing`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ mod timing;
 
 const NAME: &str = "vpa-recommender-lease";
 
-/// A contender as a role has one.
+/// A candidate, as a controller runs it.
 struct Candidate {
     fence: Fence,
     state: ElectionState,
@@ -28,7 +28,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// One of times that are short, and long enough for a machine that stands still for some seconds.
+    /// A candidate with short durations that still survive a stall of some seconds.
     fn start(client: Client, namespace: &str, identity: &str) -> Self {
         Self::start_with(client, namespace, identity, [9_000, 6_000, 1_000])
     }
@@ -43,7 +43,7 @@ impl Candidate {
             renew_deadline,
             retry_period,
         };
-        options.validate().expect("times that go together");
+        options.validate().expect("consistent durations");
         let fence = Fence::closed();
         let election = Election::new(client, options, fence.clone());
         let state = election.state();
@@ -58,28 +58,28 @@ impl Candidate {
         wait::until("it leads", || async { self.fence.is_granted().then_some(()) }).await;
     }
 
-    /// Whoever has the lease says so a moment later.
+    /// The state is reported shortly after the lease was acquired.
     async fn wait_until_reported(&self) {
-        wait::until("it says that it leads", || async {
+        wait::until("it reports that it leads", || async {
             (self.state.leader_state() == LeaderState::Leading).then_some(())
         })
         .await;
     }
 
-    /// Ends as a process does that is told to.
+    /// Shuts down like a process on SIGTERM.
     async fn shut_down(self) {
         self.stop.send(()).expect("it runs");
         self.task.await.expect("no panic");
         assert!(!self.fence.is_granted());
     }
 
-    /// Ends as a process does that is killed. Its fence goes on, as it would in one that is only frozen.
+    /// Stops like a killed process. Its fence continues, as in a frozen process.
     fn crash(&self) {
         self.task.abort();
     }
 }
 
-/// Watches fences, as often as a core can.
+/// Checks the fences of all candidates continuously.
 struct LeaderOverlapWatch {
     stop: Arc<AtomicBool>,
     checks: Arc<AtomicUsize>,
@@ -96,7 +96,7 @@ impl LeaderOverlapWatch {
                 while !stop.load(Ordering::Relaxed) {
                     for (one, first) in fences.iter().enumerate() {
                         for (two, second) in fences.iter().enumerate().skip(one + 1) {
-                            // The first once more, because a handover may lie between two looks.
+                            // Check the first one again, because a handover may happen between two checks.
                             if first.is_granted() && second.is_granted() && first.is_granted() {
                                 both.push((one, two));
                             }
@@ -114,8 +114,8 @@ impl LeaderOverlapWatch {
     fn assert_never_two_leaders(self) {
         self.stop.store(true, Ordering::Relaxed);
         let both = self.thread.join().expect("no panic");
-        assert_eq!(both, [], "two held at once");
-        assert!(self.checks.load(Ordering::Relaxed) > 500, "hardly a look");
+        assert_eq!(both, [], "two leaders at once");
+        assert!(self.checks.load(Ordering::Relaxed) > 500, "too few checks");
     }
 }
 
@@ -144,7 +144,7 @@ async fn at_most_one_leads_through_a_crash_and_a_handover() {
     let referee = LeaderOverlapWatch::watch(vec![second.fence.clone(), third.fence.clone()]);
     second.shut_down().await;
     third.wait_until_leading().await;
-    wait::until("the referee has looked", || async {
+    wait::until("the overlap watch has checked", || async {
         (referee.checks.load(Ordering::Relaxed) > 500).then_some(())
     })
     .await;
@@ -167,7 +167,7 @@ async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
 
     bed.control_plane().kill_api_server().await;
     wait::until("it runs out", || async { (!one.fence.is_granted()).then_some(()) }).await;
-    wait::until("both say that they cannot tell", || async {
+    wait::until("both report an unknown leader", || async {
         [&one, &two]
             .into_iter()
             .all(|one| matches!(one.state.leader_state(), LeaderState::Unreachable(_)))

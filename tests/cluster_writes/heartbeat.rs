@@ -1,4 +1,4 @@
-//! The heartbeat's Lease on a real API server, and on virtual time what happens between its requests.
+//! The heartbeat Lease on a real API server, and races between its requests on virtual time.
 
 mod requests;
 
@@ -29,7 +29,7 @@ async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
     };
     let heartbeat = new("one");
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
-    let read = || async { leases.get("plimsoll-default-1-of-3").await.expect("it is there") };
+    let read = || async { leases.get("plimsoll-default-1-of-3").await.expect("it exists") };
 
     assert_eq!(
         heartbeat.renew(&permit(), 7, "loaded").await.expect("written"),
@@ -70,7 +70,7 @@ async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
 
     let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
     let refusal = heartbeat.renew(&closed, 9, "loaded").await.expect_err("fenced");
-    assert!(refusal.to_string().contains("refused"), "{refusal}");
+    assert!(refusal.to_string().contains("not permitted"), "{refusal}");
     let annotations = read().await.metadata.annotations.expect("annotations");
     assert_eq!(annotations["plimsoll.dev/vpas"], "8");
 }
@@ -80,7 +80,7 @@ async fn a_heartbeat_that_could_not_be_renewed_is_not_begun() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("heartbeat-off").await;
     let account = bed.service_account(&namespace, "upstream").await;
-    // As upstream's role has it.
+    // With the permissions of upstream's Role.
     grant(&bed, &namespace, "upstream", &[
         json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}),
     ])

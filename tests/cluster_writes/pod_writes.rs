@@ -1,4 +1,4 @@
-//! Single writes to pods, each outcome on the real API server: evictions, resizes, annotations.
+//! Single writes to pods with all outcomes on the real API server: evictions, resizes, annotations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn reference(pod: &Pod) -> PodRef {
     }
 }
 
-/// A running pod that nobody owns.
+/// A running pod without an owner.
 async fn running_pod(bed: &Testbed, namespace: &str, name: &str) -> Pod {
     let yaml = manifests::pod(name, "Always", "100m", "64Mi");
     manifests::create::<Pod>(bed.client(), namespace, &yaml).await;
@@ -45,7 +45,7 @@ async fn running_pod(bed: &Testbed, namespace: &str, name: &str) -> Pod {
 
 async fn read(client: &Client, namespace: &str, name: &str) -> Pod {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
-    api.get(name).await.expect("it is there")
+    api.get(name).await.expect("it exists")
 }
 
 fn desired_resources(cpu: &str) -> [(String, ContainerResize); 1] {
@@ -82,11 +82,11 @@ async fn an_eviction_takes_the_pod_that_was_meant_and_no_successor_of_its_name()
     let EvictionResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
         panic!("{refused:?}")
     };
-    assert!(why.contains("was not evicted: 403"), "{why}");
+    assert!(why.starts_with("failed to evict pod ") && why.contains(": 403"), "{why}");
     let still = read(&client, &namespace, "one").await;
-    assert_eq!(still.metadata.deletion_timestamp, None, "nobody but the first was evicted");
+    assert_eq!(still.metadata.deletion_timestamp, None, "only the first pod was evicted");
 
-    // A pod that changed since is evicted all the same.
+    // A pod that was updated since is still evicted.
     let stale = PodRef { resource_version: "1".into(), ..reference(&second) };
     assert_eq!(evict(&client, &open_permit(), &stats, &stale).await, EvictionResult::Evicted);
     let of = |answer| stats.get(WriteKind::Eviction, answer).writes;
@@ -113,7 +113,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
     let blocked = evict(&client, &open_permit(), &stats, &reference(&pods[0])).await;
     let EvictionResult::PdbBlocked { why, .. } = blocked else { panic!("{blocked:?}") };
     assert!(why.contains("disruption budget"), "{why}");
-    assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "asked once");
+    assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "one request");
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn each_outcome_of_a_resize_is_told_apart() {
     let gone =
         resize(&client, &open_permit(), &stats, &gone, &desired_resources("300m"), &none).await;
     assert_eq!(gone, ResizeResult::Failed(PodWriteError::NotFound));
-    // The same for all resources would make another QoS class of it.
+    // The same amounts for all resources would change the QoS class.
     let mut other_class = desired_resources("100m");
     let main = &mut other_class[0].1;
     let amounts = [("cpu", "100m"), ("memory", "64Mi")];
@@ -156,7 +156,7 @@ metadata: {name: small}
 spec: {limits: [{type: Container, max: {cpu: 500m}}]}
 ";
     manifests::create::<LimitRange>(bed.client(), &namespace, limits).await;
-    // The server's own list of LimitRanges follows a moment later.
+    // The server's cache of LimitRanges is updated a moment later.
     let beyond = async || {
         let mut too_much = desired_resources("600m");
         too_much[0].1.limits = too_much[0].1.requests.clone();
@@ -187,7 +187,7 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
     let ResizeResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
         panic!("{refused:?}")
     };
-    assert!(why.contains("was not resized: 403"), "{why}");
+    assert!(why.starts_with("failed to resize pod ") && why.contains(": 403"), "{why}");
 }
 
 #[tokio::test]
@@ -209,8 +209,8 @@ async fn containers_are_resized_whatever_the_order_of_their_names() {
         let cpu = format!("{}m", 200 + some.len());
         let [(_, resources)] = desired_resources(&cpu);
         let of: Vec<_> = some.iter().map(|&name| (name.to_owned(), resources.clone())).collect();
-        // Whoever runs the pod writes to it, too.
-        wait::until_ok("the server takes it", || async {
+        // The node agent updates the pod concurrently.
+        wait::until_ok("the server accepts the write", || async {
             let now = reference(&read(&client, &namespace, "three").await);
             match resize(&client, &open_permit(), &stats, &now, &of, &none).await {
                 ResizeResult::Accepted { .. } => Ok(()),

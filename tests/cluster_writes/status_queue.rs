@@ -1,4 +1,4 @@
-//! The outbox on a real API server: conflicts, order, slow and unwilling servers.
+//! The status queue on a real API server: conflicts, order, slow and failing servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use super::{MINUTE, bed_with_definitions, read, vpa};
 use crate::support::api_proxy::{self, ApiProxy};
 use crate::support::{Testbed, wait};
 
-/// Decides that each VPA gets a condition of ours, beside those that it has.
+/// A status source that sets a condition of ours on each VPA and keeps all others.
 #[derive(Default)]
 struct TestStatusSource {
     known: Mutex<HashMap<ObjectKey, VerticalPodAutoscaler>>,
@@ -112,7 +112,7 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("vpa-{number:03}")).collect()
 }
 
-/// Lets an outbox write until the returned end is used, which tells when it has stopped.
+/// Runs a queue until the returned sender is used; the task ends when the queue has stopped.
 fn run(outbox: &StatusQueue) -> (oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let outbox = outbox.clone();
@@ -137,10 +137,10 @@ fn conditions(object: &VerticalPodAutoscaler) -> Vec<String> {
     kinds
 }
 
-/// A foreign controller adds its own condition, as it should: beside those that it read.
+/// Another controller adds its own condition correctly: it keeps the existing ones.
 async fn foreign_write(client: Client, key: ObjectKey, kind: String) {
     let api = Api::<VerticalPodAutoscaler>::namespaced(client, &key.namespace);
-    let object = api.get(&key.name).await.expect("it is there");
+    let object = api.get(&key.name).await.expect("it exists");
     let mut conditions =
         serde_json::to_value(object.status.unwrap_or_default().conditions).expect("JSON");
     conditions.as_array_mut().expect("a list").push(json!({"type": kind, "status": "True"}));
@@ -295,9 +295,9 @@ async fn a_standby_sends_nothing_and_writes_what_waits_once_it_leads() {
     for key in decisions.keys() {
         outbox.push(key, None);
     }
-    let left = outbox.drain(Instant::now() + Duration::from_millis(200)).await;
-    assert_eq!((left, proxy.arrival_times(&Method::PATCH, "/status").len()), (10, 0));
-    assert_eq!(outbox.oldest_wait(), None, "it is not this one's to write");
+    let remaining = outbox.drain(Instant::now() + Duration::from_millis(200)).await;
+    assert_eq!((remaining, proxy.arrival_times(&Method::PATCH, "/status").len()), (10, 0));
+    assert_eq!(outbox.oldest_wait(), None, "without the lease there is nothing to write");
     fence.grant_until(Instant::now() + MINUTE);
     wait_until_empty(&outbox).await;
     assert_eq!(decisions.names_with_outcome("written").len(), 10);

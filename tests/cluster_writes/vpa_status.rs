@@ -1,4 +1,4 @@
-//! Single writes of a status, each outcome on the real API server.
+//! Single status writes with all outcomes on the real API server.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn each_outcome_of_a_write_is_told_apart() {
     );
     assert_eq!(stored.spec, object.spec);
 
-    // The version that the patch was made from is gone.
+    // The patch was made for an outdated version.
     let StatusWriteResult::Conflict(Some(now)) = write_status(&client, &open, &first).await else {
         panic!("no conflict")
     };

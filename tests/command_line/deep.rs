@@ -1,4 +1,4 @@
-//! Upstream's programs themselves: what they print, and which forms they take.
+//! Runs upstream's programs: their help, and the syntax that they accept.
 
 use xtask::test_programs;
 
@@ -14,7 +14,7 @@ fn upstreams_programs_print_the_help_that_was_recorded() {
             "updater" => &programs.updater,
             _ => &programs.admission_controller,
         };
-        // Its first line has the path of the program.
+        // The first line contains the path of the program.
         let help = combined_output(&start(program, &["--help"]))
             .replace(&*program.to_string_lossy(), role);
         page.write_or_compare(&help);

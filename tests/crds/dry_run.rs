@@ -1,4 +1,4 @@
-//! `plimsoll watermark dry-run` on a real control plane that has our definition: what it tells, turns and refuses.
+//! `plimsoll watermark dry-run` on a real control plane with our CRD: output, changes and errors.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     support::{Testbed, wait},
 };
 
-/// What a command said, and its exit code.
+/// The output and exit code of a command.
 #[derive(Debug)]
 struct CommandOutput {
     out: String,
@@ -24,7 +24,7 @@ struct CommandOutput {
     code: Option<i32>,
 }
 
-/// Runs `plimsoll watermark dry-run` with these words and that on standard input.
+/// Runs `plimsoll watermark dry-run` with these arguments and standard input.
 fn dry_run(kubeconfig: &Path, words: &[&str], input: &str) -> CommandOutput {
     let mut child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["watermark", "dry-run"])
@@ -37,7 +37,7 @@ fn dry_run(kubeconfig: &Path, words: &[&str], input: &str) -> CommandOutput {
         .spawn()
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("a pipe");
-    // One that reads nothing may be gone by now.
+    // A command that does not read its input may have exited.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
@@ -94,46 +94,46 @@ fn assert_listing(kubeconfig: &Path, namespace: &str) {
     let here = ["-n", namespace];
     let with = |words: &[&'static str]| [words, &here].concat();
 
-    let said = run(&with(&["list", "web"]), "");
-    assert_eq!((said.out, said.code), (line("web", ": false"), Some(0)), "{}", said.err);
-    let said = run(&with(&["enable", "-l", "team=a"]), "");
+    let result = run(&with(&["list", "web"]), "");
+    assert_eq!((result.out, result.code), (line("web", ": false"), Some(0)), "{}", result.err);
+    let result = run(&with(&["enable", "-l", "team=a"]), "");
     let both = line("api", " now true") + &line("web", " now true");
-    assert_eq!((said.out, said.code), (both, Some(0)), "{}", said.err);
-    let said = run(&with(&["list", "--all", "-o", "csv"]), "");
+    assert_eq!((result.out, result.code), (both, Some(0)), "{}", result.err);
+    let result = run(&with(&["list", "--all", "-o", "csv"]), "");
     let saved =
         format!("{namespace},api,enabled\n{namespace},db,disabled\n{namespace},web,enabled\n");
-    assert_eq!((&said.out, said.code), (&saved, Some(0)), "{}", said.err);
+    assert_eq!((&result.out, result.code), (&saved, Some(0)), "{}", result.err);
 
-    // What nobody meant is not done.
-    let said = run(&with(&["enable"]), "");
-    assert_eq!((said.out.as_str(), said.code), ("", Some(2)));
-    assert!(said.err.contains("say which"), "{}", said.err);
-    let said = run(&with(&["disable", "-l", "team=none"]), "");
-    assert_eq!(said.code, Some(1));
-    let told =
+    // Ambiguous selections change nothing.
+    let result = run(&with(&["enable"]), "");
+    assert_eq!((result.out.as_str(), result.code), ("", Some(2)));
+    assert!(result.err.contains("select objects with"), "{}", result.err);
+    let result = run(&with(&["disable", "-l", "team=none"]), "");
+    assert_eq!(result.code, Some(1));
+    let expected =
         format!("plimsoll: no WatermarkPodAutoscaler with team=none in namespace {namespace}\n");
-    assert_eq!(said.err, told);
-    let said = run(&with(&["disable", "nobody"]), "");
-    let told = format!("plimsoll: WatermarkPodAutoscaler {namespace}/nobody not found\n");
-    assert_eq!((said.err, said.code), (told, Some(1)));
+    assert_eq!(result.err, expected);
+    let result = run(&with(&["disable", "nobody"]), "");
+    let expected = format!("plimsoll: WatermarkPodAutoscaler {namespace}/nobody not found\n");
+    assert_eq!((result.err, result.code), (expected, Some(1)));
 
-    let said = run(&with(&["disable", "--all"]), "");
-    assert_eq!((said.out.lines().count(), said.code), (3, Some(0)), "{}", said.err);
+    let result = run(&with(&["disable", "--all"]), "");
+    assert_eq!((result.out.lines().count(), result.code), (3, Some(0)), "{}", result.err);
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), &saved).expect("is written");
     let path = file.path().to_str().expect("UTF-8");
-    let said = run(&["revert", "-f", path], "");
+    let result = run(&["revert", "-f", path], "");
     let both = line("api", " now true") + &line("web", " now true");
-    assert_eq!((said.out, said.code), (both, Some(0)), "{}", said.err);
-    let said = run(&["revert", "-f", path], "");
-    assert_eq!((said.out.as_str(), said.code), ("", Some(0)), "{}", said.err);
+    assert_eq!((result.out, result.code), (both, Some(0)), "{}", result.err);
+    let result = run(&["revert", "-f", path], "");
+    assert_eq!((result.out.as_str(), result.code), ("", Some(0)), "{}", result.err);
 
-    // One bad row does not keep the others from being brought back.
+    // An invalid row does not prevent the others from being restored.
     let input = format!("{namespace},api\n{namespace},nobody,enabled\n{namespace},api,disabled\n");
-    let said = run(&["revert", "-f", "-"], &input);
-    assert_eq!((said.out, said.code), (line("api", " now false"), Some(1)));
-    let told: Vec<&str> = said.err.lines().collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("plimsoll: -:1: a row has 3 fields"), "{told:?}");
-    assert!(told[1].ends_with("/nobody not found"), "{told:?}");
+    let result = run(&["revert", "-f", "-"], &input);
+    assert_eq!((result.out, result.code), (line("api", " now false"), Some(1)));
+    let lines: Vec<&str> = result.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("plimsoll: -:1: expected 3 fields"), "{lines:?}");
+    assert!(lines[1].ends_with("/nobody not found"), "{lines:?}");
 }

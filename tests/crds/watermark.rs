@@ -1,5 +1,5 @@
-//! The definition of the WatermarkPodAutoscaler beside upstream's: all that upstream's lets pass passes, the columns are
-//! the same, and what is more is named here.
+//! Compares the CRD of the WatermarkPodAutoscaler with upstream's: it accepts everything that upstream's accepts, the
+//! columns are the same, and additions are listed here.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 const PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Where ours says otherwise, and why. Anything else is a defect, and so is an entry that no longer applies.
+/// Intended differences, with the reason. Any other difference is a bug, and so is an entry that no longer applies.
 const EXPECTED_DIFFERENCES: [(&str, &str); 8] = [
-    ("status.decision", "how the last decision came about, which only ours tells"),
+    ("status.decision", "the last decision, which only Plimsoll reports"),
     (
         "status",
-        "nothing of it is required: a status of ours is merged, and the first part of it may come alone",
+        "no field is required, because Plimsoll's status is merged and the first part may be written alone",
     ),
-    ("spec.metrics[].containerResource", "another kind of metric"),
-    ("spec.metrics[].containerResource.container", "another kind of metric"),
-    ("spec.metrics[].containerResource.highWatermark", "another kind of metric"),
-    ("spec.metrics[].containerResource.lowWatermark", "another kind of metric"),
-    ("spec.metrics[].containerResource.metricSelector", "another kind of metric"),
-    ("spec.metrics[].containerResource.name", "another kind of metric"),
+    ("spec.metrics[].containerResource", "an additional metric type"),
+    ("spec.metrics[].containerResource.container", "an additional metric type"),
+    ("spec.metrics[].containerResource.highWatermark", "an additional metric type"),
+    ("spec.metrics[].containerResource.lowWatermark", "an additional metric type"),
+    ("spec.metrics[].containerResource.metricSelector", "an additional metric type"),
+    ("spec.metrics[].containerResource.name", "an additional metric type"),
 ];
 
 /// Name, type, path and priority of each column, in upstream's order.
@@ -47,7 +47,7 @@ fn definition() -> Value {
     serde_json::to_value(ours.expect("it is printed")).expect("JSON")
 }
 
-/// Each field of upstream's: what it is, and what is asked of it.
+/// Type and validation of each field in upstream's CRD.
 fn upstream() -> BTreeMap<String, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/watermark-definition.tsv");
     let table = fs::read_to_string(path).expect("the table is in the repository");
@@ -59,27 +59,27 @@ fn upstream() -> BTreeMap<String, String> {
     .collect()
 }
 
-/// The same of a schema.
+/// Type and validation of each field in a schema.
 fn rows(schema: &Value, path: &str, rows: &mut BTreeMap<String, String>) {
-    let (kind, mut asked) = (kind(schema, path), Vec::new());
+    let (kind, mut rules) = (kind(schema, path), Vec::new());
     for (key, words) in [("minimum", "at least"), ("maximum", "at most"), ("pattern", "like")] {
         if let Some(value) = schema.get(key).filter(|_| kind != "quantity") {
             let value = value.as_f64().map_or_else(|| text(value), |number| number.to_string());
-            asked.push(format!("{words} {value}"));
+            rules.push(format!("{words} {value}"));
         }
     }
     let names = schema["required"].as_array().into_iter().flatten().map(text);
     let names = names.collect::<Vec<_>>().join(", ");
     if !names.is_empty() && kind != "selector" {
-        asked.push(format!("needs {names}"));
+        rules.push(format!("needs {names}"));
     }
     for key in ["x-kubernetes-list-type", "x-kubernetes-map-type"] {
-        asked.extend(schema.get(key).map(text));
+        rules.extend(schema.get(key).map(text));
     }
     for (key, _) in schema.as_object().expect("a schema") {
-        assert!(KNOWN.contains(&key.as_str()), "{path}: {key} is a rule that nobody looks at");
+        assert!(KNOWN.contains(&key.as_str()), "{path}: the keyword {key} is not compared");
     }
-    rows.insert(path.to_owned(), format!("{kind}\t{}", asked.join("; ")).trim_end().to_owned());
+    rows.insert(path.to_owned(), format!("{kind}\t{}", rules.join("; ")).trim_end().to_owned());
     if kind == "selector" {
         return;
     }
@@ -91,7 +91,7 @@ fn rows(schema: &Value, path: &str, rows: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whatever a schema here may say. A default would be written into what users wrote.
+/// All keywords that our schemas may use. A default would be written into users' objects.
 const KNOWN: [&str; 14] = [
     "additionalProperties",
     "anyOf",
@@ -137,7 +137,7 @@ fn kind(schema: &Value, path: &str) -> String {
     }
 }
 
-/// A schema without what is only for reading.
+/// A schema without descriptions.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => map
@@ -150,7 +150,7 @@ fn plain(schema: &Value) -> Value {
     }
 }
 
-/// How a label selector is defined everywhere.
+/// The schema of a label selector.
 fn selector() -> Value {
     let expression = json!({
         "type": "object",
@@ -204,7 +204,7 @@ fn the_definition_of_watermarks_lets_pass_what_upstreams_does() {
         .collect();
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
     for (path, why) in EXPECTED_DIFFERENCES {
-        assert!(differ.iter().any(|found| *found == path), "{path} ({why}) is no difference");
+        assert!(differ.iter().any(|found| *found == path), "{path} ({why}) no longer differs");
     }
 }
 

@@ -1,4 +1,4 @@
-//! How `plimsoll demo` takes what it is given, and how it ends: flags, stores, signals, readers, full disks.
+//! Flags and exits of `plimsoll demo`: invalid values, stores, signals, closed pipes, full disks.
 
 use std::{
     fs,
@@ -28,15 +28,15 @@ fn bad_flags_get_one_line_and_exit_code_two() {
         ),
         (
             &["demo", "--container-recommendation-max-allowed-memory", "-5Mi"],
-            "a maximum is not negative: give one like 2 or 4Gi, or leave the flag out",
+            "a maximum must not be negative: use a quantity such as 2 or 4Gi, or omit the flag",
         ),
         (&["demo", "--output", "yaml"], "[possible values: text, json]"),
         (&["demo", "--dyas", "2"], "'--days'"),
         (&["demo", "stray"], "'stray'"),
         (&["dmo"], "'demo'"),
     ] {
-        let said = refused(&run(arguments), 2);
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        let stderr = refused(&run(arguments), 2);
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
     let nothing = run(&[]);
     assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
@@ -61,7 +61,7 @@ fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
     let rows: Vec<&str> = printed.lines().filter(|line| line.starts_with("  memory ")).collect();
     assert_eq!(rows.len(), 7, "{printed}");
     for row in rows {
-        // Resource, request, target, its change and a percent sign, both bounds, and why.
+        // Resource, request, target, its change with a percent sign, both bounds, and the reason.
         assert!(row.split_whitespace().count() >= 8, "columns run together: {row}");
     }
     let data = run(&[&absurd[..], &["--output", "json"]].concat());
@@ -102,15 +102,15 @@ fn a_store_that_cannot_be_used_is_named_and_nothing_is_lost() {
     for place in [file.clone(), file.join("below")] {
         let place = place.to_str().expect("UTF-8");
         let output = run(&["demo", "--days", "1", "--keep-store", place]);
-        let said = refused(&output, 1);
-        assert!(said.contains(file.to_str().expect("UTF-8")), "{said}");
+        let stderr = refused(&output, 1);
+        assert!(stderr.contains(file.to_str().expect("UTF-8")), "{stderr}");
     }
     assert_eq!(fs::read_to_string(&file).expect("still there"), "precious");
 
     let missing = directory.path().join("not-there");
     let output = plimsoll(&["demo", "--days", "1"]).env("TMPDIR", &missing).output();
-    let said = refused(&output.expect("the program starts"), 1);
-    assert!(said.contains("not-there") && said.contains("TMPDIR"), "{said}");
+    let stderr = refused(&output.expect("the program starts"), 1);
+    assert!(stderr.contains("not-there") && stderr.contains("TMPDIR"), "{stderr}");
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
     text(&run(&arguments));
     let (_, report) = LocalStorage::open(&place).expect("the store opens");
     assert_eq!(report.records, 7);
-    let said = refused(&run(&arguments), 1);
-    assert!(said.contains("7 records") && said.contains("empty"), "{said}");
+    let stderr = refused(&run(&arguments), 1);
+    assert!(stderr.contains("7 records") && stderr.contains("empty"), "{stderr}");
 }
 
-/// Days of a run that is interrupted: its history appears after the first of its two lives, and the second has to last
-/// until the signal arrives.
+/// Days of a run that is interrupted: its history appears after the first of two simulations, and the second has to
+/// last until the signal arrives.
 #[cfg(unix)]
 fn long() -> &'static str {
     tier::cases("45", "90")
@@ -137,16 +137,17 @@ fn long() -> &'static str {
 async fn two_demos_do_not_share_a_store() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
-    let kept = |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
-    let mut first = plimsoll(&kept(long()))
+    let with_store =
+        |days| ["demo", "--days", days, "--keep-store", place.to_str().expect("UTF-8")];
+    let mut first = plimsoll(&with_store(long()))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("the program starts");
     wait::until("a history appears", || ready((entries_if_there(&place) > 0).then_some(()))).await;
-    let said = refused(&run(&kept("1")), 1);
-    assert!(said.contains("own directory"), "{said}");
-    assert!(first.try_wait().expect("can be asked").is_none(), "the first goes on");
+    let stderr = refused(&run(&with_store("1")), 1);
+    assert!(stderr.contains("its own directory"), "{stderr}");
+    assert!(first.try_wait().expect("a status").is_none(), "the first goes on");
     let id = first.id().to_string();
     let sent = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
     assert!(sent.success());
@@ -180,7 +181,7 @@ async fn nothing_is_left_on_disk_after_an_interrupt() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        // Its directory is made before its signals are heard, so wait until a history is in it.
+        // Its directory is created before its signal handlers, so wait until it contains a history.
         let filled = || {
             let place = fs::read_dir(directory.path()).ok()?.next()?.ok()?.path();
             fs::read_dir(place).ok()?.next()
@@ -190,27 +191,27 @@ async fn nothing_is_left_on_disk_after_an_interrupt() {
         let sent = Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.expect("kill runs").success());
         let status = child.wait().expect("it ends");
-        let mut said = String::new();
-        child.stderr.take().expect("piped").read_to_string(&mut said).expect("reads");
-        assert_eq!((status.code(), &*said), (Some(code), "plimsoll: interrupted\n"), "{signal}");
+        let mut stderr = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut stderr).expect("reads");
+        assert_eq!((status.code(), &*stderr), (Some(code), "plimsoll: interrupted\n"), "{signal}");
         assert_eq!(entries(directory.path()), 0, "{signal}");
     }
 }
 
 #[test]
 fn it_speaks_before_it_computes() {
-    // So many days that they are not over by the time that its first line is read.
+    // Enough days that the run is not over when its first line is read.
     let mut child = plimsoll(&["demo", "--days", "90"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("the program starts");
     let first = first_line(&mut child);
-    let is_computing = child.try_wait().expect("can be asked").is_none();
+    let is_computing = child.try_wait().expect("a status").is_none();
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
     assert!(first.starts_with("Plimsoll demo"), "{first}");
-    assert!(is_computing, "it computed before it spoke");
+    assert!(is_computing, "it printed nothing before the result");
 }
 
 #[test]
@@ -220,13 +221,13 @@ fn a_reader_that_leaves_early_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // The two lives are still to come when its reader leaves.
+    // Both simulations are still to come when the reader closes the pipe.
     first_line(&mut child);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
-/// The first line of its output, of which no more is read.
+/// The first line of its output; no more is read.
 fn first_line(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     lines.next().expect("a line").expect("reads")
@@ -237,8 +238,8 @@ fn first_line(child: &mut Child) -> String {
 fn a_full_disk_under_the_output_is_one_line() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let output = plimsoll(&["demo", "--days", "1"]).stdout(full).output();
-    let said = refused(&output.expect("the program starts"), 1);
-    assert!(said.starts_with("plimsoll: standard output: "), "{said}");
+    let stderr = refused(&output.expect("the program starts"), 1);
+    assert!(stderr.starts_with("plimsoll: standard output: "), "{stderr}");
 }
 
 #[test]
@@ -246,22 +247,22 @@ fn a_full_disk_under_the_output_is_one_line() {
 fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
-    // A file that may not grow fails as a full disk does, and needs no rights to be set up.
+    // A file size limit fails like a full disk and needs no permissions.
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""])
         .args([env!("CARGO_BIN_EXE_plimsoll"), "demo", "--days", "1", "--keep-store"])
         .arg(&place)
         .output();
-    let said = refused(&output.expect("a shell starts"), 1);
-    assert!(said.contains("remove it before the next run"), "{said}");
-    assert!(!said.contains("tried again"), "{said}");
+    let stderr = refused(&output.expect("a shell starts"), 1);
+    assert!(stderr.contains("remove them before the next run"), "{stderr}");
+    assert!(!stderr.contains("retr"), "{stderr}");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
     let printed = |variables: &[(&str, &str)]| {
-        // `script`, of util-linux, runs a command in a terminal of its own.
+        // `script`, from util-linux, runs a command in a new terminal.
         let output = Command::new("script")
             .args(["-qec", concat!(env!("CARGO_BIN_EXE_plimsoll"), " demo --days 1"), "/dev/null"])
             .env_clear()
@@ -278,5 +279,5 @@ fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
     let uncoloured = printed(&[("TERM", "xterm"), ("NO_COLOR", "1")]);
     assert!(!uncoloured.contains(bold) && uncoloured.contains(clear), "{uncoloured}");
     let dumb = printed(&[("TERM", "dumb")]);
-    assert!(!dumb.contains('\x1b') && dumb.contains("TWO LIVES"), "{dumb}");
+    assert!(!dumb.contains('\x1b') && dumb.contains("BEFORE / AFTER"), "{dumb}");
 }

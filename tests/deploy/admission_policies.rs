@@ -1,4 +1,5 @@
-//! What RBAC cannot say: of an object that an account may patch, which fields. Asked of a real server, as those accounts.
+//! The ValidatingAdmissionPolicies, which restrict what RBAC cannot: which fields an account may patch. Tested on a
+//! real server.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ use super::{
 };
 use crate::support::{Testbed, clock::wall_now, manifests, wait};
 
-/// The kinds of which a right is made.
+/// Kinds that grant or restrict permissions.
 const KINDS: [&str; 8] = [
     "ServiceAccount",
     "ClusterRole",
@@ -45,7 +46,7 @@ fn open() -> Permit {
     Permit::new(Fence::open(), RateLimiter::new(-1.0, 1))
 }
 
-/// Whether a policy is for the account `namespace/name`.
+/// Whether a policy applies to the account `namespace/name`.
 fn is_for(policy: &Value, account: &str) -> bool {
     let (namespace, name) = account.split_once('/').expect("two parts");
     let condition = &policy["spec"]["matchConditions"][0]["expression"];
@@ -83,7 +84,7 @@ fn whoever_may_patch_pods_or_a_registration_is_held_by_a_policy_that_denies() {
                 }
             }
         }
-        assert_eq!(held, policies.len(), "{set}: a policy is for nobody");
+        assert_eq!(held, policies.len(), "{set}: a policy applies to no account");
     }
 }
 
@@ -144,12 +145,12 @@ async fn accounts_may_change_no_more_of_pods_and_of_the_registration_than_they_d
     }
 }
 
-/// What is admitted is not kept: it would be there already when it is tried again.
+/// Dry run, so that a change can be tried repeatedly.
 fn rehearsal() -> PatchParams {
     PatchParams { dry_run: true, ..PatchParams::default() }
 }
 
-/// Whether a write was refused by a policy of ours, or what came of it.
+/// The error if a policy of ours rejected a write; otherwise the outcome does not matter.
 fn refusal<K: std::fmt::Debug>(answer: kube::Result<K>) -> Result<(), String> {
     match answer {
         Err(kube::Error::Api(status))
@@ -161,7 +162,7 @@ fn refusal<K: std::fmt::Debug>(answer: kube::Result<K>) -> Result<(), String> {
     }
 }
 
-/// The updater's account says that it has resized a pod, and that a boost is over, and changes nothing else.
+/// The updater's account may record a resize and the end of a startup boost on a pod, and change nothing else.
 async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
     let boosted = "vpaCpuStartupBoost/main";
     let pod = json!({
@@ -180,8 +181,11 @@ async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
     };
     let of_spec = |spec: Value| json!({"spec": spec});
     let image = of_spec(json!({"containers": [{"name": "main", "image": "example/other"}]}));
-    // What is written down about rights and policies holds a moment later.
-    wait::until_ok("the image stays", || async { refusal(try_it(image.clone()).await) }).await;
+    // New RBAC rules and policies become effective a moment later.
+    wait::until_ok("changing the image is rejected", || async {
+        refusal(try_it(image.clone()).await)
+    })
+    .await;
     for patch in [
         of_spec(json!({"activeDeadlineSeconds": 60})),
         of_spec(json!({"tolerations": [{"key": "any", "operator": "Exists"}]})),
@@ -200,7 +204,7 @@ async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
         let refused = refusal(try_it(patch.clone()).await);
         assert_eq!(refused, Ok(()), "{patch}");
     }
-    // A resize, which no policy looks at, changes nothing but amounts by itself.
+    // The policy does not cover resizes, because the API server itself only accepts changes of amounts.
     let both = json!({
         "metadata": {"labels": {"app": "other"}}, "spec": {"containers": [{
             "name": "main", "image": "example/other", "resources": {"requests": {"cpu": "1"}},
@@ -208,39 +212,42 @@ async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
     });
     let resize = Patch::Strategic(both);
     let resized = pods.patch_subresource("resize", "one", &rehearsal, &resize).await;
-    let resized = resized.expect("the rest of it is passed over");
+    let resized = resized.expect("other fields are ignored");
     let spec = resized.spec.as_ref().expect("a spec");
     assert_eq!(spec.containers[0].image.as_deref(), Some("example/main"));
     assert_eq!(resized.labels().get("app").map(String::as_str), Some("web"));
-    // Others are not meant.
+    // Other accounts are not restricted.
     let admin = Api::<Pod>::namespaced(bed.client(), namespace);
     let plain = PatchParams::default();
-    admin.patch("one", &plain, &Patch::Strategic(&image)).await.expect("an administrator may");
+    admin
+        .patch("one", &plain, &Patch::Strategic(&image))
+        .await
+        .expect("an administrator is allowed");
 
-    let said: BTreeMap<String, Option<String>> =
+    let annotations: BTreeMap<String, Option<String>> =
         [("vpaInPlaceUpdated".to_owned(), Some("true".to_owned())), (boosted.to_owned(), None)]
             .into();
     wait::until_ok("its own annotations are written", || async {
-        let pod = admin.get("one").await.expect("it is there");
+        let pod = admin.get("one").await.expect("it exists");
         let place = PodRef {
             namespace: namespace.into(),
             name: "one".into(),
             uid: pod.uid().expect("set by the server").into(),
             resource_version: pod.resource_version().expect("set by the server").into(),
         };
-        match annotate_pod(account, &open(), &WriteStats::default(), &place, &said).await {
+        match annotate_pod(account, &open(), &WriteStats::default(), &place, &annotations).await {
             AnnotateResult::Written { .. } => Ok(()),
-            // The scheduler has written to it.
+            // The scheduler has updated the pod.
             AnnotateResult::Failed(why) => Err(format!("{why:?}")),
         }
     })
     .await;
-    let pod = admin.get("one").await.expect("it is there");
+    let pod = admin.get("one").await.expect("it exists");
     let annotations: Vec<_> = pod.annotations().keys().map(String::as_str).collect();
     assert_eq!(annotations, ["vpaInPlaceUpdated", "vpaObservedContainers"]);
 }
 
-/// The admission controller's account registers its own webhook for what it looks at, at its own Service, and nothing else.
+/// The admission controller's account registers its own webhook for its own kinds and Service, and nothing else.
 async fn registration(bed: &Testbed, account: &Client, home: &str) {
     let names = certificate::CertificateSpec {
         names: vec![format!("plimsoll-webhook.{home}.svc")],
@@ -285,8 +292,11 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
     let rule = |group: &str, resource: &str| json!([{"operations": ["*"], "apiGroups": [group], "apiVersions": ["*"], "resources": [resource]}]);
     let replace = |path: &str, value: Value| json!({"op": "replace", "path": path, "value": value});
     let everything = replace("/webhooks/0/rules", rule("*", "*/*"));
-    wait::until_ok("rules stay", || async { refusal(try_it(everything.clone()).await) }).await;
-    let found = configurations.get(NAME).await.expect("it is there");
+    wait::until_ok("changing the rules is rejected", || async {
+        refusal(try_it(everything.clone()).await)
+    })
+    .await;
+    let found = configurations.get(NAME).await.expect("it exists");
     let mut other = serde_json::to_value(&found.webhooks.expect("one")[0]).expect("JSON");
     other["name"] = json!("other.k8s.io");
     let add = json!({"op": "add", "path": "/webhooks/-", "value": other});
@@ -305,10 +315,10 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
         assert_eq!(refused, Ok(()), "{operation}");
     }
 
-    // What somebody else has put in stays, and its own is changed beside it.
+    // Fields set by others stay when it updates its own.
     let admin = Api::<MutatingWebhookConfiguration>::all(bed.client());
     let patch: Patch<()> = Patch::Json(serde_json::from_value(json!([add])).expect("a patch"));
-    admin.patch(NAME, &PatchParams::default(), &patch).await.expect("an administrator may");
+    admin.patch(NAME, &PatchParams::default(), &patch).await.expect("an administrator is allowed");
     for operation in [
         json!({"op": "remove", "path": "/webhooks/1"}),
         replace("/webhooks/1/failurePolicy", json!("Fail")),
@@ -317,7 +327,7 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
         let refused = refusal(try_it(operation.clone()).await);
         assert_eq!(refused, Ok(()), "{operation}");
     }
-    registered(&wanted, WebhookScope::CaBundle).await.expect("another authority");
+    registered(&wanted, WebhookScope::CaBundle).await.expect("another CA");
     let changed = DesiredWebhook {
         fail_closed: true,
         include_wpas: false,
@@ -328,6 +338,6 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
     let elsewhere = DesiredWebhook { client_config: caller("elsewhere"), ..changed };
     let why = registered(&elsewhere, WebhookScope::Full).await.expect_err("another Service");
     assert!(why.contains("at the Service of the admission controller alone"), "{why}");
-    let found = admin.get(NAME).await.expect("it is there");
+    let found = admin.get(NAME).await.expect("it exists");
     assert_eq!(found.webhooks.expect("both").len(), 2);
 }

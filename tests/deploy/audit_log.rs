@@ -1,4 +1,4 @@
-//! What an API server has noted of the requests of service accounts.
+//! The audit log of an API server with the requests of service accounts.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::rbac::RbacRight;
 
-/// What is noted: everything that a service account asks for, without its content.
+/// Logs metadata of all requests by service accounts.
 const POLICY: &str = "
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -22,37 +22,37 @@ rules:
 - {level: None}
 ";
 
-/// A server's notes.
+/// An audit log.
 #[derive(Debug)]
 pub struct AuditLog {
     log: PathBuf,
     parsed: Mutex<Parsed>,
 }
 
-/// What has been parsed so far: the log grows to megabytes, and tests poll it each second.
+/// Already parsed requests: the log grows to megabytes, and tests poll it each second.
 #[derive(Debug, Default)]
 struct Parsed {
     requests: BTreeSet<AuditedRequest>,
     bytes: u64,
 }
 
-/// One request.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditedRequest {
-    /// `namespace/name` of the account.
+    /// The account, as `namespace/name`.
     pub account: String,
     pub verb: String,
     pub group: String,
-    /// With its subresource behind it.
+    /// With the subresource.
     pub resource: String,
     pub namespace: String,
     pub name: String,
-    /// What the server answered.
+    /// Status code of the response.
     pub code: u64,
 }
 
 impl AuditLog {
-    /// The flags by which a server keeps notes; its policy goes into that folder.
+    /// The API server flags for the audit log; writes its policy into the folder.
     pub fn flags(folder: &std::path::Path) -> Vec<String> {
         let policy = folder.join("audit.yaml");
         fs::write(&policy, POLICY).expect("writable");
@@ -62,19 +62,19 @@ impl AuditLog {
         ]
     }
 
-    /// The notes of the server whose files are in that folder.
+    /// The audit log of the server with this folder.
     pub fn of(folder: &std::path::Path) -> Self {
         Self { log: folder.join("audit.log"), parsed: Mutex::default() }
     }
 
-    /// How much there is so far.
+    /// The current length of the log.
     pub fn position(&self) -> u64 {
-        let text = fs::read_to_string(&self.log).expect("the server keeps notes");
-        // The last line may be half written.
+        let text = fs::read_to_string(&self.log).expect("an audit log");
+        // The last line may be incomplete.
         text.rfind('\n').map_or(0, |end| end as u64 + 1)
     }
 
-    /// All requests so far, each once.
+    /// All distinct requests so far.
     pub fn requests(&self) -> BTreeSet<AuditedRequest> {
         let mut parsed = self.parsed.lock().expect("no panic");
         let text = self.whole_lines(parsed.bytes);
@@ -83,17 +83,17 @@ impl AuditLog {
         parsed.requests.clone()
     }
 
-    /// All requests since a mark, each once.
+    /// All distinct requests since an offset.
     pub fn requests_since(&self, mark: u64) -> BTreeSet<AuditedRequest> {
         self.whole_lines(mark).lines().filter_map(request).collect()
     }
 
     fn whole_lines(&self, offset: u64) -> String {
-        let mut log = fs::File::open(&self.log).expect("the server keeps notes");
-        log.seek(SeekFrom::Start(offset)).expect("it is as long");
+        let mut log = fs::File::open(&self.log).expect("an audit log");
+        log.seek(SeekFrom::Start(offset)).expect("within the log");
         let mut text = String::new();
         log.read_to_string(&mut text).expect("text");
-        // The last line may be half written.
+        // The last line may be incomplete.
         text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
         text
     }
@@ -120,10 +120,11 @@ fn request(line: &str) -> Option<AuditedRequest> {
 }
 
 impl RbacRight {
-    /// Whether this is what allowed a request.
+    /// Whether this right allows the request.
     pub fn allows(&self, request: &AuditedRequest) -> bool {
-        let fits =
-            |said: &Option<String>, found: &str| said.as_deref().is_none_or(|it| it == found);
+        let fits = |allowed: &Option<String>, requested: &str| {
+            allowed.as_deref().is_none_or(|it| it == requested)
+        };
         let is_resource = match self.resource.strip_prefix('*') {
             Some(rest) => request.resource.ends_with(rest),
             None => self.resource == request.resource,

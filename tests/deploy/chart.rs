@@ -1,4 +1,4 @@
-//! The chart: what it takes and refuses, what it says of itself, and that it has what the program has.
+//! The chart: its values, its documentation, and its copies of files.
 
 use std::{fs, path::Path};
 
@@ -18,13 +18,13 @@ fn helm_finds_nothing_wrong_with_the_chart() {
         for value in values {
             words.extend(["--set", value]);
         }
-        let Some(said) = helm(&words) else { return };
-        let said = said.unwrap_or_else(|why| panic!("{why}"));
-        assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+        let Some(output) = helm(&words) else { return };
+        let output = output.unwrap_or_else(|why| panic!("{why}"));
+        assert!(!output.contains("[WARNING]") && !output.contains("[ERROR]"), "{output}");
     }
 }
 
-/// `UPDATE=1` writes them anew.
+/// `UPDATE=1` writes the copies.
 #[test]
 fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
     let deploy = Path::new(ROOT).join("deploy");
@@ -49,7 +49,7 @@ fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         assert!(
             read(source) == read(copy),
-            "{} is another than {}: run UPDATE=1 cargo test --test tests -- chart",
+            "{} differs from {}: run UPDATE=1 cargo test --test tests -- chart",
             copy.display(),
             source.display()
         );
@@ -57,7 +57,7 @@ fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
     for folder in ["crds", "files/rules"] {
         for file in fs::read_dir(chart().join(folder)).expect("a folder").flatten() {
             let is_ours = pairs.iter().any(|(_, copy)| *copy == file.path());
-            assert!(is_ours, "{}: it is nobody's copy", file.path().display());
+            assert!(is_ours, "{}: it is not a copy of a file in deploy", file.path().display());
         }
     }
 }
@@ -86,14 +86,14 @@ fn values_that_make_no_sense_are_refused_by_their_name() {
         ("priorityClass.create=true", "needs priorityClass.name"),
         ("networkPolicy.apiServerPorts[0]=0", "'/networkPolicy/apiServerPorts/0'"),
     ] {
-        let Some(said) = try_chart(&[value]) else { return };
-        let said = said.expect_err(value);
-        assert!(said.contains(word), "{value}: {said}");
+        let Some(output) = try_chart(&[value]) else { return };
+        let output = output.expect_err(value);
+        assert!(output.contains(word), "{value}: {output}");
     }
     let none =
         ["recommender", "updater", "admissionController"].map(|key| format!("{key}.enabled=false"));
-    let Some(said) = try_chart(&none.each_ref().map(String::as_str)) else { return };
-    assert!(said.expect_err("nothing to install").contains("no role is enabled"));
+    let Some(output) = try_chart(&none.each_ref().map(String::as_str)) else { return };
+    assert!(output.expect_err("nothing to install").contains("no role is enabled"));
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn every_value_is_explained_and_known_to_the_schema() {
         let line = line.trim_start();
         line.contains(':') && !line.starts_with(['#', '-'])
     };
-    // Those below these are Kubernetes' own.
+    // Kubernetes defines the keys below these.
     let foreign = ["resources", "podSecurityContext", "securityContext"];
-    // Said by the line above their first.
+    // The line above the first one of each pair describes both.
     let pairs = ["volumeMounts", "tolerations", "affinity"];
     let mut below: Option<usize> = None;
     let mut keys = 0;
@@ -124,14 +124,14 @@ fn every_value_is_explained_and_known_to_the_schema() {
         keys += 1;
         let before = lines.get(at.wrapping_sub(1)).copied().unwrap_or_default().trim();
         let opens = line.trim_end().ends_with(':');
-        let says = before.starts_with('#');
+        let is_commented = before.starts_with('#');
         assert!(
-            says || opens || pairs.contains(&key),
-            "values.yaml:{}: {key} is not explained",
+            is_commented || opens || pairs.contains(&key),
+            "values.yaml:{}: {key} has no comment",
             at + 1
         );
     }
-    assert!(keys > 60, "only {keys} keys were looked at");
+    assert!(keys > 60, "only {keys} keys were checked");
 
     let schema = fs::read_to_string(chart().join("values.schema.json")).expect("a schema");
     let schema: Value = serde_json::from_str(&schema).expect("JSON");
@@ -141,7 +141,7 @@ fn every_value_is_explained_and_known_to_the_schema() {
     assert_eq!(unknown, [""; 0]);
 }
 
-/// Keys that only one of both has.
+/// Collects keys that only one side has.
 fn compare(values: &Value, schema: &Value, at: &str, unknown: &mut Vec<String>) {
     let Some(known) = schema["properties"].as_object() else { return };
     if schema["additionalProperties"] != false {
@@ -155,7 +155,7 @@ fn compare(values: &Value, schema: &Value, at: &str, unknown: &mut Vec<String>) 
             None => unknown.push(format!("the schema has no {at}/{key}")),
         }
     }
-    // Helm's own, and what Kubernetes has beside.
+    // Keys that Helm and Kubernetes define.
     let optional = ["global", "claims"];
     for key in
         known.keys().filter(|key| !values.contains_key(*key) && !optional.contains(&key.as_str()))
@@ -178,7 +178,7 @@ fn what_is_switched_off_is_not_there() {
         let Some(without) = chart_template(&[value]) else { return };
         assert!(of_kind(&without, kind).is_empty(), "{value}");
     }
-    for (value, left) in [
+    for (value, remaining) in [
         ("admissionPolicies.enabled=false", 0),
         ("updater.enabled=false", 1),
         ("admissionController.register=false", 1),
@@ -186,7 +186,7 @@ fn what_is_switched_off_is_not_there() {
     ] {
         let Some(objects) = chart_template(&[value]) else { return };
         let kinds = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
-        assert_eq!(kinds.map(|kind| of_kind(&objects, kind).len()), [left; 2], "{value}");
+        assert_eq!(kinds.map(|kind| of_kind(&objects, kind).len()), [remaining; 2], "{value}");
     }
     let Some(bare) = chart_template(&["rbac.create=false"]) else { return };
     for kind in ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"] {
@@ -207,7 +207,7 @@ fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks
         let mut own = all.filter(|words| words.iter().any(|word| word.contains("webhook-timeout")));
         let own = own.next().expect("the admission controller's");
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        let config = admission_config(&own, |_| String::new()).expect("flags that there are");
+        let config = admission_config(&own, |_| String::new()).expect("valid flags");
         let wanted = config.registration.expect("it is registered");
         (wanted.fail_closed, wanted.timeout_seconds)
     };
@@ -215,8 +215,10 @@ fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks
     assert_eq!(registered(&documents(&base)), (false, 5));
     let Some(usual) = chart_template(&[]) else { return };
     assert_eq!(registered(&usual), (false, 5));
-    let Some(asked) = chart_template(&["admissionController.failurePolicy=Fail"]) else { return };
-    assert_eq!(registered(&asked), (true, 5));
+    let Some(fail_closed) = chart_template(&["admissionController.failurePolicy=Fail"]) else {
+        return;
+    };
+    assert_eq!(registered(&fail_closed), (true, 5));
 }
 
 #[test]

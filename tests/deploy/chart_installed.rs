@@ -1,5 +1,5 @@
-//! The chart on a real API server with RBAC and Pod Security on, from `helm install` to `helm uninstall`: every role lives its
-//! life with just these manifests, does nothing that it may not do, and needs all that it may.
+//! The chart on a real API server with RBAC and Pod Security, from `helm install` to `helm uninstall`: every role
+//! works with these manifests, makes no forbidden request, and uses all of its permissions.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::support::{metrics_server::UsageValue, skipped::report_skipped, wait};
 
 pub const HOME: &str = "autoscaling";
 
-/// Times that are for a cluster and not for a test; all else is as it is shipped.
+/// Shorter durations for tests; everything else is as shipped.
 const VALUES: &[&str] = &[
     "watermark.enabled=true",
     "monitoring.kind=PodMonitor",
@@ -33,25 +33,25 @@ const VALUES: &[&str] = &[
     "watermark.args={-period=1s}",
 ];
 
-/// What helm says to these words about the release, on this cluster.
-pub async fn helm_on(stage: &Fixture, words: &[&str]) -> Result<String, String> {
-    let kubeconfig = format!("--kubeconfig={}", stage.bed.kubeconfig_path().display());
+/// Runs a helm command about the release on this cluster.
+pub async fn helm_on(fixture: &Fixture, words: &[&str]) -> Result<String, String> {
+    let kubeconfig = format!("--kubeconfig={}", fixture.bed.kubeconfig_path().display());
     let namespace = format!("--namespace={HOME}");
     let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     all.extend([kubeconfig, namespace]);
-    let said = tokio::task::spawn_blocking(move || {
+    let output = tokio::task::spawn_blocking(move || {
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         helm(&all)
     });
-    said.await.expect("no panic").expect("it was there a moment ago")
+    output.await.expect("no panic").expect("helm is available")
 }
 
-/// What `helm test` says, if it is content.
-pub async fn helm_test(stage: &Fixture) -> String {
-    match helm_on(stage, &["test", "plimsoll", "--timeout=3m"]).await {
-        Ok(said) => said,
+/// Runs `helm test`; returns its output, and panics if it fails.
+pub async fn helm_test(fixture: &Fixture) -> String {
+    match helm_on(fixture, &["test", "plimsoll", "--timeout=3m"]).await {
+        Ok(output) => output,
         Err(why) => {
-            panic!("{why}\n{}", stage.log_tails(HOME, "app.kubernetes.io/component=test").await)
+            panic!("{why}\n{}", fixture.log_tails(HOME, "app.kubernetes.io/component=test").await)
         }
     }
 }
@@ -65,54 +65,59 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
         Ok((_, definitions)) => definitions,
         Err(why) => return report_skipped(format!("{why:#}")),
     };
-    // As servers before release 1.34 are by themselves: a watch begins with a list.
-    let Some(stage) = Fixture::new(&["--feature-gates=WatchList=false"]).await else { return };
-    let client = stage.bed.client();
+    // The default of servers before 1.34: a watch starts with a list.
+    let Some(fixture) = Fixture::new(&["--feature-gates=WatchList=false"]).await else { return };
+    let client = fixture.bed.client();
     for name in [HOME, "kube-system", scenario::SHOP] {
-        stage.restrict_if(name, name != scenario::SHOP).await;
+        fixture.restrict_if(name, name != scenario::SHOP).await;
     }
     for kind in ["podmonitors", "prometheusrules"] {
         let file = definitions.join(format!("monitoring.coreos.com_{kind}.yaml"));
-        stage.apply(&objects(&std::fs::read_to_string(file).expect("the module has it"))).await;
+        fixture.apply(&objects(&std::fs::read_to_string(file).expect("the module has it"))).await;
     }
-    stage.apply(&scenario::foreign_definitions()).await;
-    let _overtaking = ConflictInjector::begin(&stage, HOME).await;
+    fixture.apply(&scenario::foreign_definitions()).await;
+    let _overtaking = ConflictInjector::begin(&fixture, HOME).await;
     let before = all_objects(&client).await;
 
     for role in ["recommender", "updater", "admission-controller", "watermark", "test"] {
-        stage.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
+        fixture.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
     }
-    stage.usage.set_all(
+    fixture.usage.set_all(
         HOME,
         "plimsoll-",
         "recommender",
         UsageValue { cpu: 0.2, memory: 64 << 20 },
     );
-    stage.usage.set_all(HOME, "plimsoll-", "watermark", UsageValue { cpu: 0.2, memory: 64 << 20 });
+    fixture.usage.set_all(
+        HOME,
+        "plimsoll-",
+        "watermark",
+        UsageValue { cpu: 0.2, memory: 64 << 20 },
+    );
     let folder = chart().display().to_string();
     let mut words = vec!["install", "plimsoll", &folder];
     for value in VALUES {
         words.extend(["--set", value]);
     }
-    let said = helm_on(&stage, &words).await.unwrap_or_else(|why| panic!("{why}"));
-    assert!(said.contains("helm test -n autoscaling plimsoll"), "{said}");
+    let output = helm_on(&fixture, &words).await.unwrap_or_else(|why| panic!("{why}"));
+    assert!(output.contains("helm test -n autoscaling plimsoll"), "{output}");
     let release = "app.kubernetes.io/instance=plimsoll";
-    stage.ready(HOME, release, 8).await;
-    let installed = helm_on(&stage, &["get", "manifest", "plimsoll"]).await.expect("a manifest");
+    fixture.ready(HOME, release, 8).await;
+    let installed = helm_on(&fixture, &["get", "manifest", "plimsoll"]).await.expect("a manifest");
     let installed = objects(&installed);
     assert_eq!(of_kind(&installed, "Lease").len(), 5);
 
-    scenario::begin(&stage).await;
-    let unused = || unused_rights(&stage, &installed);
+    scenario::begin(&fixture).await;
+    let unused = || unused_rights(&fixture, &installed);
     let lived = async {
         wait::often(
             Duration::from_secs(1),
-            // Some are for what comes of what came of others.
+            // Some permissions are only needed after the effects of others.
             3 * wait::PATIENCE,
-            "all rights are used",
+            "all permissions are used",
             || async {
-                if let Err(why) = scenario::is_reached(&stage).await {
-                    return Err(format!("{why}; {}", stage.warnings(HOME, release).await));
+                if let Err(why) = scenario::is_reached(&fixture).await {
+                    return Err(format!("{why}; {}", fixture.warnings(HOME, release).await));
                 }
                 let unused = unused();
                 if unused.is_empty() { Ok(()) } else { Err(format!("{unused:#?}")) }
@@ -122,52 +127,50 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
     };
     tokio::select! {
         () = lived => {}
-        () = scenario::keep_changing(&stage) => {}
+        () = scenario::keep_changing(&fixture) => {}
     }
 
-    prometheus_scrape::check(&stage, HOME, &installed).await;
+    prometheus_scrape::check(&fixture, HOME, &installed).await;
 
-    let said = helm_test(&stage).await;
-    assert_eq!(said.matches("Phase:          Succeeded").count(), 5 + 2, "{said}");
-    // What the tests themselves may do was there for their time only.
-    let hooks = helm_on(&stage, &["get", "hooks", "plimsoll"]).await.expect("hooks");
-    let unused_by_tests = self::unused_rights(&stage, &objects(&hooks));
+    let output = helm_test(&fixture).await;
+    assert_eq!(output.matches("Phase:          Succeeded").count(), 5 + 2, "{output}");
+    // The permissions of the tests were deleted with them.
+    let hooks = helm_on(&fixture, &["get", "hooks", "plimsoll"]).await.expect("hooks");
+    let unused_by_tests = self::unused_rights(&fixture, &objects(&hooks));
     assert!(unused_by_tests.is_empty(), "{unused_by_tests:#?}");
 
     let refused: Vec<_> =
-        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+        fixture.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
     rbac_matrix::check(&client, HOME).await;
 
-    stage.delete_namespace(scenario::SHOP).await;
-    helm_on(&stage, &["uninstall", "plimsoll", "--wait"])
+    fixture.delete_namespace(scenario::SHOP).await;
+    helm_on(&fixture, &["uninstall", "plimsoll", "--wait"])
         .await
         .unwrap_or_else(|why| panic!("{why}"));
-    let left = [
+    let remaining = [
         "CustomResourceDefinition /verticalpodautoscalercheckpoints.autoscaling.k8s.io",
         "CustomResourceDefinition /verticalpodautoscalers.autoscaling.k8s.io",
         "CustomResourceDefinition /watermarkpodautoscalers.datadoghq.com",
-        // The API server's own note of the first two.
+        // The API server creates this one for the first two.
         "APIService /v1.autoscaling.k8s.io",
     ];
-    let left: BTreeSet<String> = left.map(str::to_owned).into();
-    // A look is dozens of requests.
-    wait::often(
-        Duration::from_secs(1),
-        wait::PATIENCE,
-        "nothing is left but the definitions",
-        || async {
-            let now = all_objects(&client).await;
-            let more: BTreeSet<String> = now.difference(&before).cloned().collect();
-            if more == left { Ok(()) } else { Err(format!("{more:#?}")) }
-        },
-    )
+    let remaining: BTreeSet<String> = remaining.map(str::to_owned).into();
+    // A poll makes dozens of requests.
+    wait::often(Duration::from_secs(1), wait::PATIENCE, "only the CRDs are left", || async {
+        let now = all_objects(&client).await;
+        let more: BTreeSet<String> = now.difference(&before).cloned().collect();
+        if more == remaining { Ok(()) } else { Err(format!("{more:#?}")) }
+    })
     .await;
 }
 
-/// Rights of the release's accounts that nobody has made use of.
-pub fn unused_rights(stage: &Fixture, installed: &[serde_json::Value]) -> Vec<(String, RbacRight)> {
-    let requests = stage.audit.requests();
+/// Permissions of the release's accounts that no request has used.
+pub fn unused_rights(
+    fixture: &Fixture,
+    installed: &[serde_json::Value],
+) -> Vec<(String, RbacRight)> {
+    let requests = fixture.audit.requests();
     let mut unused = Vec::new();
     for (account, rights) in of_accounts(installed) {
         for right in rights {
@@ -183,11 +186,11 @@ pub fn unused_rights(stage: &Fixture, installed: &[serde_json::Value]) -> Vec<(S
 
 #[tokio::test]
 async fn a_release_beside_upstreams_objects_uses_them_and_leaves_them_behind() {
-    let Some(stage) = Fixture::new(&[]).await else { return };
+    let Some(fixture) = Fixture::new(&[]).await else { return };
     if let Err(why) = tokio::task::spawn_blocking(test_programs::helm).await.expect("no panic") {
         return report_skipped(format!("{why:#}"));
     }
-    stage.restrict_if(HOME, true).await;
+    fixture.restrict_if(HOME, true).await;
     let theirs = [
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "vpa-recommender-lease", "namespace": "kube-system"},
@@ -195,21 +198,22 @@ async fn a_release_beside_upstreams_objects_uses_them_and_leaves_them_behind() {
         json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",
             "metadata": {"name": "vpa-webhook-config"}}),
     ];
-    stage.apply(&theirs).await;
+    fixture.apply(&theirs).await;
     let folder = chart().display().to_string();
     let install = ["upgrade", "--install", "plimsoll", &folder, "--set=updater.enabled=false"];
     for _ in 0..2 {
-        helm_on(&stage, &install).await.unwrap_or_else(|why| panic!("{why}"));
-        let manifest = helm_on(&stage, &["get", "manifest", "plimsoll"]).await.expect("a manifest");
+        helm_on(&fixture, &install).await.unwrap_or_else(|why| panic!("{why}"));
+        let manifest =
+            helm_on(&fixture, &["get", "manifest", "plimsoll"]).await.expect("a manifest");
         let manifest = objects(&manifest);
         assert_eq!(of_kind(&manifest, "Lease").len(), 2, "the heartbeat, and the webhook's");
         assert!(of_kind(&manifest, "MutatingWebhookConfiguration").is_empty());
     }
-    helm_on(&stage, &["uninstall", "plimsoll", "--wait"])
+    helm_on(&fixture, &["uninstall", "plimsoll", "--wait"])
         .await
         .unwrap_or_else(|why| panic!("{why}"));
     for object in &theirs {
-        let (api, name) = super::fixture::api(&stage.bed.client(), object);
+        let (api, name) = super::fixture::api(&fixture.bed.client(), object);
         assert!(api.get_opt(&name).await.expect("readable").is_some(), "{name} is still there");
     }
 }

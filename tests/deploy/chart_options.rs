@@ -1,5 +1,5 @@
-//! Values of the chart by which roles do more, and may do more: installed on a real API server, each right that comes with them
-//! is made use of, and nothing is tried that is not allowed.
+//! Chart values that enable features and their permissions: installed on a real API server, every permission that
+//! they add is used, and no request is forbidden.
 
 use std::collections::BTreeSet;
 
@@ -26,10 +26,10 @@ use crate::{
     updater::fixture::{wait_for_age, wait_for_ready_pods},
 };
 
-/// The metric that tells what containers use.
+/// The metric with the CPU usage of containers.
 const CORES: &str = "container_cores";
 
-/// All values that come with rights, and times that are for a test.
+/// All values that add permissions, and durations for tests.
 fn values(prometheus: &str) -> Vec<String> {
     let mut values: Vec<String> = [
         "watermark.enabled=true",
@@ -52,7 +52,7 @@ fn values(prometheus: &str) -> Vec<String> {
     values
 }
 
-/// What is to be looked after: a workload with one pod, and one of a kind that only its owner knows.
+/// A workload with one pod, and one of a kind that is resolved through its scale.
 fn autoscalers() -> [Value; 2] {
     [
         scenario::vpa("single", "Deployment", "apps/v1", "Recreate"),
@@ -73,9 +73,9 @@ fn autoscalers() -> [Value; 2] {
     ]
 }
 
-/// Whether the only pod has what is recommended, and is the only one again, and the Rollout is within its bounds.
-async fn is_done(stage: &Fixture) -> Result<(), String> {
-    let client = stage.bed.client();
+/// Whether the only pod has the recommended resources and replaced the old one, and the Rollout is within its bounds.
+async fn is_done(fixture: &Fixture) -> Result<(), String> {
+    let client = fixture.bed.client();
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
     let found = pods.list(&ListParams::default().labels("app=single")).await;
     let found = found.map_err(|why| why.to_string())?.items;
@@ -103,14 +103,14 @@ async fn is_done(stage: &Fixture) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells what each container of these workloads uses, by the names that its pods have now.
-async fn publish_usage(stage: &Fixture) {
-    let pods = Api::<Pod>::namespaced(stage.bed.client(), SHOP);
+/// Sets the usage of each container of these workloads, for the current pod names.
+async fn publish_usage(fixture: &Fixture) {
+    let pods = Api::<Pod>::namespaced(fixture.bed.client(), SHOP);
     let Ok(found) = pods.list(&ListParams::default()).await else { return };
     for pod in found {
         let (name, app) = (pod.name_any(), pod.labels().get("app").cloned().unwrap_or_default());
         let labels = [("app", &*app), ("pod", &*name), ("name", "main")];
-        stage.usage.set_external(SHOP, CORES, &labels, 0.3);
+        fixture.usage.set_external(SHOP, CORES, &labels, 0.3);
     }
 }
 
@@ -119,22 +119,22 @@ async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
     if let Err(why) = tokio::task::spawn_blocking(test_programs::helm).await.expect("no panic") {
         return report_skipped(format!("{why:#}"));
     }
-    // As servers before release 1.34 are by themselves: a watch begins with a list.
-    let Some(stage) = Fixture::new(&["--feature-gates=WatchList=false"]).await else { return };
-    let targets = ScrapeTarget::for_usage(&stage.usage, "kubelet");
+    // The default of servers before 1.34: a watch starts with a list.
+    let Some(fixture) = Fixture::new(&["--feature-gates=WatchList=false"]).await else { return };
+    let targets = ScrapeTarget::for_usage(&fixture.usage, "kubelet");
     let Some(prometheus) = PrometheusServer::start(PrometheusRelease::V3, None, &targets).await
     else {
         return;
     };
     for name in [HOME, "kube-system", SHOP] {
-        stage.restrict_if(name, name != SHOP).await;
+        fixture.restrict_if(name, name != SHOP).await;
     }
-    stage.apply(&scenario::foreign_definitions()).await;
+    fixture.apply(&scenario::foreign_definitions()).await;
     for role in ["recommender", "updater", "admission-controller", "watermark", "test"] {
-        stage.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
+        fixture.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
     }
     for role in ["recommender", "watermark"] {
-        stage.usage.set_all(HOME, "plimsoll-", role, UsageValue { cpu: 0.2, memory: 64 << 20 });
+        fixture.usage.set_all(HOME, "plimsoll-", role, UsageValue { cpu: 0.2, memory: 64 << 20 });
     }
     let folder = chart().display().to_string();
     let values = values(&prometheus.url());
@@ -142,17 +142,18 @@ async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
     for value in &values {
         words.extend(["--set", value]);
     }
-    helm_on(&stage, &words).await.unwrap_or_else(|why| panic!("{why}"));
-    stage.ready(HOME, "app.kubernetes.io/instance=plimsoll", 8).await;
-    let installed = objects(&helm_on(&stage, &["get", "manifest", "plimsoll"]).await.expect("one"));
+    helm_on(&fixture, &words).await.unwrap_or_else(|why| panic!("{why}"));
+    fixture.ready(HOME, "app.kubernetes.io/instance=plimsoll", 8).await;
+    let installed =
+        objects(&helm_on(&fixture, &["get", "manifest", "plimsoll"]).await.expect("one"));
 
-    scenario::begin(&stage).await;
+    scenario::begin(&fixture).await;
     let yaml = small::deployment("single", 1, "100m", "64Mi");
-    small::create::<Deployment>(stage.bed.client(), SHOP, &yaml).await;
-    stage.usage.set_all(SHOP, "single-", "main", UsageValue { cpu: 0.3, memory: 300 << 20 });
-    wait_for_ready_pods(&stage.bed, SHOP, "single", 1).await;
-    wait_for_age(&stage.bed, SHOP, "single", 6).await;
-    stage.apply(&autoscalers()).await;
+    small::create::<Deployment>(fixture.bed.client(), SHOP, &yaml).await;
+    fixture.usage.set_all(SHOP, "single-", "main", UsageValue { cpu: 0.3, memory: 300 << 20 });
+    wait_for_ready_pods(&fixture.bed, SHOP, "single", 1).await;
+    wait_for_age(&fixture.bed, SHOP, "single", 6).await;
+    fixture.apply(&autoscalers()).await;
 
     let usual = tokio::task::spawn_blocking(|| chart_template(&["watermark.enabled=true"]));
     let usual = usual.await.expect("no panic").expect("helm is there");
@@ -167,17 +168,17 @@ async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
             rights.into_iter().filter(is_more).count()
         })
         .sum();
-    // Scales of Deployments, and of Rollouts (two verbs), nodes (two verbs), the metric, and notes on VPAs.
+    // Scales of Deployments, and of Rollouts (two verbs), nodes (two verbs), the metric, and annotations on VPAs.
     assert_eq!(given, 1 + 2 + 2 + 1 + 1);
     wait::often(
         std::time::Duration::from_secs(1),
         2 * wait::PATIENCE,
-        "all that these values give is used",
+        "all permissions that these values add are used",
         || async {
-            publish_usage(&stage).await;
-            let why = is_done(&stage).await.err();
-            // The recommender is looked at as a whole: it needs less, too.
-            let unused: Vec<_> = unused_rights(&stage, &installed)
+            publish_usage(&fixture).await;
+            let why = is_done(&fixture).await.err();
+            // All permissions of the recommender are compared, because some values also remove permissions.
+            let unused: Vec<_> = unused_rights(&fixture, &installed)
                 .into_iter()
                 .filter(|one| one.0.ends_with("plimsoll-recommender") || !usual.contains(one))
                 .filter(|(_, right)| !UNUSED_RIGHTS.contains(&(&*right.resource, &*right.verb)))
@@ -185,21 +186,21 @@ async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
             if why.is_none() && unused.is_empty() {
                 return Ok(());
             }
-            let warned = stage.warnings(HOME, "app.kubernetes.io/instance=plimsoll").await;
+            let warned = fixture.warnings(HOME, "app.kubernetes.io/instance=plimsoll").await;
             Err(format!("{why:?}; {unused:#?}; {warned}"))
         },
     )
     .await;
 
-    let said = helm_test(&stage).await;
-    assert_eq!(said.matches("Phase:          Succeeded").count(), 5 + 3, "{said}");
-    let hooks = objects(&helm_on(&stage, &["get", "hooks", "plimsoll"]).await.expect("hooks"));
-    let unused_by_tests = unused_rights(&stage, &hooks);
+    let output = helm_test(&fixture).await;
+    assert_eq!(output.matches("Phase:          Succeeded").count(), 5 + 3, "{output}");
+    let hooks = objects(&helm_on(&fixture, &["get", "hooks", "plimsoll"]).await.expect("hooks"));
+    let unused_by_tests = unused_rights(&fixture, &hooks);
     assert!(unused_by_tests.is_empty(), "{unused_by_tests:#?}");
     let refused: Vec<_> =
-        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+        fixture.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
-/// What the recommender may do in any case, and has no reason to in this short life: `installed` has a longer one.
+/// The recommender always has these, but does not use them in this short test; `chart_installed` does.
 const UNUSED_RIGHTS: [(&str, &str); 1] = [("verticalpodautoscalers", "get")];

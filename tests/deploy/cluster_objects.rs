@@ -1,4 +1,4 @@
-//! What there is in a cluster.
+//! The objects in a cluster.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use kube::Client;
 
 use crate::support::inventory;
 
-/// Titles of all objects but for those that the controller manager makes in every namespace, in its own time.
+/// Titles of all objects except those that the controller manager creates in every namespace asynchronously.
 pub async fn all_objects(client: &Client) -> BTreeSet<String> {
     let is_made_anywhere = |found: &inventory::ClusterObject| {
         matches!(

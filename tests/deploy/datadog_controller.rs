@@ -1,5 +1,5 @@
-//! The original watermark controller's own chart and manifests, with its own definition and rights and nothing but the image
-//! replaced: our role leads, scales, tells of it, and answers the probes that it is asked.
+//! The original watermark controller's chart and manifests, with only the image replaced: our controller becomes
+//! leader, scales, reports events, and answers the probes.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -33,14 +33,14 @@ const SHOP: &str = "shop";
 const LOOKS: &str = "plimsoll_watermark_reconciles_total";
 const IMAGE: &str = "example.com/plimsoll/watermark";
 
-/// The chart without what it depends on: a definition of monitors, from a repository that nobody asks here.
+/// The chart without its dependency: the CRD of monitors, from a repository that tests do not access.
 fn chart_of(module: &Path, folder: &Path) {
     let source = module.join("chart/watermarkpodautoscaler");
     let templates = folder.join("templates");
     fs::create_dir(&templates).expect("writable");
     for file in fs::read_dir(source.join("templates")).expect("the module has it") {
         let file = file.expect("readable");
-        // Files of modules cannot be written to, and copies of them could not be either.
+        // Files of Go modules are read-only, and so would be copies of them.
         let text = fs::read(file.path()).expect("readable");
         fs::write(templates.join(file.file_name()), text).expect("writable");
     }
@@ -52,7 +52,7 @@ fn chart_of(module: &Path, folder: &Path) {
     }
 }
 
-/// What the chart makes, with our image.
+/// The manifests of the chart, with our image.
 fn chart_manifests(module: &Path) -> Option<Vec<Value>> {
     let folder = tempfile::tempdir().expect("a folder");
     chart_of(module, folder.path());
@@ -62,7 +62,7 @@ fn chart_manifests(module: &Path) -> Option<Vec<Value>> {
     let words = ["template", "watermarkpodautoscaler", &place, &home, &repository, tag];
     let text = helm(&words)?.unwrap_or_else(|why| panic!("{why}"));
     let mut all = objects(&text);
-    // As `helm install` does.
+    // `helm install` creates the CRDs first.
     for object in &mut all {
         let is_of_cluster = object["kind"]
             .as_str()
@@ -74,11 +74,11 @@ fn chart_manifests(module: &Path) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// What its folder for kustomize makes, with our image.
+/// The manifests of its kustomize folder, with our image.
 fn kustomize_manifests(module: &Path) -> Option<Vec<Value>> {
     let mut all = kustomize_path(&module.join("config/default"))?;
-    // The folder has the right to read metrics in a file that nothing refers to, for an account that has another name once the
-    // folder's prefix is before it: without both being put right, the original cannot read metrics either.
+    // The folder defines the right to read metrics in a file that is not included, and for an account without the
+    // folder's name prefix: without fixing both, the original controller cannot read metrics either.
     let more = fs::read_to_string(module.join("config/rbac/api_resource_rbac.yaml"));
     let mut more = objects(&more.expect("the module has it"));
     let account = of_kind(&all, "ServiceAccount")[0]["metadata"]["name"].clone();
@@ -92,7 +92,7 @@ fn kustomize_manifests(module: &Path) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// An object as somebody has it who uses the original, with its finalizer.
+/// An object of a user of the original controller, with its finalizer.
 fn upstream_wpa() -> Value {
     let fields = json!({"maxReplicas": 4, "upscaleForbiddenWindowSeconds": 1});
     let mut web = object("web", fields);
@@ -103,7 +103,7 @@ fn upstream_wpa() -> Value {
     web
 }
 
-/// Puts these manifests into a cluster, and has the role do its work in it.
+/// Applies these manifests to a cluster, and checks that the controller works.
 async fn assert_role_works(made: fn(&Path) -> Option<Vec<Value>>) {
     let found = tokio::task::spawn_blocking(move || {
         let module = test_programs::watermark_manifests()?;
@@ -115,26 +115,26 @@ async fn assert_role_works(made: fn(&Path) -> Option<Vec<Value>>) {
         Ok(manifests) => manifests,
         Err(why) => return report_skipped(format!("{why:#}")),
     };
-    let Some(stage) = Fixture::new(&[]).await else { return };
-    let client = stage.bed.client();
+    let Some(fixture) = Fixture::new(&[]).await else { return };
+    let client = fixture.bed.client();
     for name in [HOME, SHOP] {
-        stage.restrict_if(name, false).await;
+        fixture.restrict_if(name, false).await;
     }
-    // What a mounted token says of the pod's namespace is said by a variable: nodes of tests mount nothing.
+    // A variable replaces the namespace file of the service account, because hollow nodes mount no volumes.
     let more =
         [("PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAMESPACE", HOME), ("PLIMSOLL_FLAG_PERIOD", "1s")];
-    stage.run(HOME, "watermarkpodautoscaler", "watermark", &more);
+    fixture.run(HOME, "watermarkpodautoscaler", "watermark", &more);
     let yaml = small::deployment("web", 2, "100m", "64Mi");
     small::create::<Deployment>(client.clone(), SHOP, &yaml).await;
-    stage.bed.nodes().pods(SHOP, "web", 2, "are ready", is_ready).await;
-    stage.usage.set_all(SHOP, "web-", "main", UsageValue { cpu: 0.1, memory: 64 << 20 });
-    stage.usage.set_external(SHOP, METRIC, &[("app", "web")], 10_000.0);
+    fixture.bed.nodes().pods(SHOP, "web", 2, "are ready", is_ready).await;
+    fixture.usage.set_all(SHOP, "web-", "main", UsageValue { cpu: 0.1, memory: 64 << 20 });
+    fixture.usage.set_external(SHOP, METRIC, &[("app", "web")], 10_000.0);
     let (first, rest): (Vec<Value>, Vec<Value>) =
         manifests.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
     assert_eq!((first.len(), of_kind(&rest, "Deployment").len()), (1, 1));
-    stage.apply(&first).await;
-    stage.apply(&[upstream_wpa()]).await;
-    stage.apply(&rest).await;
+    fixture.apply(&first).await;
+    fixture.apply(&[upstream_wpa()]).await;
+    fixture.apply(&rest).await;
 
     let (wpas, name) = super::fixture::api(&client, &upstream_wpa());
     let deployments = Api::<Deployment>::namespaced(client.clone(), SHOP);
@@ -146,59 +146,60 @@ async fn assert_role_works(made: fn(&Path) -> Option<Vec<Value>>) {
         let is_free = object.finalizers().is_empty();
         if is_settled && is_free { Ok(()) } else { Err(format!("{is_free} {status}")) }
     };
-    wait::until_ok("it leads, has scaled, and told of it", || async {
+    wait::until_ok("it leads, has scaled, and reported an event", || async {
         let lease = leases.get("watermarkpodautoscaler-lock").await;
         let holder = lease.map_err(|why| why.to_string())?.spec.and_then(|it| it.holder_identity);
         let scale = deployments.get_scale("web").await.map_err(|why| why.to_string())?;
-        let told = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
-        let is_told = told.items.iter().any(|event| {
+        let list = events.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
+        let is_reported = list.items.iter().any(|event| {
             event.involved_object.kind.as_deref() == Some("WatermarkPodAutoscaler")
                 && event.reason.as_deref() == Some("Scaling")
         });
         settled(&wpas.get(&name).await.map_err(|why| why.to_string())?)?;
         let replicas = scale.spec.and_then(|spec| spec.replicas);
-        if replicas == Some(4) && holder.is_some() && is_told {
+        if replicas == Some(4) && holder.is_some() && is_reported {
             return Ok(());
         }
-        Err(format!("{replicas:?} {holder:?} {is_told}"))
+        Err(format!("{replicas:?} {holder:?} {is_reported}"))
     })
     .await;
 
-    answers(&stage, &wpas).await;
+    answers(&fixture, &wpas).await;
     let refused: Vec<_> =
-        stage.audit.requests().into_iter().filter(|request| request.code == 403).collect();
+        fixture.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 
-    // Whoever goes back finds an object that nothing of ours hangs on.
-    stage.delete(&rest).await;
+    // When a user goes back to the original, the object must not depend on our controller.
+    fixture.delete(&rest).await;
     let pods = Api::<Pod>::namespaced(client.clone(), HOME);
     wait::until("the role is gone", || async {
         pods.list(&ListParams::default()).await.ok()?.items.is_empty().then_some(())
     })
     .await;
-    wpas.delete(&name, &kube::api::DeleteParams::default()).await.expect("it is there");
-    wait::until("its object goes at once", || async {
+    wpas.delete(&name, &kube::api::DeleteParams::default()).await.expect("it exists");
+    wait::until("its object is deleted immediately", || async {
         wpas.get_opt(&name).await.ok()?.is_none().then_some(())
     })
     .await;
 }
 
-/// The role answers the probe that it is asked, tells what it does, and writes nothing where nothing is new.
-async fn answers(stage: &Fixture, wpas: &Api<DynamicObject>) {
-    let pods = Api::<Pod>::namespaced(stage.bed.client(), HOME);
+/// The controller answers its probe, exports metrics, and writes nothing if nothing changes.
+async fn answers(fixture: &Fixture, wpas: &Api<DynamicObject>) {
+    let pods = Api::<Pod>::namespaced(fixture.bed.client(), HOME);
     let found = pods.list(&ListParams::default()).await.expect("readable").items;
     assert_eq!(found.len(), 1);
     let container = &found[0].spec.as_ref().expect("a spec").containers[0];
-    assert_eq!(container.command, None, "the image says what is run");
+    assert_eq!(container.command, None, "the image defines the command");
     let probe = container.liveness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
-    let probe = probe.expect("it is asked whether it lives");
+    let probe = probe.expect("it has a liveness probe");
     let path = probe.path.clone().unwrap_or_default();
-    stage.get(&found[0], container, &probe.port, &path).await.expect("it lives");
+    fixture.get(&found[0], container, &probe.port, &path).await.expect("it is live");
     let page = async || {
         let port = IntOrString::Int(8383);
-        stage.get(&found[0], container, &port, "/metrics").await.expect("it is served")
+        fixture.get(&found[0], container, &port, "/metrics").await.expect("it is served")
     };
-    // Fields that the original's definition does not know are left out by the server: they are no news at the next look.
+    // The server drops fields that the original's CRD does not define; they must not count as changes in the next
+    // reconcile.
     let looks = async || {
         let page = page().await;
         let counts = page.lines().filter(|line| line.starts_with(LOOKS)).filter_map(|line| {
@@ -207,7 +208,7 @@ async fn answers(stage: &Fixture, wpas: &Api<DynamicObject>) {
         counts.sum::<f64>()
     };
     let version = async || wpas.get("web").await.expect("readable").resource_version();
-    wait::until_ok("five looks in a row write nothing", || async {
+    wait::until_ok("five reconciles in a row write nothing", || async {
         let (before, since) = (version().await, looks().await);
         while looks().await < since + 5.0 {
             tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,5 +1,5 @@
-//! Owns a cluster into which manifests are put: with RBAC, Pod Security and an audit log, nodes that run the images, metrics,
-//! and a way to Services.
+//! A cluster for manifests: with RBAC, Pod Security and an audit log, nodes that run the images, a metrics API, and a
+//! network to Services.
 
 use std::time::Duration;
 
@@ -24,8 +24,9 @@ use crate::support::{
     wait,
 };
 
-/// Pods have their own ports, and processes of one machine do not: each is told one that nobody else has, by the variable that
-/// stands for the flag. What its container is started with stays as it is.
+/// The variable in which a container receives its port. Pods have their own ports, but processes on one machine do
+/// not, so each receives a free port in the variable of the corresponding flag. The arguments of the container stay
+/// unchanged.
 pub fn port_variable(port: i32) -> Option<&'static str> {
     match port {
         8942..=8944 => Some("PLIMSOLL_FLAG_ADDRESS"),
@@ -46,7 +47,8 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// With three nodes, and these flags of the API server. `None` after noting why there is none.
+    /// Starts a cluster with three nodes and additional API server flags. Returns `None` after reporting why it is
+    /// not available.
     pub async fn new(more: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let network = ServiceNetwork::start();
@@ -66,7 +68,7 @@ impl Fixture {
         Some(Self { bed, usage, audit, image, _network: network })
     }
 
-    /// Has pods whose names begin so be processes, as their image's entry point has it.
+    /// Runs pods whose names start with `prefix` as processes, with the entry point of this image.
     pub fn run(&self, namespace: &str, prefix: &str, target: &str, more: &[(&str, &str)]) {
         let image = self.image.path().join(target);
         if !image.exists() {
@@ -89,7 +91,7 @@ impl Fixture {
         self.behave(namespace, prefix, words, environment);
     }
 
-    /// The same of any program.
+    /// Runs pods as processes of any program.
     pub fn behave(
         &self,
         namespace: &str,
@@ -105,7 +107,7 @@ impl Fixture {
         );
     }
 
-    /// Makes a namespace, or makes it one in which only pods of the level `restricted` may be.
+    /// Creates or updates a namespace with the Pod Security level `restricted` or `privileged`.
     pub async fn restrict_if(&self, name: &str, is_restricted: bool) {
         let level = if is_restricted { "restricted" } else { "privileged" };
         let namespaces = Api::<Namespace>::all(self.bed.client());
@@ -120,7 +122,7 @@ impl Fixture {
         namespaces.patch(name, &ours, &Patch::Apply(&object)).await.expect("a namespace");
     }
 
-    /// Puts objects into the cluster, as `kubectl apply` does.
+    /// Applies objects like `kubectl apply`.
     pub async fn apply(&self, objects: &[Value]) {
         for object in objects {
             let (api, name) = api(&self.bed.client(), object);
@@ -133,12 +135,13 @@ impl Fixture {
         }
     }
 
-    /// Has a namespace go with all that is in it.
+    /// Deletes a namespace with its contents.
     pub async fn delete_namespace(&self, namespace: &str) {
         let namespaces = Api::<Namespace>::all(self.bed.client());
         let plain = kube::api::DeleteParams::default();
-        namespaces.delete(namespace, &plain).await.expect("it is there");
-        // The namespace controller looks after five seconds, and again after half the grace period of pods that are left.
+        namespaces.delete(namespace, &plain).await.expect("it exists");
+        // The namespace controller retries after five seconds, and again after half the grace period of the remaining
+        // pods.
         let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
         pods.delete_collection(&plain, &ListParams::default()).await.expect("they may go");
         wait::until("it is gone", || async {
@@ -147,7 +150,7 @@ impl Fixture {
         .await;
     }
 
-    /// Takes them out of it again.
+    /// Deletes objects.
     pub async fn delete(&self, objects: &[Value]) {
         for object in objects {
             let (api, name) = api(&self.bed.client(), object);
@@ -159,7 +162,7 @@ impl Fixture {
         }
     }
 
-    /// Waits until so many pods with these labels answer their own probes, and answers them.
+    /// Waits until this many pods with these labels pass their probes, and returns them.
     pub async fn ready(&self, namespace: &str, labels: &str, count: usize) -> Vec<Pod> {
         let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
         let of = ListParams::default().labels(labels);
@@ -178,18 +181,18 @@ impl Fixture {
         .await
     }
 
-    /// What pods with these labels have warned of.
+    /// Warnings in the logs of pods with these labels.
     pub async fn warnings(&self, namespace: &str, labels: &str) -> String {
         let is_warning = |line: &&str| line.contains("WARN") || line.contains("ERROR");
         self.logs(namespace, labels, |lines| lines.into_iter().filter(is_warning).collect()).await
     }
 
-    /// The ends of what pods with these labels have said.
+    /// The log tails of pods with these labels.
     pub async fn log_tails(&self, namespace: &str, labels: &str) -> String {
         self.logs(namespace, labels, |lines| lines[lines.len().saturating_sub(60)..].into()).await
     }
 
-    /// Some lines of each container of pods with these labels, below its name.
+    /// Selected log lines of each container of pods with these labels.
     async fn logs(
         &self,
         namespace: &str,
@@ -203,13 +206,13 @@ impl Fixture {
             for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
                 let log = self.bed.nodes().log(&pod, &container.name);
                 let lines = some(log.lines().collect()).join("\n");
-                parts.push(format!("{} of {} said\n{lines}", container.name, pod.name_any()));
+                parts.push(format!("log of {} in {}:\n{lines}", container.name, pod.name_any()));
             }
         }
         parts.join("\n")
     }
 
-    /// Where on this machine a port of a container is.
+    /// The local address of a container's port.
     pub fn local_address(
         &self,
         pod: &Pod,
@@ -224,12 +227,12 @@ impl Fixture {
                 port.map(|port| port.container_port).ok_or(format!("no port {name}"))?
             }
         };
-        let variable = port_variable(number).ok_or(format!("nobody serves {number}"))?;
+        let variable = port_variable(number).ok_or(format!("port {number} is not served"))?;
         let port = self.bed.nodes().port(pod, &container.name, variable);
         port.ok_or_else(|| "it was not started".to_owned())
     }
 
-    /// Asks a pod's probes, as a kubelet would.
+    /// Runs a pod's probes like a kubelet.
     async fn check_probes(&self, pod: &Pod) -> Result<(), String> {
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
             for probe in [&container.liveness_probe, &container.readiness_probe] {
@@ -243,7 +246,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// What a port of a pod's container answers, if it is content.
+    /// The response of a container's port; an error unless the status is 200.
     pub async fn get(
         &self,
         pod: &Pod,
@@ -261,9 +264,9 @@ impl Fixture {
     }
 }
 
-/// What a port of this machine answers.
+/// The response of a local port.
 async fn get_of(port: u16, path: &str) -> Result<String, String> {
-    let asked = async {
+    let request = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
@@ -272,11 +275,11 @@ async fn get_of(port: u16, path: &str) -> Result<String, String> {
         Ok::<_, std::io::Error>(answer)
     };
     let limit = Duration::from_secs(5);
-    let answer = tokio::time::timeout(limit, asked).await.map_err(|_| "no answer".to_owned())?;
+    let answer = tokio::time::timeout(limit, request).await.map_err(|_| "no answer".to_owned())?;
     answer.map_err(|why| why.to_string())
 }
 
-/// Where an object goes, and its name.
+/// The API and the name of an object.
 pub fn api(client: &Client, object: &Value) -> (Api<DynamicObject>, String) {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = word(&object["apiVersion"]);

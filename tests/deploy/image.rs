@@ -1,4 +1,4 @@
-//! The images: what deploy/Dockerfile puts into each, who runs there, and by which name the program is started.
+//! The images: the contents of each in deploy/Dockerfile, its user, and its entry point.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,14 @@ use std::{
 
 use super::ROOT;
 
-/// One `FROM`, and what follows.
+/// A stage of the Dockerfile.
 #[derive(Debug, Default)]
 struct Target {
     from: String,
     steps: Vec<(String, String)>,
 }
 
-/// Upstream's name of each role, and how `plimsoll` calls it.
+/// Upstream's name of each role, and our subcommand.
 const ROLES: [(&str, &str); 4] = [
     ("recommender", "recommender"),
     ("updater", "updater"),
@@ -28,7 +28,7 @@ fn dockerfile() -> String {
     fs::read_to_string(Path::new(ROOT).join("deploy/Dockerfile")).expect("a Dockerfile")
 }
 
-/// Targets by name, and arguments that stand before all of them.
+/// Stages by name, and the arguments before the first one.
 fn targets() -> (BTreeMap<String, Target>, BTreeMap<String, String>) {
     let text = dockerfile();
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
@@ -59,22 +59,22 @@ fn targets() -> (BTreeMap<String, Target>, BTreeMap<String, String>) {
     (targets, arguments)
 }
 
-/// What a step says last, in the target or those that it stands on.
+/// The last value of an instruction in a stage or its base stages.
 fn last(targets: &BTreeMap<String, Target>, name: &str, word: &str) -> Option<String> {
     let target = targets.get(name)?;
     let own = target.steps.iter().rev().find(|(step, _)| step == word);
     own.map(|(_, rest)| rest.clone()).or_else(|| last(targets, &target.from, word))
 }
 
-/// By which words the image of a target is started.
+/// The entry point of an image.
 pub fn entry_point(target: &str) -> Vec<String> {
     let (targets, _) = targets();
-    let said = last(&targets, target, "ENTRYPOINT").unwrap_or_else(|| panic!("no {target}"));
-    serde_json::from_str(&said).unwrap_or_else(|why| panic!("{target}: {why}: {said}"))
+    let value = last(&targets, target, "ENTRYPOINT").unwrap_or_else(|| panic!("no {target}"));
+    serde_json::from_str(&value).unwrap_or_else(|why| panic!("{target}: {why}: {value}"))
 }
 
-/// Lays the images' only layer out in a folder, as the first target does, around the program that was built for tests. Says
-/// what `PATH` is there.
+/// Unpacks the images' only layer into a folder, as the first stage does, with the program that was built for the
+/// tests. Returns its `PATH`.
 pub fn unpack(folder: &Path) -> PathBuf {
     let (targets, _) = targets();
     let text = &targets["build"].steps.last().expect("steps").1;
@@ -109,15 +109,14 @@ fn each_role_has_an_image_that_starts_it_as_nobody() {
         let there = fs::canonicalize(&link).unwrap_or_else(|why| panic!("{role}: {why}"));
         assert_eq!(there, built, "{role}");
         let started = std::process::Command::new(&link).arg("--help").output().expect("it starts");
-        let told = String::from_utf8_lossy(&started.stdout).into_owned();
+        let help = String::from_utf8_lossy(&started.stdout).into_owned();
         let command = if role == "watermark" { "watermark" } else { role };
-        assert!(told.contains(&format!("Usage: plimsoll {command}")), "{role}: {told}");
+        assert!(help.contains(&format!("Usage: plimsoll {command}")), "{role}: {help}");
     }
     assert_eq!(entry_point("plimsoll"), ["/usr/local/bin/plimsoll"]);
     for name in ROLES.map(|(role, _)| role).iter().chain(&["plimsoll"]) {
         let user = last(&targets, name, "USER").expect("a user");
-        let ids: Vec<u32> =
-            user.split(':').map(|id| id.parse().expect("numbers, which need no file")).collect();
+        let ids: Vec<u32> = user.split(':').map(|id| id.parse().expect("numeric ids")).collect();
         assert_eq!(ids, [65534, 65534], "{name}");
         assert_eq!(targets[*name].from, "base", "{name}");
         assert_eq!(targets[*name].steps.len(), 1, "{name}: all images are one layer");
@@ -126,7 +125,7 @@ fn each_role_has_an_image_that_starts_it_as_nobody() {
     assert_eq!(last(&targets, "base", "COPY").as_deref(), Some("--from=build /image/ /"));
     let text = dockerfile();
     let listed = text.rfind("\nFROM base AS plimsoll").expect("all roles");
-    assert_eq!(text.rfind("\nFROM "), Some(listed), "it is what is built where none is named");
+    assert_eq!(text.rfind("\nFROM "), Some(listed), "it is the default target");
 }
 
 #[test]
@@ -137,7 +136,7 @@ fn the_image_is_made_of_named_parts_and_leaves_paths_and_times_out() {
     let (release, _) = arguments["RUST"].split_once('-').expect("a release and a system");
     let numbers: Vec<u32> =
         release.split('.').map(|part| part.parse().expect("a whole release")).collect();
-    assert_eq!(numbers.len(), 3, "{release} may be another toolchain tomorrow");
+    assert_eq!(numbers.len(), 3, "{release} does not pin a toolchain");
     let manifest = fs::read_to_string(Path::new(ROOT).join("Cargo.toml")).expect("a manifest");
     let manifest: toml::Table = manifest.parse().expect("TOML");
     let oldest = manifest["workspace"]["package"]["rust-version"].as_str().expect("a release");
@@ -160,7 +159,7 @@ fn whatever_is_copied_is_there_and_let_in() {
     let ignored = fs::read_to_string(Path::new(ROOT).join(".dockerignore")).expect("a file");
     let lines: Vec<&str> =
         ignored.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
-    assert_eq!(lines[0], "*", "nothing is let in that is not named");
+    assert_eq!(lines[0], "*", "everything else is excluded");
     let mut named: Vec<&str> =
         lines[1..].iter().map(|line| line.strip_prefix('!').expect("let in")).collect();
     let mut copied = Vec::new();

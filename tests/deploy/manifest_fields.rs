@@ -1,4 +1,4 @@
-//! Every manifest is what it says it is: a field that its kind does not have would be ignored by a server, and nobody told.
+//! Every field of a manifest exists in its kind: a server would silently ignore an unknown one.
 
 use std::{
     fs,
@@ -31,19 +31,19 @@ use super::{
     monitoring::{PodMonitor, PrometheusRule, RuleGroups, ServiceMonitor},
 };
 
-/// Reads an object as its kind and writes it again: a field that the kind does not have is lost on the way.
+/// Deserializes an object as its kind and serializes it again, which loses unknown fields.
 fn survives<K: DeserializeOwned + Serialize>(object: &Value) -> Value {
     let read: K =
         serde_json::from_value(object.clone()).unwrap_or_else(|why| panic!("{why}: {object}"));
     serde_json::to_value(read).expect("an object")
 }
 
-/// Panics unless the object has only what its kind knows.
+/// Panics if the object has fields that its kind does not define.
 pub fn check(object: &Value, place: &str) {
     let read = match object["kind"].as_str().unwrap_or_default() {
         "ClusterRole" => survives::<ClusterRole>(object),
         "ClusterRoleBinding" => survives::<ClusterRoleBinding>(object),
-        // What is in those is compared with upstream's, elsewhere.
+        // CRDs are compared with upstream's elsewhere.
         "CustomResourceDefinition" => {
             survives::<CustomResourceDefinition>(object);
             object.clone()
@@ -65,7 +65,7 @@ pub fn check(object: &Value, place: &str) {
         "PodMonitor" => survives::<PodMonitor>(object),
         "ServiceMonitor" => survives::<ServiceMonitor>(object),
         "PrometheusRule" => survives::<PrometheusRule>(object),
-        // A server looks at all of it when `helm test` makes them.
+        // A server validates these fully when `helm test` creates them.
         "VerticalPodAutoscaler" => {
             survives::<VerticalPodAutoscaler>(object);
             object.clone()
@@ -80,7 +80,7 @@ pub fn check(object: &Value, place: &str) {
     assert_eq!(&read, object, "{place}");
 }
 
-/// Every file below a folder, without what only Helm can read.
+/// Every file below a folder, without Helm templates.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
@@ -108,7 +108,7 @@ fn every_manifest_has_only_fields_that_its_kind_knows() {
                     assert!(there.exists(), "{place}: {name} is not there");
                 }
             } else if !path.ends_with("high-availability/spread.yaml") {
-                // That one is a piece of a Deployment.
+                // This one is a patch of a Deployment.
                 check(&object, &place);
             }
         }

@@ -1,4 +1,4 @@
-//! What is shipped holds together: whatever names something else by a name, a label or a port finds it, and no more.
+//! References within the manifests: names, labels and ports refer to exactly one existing object.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,13 @@ fn texts(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Whether labels have all that a selector asks for, which is something.
+/// Whether the labels match a non-empty selector.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let wanted = selector.as_object().filter(|wanted| !wanted.is_empty());
     wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels.get(key) == Some(value)))
 }
 
-/// The pod templates that a selector finds.
+/// The pod templates that a selector matches.
 fn found<'a>(objects: &'a [Value], selector: &Value) -> Vec<&'a Value> {
     of_kind(objects, "Deployment")
         .into_iter()
@@ -37,12 +37,12 @@ fn port_names(template: &Value) -> BTreeSet<String> {
 fn what_is_built_has_only_fields_that_its_kinds_know_and_no_object_twice() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
-        let mut seen = BTreeSet::new();
+        let mut titles = BTreeSet::new();
         for object in &objects {
             check(object, &name);
-            assert!(seen.insert(title(object)), "{name}: {} twice", title(object));
+            assert!(titles.insert(title(object)), "{name}: {} twice", title(object));
         }
-        assert!(seen.len() > 8, "{name}: only {seen:?}");
+        assert!(titles.len() > 8, "{name}: only {titles:?}");
     }
 }
 
@@ -65,14 +65,14 @@ fn whatever_selects_pods_finds_those_of_one_deployment_and_their_ports() {
                 "Service" => (&spec["selector"], vec![&spec["ports"]]),
                 _ => continue,
             };
-            let what = format!("{name}: {}", title(object));
+            let object_name = format!("{name}: {}", title(object));
             let pods = found(&objects, selector);
-            assert_eq!(pods.len(), 1, "{what}");
+            assert_eq!(pods.len(), 1, "{object_name}");
             let known = port_names(pods[0]);
             for port in ports.into_iter().flat_map(|list| list.as_array().into_iter().flatten()) {
                 let field = if kind == "Service" { "targetPort" } else { "port" };
                 let named = port[field].as_str().expect("a name");
-                assert!(known.contains(named), "{what}: {named}");
+                assert!(known.contains(named), "{object_name}: {named}");
             }
         }
         for monitor in of_kind(&objects, "ServiceMonitor") {
@@ -89,25 +89,28 @@ fn every_pod_has_probes_amounts_an_account_a_budget_and_a_policy() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         for deployment in of_kind(&objects, "Deployment") {
-            let what = format!("{name}: {}", title(deployment));
+            let object_name = format!("{name}: {}", title(deployment));
             let template = &deployment["spec"]["template"];
             let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
             let ports = port_names(template);
             for probe in ["livenessProbe", "readinessProbe"] {
                 let port = container[probe]["httpGet"]["port"].as_str().unwrap_or_default();
-                assert!(ports.contains(port), "{what}: {probe}");
+                assert!(ports.contains(port), "{object_name}: {probe}");
             }
             for amount in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
-                assert!(container["resources"].pointer(amount).is_some(), "{what}: {amount}");
+                assert!(
+                    container["resources"].pointer(amount).is_some(),
+                    "{object_name}: {amount}"
+                );
             }
-            assert_eq!(pod["automountServiceAccountToken"], true, "{what}");
-            assert_eq!(pod["enableServiceLinks"], false, "{what}");
+            assert_eq!(pod["automountServiceAccountToken"], true, "{object_name}");
+            assert_eq!(pod["enableServiceLinks"], false, "{object_name}");
             let account = &pod["serviceAccountName"];
             let accounts = of_kind(&objects, "ServiceAccount");
             let own: Vec<_> =
                 accounts.iter().filter(|one| one["metadata"]["name"] == *account).collect();
-            assert_eq!(own.len(), 1, "{what}: {account}");
-            assert_eq!(own[0]["automountServiceAccountToken"], false, "{what}");
+            assert_eq!(own.len(), 1, "{object_name}: {account}");
+            assert_eq!(own[0]["automountServiceAccountToken"], false, "{object_name}");
             let labels = &template["metadata"]["labels"];
             for (kind, place) in [
                 ("PodDisruptionBudget", "/spec/selector/matchLabels"),
@@ -117,12 +120,12 @@ fn every_pod_has_probes_amounts_an_account_a_budget_and_a_policy() {
                 let of = of.iter().filter(|one| {
                     one.pointer(place).is_some_and(|selector| selects(selector, labels))
                 });
-                assert_eq!(of.count(), 1, "{what}: {kind}");
+                assert_eq!(of.count(), 1, "{object_name}: {kind}");
             }
-            // Nothing below 2 is spread, and nothing that is alone waits for others before it goes.
+            // A single replica is not spread, and a rollout does not wait for the old one to leave.
             let rolling = &deployment["spec"]["strategy"]["rollingUpdate"];
             let replicas = deployment["spec"]["replicas"].as_i64().expect("a number");
-            assert!(replicas > 1 || rolling["maxUnavailable"] == 0, "{what}");
+            assert!(replicas > 1 || rolling["maxUnavailable"] == 0, "{object_name}");
         }
         for budget in of_kind(&objects, "PodDisruptionBudget") {
             assert_eq!(budget["spec"]["maxUnavailable"], 1, "{name}: {}", title(budget));
@@ -157,24 +160,26 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there_and_every_role_is_bo
         let mut bound = BTreeSet::new();
         for kind in ["Role", "ClusterRole"] {
             for binding in of_kind(&objects, &format!("{kind}Binding")) {
-                let what = format!("{name}: {}", title(binding));
-                assert_eq!(binding["roleRef"]["kind"], kind, "{what}");
+                let object_name = format!("{name}: {}", title(binding));
+                assert_eq!(binding["roleRef"]["kind"], kind, "{object_name}");
                 let role = &binding["roleRef"]["name"];
                 let is_it = |one: &&Value| {
                     one["metadata"]["name"] == *role
                         && one["metadata"]["namespace"] == binding["metadata"]["namespace"]
                 };
                 let roles = of_kind(&objects, kind);
-                let role =
-                    roles.into_iter().find(is_it).unwrap_or_else(|| panic!("{what}: {role}"));
+                let role = roles
+                    .into_iter()
+                    .find(is_it)
+                    .unwrap_or_else(|| panic!("{object_name}: {role}"));
                 bound.insert(title(role));
                 let subjects = binding["subjects"].as_array().expect("subjects");
-                assert_eq!(subjects.len(), 1, "{what}");
+                assert_eq!(subjects.len(), 1, "{object_name}");
                 let is_there = |one: &&Value| {
                     one["metadata"]["name"] == subjects[0]["name"]
                         && one["metadata"]["namespace"] == subjects[0]["namespace"]
                 };
-                assert!(of_kind(&objects, "ServiceAccount").iter().any(is_there), "{what}");
+                assert!(of_kind(&objects, "ServiceAccount").iter().any(is_there), "{object_name}");
             }
             for role in of_kind(&objects, kind) {
                 assert!(bound.contains(&title(role)), "{name}: {} is not bound", title(role));

@@ -1,4 +1,4 @@
-//! As much of the Prometheus operator's kinds as is used here, and what of it is shipped.
+//! The Prometheus operator's kinds, as far as they are used, and the shipped monitors.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     rendered_manifests::{self, chart_template},
 };
 
-/// Scrapes pods.
+/// A PodMonitor.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodMonitor {
@@ -31,7 +31,7 @@ pub struct PodMonitorSpec {
     pub pod_metrics_endpoints: Vec<Endpoint>,
 }
 
-/// Scrapes what is behind Services.
+/// A ServiceMonitor.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceMonitor {
@@ -56,7 +56,7 @@ pub struct Endpoint {
     pub honor_labels: bool,
 }
 
-/// Rules of a Prometheus.
+/// A PrometheusRule.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrometheusRule {
@@ -66,7 +66,7 @@ pub struct PrometheusRule {
     spec: RuleGroups,
 }
 
-/// A file of rules.
+/// A rule file.
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuleGroups {
@@ -78,16 +78,16 @@ pub struct RuleGroups {
 struct RuleGroup {
     name: String,
     interval: String,
-    // What a rule has is looked at where they are tried.
+    // Rules are checked in their own tests.
     rules: Vec<Value>,
 }
 
-/// The recommender's monitor, as it is shipped.
+/// The recommender's monitor as shipped.
 pub fn monitor() -> PodMonitor {
     of("recommender")
 }
 
-/// That of a base, or of an overlay that has pods of its own.
+/// The monitor of a base, or of an overlay with its own pods.
 fn of(role: &str) -> PodMonitor {
     let mut all = documents(&Path::new(ROOT).join("deploy").join(role).join("monitor.yaml"));
     serde_json::from_value(all.remove(0)).expect("a monitor")
@@ -127,42 +127,42 @@ fn seconds(text: &str) -> Duration {
     }
 }
 
-/// The shortest time between scrapes that any of these boards counts on.
+/// The shortest scrape interval that any of these boards assumes.
 fn counted_on(boards: &[&str]) -> Duration {
     let of = |board: &&str| {
         let file = Path::new(ROOT).join("grafana").join(format!("{board}.json"));
         let text = fs::read_to_string(&file).expect("a board");
         let intervals =
             text.lines().filter_map(|line| line.trim().strip_prefix("\"interval\": \""));
-        let told: Vec<Duration> =
+        let durations: Vec<Duration> =
             intervals.map(|rest| seconds(rest.trim_end_matches(['"', ',']))).collect();
-        told.into_iter().min().expect("panels say it")
+        durations.into_iter().min().expect("panels have intervals")
     };
     boards.iter().map(of).min().expect("a board")
 }
 
-/// Longer, and `$__rate_interval` has fewer than two scrapes in it: rates would have no data.
+/// With a longer interval, `$__rate_interval` covers fewer than two scrapes, and rates have no data.
 #[test]
 fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
     let of_all = counted_on(&["overview", "vertical", "controller", "history"]);
     let of_watermark = counted_on(&["watermark"]).min(of_all);
     assert_eq!((of_all.as_secs(), of_watermark.as_secs()), (60, 15));
-    let look = |whose: &str, monitor: &Value, has_watermark: bool| {
+    let check = |name: &str, monitor: &Value, has_watermark: bool| {
         let limit = if has_watermark { of_watermark } else { of_all };
         let spec = &monitor["spec"];
         let endpoints = spec["podMetricsEndpoints"].as_array().or(spec["endpoints"].as_array());
         for endpoint in endpoints.expect("endpoints") {
             let interval = endpoint["interval"].as_str().expect("an interval");
-            assert!(seconds(interval) <= limit, "{whose}: {interval} is more than {limit:?}");
+            assert!(seconds(interval) <= limit, "{name}: {interval} is more than {limit:?}");
         }
     };
     let bases = ["recommender", "updater", "admission-controller", "watermark"];
     for role in bases.into_iter().chain(["overlays/all-in-one"]) {
         let file = Path::new(ROOT).join("deploy").join(role).join("monitor.yaml");
         let has_watermark = matches!(role, "watermark" | "overlays/all-in-one");
-        look(role, &documents(&file)[0], has_watermark);
+        check(role, &documents(&file)[0], has_watermark);
     }
-    let mut seen = 0;
+    let mut count = 0;
     for (kind, extra) in [
         ("PodMonitor", None),
         ("ServiceMonitor", None),
@@ -176,13 +176,13 @@ fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
             for monitor in rendered_manifests::of_kind(&objects, kind) {
                 let component = &monitor["metadata"]["labels"]["app.kubernetes.io/component"];
                 let has_watermark = component == "watermark" || component == "all-in-one";
-                look(&format!("chart, {component}"), monitor, has_watermark);
-                seen += 1;
+                check(&format!("chart, {component}"), monitor, has_watermark);
+                count += 1;
             }
         }
     }
-    assert_eq!(seen, 4 + 4 + 1);
-    // Without the watermark controller one process is scraped as rarely as the other roles.
+    assert_eq!(count, 4 + 4 + 1);
+    // Without the watermark controller the all-in-one process is scraped as often as the other roles.
     let values = ["monitoring.kind=PodMonitor", "allInOne.enabled=true"];
     let Some(objects) = chart_template(&values) else { return };
     let monitor = rendered_manifests::of_kind(&objects, "PodMonitor")[0];

@@ -1,4 +1,4 @@
-//! Overlays on a real API server with RBAC and Pod Security on.
+//! Overlays on a real API server with RBAC and Pod Security.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -39,7 +39,7 @@ async fn every_pod_that_is_shipped_passes_the_level_restricted() {
     for (name, found) in all {
         for owner in [of_kind(&found, "Deployment"), of_kind(&found, "Job")].concat() {
             let mut spec = owner["spec"]["template"]["spec"].clone();
-            // Neither is there in this namespace.
+            // Neither exists in this namespace.
             let spec_of = spec.as_object_mut().expect("a spec");
             for field in ["serviceAccountName", "priorityClassName"] {
                 spec_of.remove(field);
@@ -53,7 +53,7 @@ async fn every_pod_that_is_shipped_passes_the_level_restricted() {
             spec["containers"][0]["securityContext"]["runAsNonRoot"] = json!(false);
             spec["securityContext"]["runAsNonRoot"] = json!(false);
             let made = pods.create(&rehearsal, &pod(&spec)).await;
-            assert!(made.is_err(), "the namespace takes anybody");
+            assert!(made.is_err(), "the namespace accepts any pod");
             tried += 1;
         }
     }
@@ -75,41 +75,41 @@ async fn some_roles_run_without_the_others_with_the_manifests_of_kustomize_and_g
     comes_and_goes(&["recommender-only", "full-vpa", "watermark-only"]).await;
 }
 
-/// Puts one overlay after the other into a cluster, and takes it out again.
+/// Applies one overlay after the other to a cluster, and deletes it again.
 async fn comes_and_goes(names: &'static [&'static str]) {
     assert!(names.iter().all(|name| OVERLAYS.contains(name)));
     let built = tokio::task::spawn_blocking(|| {
         names.iter().map(|name| kustomize(&format!("overlays/{name}"))).collect()
     });
     let Some(built): Option<Vec<Vec<Value>>> = built.await.expect("no panic") else { return };
-    let Some(stage) = set().await else { return };
-    stage.run("kube-system", "plimsoll-", "plimsoll", &[]);
+    let Some(fixture) = set().await else { return };
+    fixture.run("kube-system", "plimsoll-", "plimsoll", &[]);
     for installed in &built {
         let pods: u64 = of_kind(installed, "Deployment")
             .iter()
             .map(|one| one["spec"]["replicas"].as_u64().expect("how many"))
             .sum();
-        let before = all_objects(&stage.bed.client()).await;
-        // Whoever goes may have been refused something when its rights were gone already.
-        let mark = stage.audit.position();
-        stage.apply(installed).await;
+        let before = all_objects(&fixture.bed.client()).await;
+        // A pod that is shutting down may have been denied requests after its permissions were deleted.
+        let mark = fixture.audit.position();
+        fixture.apply(installed).await;
         let pods = usize::try_from(pods).expect("few");
-        stage.ready("kube-system", "app.kubernetes.io/name=plimsoll", pods).await;
-        live(&stage, installed, mark).await;
-        go(&stage, installed, &before).await;
+        fixture.ready("kube-system", "app.kubernetes.io/name=plimsoll", pods).await;
+        live(&fixture, installed, mark).await;
+        go(&fixture, installed, &before).await;
     }
 }
 
 async fn set() -> Option<Fixture> {
-    let stage = Fixture::new(&[]).await?;
-    stage.restrict_if("kube-system", true).await;
-    create_definitions(&stage.bed).await;
-    Some(stage)
+    let fixture = Fixture::new(&[]).await?;
+    fixture.restrict_if("kube-system", true).await;
+    create_definitions(&fixture.bed).await;
+    Some(fixture)
 }
 
-/// Waits until what is installed does its work, and finds nothing that it may not do.
-async fn live(stage: &Fixture, installed: &[Value], mark: u64) {
-    let client = stage.bed.client();
+/// Waits until the installation works, and checks that no request was forbidden.
+async fn live(fixture: &Fixture, installed: &[Value], mark: u64) {
+    let client = fixture.bed.client();
     let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
     wait::until_ok("each Lease is held", || async {
         for lease in of_kind(installed, "Lease") {
@@ -117,23 +117,23 @@ async fn live(stage: &Fixture, installed: &[Value], mark: u64) {
             let found = leases.get(name).await.map_err(|why| why.to_string())?;
             let holder = found.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
             if holder.is_empty() {
-                return Err(format!("{name} is nobody's"));
+                return Err(format!("{name} has no holder"));
             }
         }
         Ok(())
     })
     .await;
     if !of_kind(installed, "MutatingWebhookConfiguration").is_empty() {
-        answer(stage).await;
+        answer(fixture).await;
     }
-    let requests = stage.audit.requests_since(mark).into_iter();
+    let requests = fixture.audit.requests_since(mark).into_iter();
     let refused: Vec<_> = requests.filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
 /// Waits until the webhook is called.
-async fn answer(stage: &Fixture) {
-    let client = stage.bed.client();
+async fn answer(fixture: &Fixture) {
+    let client = fixture.bed.client();
     let secrets = Api::<Secret>::namespaced(client.clone(), "kube-system");
     let registrations = Api::<MutatingWebhookConfiguration>::all(client.clone());
     wait::until_ok("the webhook is registered", || async {
@@ -149,9 +149,9 @@ async fn answer(stage: &Fixture) {
         }
     })
     .await;
-    // It is called through its Service: what makes no sense is refused.
-    let namespace = stage.bed.namespace("called").await;
-    wait::until_ok("a VPA that makes no sense is refused", || async {
+    // It is called through its Service, and rejects invalid objects.
+    let namespace = fixture.bed.namespace("called").await;
+    wait::until_ok("an invalid VPA is rejected", || async {
         let wrong = json!({
             "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
             "metadata": {"name": "wrong", "namespace": namespace},
@@ -174,23 +174,23 @@ async fn answer(stage: &Fixture) {
         }
     })
     .await;
-    stage.delete_namespace(&namespace).await;
+    fixture.delete_namespace(&namespace).await;
 }
 
-/// Takes it out again, with all that it has made.
-async fn go(stage: &Fixture, installed: &[Value], before: &BTreeSet<String>) {
-    stage.delete(installed).await;
-    let client = stage.bed.client();
+/// Deletes the installation, with everything that it created.
+async fn go(fixture: &Fixture, installed: &[Value], before: &BTreeSet<String>) {
+    fixture.delete(installed).await;
+    let client = fixture.bed.client();
     let more = || async {
         let now = all_objects(&client).await;
         now.difference(before).cloned().collect::<BTreeSet<String>>()
     };
-    // A look is dozens of requests.
+    // A poll makes dozens of requests.
     wait::often(Duration::from_secs(1), wait::PATIENCE, "nothing is left", || async {
         let more = more().await;
         if more.is_empty() { Ok(()) } else { Err(format!("{more:#?}")) }
     })
     .await;
-    // Nobody is up any more who could have made something anew after it was looked for.
+    // All pods have ended, so nothing can be recreated after the check.
     assert_eq!(more().await, BTreeSet::new());
 }

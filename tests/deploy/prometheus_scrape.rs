@@ -1,5 +1,5 @@
-//! A real Prometheus that scrapes what is installed, in wall time, as the operator would have it do by the monitors that are
-//! installed beside it.
+//! A real Prometheus that scrapes an installation in real time, with the targets that the operator would derive from
+//! the installed monitors.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
@@ -13,20 +13,20 @@ use crate::support::{
     wait,
 };
 
-/// The targets of all monitors, with the labels that the operator gives them.
-async fn targets(stage: &Fixture, home: &str, installed: &[Value]) -> Vec<ScrapeTarget> {
+/// The targets of all monitors, with the labels that the operator adds.
+async fn targets(fixture: &Fixture, home: &str, installed: &[Value]) -> Vec<ScrapeTarget> {
     let mut targets = Vec::new();
     for monitor in of_kind(installed, "PodMonitor") {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let labels = monitor["spec"]["selector"]["matchLabels"].as_object().expect("labels");
         let labels: Vec<String> =
             labels.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
-        // There are two replicas of each role.
-        for pod in stage.ready(home, &labels.join(","), 2).await {
+        // Each role has two replicas.
+        for pod in fixture.ready(home, &labels.join(","), 2).await {
             for endpoint in monitor["spec"]["podMetricsEndpoints"].as_array().expect("endpoints") {
                 let container = &pod.spec.as_ref().expect("a spec").containers[0];
                 let port = IntOrString::String(text(&endpoint["port"]));
-                let port = stage.local_address(&pod, container, &port).expect("it is served");
+                let port = fixture.local_address(&pod, container, &port).expect("it is served");
                 targets.push(ScrapeTarget {
                     job: format!("{home}/{}", text(&monitor["metadata"]["name"])),
                     scheme: "http",
@@ -45,15 +45,15 @@ async fn targets(stage: &Fixture, home: &str, installed: &[Value]) -> Vec<Scrape
     targets
 }
 
-/// What is to be there, by queries that have one value.
+/// Expected results of queries.
 const EXPECTED: [(&str, f64); 8] = [
     ("count(up == 1)", 8.0),
     ("count(plimsoll_build_info)", 8.0),
-    // Who is in front of whom, of the three that elect one.
+    // One leader for each of the three roles that elect one.
     ("count(sum by (role) (plimsoll_leader) == 1)", 3.0),
     ("count(sum by (job) (plimsoll_feed_synced) > 0)", 4.0),
     ("min(plimsoll_webhook_reachable)", 1.0),
-    // Series of an object are those of its namespace, and others of the pod's.
+    // Series of an object have the object's namespace, others have the pod's.
     (
         "count(count by (name) (plimsoll_target{namespace=\"shop\", container=\"main\"})) > bool 1",
         1.0,
@@ -62,10 +62,10 @@ const EXPECTED: [(&str, f64); 8] = [
     ("count(plimsoll_object_info{namespace!=\"shop\"}) or vector(0)", 0.0),
 ];
 
-/// Scrapes until all is there.
-pub async fn check(stage: &Fixture, home: &str, installed: &[Value]) {
+/// Scrapes until all queries have the expected results.
+pub async fn check(fixture: &Fixture, home: &str, installed: &[Value]) {
     assert_eq!(SHOP, "shop");
-    let targets = targets(stage, home, installed).await;
+    let targets = targets(fixture, home, installed).await;
     assert_eq!(targets.len(), 8, "{targets:#?}");
     let Some(server) = PrometheusServer::start(PrometheusRelease::V3, None, &targets).await else {
         return;

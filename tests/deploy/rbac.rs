@@ -1,4 +1,4 @@
-//! The rights that are shipped: each by itself as small as RBAC can make it, and the same from kustomize and from Helm.
+//! The shipped RBAC rules: each is minimal, and kustomize and Helm produce the same ones.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use super::rendered_manifests::{all, chart_template, kustomize, of_kind, title};
 
-/// One thing that may be done.
+/// A single permission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RbacRight {
-    /// The namespace, where it is for one.
+    /// The namespace, if it is restricted to one.
     pub namespace: Option<String>,
     pub group: String,
     pub resource: String,
     pub verb: String,
-    /// The object, where it is for one.
+    /// The object name, if it is restricted to one.
     pub name: Option<String>,
 }
 
@@ -23,7 +23,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.map(|one| one.as_str().expect("text").to_owned()).collect()
 }
 
-/// What a Role or a ClusterRole allows, one by one.
+/// All permissions of a Role or a ClusterRole.
 pub fn of_role(role: &Value) -> Vec<RbacRight> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     let mut rights = Vec::new();
@@ -52,7 +52,7 @@ pub fn of_role(role: &Value) -> Vec<RbacRight> {
     rights
 }
 
-/// What each account may do: `namespace/name`, and its rights.
+/// The permissions of each account, by `namespace/name`.
 pub fn of_accounts(objects: &[Value]) -> Vec<(String, BTreeSet<RbacRight>)> {
     let mut found: Vec<(String, BTreeSet<RbacRight>)> = of_kind(objects, "ServiceAccount")
         .into_iter()
@@ -79,15 +79,15 @@ fn place(about: &Value) -> String {
     format!("{}/{}", word("namespace"), word("name"))
 }
 
-/// Whatever is for all of a group, and why.
+/// Allowed wildcards, with the reason.
 const WILD: [(&str, &str, &[&str]); 2] = [
-    // The target of a VPA may be of any kind, and its scale says which pods are its own.
+    // The target of a VPA may be of any kind, and its scale has the selector of its pods.
     ("*", "*/scale", &["get"]),
-    // There the names of metrics are those of resources.
+    // In this group, metric names take the place of resources.
     ("external.metrics.k8s.io", "*", &["list"]),
 ];
 
-/// What is written anywhere in a cluster, whatever it is called: this is what autoscalers are for.
+/// Objects that may be written anywhere in a cluster, whatever their name, because autoscalers need it.
 const WRITTEN: [(&str, &str, &[&str]); 14] = [
     ("", "events", &["create"]),
     ("", "pods", &["patch"]),
@@ -105,7 +105,7 @@ const WRITTEN: [(&str, &str, &[&str]); 14] = [
     ("datadoghq.com", "watermarkpodautoscalers/status", &["patch"]),
 ];
 
-/// What is wrong with a right.
+/// The problem of a permission, if it has one.
 fn finding(right: &RbacRight) -> Option<&'static str> {
     let RbacRight { group, resource, verb, name, .. } = right;
     let listed = |list: &[(&str, &str, &[&str])]| {
@@ -117,7 +117,7 @@ fn finding(right: &RbacRight) -> Option<&'static str> {
         return Some("a wildcard that is not listed");
     }
     if !["get", "list", "watch", "create", "update", "patch", "delete"].contains(&&**verb) {
-        return Some("a verb that leads to other rights, or to many objects at once");
+        return Some("a verb that allows escalation, or affects many objects at once");
     }
     let reads = ["get", "list", "watch"].contains(&&**verb);
     if !reads && name.is_none() && !listed(&WRITTEN) {
@@ -130,7 +130,7 @@ fn finding(right: &RbacRight) -> Option<&'static str> {
         return Some("Secrets that are not named");
     }
     if ["nodes/proxy", "pods/exec", "pods/attach", "serviceaccounts/token"].contains(&&**resource) {
-        return Some("as good as being the pod");
+        return Some("access to the inside of a pod");
     }
     None
 }
@@ -142,7 +142,7 @@ fn no_right_is_wider_than_it_has_to_be() {
         for role in [of_kind(&objects, "Role"), of_kind(&objects, "ClusterRole")].concat() {
             for right in of_role(role) {
                 assert_eq!(finding(&right), None, "{set}: {}: {right:?}", title(role));
-                // A name that nothing has is a right to whatever will be called so.
+                // A name that does not exist grants access to any future object with this name.
                 let Some(name) = &right.name else { continue };
                 let is_it = |one: &Value| {
                     one["metadata"]["name"] == **name
@@ -151,7 +151,7 @@ fn no_right_is_wider_than_it_has_to_be() {
                 let comes_from_a_neighbour = name == "vpa-admission-controller";
                 assert!(
                     comes_from_a_neighbour || objects.iter().any(is_it),
-                    "{set}: nothing is called {name} in {:?}",
+                    "{set}: no object is called {name} in {:?}",
                     right.namespace
                 );
             }
@@ -226,7 +226,7 @@ fn kustomize_and_helm_give_each_role_the_same_rights() {
     let Some(chart) = chart_template(&["watermark.enabled=true", "tests.enabled=false"]) else {
         return;
     };
-    // Names of namespaces differ: Helm has that of the release.
+    // Namespaces differ: Helm uses that of the release.
     let plain = |objects: &[Value]| {
         let accounts = of_accounts(objects).into_iter();
         let mut accounts: Vec<_> = accounts
@@ -245,7 +245,7 @@ fn kustomize_and_helm_give_each_role_the_same_rights() {
     assert_eq!(plain(&[full, marks].concat()), plain(&chart));
 }
 
-/// Without it, pods of others are counted in wherever names look alike.
+/// Without it, pods of other workloads would be counted if their labels match.
 #[test]
 fn the_watermark_controller_may_read_whose_replica_sets_there_are() {
     let wanted = RbacRight {

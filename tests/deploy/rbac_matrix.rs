@@ -1,4 +1,5 @@
-//! Who may do what, asked of a real server for every role, verb, kind and name: what is written down here, and nothing else.
+//! The permissions of every role, as answered by a real server for every verb, kind and name: exactly those listed
+//! here.
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
@@ -24,7 +25,7 @@ const VERBS: [&str; 12] = [
     "approve",
 ];
 
-/// Kinds: those that a role has to do with, and those that lead to power over others.
+/// Resources that roles use, and resources that allow privilege escalation.
 const RESOURCES: [(&str, &str); 64] = [
     ("", "bindings"),
     ("", "configmaps"),
@@ -92,14 +93,14 @@ const RESOURCES: [(&str, &str); 64] = [
     ("rbac.authorization.k8s.io", "roles"),
 ];
 
-/// What a role may do to any object, anywhere.
+/// Permissions for any object in all namespaces: resource and verbs.
 type Anywhere = &'static [(&'static str, &'static str)];
-/// What it may do to one object: the namespace (empty for none), kind, name, and verbs.
+/// Permissions for a single object: namespace (empty for cluster scope), resource, name and verbs.
 type Named = &'static [(&'static str, &'static str, &'static str, &'static str)];
 
 const WATCHED: &str = "list watch";
 
-/// What all roles of the VPA read.
+/// Read permissions of all VPA controllers.
 const CONTROLLERS: Anywhere = &[
     ("replicationcontrollers", WATCHED),
     ("apps/daemonsets", WATCHED),
@@ -113,11 +114,11 @@ const CONTROLLERS: Anywhere = &[
     ("apps/replicasets/scale", "get"),
     ("apps/statefulsets/scale", "get"),
     ("argoproj.io/rollouts/scale", "get"),
-    // The rule is for the scale of any kind, hence for those, too, that have none.
+    // The rule covers the scale of any kind, including kinds without one.
     ("apps/daemonsets/scale", "get"),
 ];
 
-/// What is allowed of one role.
+/// The permissions of a role.
 struct AllowedRule {
     role: &'static str,
     anywhere: &'static [Anywhere],
@@ -217,7 +218,7 @@ const ALLOWED: [AllowedRule; 4] = [
     },
 ];
 
-/// One question.
+/// An access review.
 #[derive(Clone, Debug)]
 struct AccessQuestion {
     verb: &'static str,
@@ -233,7 +234,7 @@ impl AccessQuestion {
         format!("{}{slash}{}", self.group, self.resource)
     }
 
-    /// What should be answered.
+    /// The expected result.
     fn expected(&self, allowed: &AllowedRule, home: &str) -> bool {
         let kind = self.kind();
         let has = |verbs: &str| verbs.split(' ').any(|verb| verb == self.verb);
@@ -242,13 +243,13 @@ impl AccessQuestion {
             || allowed.named.iter().any(|(namespace, of, name, verbs)| {
                 let namespace = if *namespace == "HOME" { home } else { namespace };
                 let is_it = *name == "*" || *name == self.name;
-                // What has no namespace is the same in all of them.
+                // Cluster-scoped resources are the same in all namespaces.
                 let is_there = namespace.is_empty() || namespace == self.namespace;
                 is_there && *of == kind && is_it && has(verbs)
             })
     }
 
-    /// The request that this is about.
+    /// The corresponding request.
     fn request(&self, account: &str) -> AuditedRequest {
         AuditedRequest {
             account: account.to_owned(),
@@ -288,7 +289,7 @@ impl AccessQuestion {
             ..SubjectAccessReview::default()
         };
         let api = Api::<SubjectAccessReview>::all(client.clone());
-        // A server may close a connection at the moment at which it is used again.
+        // A server may close a connection just when it is reused.
         let answer = wait::until_ok("an access review is answered", || async {
             api.create(&PostParams::default(), &review).await.map_err(|why| why.to_string())
         });
@@ -296,8 +297,8 @@ impl AccessQuestion {
     }
 }
 
-/// Every question: each verb on each kind, in the role's own namespace, in that of the Leases, in a foreign one and in all of
-/// them; of any object, of each that somebody has a right to, and of one that nobody has heard of.
+/// All access reviews: each verb on each resource, in the role's own namespace, in that of the Leases, in another one
+/// and in all of them; for any object, for each named object, and for an unknown one.
 fn questions(home: &str) -> Vec<AccessQuestion> {
     let names = ALLOWED.iter().flat_map(|allowed| allowed.named).map(|(_, _, name, _)| *name);
     let mut names: Vec<&str> = names.filter(|name| *name != "*").collect();
@@ -310,7 +311,7 @@ fn questions(home: &str) -> Vec<AccessQuestion> {
             let is_named = ["leases", "secrets", "mutatingwebhookconfigurations"];
             for namespace in [home, "kube-system", "foreign", ""] {
                 for name in &names {
-                    // Of what no rule names, two names are as good as all.
+                    // Two names suffice for resources that no rule names.
                     let is_one =
                         is_named.contains(&resource) || ["", "of-somebody-else"].contains(name);
                     if is_one {
@@ -329,13 +330,13 @@ fn questions(home: &str) -> Vec<AccessQuestion> {
     all
 }
 
-/// Asks all of it of the accounts of a release whose pods are in the namespace `home`, and panics with every surprise.
+/// Reviews the accounts of a release in the namespace `home`, and panics with all differences.
 pub async fn check(client: &Client, home: &str) {
     let mut surprises = Vec::new();
-    let mut asked = 0;
+    let mut count = 0;
     for allowed in &ALLOWED {
         let account = format!("{home}/plimsoll-{}", allowed.role);
-        // The gate asks every question whose answer has to be yes, and few of the others: the test below answers all of
+        // The gate asks all questions that must be allowed, and few of the others: the test below evaluates all of
         // them from the rules.
         let every = tier::cases(61, 1);
         let asked_now = questions(home)
@@ -351,7 +352,7 @@ pub async fn check(client: &Client, home: &str) {
         });
         let mut answers = answers.buffer_unordered(32);
         while let Some((question, answer)) = answers.next().await {
-            asked += 1;
+            count += 1;
             if answer != question.expected(allowed, home) {
                 let word = if answer { "may" } else { "may not" };
                 surprises.push(format!("{} {word} {question:?}", allowed.role));
@@ -359,8 +360,8 @@ pub async fn check(client: &Client, home: &str) {
         }
     }
     surprises.sort();
-    assert!(surprises.is_empty(), "{} of {asked}:\n{}", surprises.len(), surprises.join("\n"));
-    assert!(asked > tier::cases(700, 20_000), "only {asked} questions were asked");
+    assert!(surprises.is_empty(), "{} of {count}:\n{}", surprises.len(), surprises.join("\n"));
+    assert!(count > tier::cases(700, 20_000), "only {count} access reviews");
 }
 
 #[test]
@@ -368,16 +369,16 @@ fn the_rules_of_the_chart_allow_what_is_written_down_and_nothing_else() {
     const NAMESPACE: &str = "autoscaling";
     let Some(objects) = chart_template(&["watermark.enabled=true"]) else { return };
     let accounts = of_accounts(&objects);
-    let mut asked = 0;
+    let mut count = 0;
     for allowed in &ALLOWED {
         let account = format!("{NAMESPACE}/plimsoll-{}", allowed.role);
         let (_, rights) = accounts.iter().find(|(name, _)| *name == account).expect("an account");
         for question in questions(NAMESPACE) {
             let request = question.request(&account);
             let answer = rights.iter().any(|right| right.allows(&request));
-            asked += 1;
+            count += 1;
             assert_eq!(answer, question.expected(allowed, NAMESPACE), "{account}: {question:?}");
         }
     }
-    assert!(asked > 20_000, "only {asked} questions were asked");
+    assert!(count > 20_000, "only {count} access reviews");
 }

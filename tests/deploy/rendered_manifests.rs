@@ -1,4 +1,4 @@
-//! What kustomize and Helm make of what is shipped.
+//! The output of kustomize and Helm for the shipped manifests.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,10 +11,10 @@ use xtask::test_programs;
 use super::ROOT;
 use crate::support::skipped::report_skipped;
 
-/// The overlays that are shipped.
+/// The shipped overlays.
 pub const OVERLAYS: [&str; 5] =
     ["recommender-only", "full-vpa", "watermark-only", "all-in-one", "high-availability"];
-/// All that the chart can make of one release, beside the default.
+/// Values that enable all objects of a release that are off by default.
 pub const EVERYTHING: &[&str] = &[
     "watermark.enabled=true",
     "watermark.targets[0].group=argoproj.io",
@@ -32,7 +32,7 @@ pub const EVERYTHING: &[&str] = &[
     "logging.format=json",
 ];
 
-/// What a program of the testbed said, or nothing after noting why there is none.
+/// Runs a program of the testbed; returns `None` after reporting why it is not available.
 fn run(
     program: anyhow::Result<PathBuf>,
     arguments: impl FnOnce(&mut Command),
@@ -40,7 +40,7 @@ fn run(
     let program = program.map_err(|why| report_skipped(format!("{why:#}"))).ok()?;
     let mut command = Command::new(program);
     arguments(&mut command);
-    // Neither repositories nor plugins of whoever runs this.
+    // Without the user's repositories and plugins.
     let nowhere = std::env::temp_dir().join("plimsoll-no-helm");
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(variable, &nowhere);
@@ -50,12 +50,12 @@ fn run(
     Some(if status.success() { Ok(text(stdout)) } else { Err(text(stderr)) })
 }
 
-/// What kustomize makes of a folder below `deploy`.
+/// Builds a kustomize folder below `deploy`.
 pub fn kustomize(folder: &str) -> Option<Vec<Value>> {
     kustomize_path(&Path::new(ROOT).join("deploy").join(folder))
 }
 
-/// What kustomize makes of any folder.
+/// Builds any kustomize folder.
 pub fn kustomize_path(path: &Path) -> Option<Vec<Value>> {
     let built = run(test_programs::kustomize(), |command| {
         command.arg("build").arg(path);
@@ -63,19 +63,19 @@ pub fn kustomize_path(path: &Path) -> Option<Vec<Value>> {
     Some(objects(&built.unwrap_or_else(|why| panic!("{}: {why}", path.display()))))
 }
 
-/// Where the chart is.
+/// Path of the chart.
 pub fn chart() -> PathBuf {
     Path::new(ROOT).join("deploy/helm/plimsoll")
 }
 
-/// What helm says to these words.
+/// Runs helm with these arguments.
 pub fn helm(words: &[&str]) -> Option<Result<String, String>> {
     run(test_programs::helm(), |command| {
         command.args(words);
     })
 }
 
-/// What the chart makes of these values, as release `plimsoll` in the namespace `autoscaling`; or why it refuses them.
+/// Renders the chart with these values, as release `plimsoll` in the namespace `autoscaling`; or returns the error.
 pub fn try_chart(values: &[&str]) -> Option<Result<Vec<Value>, String>> {
     let folder = chart().display().to_string();
     let mut words = vec!["template", "plimsoll", &folder, "--namespace=autoscaling"];
@@ -85,12 +85,12 @@ pub fn try_chart(values: &[&str]) -> Option<Result<Vec<Value>, String>> {
     Some(helm(&words)?.map(|text| objects(&text)))
 }
 
-/// As [`try_chart`], of values that make sense.
+/// Like [`try_chart`], for valid values.
 pub fn chart_template(values: &[&str]) -> Option<Vec<Value>> {
     Some(try_chart(values)?.unwrap_or_else(|why| panic!("{values:?}: {why}")))
 }
 
-/// Every set of manifests that is shipped, with its name.
+/// All shipped sets of manifests, by name.
 pub fn all() -> Option<Vec<(String, Vec<Value>)>> {
     let mut all = Vec::new();
     for name in OVERLAYS {
@@ -103,7 +103,7 @@ pub fn all() -> Option<Vec<(String, Vec<Value>)>> {
     Some(all)
 }
 
-/// The objects of a text.
+/// Parses the objects of a YAML text.
 pub fn objects(text: &str) -> Vec<Value> {
     let read: Vec<Value> =
         serde_saphyr::from_multiple(text).unwrap_or_else(|why| panic!("{why} in\n{text}"));

@@ -1,4 +1,4 @@
-//! Owns a scripted life in a cluster in which all roles are installed: all that they have rights for is to be done in it.
+//! A scenario for a cluster in which all roles are installed: it makes them use all of their permissions.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::{
     updater::fixture::{wait_for_age, wait_for_ready_pods},
 };
 
-/// Where it takes place.
+/// Namespace of the scenario.
 pub const SHOP: &str = "shop";
 
-/// A VPA that asks for more than what pods ask for, so that nobody has to wait for history.
+/// A VPA with a minimum above the requests, so that it is effective without history.
 pub fn vpa(name: &str, kind: &str, api: &str, mode: &str) -> Value {
     json!({
         "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
@@ -38,7 +38,7 @@ pub fn vpa(name: &str, kind: &str, api: &str, mode: &str) -> Value {
     })
 }
 
-/// Whatever is there from the beginning.
+/// The initial objects.
 fn initial_objects() -> Vec<Value> {
     let wpa = |name: &str, kind: &str, api: &str, metric: Value| {
         json!({
@@ -73,7 +73,7 @@ fn initial_objects() -> Vec<Value> {
     vec![
         vpa("resized", "Deployment", "apps/v1", "InPlaceOrRecreate"),
         vpa("evicted", "Deployment", "apps/v1", "Recreate"),
-        // Its only pod is left as it is, and that is said of it.
+        // Its only pod is not evicted, and the VPA's status reports that.
         vpa("alone", "Deployment", "apps/v1", "Recreate"),
         vpa("rolled", "Rollout", "argoproj.io/v1", "Recreate"),
         vpa_to_delete(),
@@ -89,14 +89,14 @@ fn initial_objects() -> Vec<Value> {
     ]
 }
 
-/// The same, of which nothing comes but what is told of it.
+/// A dry-run copy that only reports.
 fn with_frozen_status(mut wpa: Value) -> Value {
     wpa["spec"]["maxReplicas"] = json!(1);
     wpa["metadata"]["annotations"] = json!({});
     wpa
 }
 
-/// A VPA that is there until it has a history.
+/// A VPA that is deleted once it has a history.
 fn vpa_to_delete() -> Value {
     json!({
         "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
@@ -132,7 +132,7 @@ fn definition(group: &str, version: &str, kind: &str, scale: bool) -> Value {
     })
 }
 
-/// Kinds of others that the life has something of. They are there before anything is installed.
+/// CRDs of other projects that the scenario uses. They are created before the installation.
 pub fn foreign_definitions() -> [Value; 2] {
     [
         definition("argoproj.io", "v1", "Rollout", true),
@@ -140,13 +140,13 @@ pub fn foreign_definitions() -> [Value; 2] {
     ]
 }
 
-/// Has it begin: workloads, and what looks after them.
-pub async fn begin(stage: &Fixture) {
-    let client = stage.bed.client();
+/// Creates the workloads and their autoscalers.
+pub async fn begin(fixture: &Fixture) {
+    let client = fixture.bed.client();
     for (name, replicas) in [("resized", 2), ("evicted", 2), ("scaled", 2), ("alone", 1)] {
         let yaml = manifests::deployment(name, replicas, "100m", "64Mi");
         manifests::create::<Deployment>(client.clone(), SHOP, &yaml).await;
-        stage.usage.set_all(
+        fixture.usage.set_all(
             SHOP,
             &format!("{name}-"),
             "main",
@@ -177,24 +177,24 @@ pub async fn begin(stage: &Fixture) {
         }),
     ];
     sets[0]["spec"]["serviceName"] = json!("none");
-    // Whether its pod belongs to what is scaled by the same label, only its owner tells.
+    // Only the owner tells whether its pod belongs to the scale target with the same label.
     let mut stray = set("ReplicaSet", "apps/v1", "stray", labels("scaled-set"));
     for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
         *stray.pointer_mut(place).expect("labels") = json!({"app": "scaled-set", "of": "others"});
     }
     sets.push(stray);
-    stage.apply(&sets).await;
-    stage.usage.set_all(SHOP, "scaled-set-", "main", UsageValue { cpu: 0.3, memory: 16 << 20 });
-    stage.usage.set_external(SHOP, "requests", &[("app", "all")], 150.0);
-    // Pods that are younger cannot be told from those that a change has made.
-    wait_for_ready_pods(&stage.bed, SHOP, "evicted", 2).await;
-    wait_for_age(&stage.bed, SHOP, "evicted", 6).await;
-    stage.apply(&initial_objects()).await;
+    fixture.apply(&sets).await;
+    fixture.usage.set_all(SHOP, "scaled-set-", "main", UsageValue { cpu: 0.3, memory: 16 << 20 });
+    fixture.usage.set_external(SHOP, "requests", &[("app", "all")], 150.0);
+    // Younger pods cannot be distinguished from those of a rollout.
+    wait_for_ready_pods(&fixture.bed, SHOP, "evicted", 2).await;
+    wait_for_age(&fixture.bed, SHOP, "evicted", 6).await;
+    fixture.apply(&initial_objects()).await;
 }
 
-/// Whether all that it was to lead to has come about, or what has not.
-pub async fn is_reached(stage: &Fixture) -> Result<(), String> {
-    let client = stage.bed.client();
+/// Whether all expected effects have occurred; the error is the first one that is missing.
+pub async fn is_reached(fixture: &Fixture) -> Result<(), String> {
+    let client = fixture.bed.client();
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
     for name in ["resized", "evicted"] {
         let of = ListParams::default().labels(&format!("app={name}"));
@@ -215,10 +215,10 @@ pub async fn is_reached(stage: &Fixture) -> Result<(), String> {
         }
     }
     let replicas = [
-        ("scaled", get::<Deployment>(stage, "scaled").await),
-        ("scaled-set", get::<StatefulSet>(stage, "scaled-set").await),
-        ("scaled-replicas", get::<ReplicaSet>(stage, "scaled-replicas").await),
-        ("scaled-old", get::<ReplicationController>(stage, "scaled-old").await),
+        ("scaled", get::<Deployment>(fixture, "scaled").await),
+        ("scaled-set", get::<StatefulSet>(fixture, "scaled-set").await),
+        ("scaled-replicas", get::<ReplicaSet>(fixture, "scaled-replicas").await),
+        ("scaled-old", get::<ReplicationController>(fixture, "scaled-old").await),
     ];
     for (name, found) in replicas {
         if found != Some(3) {
@@ -228,7 +228,7 @@ pub async fn is_reached(stage: &Fixture) -> Result<(), String> {
     Ok(())
 }
 
-async fn get<K>(stage: &Fixture, name: &str) -> Option<i32>
+async fn get<K>(fixture: &Fixture, name: &str) -> Option<i32>
 where
     K: kube::Resource<Scope = kube::core::NamespaceResourceScope>
         + Clone
@@ -236,14 +236,14 @@ where
         + serde::de::DeserializeOwned,
     K::DynamicType: Default,
 {
-    let api = Api::<K>::namespaced(stage.bed.client(), SHOP);
+    let api = Api::<K>::namespaced(fixture.bed.client(), SHOP);
     api.get_scale(name).await.ok()?.spec?.replicas
 }
 
-/// Has it go on: there is always something new to be told, more is asked for, a VPA goes when it has a history, and pods of a
-/// kind are asked for that only its scale tells something of.
-pub async fn keep_changing(stage: &Fixture) {
-    let client = stage.bed.client();
+/// Keeps the scenario going: there are always new values, the load grows, the VPA is deleted once it has a history,
+/// and pods of a kind that is resolved through its scale are created with a dry run.
+pub async fn keep_changing(fixture: &Fixture) {
+    let client = fixture.bed.client();
     let pods = Api::<Pod>::namespaced(client.clone(), SHOP);
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), SHOP);
     let checkpoints = Api::<Checkpoint>::namespaced(client.clone(), SHOP);
@@ -259,21 +259,21 @@ pub async fn keep_changing(stage: &Fixture) {
         let _ = vpas.patch("resized", &plain, &more).await;
         let found = checkpoints.list(&ListParams::default()).await;
         if found.is_ok_and(|found| found.iter().any(|one| one.name_any().starts_with("gone-"))) {
-            // It may be gone already.
+            // It may already be deleted.
             let _ = vpas.delete("gone", &DeleteParams::default()).await;
         }
-        dry_run_create_pod(stage, &pods).await;
+        dry_run_create_pod(fixture, &pods).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
 }
 
-/// Asks for a pod of the Rollout as its controller would, without having it made.
-async fn dry_run_create_pod(stage: &Fixture, pods: &Api<Pod>) {
+/// Creates a pod of the Rollout as its controller would, as a dry run.
+async fn dry_run_create_pod(fixture: &Fixture, pods: &Api<Pod>) {
     let about = json!({
         "apiVersion": "argoproj.io/v1", "kind": "Rollout",
         "metadata": {"name": "rolled", "namespace": SHOP},
     });
-    let (rollouts, name) = super::fixture::api(&stage.bed.client(), &about);
+    let (rollouts, name) = super::fixture::api(&fixture.bed.client(), &about);
     let Ok(rollout) = rollouts.get(&name).await else { return };
     let pod = json!({
         "metadata": {"name": "rolled-0", "labels": {"app": "rolled"}, "ownerReferences": [{

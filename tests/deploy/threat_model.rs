@@ -1,4 +1,4 @@
-//! The threat model in SECURITY.md: every threat names tests, and they are there.
+//! The threat model in SECURITY.md: every threat names existing tests.
 
 use std::{
     fs,
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::ROOT;
 use crate::support::captured_log;
 
-/// The rows of the threat model: the threat, what stands against it, and the tests.
+/// The rows of the threat model: threat, mitigation and tests.
 fn threats() -> Vec<(String, String, Vec<String>)> {
-    let page = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).expect("it is there");
+    let page = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).expect("it exists");
     let (_, model) = page.split_once("## Threats").expect("a threat model");
     let (model, _) = model.split_once("\n## ").expect("what it does not stand against");
     let rows = model.lines().filter(|line| line.starts_with("| "));
@@ -30,7 +30,7 @@ fn threats() -> Vec<(String, String, Vec<String>)> {
     .collect()
 }
 
-/// Where all tests in the sources are: the file and the name.
+/// All tests in the sources: file and name.
 fn tests() -> Vec<(String, String)> {
     let mut pending: Vec<PathBuf> = ["core", "src", "tests", "storage", "xtask"]
         .map(|folder| Path::new(ROOT).join(folder))
@@ -50,13 +50,13 @@ fn tests() -> Vec<(String, String)> {
     found
 }
 
-/// The functions of a source that follow an attribute of a test, but for those that are not run.
+/// The test functions of a source file, except ignored ones.
 fn tests_of(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut is_test, mut is_left_out) = (false, false);
     for line in source.lines().map(str::trim) {
         let begins = ["#[test]", "#[tokio::test"].iter().any(|word| line.starts_with(word));
-        // Those of property tests stand inside of a macro, each with its own attribute.
+        // Property tests are inside a macro, each with its own attribute.
         is_test |= begins;
         is_left_out |= line.starts_with("#[ignore");
         if let Some((_, rest)) = line.split_once("fn ") {
@@ -69,8 +69,8 @@ fn tests_of(source: &str) -> Vec<String> {
     found
 }
 
-/// Where the test is that a row names: by its name, or, where several are called so, by its file, `: ` and its name. A name that
-/// more than one has would go on being found when the one that was meant is taken away.
+/// The file of the test that a row names: by its name, or, if the name is ambiguous, by file, `: ` and name. An
+/// ambiguous name would still be found after the intended test was removed.
 fn find_test<'a>(tests: &'a [(String, String)], named: &str) -> Result<&'a str, String> {
     let (of, name) = match named.split_once(": ") {
         Some((file, name)) => (Some(file), name),
@@ -81,7 +81,7 @@ fn find_test<'a>(tests: &'a [(String, String)], named: &str) -> Result<&'a str, 
     match files[..] {
         [file] => Ok(file),
         [] => Err(format!("there is no test {named:?}")),
-        _ => Err(format!("{named:?} is in each of {files:?}: put the file before it")),
+        _ => Err(format!("{named:?} is in each of {files:?}: prefix it with the file")),
     }
 }
 
@@ -122,9 +122,9 @@ fn control_characters_of_users_are_escaped_in_logs_and_explanations() {
     conditions[0]["message"] = json!(nasty);
     conditions[0]["reason"] = json!(nasty);
     let report: VpaReport = serde_json::from_value(sample).expect("a report");
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
-    let printed = text::render(&report, &look);
+    let printed = text::render(&report, &style);
     let (words, guard) = captured_log::capture();
     tracing::warn!(target: "plimsoll", name = nasty, other = %nasty, "said: {nasty}");
     drop(guard);

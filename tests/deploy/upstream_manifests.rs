@@ -1,5 +1,5 @@
-//! Upstream's own manifests and rights, with nothing but the images replaced: our roles take over from upstream's programs, and
-//! upstream's go on from there when the images are put back.
+//! Upstream's manifests with only the images replaced: our roles take over from upstream's programs, and upstream's
+//! continue when the images are restored.
 
 use std::{fs, path::PathBuf};
 
@@ -32,15 +32,16 @@ use crate::{
 const HOME: &str = "kube-system";
 const ROLES: [&str; 3] = ["recommender", "updater", "admission-controller"];
 
-/// Where certificates lie: a node without volumes mounts nothing, so both are told by what an image could say as well.
+/// Paths of certificates: hollow nodes mount no volumes, so both programs receive them by flags or variables that an
+/// image could set too.
 struct Certificates {
     authority: String,
     certificate: String,
     key: String,
 }
 
-/// Has pods of upstream's Deployments be our roles, as their images would start them.
-fn run_plimsoll(stage: &Fixture, certificates: &Certificates) {
+/// Runs pods of upstream's Deployments as our roles, like their images.
+fn run_plimsoll(fixture: &Fixture, certificates: &Certificates) {
     let Certificates { authority, certificate, key } = certificates;
     for role in ROLES {
         let more = [
@@ -55,12 +56,12 @@ fn run_plimsoll(stage: &Fixture, certificates: &Certificates) {
             ("PLIMSOLL_FLAG_TLS_CERT_FILE", certificate),
             ("PLIMSOLL_FLAG_TLS_PRIVATE_KEY", key),
         ];
-        stage.run(HOME, &format!("vpa-{role}-"), role, &more);
+        fixture.run(HOME, &format!("vpa-{role}-"), role, &more);
     }
 }
 
-/// Has them be upstream's programs. Those know no variables, and no kubeconfig but by its flag.
-fn run_upstream(stage: &Fixture, programs: &Autoscaler, certificates: &Certificates) {
+/// Runs them as upstream's programs. Those read no variables, and take a kubeconfig only by flag.
+fn run_upstream(fixture: &Fixture, programs: &Autoscaler, certificates: &Certificates) {
     let Certificates { authority, certificate, key } = certificates;
     for role in ROLES {
         let (program, more): (&PathBuf, String) = match role {
@@ -81,13 +82,13 @@ fn run_upstream(stage: &Fixture, programs: &Autoscaler, certificates: &Certifica
         let address = port_variable(8942).expect("known").to_owned();
         let port = port_variable(8000).expect("known").to_owned();
         let environment = vec![(address, VariableValue::Address), (port, VariableValue::Port)];
-        stage.behave(HOME, &format!("vpa-{role}-"), words, environment);
+        fixture.behave(HOME, &format!("vpa-{role}-"), words, environment);
     }
 }
 
-/// Puts these images into upstream's Deployments, and waits until nothing else runs.
-async fn rolled_out(stage: &Fixture, image: impl Fn(&str) -> String) {
-    let deployments = Api::<Deployment>::namespaced(stage.bed.client(), HOME);
+/// Sets these images in upstream's Deployments, and waits until no other runs.
+async fn rolled_out(fixture: &Fixture, image: impl Fn(&str) -> String) {
+    let deployments = Api::<Deployment>::namespaced(fixture.bed.client(), HOME);
     for role in ROLES {
         let change = json!({"spec": {"template": {"spec": {"containers": [
             {"name": role, "image": image(role)},
@@ -99,7 +100,7 @@ async fn rolled_out(stage: &Fixture, image: impl Fn(&str) -> String) {
     for role in ROLES {
         let wanted = image(role);
         wait::until_ok(&format!("{role} runs {wanted} alone"), || async {
-            let pods = stage.ready(HOME, &format!("app=vpa-{role}"), 1).await;
+            let pods = fixture.ready(HOME, &format!("app=vpa-{role}"), 1).await;
             let found = pods[0].spec.as_ref().and_then(|spec| spec.containers[0].image.clone());
             if found.as_deref() == Some(&*wanted) { Ok(()) } else { Err(format!("{found:?}")) }
         })
@@ -107,9 +108,9 @@ async fn rolled_out(stage: &Fixture, image: impl Fn(&str) -> String) {
     }
 }
 
-/// The targets of `web`, CPU and memory, once they are.
-async fn targets(stage: &Fixture, namespace: &str) -> Option<Vec<f64>> {
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.bed.client(), namespace);
+/// The CPU and memory targets of `web`, once they exist.
+async fn targets(fixture: &Fixture, namespace: &str) -> Option<Vec<f64>> {
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.bed.client(), namespace);
     let vpa = serde_json::to_value(vpas.get("web").await.ok()?).ok()?;
     let target = vpa.pointer("/status/recommendation/containerRecommendations/0/target")?.clone();
     let amount = |resource: &str| {
@@ -119,30 +120,30 @@ async fn targets(stage: &Fixture, namespace: &str) -> Option<Vec<f64>> {
     Some(vec![amount("cpu")?, amount("memory")?])
 }
 
-/// Samples in the checkpoint of `web`, and when the first of them was.
-async fn saved_samples(stage: &Fixture, namespace: &str) -> Option<(u64, Value)> {
-    let checkpoints = Api::<Checkpoint>::namespaced(stage.bed.client(), namespace);
+/// Number of samples in the checkpoint of `web`, and the time of the first one.
+async fn saved_samples(fixture: &Fixture, namespace: &str) -> Option<(u64, Value)> {
+    let checkpoints = Api::<Checkpoint>::namespaced(fixture.bed.client(), namespace);
     let list = checkpoints.list(&ListParams::default()).await.ok()?;
     let status = serde_json::to_value(list.items.first()?).ok()?["status"].clone();
     Some((status["totalSamplesCount"].as_u64()?, status["firstSampleStart"].clone()))
 }
 
-/// Waits until samples were added to what was saved.
-async fn wait_for_more_samples(stage: &Fixture, namespace: &str, than: u64) -> (u64, Value) {
+/// Waits until the checkpoint has more samples.
+async fn wait_for_more_samples(fixture: &Fixture, namespace: &str, than: u64) -> (u64, Value) {
     wait::until("more samples are saved", || async {
-        saved_samples(stage, namespace).await.filter(|(count, _)| *count > than)
+        saved_samples(fixture, namespace).await.filter(|(count, _)| *count > than)
     })
     .await
 }
 
-/// A workload of 100m, which somebody is to find too little.
-async fn workload(stage: &Fixture, name: &str) -> String {
-    let namespace = stage.bed.namespace(name).await;
+/// A workload with a CPU request of 100m, which is too small for its usage.
+async fn workload(fixture: &Fixture, name: &str) -> String {
+    let namespace = fixture.bed.namespace(name).await;
     let web = small::deployment("web", 2, "100m", "64Mi");
-    small::create::<Deployment>(stage.bed.client(), &namespace, &web).await;
-    stage.usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.3, memory: 300 << 20 });
-    wait_for_ready_pods(&stage.bed, &namespace, "web", 2).await;
-    wait_for_age(&stage.bed, &namespace, "web", 6).await;
+    small::create::<Deployment>(fixture.bed.client(), &namespace, &web).await;
+    fixture.usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.3, memory: 300 << 20 });
+    wait_for_ready_pods(&fixture.bed, &namespace, "web", 2).await;
+    wait_for_age(&fixture.bed, &namespace, "web", 6).await;
     let vpa = "
 metadata: {name: web}
 spec:
@@ -150,13 +151,13 @@ spec:
   updatePolicy: {updateMode: Recreate}
   resourcePolicy: {containerPolicies: [{containerName: '*', minAllowed: {cpu: 250m}}]}
 ";
-    small::create::<VerticalPodAutoscaler>(stage.bed.client(), &namespace, vpa).await;
+    small::create::<VerticalPodAutoscaler>(fixture.bed.client(), &namespace, vpa).await;
     namespace
 }
 
-/// Waits until all pods of a workload were replaced by ones with more.
-async fn wait_until_replaced(stage: &Fixture, namespace: &str) {
-    let pods = Api::<Pod>::namespaced(stage.bed.client(), namespace);
+/// Waits until all pods of a workload were replaced by larger ones.
+async fn wait_until_replaced(fixture: &Fixture, namespace: &str) {
+    let pods = Api::<Pod>::namespaced(fixture.bed.client(), namespace);
     wait::until_ok(&format!("all pods of {namespace} have what is recommended"), || async {
         let found = pods.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
         let cpu = |pod: &Pod| {
@@ -182,14 +183,14 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
         Ok(found) => found,
         Err(why) => return report_skipped(format!("{why:#}")),
     };
-    let Some(stage) = Fixture::new(&[]).await else { return };
-    let file = write_certificates(&stage.bed, "vpa-webhook");
+    let Some(fixture) = Fixture::new(&[]).await else { return };
+    let file = write_certificates(&fixture.bed, "vpa-webhook");
     let certificates = Certificates {
         authority: file("ca.crt"),
         certificate: file("tls.crt"),
         key: file("tls.key"),
     };
-    run_upstream(&stage, &programs, &certificates);
+    run_upstream(&fixture, &programs, &certificates);
     let mut images = std::collections::BTreeMap::new();
     for name in [
         "vpa-v1-crd-gen.yaml",
@@ -205,12 +206,12 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
             let container = &deployment["spec"]["template"]["spec"]["containers"][0];
             let word = |value: &Value| value.as_str().expect("text").to_owned();
             images.insert(word(&container["name"]), word(&container["image"]));
-            assert_eq!(container["command"], Value::Null, "the image says what is run");
+            assert_eq!(container["command"], Value::Null, "the image defines the command");
         }
-        stage.apply(&all).await;
+        fixture.apply(&all).await;
     }
     assert_eq!(images.len(), ROLES.len());
-    // Upstream's script makes it; the Deployment waits for it.
+    // Upstream's script creates it, and the Deployment waits for it.
     let read = |file: &str| k8s_openapi::ByteString(fs::read(file).expect("it was just written"));
     let secret = Secret {
         metadata: serde_json::from_value(json!({"name": "vpa-tls-certs"})).expect("a name"),
@@ -225,47 +226,47 @@ async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
         ),
         ..Secret::default()
     };
-    let secrets = Api::<Secret>::namespaced(stage.bed.client(), HOME);
+    let secrets = Api::<Secret>::namespaced(fixture.bed.client(), HOME);
     secrets.create(&kube::api::PostParams::default(), &secret).await.expect("new");
 
-    // Upstream's programs live a while.
-    let first = workload(&stage, "first").await;
-    wait_until_replaced(&stage, &first).await;
-    let (samples, began) = wait_for_more_samples(&stage, &first, 3).await;
-    let theirs_said = targets(&stage, &first).await.expect("a recommendation");
+    // Upstream's programs run for a while.
+    let first = workload(&fixture, "first").await;
+    wait_until_replaced(&fixture, &first).await;
+    let (samples, began) = wait_for_more_samples(&fixture, &first, 3).await;
+    let upstream_targets = targets(&fixture, &first).await.expect("a recommendation");
 
-    // Ours take over what they know, and do the same work.
-    run_plimsoll(&stage, &certificates);
-    let before = stage.audit.requests();
-    rolled_out(&stage, |role| format!("example.com/plimsoll/{role}:1")).await;
-    let (after, still) = wait_for_more_samples(&stage, &first, samples).await;
+    // Plimsoll takes over their state and does the same work.
+    run_plimsoll(&fixture, &certificates);
+    let before = fixture.audit.requests();
+    rolled_out(&fixture, |role| format!("example.com/plimsoll/{role}:1")).await;
+    let (after, still) = wait_for_more_samples(&fixture, &first, samples).await;
     assert_eq!(still, began, "history goes on");
-    assert_near(&theirs_said, &targets(&stage, &first).await.expect("a recommendation"));
-    let second = workload(&stage, "second").await;
-    wait_until_replaced(&stage, &second).await;
-    let ours_said = targets(&stage, &second).await.expect("a recommendation");
-    let (counted, since) = wait_for_more_samples(&stage, &second, 3).await;
+    assert_near(&upstream_targets, &targets(&fixture, &first).await.expect("a recommendation"));
+    let second = workload(&fixture, "second").await;
+    wait_until_replaced(&fixture, &second).await;
+    let plimsoll_targets = targets(&fixture, &second).await.expect("a recommendation");
+    let (counted, since) = wait_for_more_samples(&fixture, &second, 3).await;
     let refused = |request: &&AuditedRequest| request.code == 403;
-    let after_all = stage.audit.requests();
+    let after_all = fixture.audit.requests();
     let refused: Vec<_> = after_all.difference(&before).filter(refused).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 
-    // And back.
-    run_upstream(&stage, &programs, &certificates);
-    rolled_out(&stage, |role| images[role].clone()).await;
-    for (namespace, count, began, said) in
-        [(&first, after, began, theirs_said), (&second, counted, since, ours_said)]
+    // Back to upstream.
+    run_upstream(&fixture, &programs, &certificates);
+    rolled_out(&fixture, |role| images[role].clone()).await;
+    for (namespace, count, began, expected) in
+        [(&first, after, began, upstream_targets), (&second, counted, since, plimsoll_targets)]
     {
-        let (_, still) = wait_for_more_samples(&stage, namespace, count).await;
+        let (_, still) = wait_for_more_samples(&fixture, namespace, count).await;
         assert_eq!(still, began, "{namespace}: history goes on");
-        let targets = targets(&stage, namespace).await.expect("a recommendation");
-        assert_near(&said, &targets);
+        let targets = targets(&fixture, namespace).await.expect("a recommendation");
+        assert_near(&expected, &targets);
     }
-    let third = workload(&stage, "third").await;
-    wait_until_replaced(&stage, &third).await;
+    let third = workload(&fixture, "third").await;
+    wait_until_replaced(&fixture, &third).await;
 }
 
-/// Nothing changes in what workloads use, so recommendations stay within a bucket of the histogram.
+/// Usage is constant, so recommendations stay within a bucket of the histogram.
 fn assert_near(one: &[f64], other: &[f64]) {
     let near = one.iter().zip(other).all(|(one, other)| (one - other).abs() <= 0.06 * one);
     assert!(near && one.len() == other.len(), "{one:?} {other:?}");

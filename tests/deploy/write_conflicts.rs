@@ -1,5 +1,5 @@
-//! Owns a webhook that overtakes the roles: an object that one of them writes to is changed by somebody else while the write
-//! is on its way. What they do then is seen for sure, and not only where two writes happen to meet.
+//! A webhook that injects conflicts: while a role writes an object, the webhook updates it first. So the roles'
+//! conflict handling is tested reliably, and not only when two writes happen to coincide.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -21,24 +21,25 @@ use crate::{
     support::certificates::CertificateAuthority,
 };
 
-/// One in so many writes of an account to a kind is overtaken, the first of them at once: whoever always is comes to nothing.
+/// One of this many writes of an account to a kind gets a conflict, starting with the first; a conflict on each one
+/// would prevent any progress.
 const CONFLICT_INTERVAL: usize = 3;
 
-/// Overtakes the accounts of a namespace until it is dropped.
+/// Injects conflicts for the accounts of a namespace until it is dropped.
 pub struct ConflictInjector {
     _server: LoopbackServer,
 }
 
 impl ConflictInjector {
-    /// Begins.
-    pub async fn begin(stage: &Fixture, namespace: &str) -> Self {
+    /// Registers the webhook.
+    pub async fn begin(fixture: &Fixture, namespace: &str) -> Self {
         let authority = CertificateAuthority::new("plimsoll-overtaking");
-        let (client, counts) = (stage.bed.client(), Mutex::default());
-        let server = LoopbackServer::start_tls(tls(&authority), move |asked| {
-            block_in_place(|| Handle::current().block_on(answer(&client, &counts, &asked.body)))
+        let (client, counts) = (fixture.bed.client(), Mutex::default());
+        let server = LoopbackServer::start_tls(tls(&authority), move |request| {
+            block_in_place(|| Handle::current().block_on(answer(&client, &counts, &request.body)))
         })
         .await;
-        stage.apply(&[registration(&authority, server.port, namespace)]).await;
+        fixture.apply(&[registration(&authority, server.port, namespace)]).await;
         Self { _server: server }
     }
 }
@@ -99,10 +100,10 @@ async fn answer(
     let resource = &request["resource"];
     let (group, version, plural) =
         (text(&resource["group"]), text(&resource["version"]), text(&resource["resource"]));
-    let who = format!("{} {plural}", request["userInfo"]["username"]);
+    let writer = format!("{} {plural}", request["userInfo"]["username"]);
     let count = {
         let mut counts = counts.lock().expect("no panic");
-        let count = counts.entry(who).or_default();
+        let count = counts.entry(writer).or_default();
         *count += 1;
         *count - 1
     };
@@ -115,7 +116,7 @@ async fn answer(
         let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
         let change = json!({"metadata": {"labels": {"overtaken": count.to_string()}}});
         let name = text(&request["name"]);
-        // It may be gone, and then there is nothing to overtake.
+        // The object may be gone; then there is no conflict.
         let _ = all.patch(&name, &PatchParams::default(), &Patch::Merge(change)).await;
     }
     TestResponse::json(json!({

@@ -1,4 +1,4 @@
-//! `plimsoll explain pod` on a real cluster: the word that it says is the one by which a running updater leaves the pod.
+//! `plimsoll explain pod` on a real cluster: its verdict is the reason that a running updater has for the pod.
 
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use crate::{
 
 const SAMPLE: &str = "tests/data/explain-pod.json";
 
-/// A namespace of a cluster, with how the program reaches it.
+/// A namespace of a cluster, and the program's access to it.
 struct Fixture {
     bed: Testbed,
     namespace: String,
@@ -46,7 +46,7 @@ impl Fixture {
         Some(Self { bed, namespace, kubeconfig })
     }
 
-    /// Asks about a pod of the namespace, where the Leases are as well.
+    /// Runs `explain pod` for a pod of the namespace, which also contains the Leases.
     fn ask(&self, pod: &str, more: &[&str]) -> Output {
         let namespace = &self.namespace;
         let lease = format!("--leader-elect-resource-namespace={namespace}");
@@ -62,13 +62,13 @@ impl Fixture {
         plimsoll(&words).output().expect("it starts")
     }
 
-    /// The report, and the exit code that came with it.
+    /// The report and the exit code.
     fn report(&self, pod: &str, more: &[&str]) -> (PodReport, Option<i32>) {
         let output = self.ask(pod, &[more, &["-o", "json"]].concat());
         (read(&output), output.status.code())
     }
 
-    /// The names of the pods of a workload, in order.
+    /// The names of a workload's pods, in order.
     async fn names(&self, workload: &str) -> Vec<String> {
         let pods = pods(&self.bed.client(), &self.namespace, workload).await;
         let mut names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
@@ -76,7 +76,7 @@ impl Fixture {
         names
     }
 
-    /// The versions of everything that could be written.
+    /// The resourceVersions of all objects that could be written.
     async fn versions(&self) -> BTreeMap<String, String> {
         let mut versions = BTreeMap::new();
         let (client, all) = (self.bed.client(), ListParams::default());
@@ -103,7 +103,7 @@ impl Fixture {
         api.patch(vpa, &PatchParams::default(), &patch).await.expect("is annotated");
     }
 
-    /// Says on a VPA that its workload was changed just now.
+    /// Records on a VPA that its workload was changed just now.
     async fn record_recent_change(&self, name: &str) {
         let now = Time::from(wall_now());
         let rollout = Rollout {
@@ -112,7 +112,7 @@ impl Fixture {
             streak: 0,
             wave: now,
             touched: 1,
-            // An eviction would be asked for its effect, and pods as young as these for what they got by it.
+            // An eviction would be checked for its effect, and pods this young for the resources that it gave them.
             evicted: 0,
             before: Health::default(),
             target: Vec::new(),
@@ -138,21 +138,21 @@ fn verdict_word(report: &PodReport) -> &str {
 
 #[tokio::test]
 async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written() {
-    let Some(asker) = Fixture::new("explain-pod").await else { return };
-    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    let Some(fixture) = Fixture::new("explain-pod").await else { return };
+    let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 4).await;
     vpa(bed, namespace, "web", "Recreate", "250m").await;
-    let names = asker.names("web").await;
-    let versions = asker.versions().await;
+    let names = fixture.names("web").await;
+    let versions = fixture.versions().await;
 
-    let (first, code) = asker.report(&names[0], &[]);
+    let (first, code) = fixture.report(&names[0], &[]);
     assert_eq!((verdict_word(&first), code), ("evict", Some(0)), "{first:#?}");
     let need = first.need.as_ref().expect("is recommended for");
     assert_eq!(need.word.as_deref(), Some("outside_range"));
     let cpu = first.containers[0].cpu.expect("is requested");
     let amount = |text: &str| Some(text.parse().expect("a quantity"));
     assert_eq!((cpu.request, cpu.target), (amount("100m"), amount("250m")));
-    let order = first.order.as_ref().expect("has a place");
+    let order = first.order.as_ref().expect("has a position");
     assert_eq!((order.place, order.candidates, order.before.len()), (Some(1), 4, 0));
     let group = first.group.expect("has a controller");
     assert_eq!((group.live, group.wanted, group.up, group.may_be_down), (4, 4, 4, 2));
@@ -162,70 +162,71 @@ async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written
     );
     assert_eq!(first.controller.as_ref().map(|it| &*it.kind), Some("ReplicaSet"));
 
-    // One pod goes first, and the others wait for what becomes of it: they are too young for the next one to follow.
-    let (second, code) = asker.report(&names[1], &[]);
+    // One pod goes first, and the others wait for its outcome: they are too young for the next one to follow.
+    let (second, code) = fixture.report(&names[1], &[]);
     assert_eq!((verdict_word(&second), code), ("cool_down", Some(1)), "{second:#?}");
-    assert_eq!(second.order.expect("has a place").before[0].pod, names[0]);
-    let third = asker.report(&names[2], &["--cool-down=0"]).0;
+    assert_eq!(second.order.expect("has a position").before[0].pod, names[0]);
+    let third = fixture.report(&names[2], &["--cool-down=0"]).0;
     assert_eq!(
         verdict_word(&third),
         "unproven",
-        "no eviction was ever seen to have its effect: {third:#?}"
+        "no eviction has had an observed effect: {third:#?}"
     );
     let hasty = ["--cool-down=0", "--max-unproven-evictions=0"];
-    let third = asker.report(&names[2], &hasty).0;
+    let third = fixture.report(&names[2], &hasty).0;
     assert_eq!(verdict_word(&third), "budget", "two of four may be down: {third:#?}");
-    assert_eq!(third.order.expect("has a place").before.len(), 2);
-    assert_eq!(asker.versions().await, versions);
+    assert_eq!(third.order.expect("has a position").before.len(), 2);
+    assert_eq!(fixture.versions().await, versions);
 
-    asker.record_recent_change("web").await;
-    let versions = asker.versions().await;
-    let (resting, code) = asker.report(&names[0], &[]);
+    fixture.record_recent_change("web").await;
+    let versions = fixture.versions().await;
+    let (resting, code) = fixture.report(&names[0], &[]);
     assert_eq!((verdict_word(&resting), code), ("cool_down", Some(1)), "{resting:#?}");
     assert_eq!(resting.findings[0].code, "cool_down");
     assert_eq!(resting.need.as_ref().and_then(|need| need.word.as_deref()), Some("outside_range"));
     let rollout = resting.guards.as_ref().and_then(|guards| guards.rollout).expect("is remembered");
     assert_eq!((rollout.touched, rollout.evicted), (1, 0));
-    update_sample(&asker, &resting);
-    assert_text_output(&asker, &names[0]);
+    update_sample(&fixture, &resting);
+    assert_text_output(&fixture, &names[0]);
 
     let running = fixture::start(bed.client(), namespace, &["--dry-run"]).await;
     let same = format!("plimsoll_updater_skipped_pods{{reason=\"{}\"}} 4", verdict_word(&resting));
-    wait::until("a running updater says the same word", || async {
+    wait::until("a running updater reports the same verdict", || async {
         fixture::metrics(&running).await.contains(&same).then_some(())
     })
     .await;
     running.stop().await;
-    assert_eq!(asker.versions().await, versions);
+    assert_eq!(fixture.versions().await, versions);
 }
 
-/// `UPDATE=1` makes the sample in the repository anew.
-fn update_sample(asker: &Fixture, report: &PodReport) {
+/// `UPDATE=1` writes the sample in the repository.
+fn update_sample(fixture: &Fixture, report: &PodReport) {
     if std::env::var_os("UPDATE").is_some() {
         let sample = serde_json::to_string_pretty(report).expect("JSON") + "\n";
-        let sample = sample.replace(&asker.namespace, "shop");
+        let sample = sample.replace(&fixture.namespace, "shop");
         std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE), sample).expect("writes");
     }
 }
 
-fn assert_text_output(asker: &Fixture, pod: &str) {
-    let output = asker.ask(pod, &[]);
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+fn assert_text_output(fixture: &Fixture, pod: &str) {
+    let output = fixture.ask(pod, &[]);
+    let printed = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(output.stderr.is_empty(), "{output:?}");
-    for line in said.lines() {
+    for line in printed.lines() {
         assert!(line.chars().count() <= 80, "{line}");
         assert!(line.trim_end() == line && !line.contains('\x1b'), "{line:?}");
     }
-    for words in ["HELD BACK  cool_down", "WANTED  outside_range", "CONTAINER main", "GUARDS"] {
-        assert!(said.contains(words), "{words} is not in\n{said}");
+    for words in ["BLOCKED  cool_down", "UPDATE NEEDED  outside_range", "CONTAINER main", "GUARDS"]
+    {
+        assert!(printed.contains(words), "{words} is not in\n{printed}");
     }
 }
 
 #[tokio::test]
 async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
-    let Some(asker) = Fixture::new("explain-lonely").await else { return };
-    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    let Some(fixture) = Fixture::new("explain-lonely").await else { return };
+    let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     let lone = manifests::pod("lone", "Always", "100m", "64Mi");
     manifests::create::<Pod>(bed.client(), namespace, &lone).await;
     deployment(bed, namespace, "web", 1).await;
@@ -234,31 +235,31 @@ async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
         (pod.status?.phase? == "Running").then_some(())
     })
     .await;
-    let name = asker.names("web").await.remove(0);
+    let name = fixture.names("web").await.remove(0);
 
-    let (lone, code) = asker.report("lone", &[]);
+    let (lone, code) = fixture.report("lone", &[]);
     assert_eq!((verdict_word(&lone), code), ("no_controller", Some(0)), "{lone:#?}");
-    let (none, code) = asker.report(&name, &[]);
+    let (none, code) = fixture.report(&name, &[]);
     assert_eq!((verdict_word(&none), code), ("no_vpa", Some(0)), "{none:#?}");
     assert!(none.verdict.message.contains("Deployment web"), "{none:#?}");
     vpa(bed, namespace, "web", "Off", "250m").await;
-    let (off, code) = asker.report(&name, &[]);
+    let (off, code) = fixture.report(&name, &[]);
     assert_eq!((verdict_word(&off), code), ("vpa_off", Some(0)), "{off:#?}");
     assert_eq!(off.vpa.expect("is for it").update_mode, "Off");
 
-    let said = refused(&asker.ask("lon", &[]), 1);
-    assert!(said.ends_with("the nearest there: lone\n"), "{said}");
-    let said = refused(&asker.ask("lone", &["-n", "default"]), 2);
-    assert!(said.contains("give one of the two"), "{said}");
+    let printed = refused(&fixture.ask("lon", &[]), 1);
+    assert!(printed.ends_with("did you mean lone?\n"), "{printed}");
+    let printed = refused(&fixture.ask("lone", &["-n", "default"]), 2);
+    assert!(printed.contains("set only one of them"), "{printed}");
 }
 
 #[tokio::test]
 async fn a_budget_of_disruptions_and_of_the_cluster_hold_a_pod_before_anybody_asks() {
-    let Some(asker) = Fixture::new("explain-budgets").await else { return };
-    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    let Some(fixture) = Fixture::new("explain-budgets").await else { return };
+    let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 3).await;
     vpa(bed, namespace, "web", "Recreate", "250m").await;
-    let name = asker.names("web").await.remove(0);
+    let name = fixture.names("web").await.remove(0);
     let budget = "
 metadata: {name: web}
 spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
@@ -270,10 +271,10 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
         (status.expected_pods == 3).then_some(())
     })
     .await;
-    let (held, code) = asker.report(&name, &[]);
+    let (held, code) = fixture.report(&name, &[]);
     assert_eq!((verdict_word(&held), code), ("disruption_budget", Some(1)), "{held:#?}");
 
-    // What other updaters wrote into the Lease counts.
+    // Changes that other updaters recorded in the Lease count as well.
     let mut spent = DisruptionBudget::default();
     let now = Time::from(wall_now());
     for _ in 0..2 {
@@ -283,44 +284,44 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
         "name": "vpa-updater", "annotations": {disruption_budget::ANNOTATION: spent.write().expect("it fits")},
     }});
     manifests::create::<Lease>(bed.client(), namespace, &lease.to_string()).await;
-    let (full, code) = asker.report(&name, &["--max-namespace-disruptions-per-hour=2"]);
+    let (full, code) = fixture.report(&name, &["--max-namespace-disruptions-per-hour=2"]);
     assert_eq!((verdict_word(&full), code), ("namespace_budget", Some(1)), "{full:#?}");
-    let changes = full.guards.expect("are told").changes;
+    let changes = full.guards.expect("are reported").changes;
     assert_eq!((changes[0].made, changes[0].allowed), (2, Some(2)), "{changes:?}");
 }
 
 #[tokio::test]
 async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named() {
-    let Some(mut asker) = Fixture::new("explain-reader").await else { return };
-    let (bed, namespace) = (&asker.bed, &asker.namespace);
+    let Some(mut fixture) = Fixture::new("explain-reader").await else { return };
+    let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 3).await;
     vpa(bed, namespace, "web", "InPlaceOrRecreate", "250m").await;
-    let name = asker.names("web").await.remove(0);
+    let name = fixture.names("web").await.remove(0);
     let account = bed.service_account(namespace, "reader").await;
     grant(&bed.client(), &reading(namespace)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("config");
     std::fs::write(&kubeconfig, &account.kubeconfig).expect("writes");
-    asker.kubeconfig = kubeconfig;
+    fixture.kubeconfig = kubeconfig;
 
-    let output = asker.ask_with(&name, &["-o", "json"]);
+    let output = fixture.ask_with(&name, &["-o", "json"]);
     let report = read(&output);
     assert_eq!((verdict_word(&report), output.status.code()), ("resize", Some(0)), "{report:#?}");
-    let guards = report.guards.expect("are told");
+    let guards = report.guards.expect("are reported");
     assert_eq!(guards.recommender.state, "unreadable");
     assert_eq!(guards.admission_controller.state, "unreadable");
     let notes = report.notes.join("\n");
-    for words in ["Lease kube-system/vpa-updater", "PodDisruptionBudgets", "Leases in kube-system"]
+    for words in ["Lease kube-system/vpa-updater", "PodDisruptionBudgets", "namespace kube-system"]
     {
         assert!(notes.contains(words), "{words} is not in {notes}");
     }
     assert!(
-        wait_for_ready_pods(&asker.bed, &asker.namespace, "web", 3).await.len() == 3,
+        wait_for_ready_pods(&fixture.bed, &fixture.namespace, "web", 3).await.len() == 3,
         "nothing was changed"
     );
 }
 
-/// What is needed to ask about pods of a namespace.
+/// The permissions to explain pods of a namespace.
 fn reading(namespace: &str) -> String {
     let resources = [
         ("''", "[pods, limitranges, replicationcontrollers]"),

@@ -1,4 +1,4 @@
-//! What is told of a watermark autoscaler: from what stands on the object and nothing else.
+//! `plimsoll explain wpa`: the report depends only on the object.
 
 use plimsoll::report::{
     explain::{WpaReport, wpa::text},
@@ -56,18 +56,18 @@ fn a_decision_is_told_step_by_step_and_as_data() {
     assert_eq!(faults(&schema("explain-wpa.v1.json"), &data), Vec::<String>::new());
     assert_eq!(data["left"], json!([20, 260]));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
-    let look =
+    let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
-    let text = text::render(&report, &look);
+    let text = text::render(&report, &style);
     for words in [
         "shop/web",
         "Deployment web, 2 to 10 replicas",
-        "LEFT AS THEY ARE",
+        "UNCHANGED, RESTRICTED",
         "upscale_capping, forbidden_window",
-        "150, which is above them, since 40 s ago",
-        "45 to 110, tolerance included",
-        "more in 20 s, fewer in 260 s",
-        "`average` is what is mostly meant",
+        "150, which is above the watermarks, since 40 s ago",
+        "45 to 110, including tolerance",
+        "upscale allowed in 20 s, downscale in 260 s",
+        "`average` is usually meant",
     ] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
@@ -87,7 +87,7 @@ fn what_is_wrong_with_it_is_a_finding() {
     assert_eq!(codes(&spec(10), &status(unknown)), ["metric_unknown"]);
     assert_eq!(codes(&spec(1), &status(held())), ["invalid"]);
     assert_eq!(codes(&spec(10), &WatermarkPodAutoscalerStatus::default()), ["never_looked_at"]);
-    // The original says nothing of how it came about.
+    // The original controller does not record its decision.
     let report = WpaReport::of(("shop", "web"), &[].into(), &spec(10), &status(Value::Null), NOW);
     assert!(
         report.findings.is_empty()

@@ -1,4 +1,4 @@
-//! Owns servers that answer as a test says, with TLS or without, and remember what they were asked.
+//! Loopback servers that answer as a test specifies, with or without TLS, and record the requests that they receive.
 
 use std::{
     convert::Infallible,
@@ -23,7 +23,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// What was asked.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
     pub method: String,
@@ -34,19 +34,19 @@ pub struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// A header, or nothing.
+    /// Returns the value of a header, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
-/// What is answered.
+/// A response of the server.
 #[derive(Clone, Debug)]
 pub struct TestResponse {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
-    /// After so long.
+    /// Delay before the response is sent.
     pub after: Duration,
 }
 
@@ -73,22 +73,22 @@ impl TestResponse {
 
 type ResponseHandler = Arc<dyn Fn(&ReceivedRequest) -> TestResponse + Send + Sync>;
 
-/// A server, until it is dropped.
+/// A running server. Stops when dropped.
 pub struct LoopbackServer {
     pub port: u16,
-    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     task: JoinHandle<()>,
 }
 
 impl LoopbackServer {
-    /// Without TLS.
+    /// Starts a server without TLS.
     pub async fn start_plain(
         answers: impl Fn(&ReceivedRequest) -> TestResponse + Send + Sync + 'static,
     ) -> Self {
         Self::serve(None, Arc::new(answers)).await
     }
 
-    /// With TLS.
+    /// Starts a server with TLS.
     pub async fn start_tls(
         config: ServerConfig,
         answers: impl Fn(&ReceivedRequest) -> TestResponse + Send + Sync + 'static,
@@ -98,37 +98,38 @@ impl LoopbackServer {
 
     async fn serve(tls: Option<TlsAcceptor>, answers: ResponseHandler) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
-        let asked = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
-        let seen = Arc::clone(&asked);
+        let port = listener.local_addr().expect("valid address").port();
+        let received = Arc::<Mutex<Vec<ReceivedRequest>>>::default();
+        let recorded = Arc::clone(&received);
         let task = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
-                let (tls, seen, answers) = (tls.clone(), Arc::clone(&seen), Arc::clone(&answers));
+                let (tls, recorded, answers) =
+                    (tls.clone(), Arc::clone(&recorded), Arc::clone(&answers));
                 tokio::spawn(async move {
                     match tls {
-                        None => speak(stream, seen, answers).await,
-                        // A caller that does not like what is shown is no concern of the server.
+                        None => speak(stream, recorded, answers).await,
+                        // A failed handshake is the client's problem, so ignore it.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                speak(stream, seen, answers).await;
+                                speak(stream, recorded, answers).await;
                             }
                         }
                     }
                 });
             }
         });
-        Self { port, asked, task }
+        Self { port, received, task }
     }
 
-    /// A place on it.
+    /// Returns the URL of a path on this server.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What it was asked so far.
+    /// Returns the requests received so far.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
-        self.asked.lock().expect("no panic").clone()
+        self.received.lock().expect("no panic").clone()
     }
 }
 
@@ -140,33 +141,33 @@ impl Drop for LoopbackServer {
 
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    recorded: Arc<Mutex<Vec<ReceivedRequest>>>,
     answers: ResponseHandler,
 ) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
+        let (recorded, answers) = (Arc::clone(&recorded), Arc::clone(&answers));
         async move {
             let (parts, body) = request.into_parts();
             let body =
                 body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            let asked = ReceivedRequest {
+            let received = ReceivedRequest {
                 method: parts.method.to_string(),
                 path: parts.uri.path_and_query().map_or("", |path| path.as_str()).to_owned(),
                 headers: parts.headers,
                 body: String::from_utf8_lossy(&body).into_owned(),
             };
-            let reply = answers(&asked);
-            seen.lock().expect("no panic").push(asked);
+            let reply = answers(&received);
+            recorded.lock().expect("no panic").push(received);
             tokio::time::sleep(reply.after).await;
             let mut response = Response::builder().status(reply.status);
             for (name, value) in reply.headers {
                 response = response.header(name, value);
             }
             let body = Full::new(Bytes::from(reply.body));
-            Ok::<_, Infallible>(response.body(body).expect("a response"))
+            Ok::<_, Infallible>(response.body(body).expect("valid response"))
         }
     });
-    // A client that goes away is no concern of a test.
+    // Ignore clients that disconnect.
     let _ =
         Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }

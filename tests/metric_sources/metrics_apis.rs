@@ -1,4 +1,4 @@
-//! What is read of `external.metrics.k8s.io` and `metrics.k8s.io`, and how each way of not knowing is told.
+//! Values read from `external.metrics.k8s.io` and `metrics.k8s.io`, and how each failure is reported.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use super::loopback_server::{LoopbackServer, TestResponse};
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(server: &LoopbackServer) -> Client {
-    let mut config = Config::new(server.url("").parse().expect("an address"));
+    let mut config = Config::new(server.url("").parse().expect("valid address"));
     config.default_retry = false;
-    Client::try_from(config).expect("a client")
+    Client::try_from(config).expect("valid client")
 }
 
 async fn serve(reply: TestResponse) -> LoopbackServer {
@@ -44,7 +44,7 @@ fn series(values: &[Value]) -> TestResponse {
 }
 
 fn noon() -> Timestamp {
-    "2026-11-23T12:00:00Z".parse().expect("a time")
+    "2026-11-23T12:00:00Z".parse().expect("valid timestamp")
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn all_series_are_added_up_and_the_first_tells_the_time() {
     assert_eq!(
         external(series(&[json!("0")])).await,
         Ok(MetricValue::Sum { sum: 0, at: Some(noon().into()) }),
-        "a zero that was measured is one"
+        "a measured zero counts"
     );
     let timeless = TestResponse::json(json!({"items": [{"value": "1", "timestamp": null}]}));
     assert_eq!(external(timeless).await, Ok(MetricValue::Sum { sum: 1000, at: None }));
@@ -78,14 +78,14 @@ async fn names_and_selectors_of_metrics_arrive_as_they_were_meant() {
             {"key": "old", "operator": "DoesNotExist"},
         ],
     }))
-    .expect("a selector");
-    let selector = Selector::from_label_selector(Some(&selector)).expect("labels");
+    .expect("valid selector");
+    let selector = Selector::from_label_selector(Some(&selector)).expect("valid labels");
     let name = "datadogmetric@shop:a/b";
     fetch_external_metric(&client(&server), "shop", name, selector.as_str(), LIMIT)
         .await
-        .expect("a sum");
-    let asked = &server.requests()[0];
-    let (path, query) = asked.path.split_once('?').expect("a query");
+        .expect("has a sum");
+    let request = &server.requests()[0];
+    let (path, query) = request.path.split_once('?').expect("has a query");
     assert_eq!(
         path,
         "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/datadogmetric%40shop%3Aa%2Fb"
@@ -110,32 +110,35 @@ async fn an_external_metric_that_is_not_known_is_no_zero() {
             json!({"kind": "Status", "status": "Failure", "code": code, "message": "no\nway"});
         TestResponse::new(code, message)
     };
-    for (reply, words) in [
+    for (reply, expected) in [
         (series(&[json!("1"), json!("many")]), "the value of requests: \"many\" is not a quantity"),
         (series(&[json!("1"), json!(null)]), "the value of requests is missing"),
         (
             TestResponse::json(r#"{"items":[{"value":"1","timestamp":"noon"}]}"#),
             "a value of requests: ",
         ),
-        (TestResponse::json(r#"{"items":[{"value":"1"#), "it ends in the middle"),
-        (TestResponse::json("<html>"), "it is not an object in JSON"),
+        (TestResponse::json(r#"{"items":[{"value":"1"#), "unexpected end of response"),
+        (TestResponse::json("<html>"), "not a JSON object"),
         (
             status(404),
-            "HTTP 404: no way: is there a server of external.metrics.k8s.io, and does it",
+            "HTTP 404: no way: is a metrics adapter for external.metrics.k8s.io installed",
         ),
-        (status(403), "was refused (HTTP 403: no way)"),
-        (status(500), "was refused (HTTP 500: no way)"),
+        (status(403), "was rejected (HTTP 403: no way)"),
+        (status(500), "was rejected (HTTP 500: no way)"),
     ] {
-        let why = external(reply).await.expect_err(words);
+        let why = external(reply).await.expect_err(expected);
         assert_eq!(why.as_str(), "error", "{why}");
-        let told = why.to_string();
-        assert!(told.starts_with("unable to fetch metrics from external metrics API: "), "{told}");
-        assert!(told.contains(words) && !told.contains('\n'), "{words}: {told}");
+        let error = why.to_string();
+        assert!(
+            error.starts_with("unable to fetch metrics from external metrics API: "),
+            "{error}"
+        );
+        assert!(error.contains(expected) && !error.contains('\n'), "{expected}: {error}");
     }
     let slow = serve(series(&[json!("1")]).after(LIMIT)).await;
     let limit = Duration::from_millis(200);
     let late = fetch_external_metric(&client(&slow), "shop", "requests", "", limit).await;
-    assert!(late.expect_err("late").to_string().contains("did not arrive within 200ms"));
+    assert!(late.expect_err("times out").to_string().contains("did not arrive within 200ms"));
 }
 
 fn pods() -> TestResponse {
@@ -156,9 +159,9 @@ async fn what_pods_use_is_told_pod_by_pod_and_not_guessed() {
     let server = serve(pods()).await;
     let client = client(&server);
     let ask = async |resource: &str, container: Option<&str>| {
-        let asked =
+        let result =
             fetch_resource_metric(&client, "shop", resource, container, "app=web", LIMIT).await;
-        let Ok(MetricValue::Usage { usage, is_cpu, .. }) = asked else { panic!("{asked:?}") };
+        let Ok(MetricValue::Usage { usage, is_cpu, .. }) = result else { panic!("{result:?}") };
         let usage: Vec<_> = usage.iter().map(|(pod, used)| (pod.to_string(), *used)).collect();
         (usage, is_cpu)
     };
@@ -170,7 +173,7 @@ async fn what_pods_use_is_told_pod_by_pod_and_not_guessed() {
     let mebibyte = 1_048_576_000;
     let memory = of(&[("a", mebibyte), ("b", 2 * mebibyte), ("c", 3 * mebibyte)]);
     assert_eq!(ask("memory", Some("main")).await, (memory, false));
-    assert_eq!(ask("ephemeral-storage", None).await, (Vec::new(), false), "nobody knows it");
+    assert_eq!(ask("ephemeral-storage", None).await, (Vec::new(), false), "the value is unknown");
     assert_eq!(
         server.requests()[0].path,
         "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods?labelSelector=app%3Dweb"
@@ -185,25 +188,31 @@ async fn usage_that_is_not_known_is_no_zero() {
     };
     let empty = TestResponse::json(json!({"items": []}));
     assert_eq!(usage(empty).await, Err(MetricError::Empty("resource")));
-    let one = |amount: &str| {
+    let usage_of = |amount: &str| {
         let containers = json!([{"name": "main", "usage": {"cpu": amount}}]);
         TestResponse::json(
             json!({"items": [{"metadata": {"name": "a"}, "containers": containers}]}),
         )
     };
-    assert_eq!(usage(one("NaN")).await, Err(MetricError::NotANumber));
-    for (reply, words) in [
-        (one("few"), "the value of cpu of container main of pod a: \"few\" is not a quantity"),
-        (one("-1"), "the value of cpu of container main of pod a is below zero"),
+    assert_eq!(usage(usage_of("NaN")).await, Err(MetricError::NotANumber));
+    for (reply, expected) in [
+        (usage_of("few"), "the value of cpu of container main of pod a: \"few\" is not a quantity"),
+        (usage_of("-1"), "the value of cpu of container main of pod a is negative"),
         (
             TestResponse::json(json!({"items": [{"containers": []}]})),
             "the usage of a pod: missing field",
         ),
-        (TestResponse::new(503, "away"), "HTTP 503: away: is there a server of metrics.k8s.io"),
+        (
+            TestResponse::new(503, "away"),
+            "HTTP 503: away: is a metrics adapter for metrics.k8s.io installed",
+        ),
     ] {
-        let told = usage(reply).await.expect_err(words).to_string();
-        assert!(told.starts_with("unable to fetch metrics from resource metrics API: "), "{told}");
-        assert!(told.contains(words), "{words}: {told}");
+        let error = usage(reply).await.expect_err(expected).to_string();
+        assert!(
+            error.starts_with("unable to fetch metrics from resource metrics API: "),
+            "{error}"
+        );
+        assert!(error.contains(expected), "{expected}: {error}");
     }
 }
 
@@ -213,5 +222,5 @@ async fn a_pod_of_many_is_looked_up_by_its_name() {
     let usage = fetch_resource_metric(&client(&server), "shop", "cpu", None, "", LIMIT).await;
     let Ok(MetricValue::Usage { usage, .. }) = usage else { panic!("{usage:?}") };
     assert_eq!(usage.get(&Arc::from("a")), Some(&252));
-    assert!(!server.requests()[0].path.contains('?'), "whoever selects all says nothing");
+    assert!(!server.requests()[0].path.contains('?'), "an empty selector is left out");
 }

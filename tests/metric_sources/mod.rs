@@ -1,4 +1,4 @@
-//! Proof of where values come from that replicas follow: metrics APIs, recommenders and a Prometheus, over real sockets.
+//! Metric sources of autoscalers over real sockets: metrics APIs, recommenders and a Prometheus.
 
 pub mod loopback_server;
 mod metrics_apis;

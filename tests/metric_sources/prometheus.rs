@@ -1,4 +1,4 @@
-//! Queries of autoscalers: asked once a period by however many, added up, and unknown for a reason.
+//! PromQL queries of autoscalers: fetched once per period for all users, summed, and unknown with a reason on failure.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ fn limits() -> QueryLimits {
 fn queries(server: &LoopbackServer, limits: QueryLimits) -> PromqlCache {
     let config = TransportConfig { address: server.url(""), ..TransportConfig::default() };
     let door =
-        HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("an address");
+        HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("valid address");
     PromqlCache::new(PrometheusClient::new(Arc::new(door), limits), PERIOD)
 }
 
@@ -32,7 +32,7 @@ fn result(kind: &str, result: &str) -> TestResponse {
     TestResponse::json(format!(r#"{{"status":"success","data":{data}}}"#))
 }
 
-/// Series with these values now.
+/// A response with one current sample per value.
 fn vector(values: &[&str]) -> TestResponse {
     let series = |(place, value): (usize, &&str)| {
         format!(r#"{{"metric":{{"a":"{place}"}},"value":[1800000000,"{value}"]}}"#)
@@ -75,32 +75,32 @@ async fn an_answer_that_is_no_number_is_no_zero() {
         r#"{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}"#,
     );
     let bad = r#"{"status":"error","errorType":"bad_data","error":"1:1: parse\nerror"}"#;
-    for (reply, words) in [
-        (result("matrix", matrix), "the query answers a range and no number"),
-        (result("string", r#"[1800000000,"x"]"#), "the query answers a text and no number"),
-        (partial, "the server's answer is partial"),
-        (TestResponse::new(400, bad), "does not take the query: bad_data: 1:1: parse error"),
+    for (reply, expected) in [
+        (result("matrix", matrix), "the query returns a range instead of a number"),
+        (result("string", r#"[1800000000,"x"]"#), "the query returns a string instead of a number"),
+        (partial, "the response is partial"),
+        (TestResponse::new(400, bad), "rejected the query: bad_data: 1:1: parse error"),
         (TestResponse::new(500, "oops"), "the server failed"),
         (TestResponse::new(401, ""), "401"),
-        (TestResponse::json("<html>"), "no Prometheus"),
+        (TestResponse::json("<html>"), "not from Prometheus"),
     ] {
-        let why = ask(reply).await.expect_err(words);
+        let why = ask(reply).await.expect_err(expected);
         assert_eq!(why.as_str(), "error", "{why}");
-        let told = why.to_string();
-        assert!(told.starts_with("unable to ask the Prometheus: "), "{told}");
-        assert!(told.contains(words) && !told.contains('\n'), "{words}: {told}");
+        let message = why.to_string();
+        assert!(message.starts_with("unable to query Prometheus: "), "{message}");
+        assert!(message.contains(expected) && !message.contains('\n'), "{expected}: {message}");
     }
 }
 
 #[tokio::test]
 async fn a_query_that_cannot_be_right_is_not_even_asked() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
-    let told = queries(&server, limits())
+    let message = queries(&server, limits())
         .get("shop", "sum(up", NOW, None)
         .await
         .expect_err("no query")
         .to_string();
-    assert!(told.contains("a bracket is not closed"), "{told}");
+    assert!(message.contains("unclosed parenthesis"), "{message}");
     assert!(server.requests().is_empty());
 }
 
@@ -114,15 +114,18 @@ async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for
     let answers = futures::future::join_all(many).await;
     assert!(answers.iter().all(|answer| answer == &answers[0]));
     assert_eq!(server.requests().len(), 1);
-    queries.get("shop", "up", at(14), None).await.expect("kept");
+    queries.get("shop", "up", at(14), None).await.expect("cached");
     assert_eq!(server.requests().len(), 1, "it is of this period");
-    queries.get("shop", "up", at(15), None).await.expect("asked anew");
+    queries.get("shop", "up", at(15), None).await.expect("queried again");
     assert_eq!(server.requests().len(), 2);
     assert!(server.requests()[1].body.contains("time=1800000015"), "{:?}", server.requests());
-    queries.get("shop", "down", at(15), None).await.expect("another one");
+    queries.get("shop", "down", at(15), None).await.expect("a second one");
     assert_eq!(server.requests().len(), 3);
-    queries.get("shop", "up", at(200), None).await.expect("asked anew");
-    queries.get("shop", "down", at(200), None).await.expect("asked anew, though it was forgotten");
+    queries.get("shop", "up", at(200), None).await.expect("queried again");
+    queries
+        .get("shop", "down", at(200), None)
+        .await
+        .expect("queried again after eviction from the cache");
     assert_eq!(server.requests().len(), 5);
 }
 
@@ -131,14 +134,17 @@ async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_
  {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits());
-    let mut had = None;
+    let mut last_fetch = None;
     for (turn, late) in [0, 300, 100, 7500, 0, 10_000, 50].into_iter().enumerate() {
         let at = NOW.later(PERIOD * turn as u32).later(Duration::from_millis(late));
-        queries.get("shop", "up", at, had).await.expect("it answers");
+        queries.get("shop", "up", at, last_fetch).await.expect("response");
         assert_eq!(server.requests().len(), turn + 1, "{late}");
-        had = Some(at.later(Duration::from_millis(20)));
-        // Who tries again after a failure asks nobody for more.
-        queries.get("shop", "up", at.later(Duration::from_secs(1)), had).await.expect("kept");
+        last_fetch = Some(at.later(Duration::from_millis(20)));
+        // After a failure, a retry by one user does not repeat the queries of the others.
+        queries
+            .get("shop", "up", at.later(Duration::from_secs(1)), last_fetch)
+            .await
+            .expect("cached");
         assert_eq!(server.requests().len(), turn + 1, "{late}");
     }
 }
@@ -147,14 +153,14 @@ async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_
 async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits());
-    let mut had = [None; 30];
+    let mut last_fetch = [None; 30];
     for period in 0..4_u32 {
-        for (place, had) in had.iter_mut().enumerate() {
-            // A little late, now and then.
+        for (place, last_fetch) in last_fetch.iter_mut().enumerate() {
+            // Slightly late now and then.
             let late = Duration::from_millis((place as u64 * 7 + u64::from(period) * 29) % 40);
             let at = NOW.later(PERIOD * period).later(PERIOD * place as u32 / 30).later(late);
-            queries.get("shop", "up", at, *had).await.expect("it answers");
-            *had = Some(at.later(Duration::from_millis(5)));
+            queries.get("shop", "up", at, *last_fetch).await.expect("response");
+            *last_fetch = Some(at.later(Duration::from_millis(5)));
         }
         assert_eq!(server.requests().len(), period as usize + 1);
     }
@@ -162,8 +168,8 @@ async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() 
 
 #[tokio::test]
 async fn a_failure_is_an_answer_until_the_period_is_over() {
-    let server = LoopbackServer::start_plain(|asked| {
-        if asked.body.contains("time=1800000000") {
+    let server = LoopbackServer::start_plain(|request| {
+        if request.body.contains("time=1800000000") {
             TestResponse::new(500, "")
         } else {
             vector(&["1"])
@@ -172,10 +178,10 @@ async fn a_failure_is_an_answer_until_the_period_is_over() {
     .await;
     let queries = queries(&server, limits());
     let later = NOW.later(Duration::from_secs(1));
-    let first = queries.get("shop", "up", NOW, None).await.expect_err("it failed");
+    let first = queries.get("shop", "up", NOW, None).await.expect_err("must fail");
     assert_eq!(queries.get("shop", "up", later, None).await, Err(first));
-    assert_eq!(server.requests().len(), 1, "nobody tries again at once");
-    queries.get("shop", "up", NOW.later(PERIOD), None).await.expect("it is well again");
+    assert_eq!(server.requests().len(), 1, "a failure is cached");
+    queries.get("shop", "up", NOW.later(PERIOD), None).await.expect("healthy again");
 }
 
 #[tokio::test]
@@ -192,7 +198,7 @@ async fn a_deaf_server_is_waited_for_no_longer_than_one_query_takes() {
         answers.iter().all(|answer| matches!(answer, Err(MetricError::Failed(_)))),
         "{answers:?}"
     );
-    assert!(server.requests().len() <= 4, "two at once, and no more once those were not answered");
+    assert!(server.requests().len() <= 4, "two at once, and none after those time out");
 }
 
 fn scope(unrestricted: &[&str]) -> TenantScope {
@@ -200,13 +206,13 @@ fn scope(unrestricted: &[&str]) -> TenantScope {
     TenantScope { label: "namespace".to_owned(), unrestricted }
 }
 
-/// What a server was asked, each query once decoded.
+/// Returns the decoded query of each request, once each.
 fn texts(server: &LoopbackServer) -> Vec<String> {
     let query = |body: String| {
         form_urlencoded::parse(body.as_bytes())
             .find_map(|(key, value)| (key == "query").then(|| value.into_owned()))
     };
-    server.requests().into_iter().filter_map(|asked| query(asked.body)).collect()
+    server.requests().into_iter().filter_map(|request| query(request.body)).collect()
 }
 
 #[tokio::test]
@@ -214,26 +220,32 @@ async fn queries_of_a_namespace_read_its_own_series_unless_it_is_listed() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits()).with_tenant_scope(scope(&["platform"]));
     for namespace in ["shop", "platform", "bank"] {
-        queries.get(namespace, "sum(load)", NOW, None).await.expect("it answers");
+        queries.get(namespace, "sum(load)", NOW, None).await.expect("response");
     }
     let own = r#"sum(load{namespace="shop"})"#;
     assert_eq!(texts(&server), [own, "sum(load)", r#"sum(load{namespace="bank"})"#]);
-    queries.get("shop", "sum(load)", NOW, None).await.expect("kept");
+    queries.get("shop", "sum(load)", NOW, None).await.expect("cached");
     assert_eq!(server.requests().len(), 3, "the answer is shared within a namespace only");
-    let told = queries.get("shop", r#"load{namespace="bank"}"#, NOW, None).await;
-    let told = told.expect_err("another namespace").to_string();
-    assert!(told.contains(r#"only series with namespace="shop" may be read"#), "{told}");
-    assert_eq!(server.requests().len(), 3, "it was not sent");
-    queries.get("platform", r#"load{namespace="bank"}"#, NOW, None).await.expect("it may");
-    let all = PromqlCache::with_tenant_scope(queries, scope(&["*"]));
-    all.get("shop", r#"load{namespace="other"}"#, NOW, None).await.expect("all may");
+    let message = queries.get("shop", r#"load{namespace="bank"}"#, NOW, None).await;
+    let message = message.expect_err("other namespaces are rejected").to_string();
+    assert!(message.contains(r#"only series with namespace="shop" may be read"#), "{message}");
+    assert_eq!(server.requests().len(), 3, "not sent");
+    queries
+        .get("platform", r#"load{namespace="bank"}"#, NOW, None)
+        .await
+        .expect("namespace is unrestricted");
+    let all_namespaces = PromqlCache::with_tenant_scope(queries, scope(&["*"]));
+    all_namespaces
+        .get("shop", r#"load{namespace="other"}"#, NOW, None)
+        .await
+        .expect("all namespaces are allowed");
     assert_eq!(server.requests().len(), 5);
 }
 
 #[tokio::test]
 async fn slow_queries_of_one_namespace_leave_room_for_those_of_others() {
-    let server = LoopbackServer::start_plain(|asked| {
-        let is_slow = asked.body.contains("slow");
+    let server = LoopbackServer::start_plain(|request| {
+        let is_slow = request.body.contains("slow");
         vector(&["1"]).after(if is_slow { Duration::from_mins(1) } else { Duration::ZERO })
     })
     .await;
@@ -248,15 +260,15 @@ async fn slow_queries_of_one_namespace_leave_room_for_those_of_others() {
     while server.requests().is_empty() {
         tokio::task::yield_now().await;
     }
-    queries.get("bank", "up", NOW, None).await.expect("there is room for it");
+    queries.get("bank", "up", NOW, None).await.expect("fits");
     assert_eq!(texts(&server).iter().filter(|text| text.contains("slow")).count(), 1);
     slow.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[tokio::test]
 async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
-    let server = LoopbackServer::start_plain(|asked| {
-        if asked.body.contains("timestamp") {
+    let server = LoopbackServer::start_plain(|request| {
+        if request.body.contains("timestamp") {
             vector(&["1799999990", "1799999970.5"])
         } else {
             vector(&["1", "2"])
@@ -267,10 +279,10 @@ async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
     let oldest = Time::from_nanos(1_799_999_970_500_000_000);
     let sum = |at| Ok(MetricValue::Sum { sum: 3000, at: Some(at) });
     assert_eq!(aged.get("shop", "up # all", NOW, None).await, sum(oldest));
-    assert_eq!(aged.get("shop", "sum(up)", NOW, None).await, sum(NOW), "it is worked out now");
+    assert_eq!(aged.get("shop", "sum(up)", NOW, None).await, sum(NOW), "computed from now on");
     assert_eq!(
         queries(&server, limits()).get("shop", "up", NOW, None).await,
         sum(NOW),
-        "nobody wants to know"
+        "not requested"
     );
 }

@@ -1,4 +1,4 @@
-//! What texts pass for queries, beside a parser of PromQL by others.
+//! Which strings are accepted as queries, compared with a third-party PromQL parser.
 
 use plimsoll::cluster::metrics_api::source::promql::{check_query, check_query_in};
 use plimsoll_storage::prometheus::schema::Dialect;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::tier;
 
-/// Some that people write.
+/// Valid queries of the kind that people write.
 const FINE: [&str; 31] = [
     "up",
     "42",
@@ -42,41 +42,41 @@ const FINE: [&str; 31] = [
     "by + without",
 ];
 
-/// Some that cannot be right, and what is said.
+/// Invalid queries and the error for each.
 const WRONG: [(&str, &str); 34] = [
     ("", "it is empty"),
     (" # nothing", "it is empty"),
-    ("up[5m]", "it answers a range and no number; put a function such as rate() around it"),
-    ("up[1h:1m]", "it answers a range"),
-    ("(up[5m])", "it answers a range"),
-    ("\"up\"", "it answers a text and no number"),
-    ("sum(up", "a bracket is not closed"),
-    ("up)", "a bracket is closed that was not opened"),
-    ("rate(up)", "rate() wants a window such as x[5m] here and gets series"),
-    ("rate(sum(up)[5m])", "a window is only of a selector; of anything else it needs steps"),
-    ("abs(up[5m])", "abs() wants series here and gets a window such as x[5m]"),
-    ("sum(up[5m])", "sum() wants series here"),
-    ("sum(1)", "sum() wants series here and gets a number"),
-    ("topk(up)", "topk() wants 2 in its brackets and gets 1"),
-    ("topk(up, 3)", "topk() wants a number here and gets series"),
-    ("rate(up[5m], 3)", "rate() wants 1 in its brackets and gets 2"),
-    ("clamp(up)", "clamp() wants 3 in its brackets and gets 1"),
-    ("vector(up)", "vector() wants a number here and gets series"),
-    ("up[5m] + 1", "nothing can be calculated with a window"),
-    ("1 + \"a\"", "nothing can be calculated with a text"),
-    ("-up[5m]", "nothing can be calculated with a window"),
-    ("up down", "no operator is known by this name"),
-    ("up 3", "an operator is missing before this"),
-    ("up +", "something is missing at the end"),
-    ("* up", "is missing before this"),
-    ("up[5x]", "5x is no duration such as 5m"),
-    ("rate(up[])", "a window has no length"),
-    ("up{a}", "= or != or =~ or !~ is missing before this"),
-    ("up{a=b}", "the value of a label has to be in quotes"),
-    ("up{a=\"b\" c=\"d\"}", "a comma is missing before this"),
-    ("{}", "the selector is empty and means all there is"),
-    ("rate(up[5m]) offset 5m", "offset and @ belong behind a selector"),
-    ("sum by (a) rate(up[5m])", "what sum folds has to be in brackets"),
+    ("up[5m]", "the result is a range vector; wrap it in a function such as rate()"),
+    ("up[1h:1m]", "the result is a range vector"),
+    ("(up[5m])", "the result is a range vector"),
+    ("\"up\"", "the result is a string and not a number"),
+    ("sum(up", "unclosed parenthesis"),
+    ("up)", "unmatched closing parenthesis"),
+    ("rate(up)", "rate() expects a window such as x[5m] and got series"),
+    ("rate(sum(up)[5m])", "a window after anything but a selector needs a step"),
+    ("abs(up[5m])", "abs() expects series and got a window such as x[5m]"),
+    ("sum(up[5m])", "sum() expects series"),
+    ("sum(1)", "sum() expects series and got a number"),
+    ("topk(up)", "topk() expects 2 argument(s) and got 1"),
+    ("topk(up, 3)", "topk() expects a number and got series"),
+    ("rate(up[5m], 3)", "rate() expects 1 argument(s) and got 2"),
+    ("clamp(up)", "clamp() expects 3 argument(s) and got 1"),
+    ("vector(up)", "vector() expects a number and got series"),
+    ("up[5m] + 1", "operators do not accept a window"),
+    ("1 + \"a\"", "operators do not accept a string"),
+    ("-up[5m]", "operators do not accept a window"),
+    ("up down", "unknown operator"),
+    ("up 3", "missing operator"),
+    ("up +", "unexpected end of query"),
+    ("* up", "missing selector, function or number"),
+    ("up[5x]", "5x is not a duration such as 5m"),
+    ("rate(up[])", "the window has no length"),
+    ("up{a}", "missing =, !=, =~ or !~"),
+    ("up{a=b}", "the label value must be quoted"),
+    ("up{a=\"b\" c=\"d\"}", "missing comma"),
+    ("{}", "the selector is empty and matches all series"),
+    ("rate(up[5m]) offset 5m", "offset and @ must directly follow a selector"),
+    ("sum by (a) rate(up[5m])", "sum needs its arguments in parentheses"),
     ("5x", "5x is neither a number nor a duration"),
 ];
 
@@ -84,7 +84,7 @@ const WRONG: [(&str, &str); 34] = [
 fn what_people_write_passes() {
     for query in FINE {
         assert_eq!(check_query(query), Ok(()), "{query}");
-        assert!(parser::parse(query).is_ok(), "others read it too: {query}");
+        assert!(parser::parse(query).is_ok(), "the other parser accepts it too: {query}");
     }
     for newer in ["brand_new_function(up, 5m, \"x\")", "rate(new(up))", "rate(a[5m * 2]) or b"] {
         assert_eq!(check_query(newer), Ok(()), "{newer}");
@@ -93,15 +93,15 @@ fn what_people_write_passes() {
 
 #[test]
 fn what_cannot_be_right_is_refused_in_one_line_that_says_where() {
-    for (query, words) in WRONG {
-        let told = check_query(query).expect_err(query);
-        assert!(told.starts_with("the query cannot be used: "), "{told}");
-        assert!(told.contains(words) && told.contains("at character "), "{query}: {told}");
-        assert!(!told.contains('\n'), "{told}");
-        assert!(parser::parse(query).is_err() || words.starts_with("it answers"), "{query}");
+    for (query, expected) in WRONG {
+        let error = check_query(query).expect_err(query);
+        assert!(error.starts_with("invalid query: "), "{error}");
+        assert!(error.contains(expected) && error.contains("at character "), "{query}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+        assert!(parser::parse(query).is_err() || expected.starts_with("the result is"), "{query}");
     }
-    let told = check_query("sum(é) + rate(up)").expect_err("is no query");
-    assert!(told.contains("at character 5"), "{told}");
+    let error = check_query("sum(é) + rate(up)").expect_err("invalid query");
+    assert!(error.contains("at character 5"), "{error}");
 }
 
 #[test]
@@ -117,13 +117,13 @@ fn what_only_victoriametrics_knows_passes_where_it_is() {
 fn brackets_do_not_take_the_stack() {
     let deep = |count: usize| format!("{}up{}", "(".repeat(count), ")".repeat(count));
     assert_eq!(check_query(&deep(90)), Ok(()));
-    let told = check_query(&deep(100_000)).expect_err("too deep");
-    assert!(told.contains("brackets are nested too deep"), "{told}");
+    let error = check_query(&deep(100_000)).expect_err("too deep");
+    assert!(error.contains("parentheses are nested too deeply"), "{error}");
     assert_eq!(check_query(&format!("1{}", "+1".repeat(100_000))), Ok(()));
     assert_eq!(check_query(&format!("{}1", "-".repeat(100_000))), Ok(()));
 }
 
-/// Pieces that queries are made of. What makes the other parser panic is left out: offsets that are no durations.
+/// Fragments of queries. Leaves out what makes the other parser panic: offsets that are not durations.
 fn piece() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec![
         "up",
@@ -174,7 +174,7 @@ fn piece() -> impl Strategy<Value = &'static str> {
 proptest! {
     #![proptest_config(tier::properties(256, 50_000))]
 
-    /// A text that others read is never refused, but for what it answers.
+    /// A query that the other parser accepts is rejected only for its result type.
     #[test]
     fn whatever_others_read_passes(pieces in proptest::collection::vec(piece(), 1..9)) {
         let query = pieces.join(" ");
@@ -188,8 +188,8 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,40}", soup in "[a-c(){}\\[\\]\"'`=~!<>@+,:0-9.# \\n\\\\é-]{0,40}") {
         for text in [text, soup] {
-            if let Err(told) = check_query(&text) {
-                prop_assert!(!told.contains('\n'), "{}", told);
+            if let Err(error) = check_query(&text) {
+                prop_assert!(!error.contains('\n'), "{}", error);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Recommenders over plain HTTP: what is sent, which redirects are followed, and what each failure is called.
+//! Recommenders over plain HTTP: the request, which redirects are followed, and the error for each failure.
 
 use std::{
     collections::BTreeMap,
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use super::loopback_server::{LoopbackServer, ReceivedRequest, TestResponse};
 use crate::support::wait;
 
-/// Counts as metrics would.
+/// Counts requests as the metrics would.
 #[derive(Debug, Default)]
 pub struct CallCounts(Mutex<BTreeMap<String, usize>>);
 
 impl CallCounts {
-    fn add(&self, what: String) {
-        *self.0.lock().expect("no panic").entry(what).or_default() += 1;
+    fn add(&self, name: String) {
+        *self.0.lock().expect("no panic").entry(name).or_default() += 1;
     }
 
-    /// All that was counted.
+    /// Returns all counts.
     pub fn all(&self) -> Vec<(String, usize)> {
         self.0.lock().expect("no panic").clone().into_iter().collect()
     }
@@ -77,32 +77,32 @@ async fn consult_within(url: &str, pace: RequestLimits) -> Result<RecommendRespo
 async fn a_question_is_posted_as_json_under_upstreams_name() {
     let server = LoopbackServer::start_plain(|_| TestResponse::json(reply())).await;
     assert_eq!(consult(&server.url("/autoscaling?key=a%2Fb")).await, Ok(advice()));
-    let asked = &server.requests()[0];
-    assert_eq!((&*asked.method, &*asked.path), ("POST", "/autoscaling?key=a%2Fb"));
-    assert_eq!(asked.header("content-type"), "application/json");
-    assert_eq!(asked.header("user-agent"), "wpa-controller");
-    assert_eq!(asked.header("host"), format!("127.0.0.1:{}", server.port));
-    assert_eq!(asked.header("authorization"), "");
-    assert_eq!(asked.body, r#"{"state":{"currentReplicas":3}}"#);
+    let request = &server.requests()[0];
+    assert_eq!((&*request.method, &*request.path), ("POST", "/autoscaling?key=a%2Fb"));
+    assert_eq!(request.header("content-type"), "application/json");
+    assert_eq!(request.header("user-agent"), "wpa-controller");
+    assert_eq!(request.header("host"), format!("127.0.0.1:{}", server.port));
+    assert_eq!(request.header("authorization"), "");
+    assert_eq!(request.body, r#"{"state":{"currentReplicas":3}}"#);
 }
 
-/// Vector H6, and its relatives.
+/// Vector H6 and related cases.
 #[tokio::test]
 async fn redirects_ask_again_with_the_question_or_without_as_their_status_says() {
     for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
     {
-        let server = LoopbackServer::start_plain(move |asked| match &*asked.path {
+        let server = LoopbackServer::start_plain(move |request| match &*request.path {
             "/a" => TestResponse::redirect(status, "/b/c"),
             "/b/c" => TestResponse::redirect(307, "../d"),
             _ => TestResponse::json(reply()),
         })
         .await;
         assert_eq!(consult(&server.url("/a")).await, Ok(advice()), "{status}");
-        let asked = server.requests();
-        let paths: Vec<_> = asked.iter().map(|asked| &*asked.path).collect();
+        let requests = server.requests();
+        let paths: Vec<_> = requests.iter().map(|request| &*request.path).collect();
         assert_eq!(paths, ["/a", "/b/c", "/d"], "{status}");
-        for ReceivedRequest { method: by, body, headers, .. } in &asked[1..] {
-            assert_eq!(by, method, "{status}");
+        for ReceivedRequest { method: redirected_method, body, headers, .. } in &requests[1..] {
+            assert_eq!(redirected_method, method, "{status}");
             assert_eq!(body.is_empty(), method == "GET", "{status}");
             assert_eq!(headers.contains_key("content-type"), method == "POST", "{status}");
         }
@@ -112,16 +112,16 @@ async fn redirects_ask_again_with_the_question_or_without_as_their_status_says()
 #[tokio::test]
 async fn whoever_sends_in_circles_or_elsewhere_is_left_alone() {
     let circle = LoopbackServer::start_plain(|_| TestResponse::redirect(308, "/again")).await;
-    let told = consult(&circle.url("/")).await.expect_err("a circle").to_string();
-    assert_eq!(told, "error sending request: stopped after 10 redirects");
+    let error = consult(&circle.url("/")).await.expect_err("redirects forever").to_string();
+    assert_eq!(error, "error sending request: stopped after 10 redirects");
     assert_eq!(circle.requests().len(), 10);
     let file =
         LoopbackServer::start_plain(|_| TestResponse::redirect(302, "file:///etc/passwd")).await;
-    let told = consult(&file.url("/")).await.expect_err("no file").to_string();
-    assert_eq!(told, "only http and https schemes are supported");
+    let error = consult(&file.url("/")).await.expect_err("no file").to_string();
+    assert_eq!(error, "only http and https schemes are supported");
     let nowhere = LoopbackServer::start_plain(|_| TestResponse::new(302, "no place")).await;
-    let told = consult(&nowhere.url("/")).await.expect_err("no place").to_string();
-    assert_eq!(told, "unexpected response code: 302 (no place)");
+    let error = consult(&nowhere.url("/")).await.expect_err("no location").to_string();
+    assert_eq!(error, "unexpected response code: 302 (no place)");
 }
 
 /// Vector H2.
@@ -129,13 +129,16 @@ async fn whoever_sends_in_circles_or_elsewhere_is_left_alone() {
 async fn what_is_no_address_is_not_asked() {
     for url in ["", "recommender", "ftp://any/a", "http://", "://", "unix:///run/a", "http:///a b"]
     {
-        let told = consult(url).await.expect_err(url).to_string();
-        let is_spoken = told.starts_with("error sending request: ") && url == "http:///a b";
-        assert!(told == "only http and https schemes are supported" || is_spoken, "{url}: {told}");
+        let error = consult(url).await.expect_err(url).to_string();
+        let is_spoken = error.starts_with("error sending request: ") && url == "http:///a b";
+        assert!(
+            error == "only http and https schemes are supported" || is_spoken,
+            "{url}: {error}"
+        );
     }
 }
 
-/// Vector H12, and all other ways to fail.
+/// Vector H12, and all other failures.
 #[tokio::test]
 async fn each_failure_says_what_happened_in_one_line() {
     let long = "x".repeat(5000);
@@ -156,7 +159,7 @@ async fn each_failure_says_what_happened_in_one_line() {
         ),
         (
             TestResponse::json("x".repeat((1 << 20) + 1)),
-            "error reading response: it is larger than 1 MiB".to_owned(),
+            "error reading response: larger than 1 MiB".to_owned(),
         ),
     ] {
         let server = LoopbackServer::start_plain(move |_| reply.clone()).await;
@@ -166,19 +169,19 @@ async fn each_failure_says_what_happened_in_one_line() {
     let server =
         LoopbackServer::start_plain(|_| TestResponse::json("{\"targetReplicas\": 6, \"news\": 1}"))
             .await;
-    let told = consult(&server.url("/")).await.expect_err("unknown field").to_string();
-    assert!(told.starts_with("error unmarshaling response: "), "{told}");
-    let gone = LoopbackServer::start_plain(|_| TestResponse::json("")).await;
-    let url = format!("http://me:secret@127.0.0.1:{}/a?key=secret", gone.port);
-    let port = gone.port;
-    drop(gone);
-    wait::until("nobody listens there", || async {
+    let error = consult(&server.url("/")).await.expect_err("unknown field").to_string();
+    assert!(error.starts_with("error unmarshaling response: "), "{error}");
+    let stopped = LoopbackServer::start_plain(|_| TestResponse::json("")).await;
+    let url = format!("http://me:secret@127.0.0.1:{}/a?key=secret", stopped.port);
+    let port = stopped.port;
+    drop(stopped);
+    wait::until("the port is closed", || async {
         tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err().then_some(())
     })
     .await;
-    let told = consult(&url).await.expect_err("nobody is there").to_string();
-    assert!(told.starts_with("error sending request: http://127.0.0.1:"), "{told}");
-    assert!(told.contains("refused") && !told.contains("secret"), "{told}");
+    let error = consult(&url).await.expect_err("connection refused").to_string();
+    assert!(error.starts_with("error sending request: http://127.0.0.1:"), "{error}");
+    assert!(error.contains("refused") && !error.contains("secret"), "{error}");
 }
 
 #[tokio::test]
@@ -187,20 +190,20 @@ async fn all_of_it_has_one_time_limit() {
     let slow =
         LoopbackServer::start_plain(|_| TestResponse::json("{}").after(Duration::from_mins(1)))
             .await;
-    let told = consult_within(&slow.url("/"), pace).await.expect_err("late").to_string();
-    assert_eq!(told, "error sending request: there was no whole reply within 400ms");
+    let error = consult_within(&slow.url("/"), pace).await.expect_err("times out").to_string();
+    assert_eq!(error, "error sending request: no complete reply within 400ms");
     let winding = LoopbackServer::start_plain(|_| {
         TestResponse::redirect(307, "/on").after(Duration::from_millis(150))
     })
     .await;
-    let told = consult_within(&winding.url("/"), pace).await.expect_err("late").to_string();
-    assert!(told.contains("within 400ms"), "{told}");
-    assert!(winding.requests().len() < 5, "each is quick, and all of them are not");
+    let error = consult_within(&winding.url("/"), pace).await.expect_err("times out").to_string();
+    assert!(error.contains("within 400ms"), "{error}");
+    assert!(winding.requests().len() < 5, "each one is fast, all together are not");
 }
 
 #[tokio::test]
 async fn every_request_is_counted_by_its_method_and_status() {
-    let server = LoopbackServer::start_plain(|asked| match &*asked.path {
+    let server = LoopbackServer::start_plain(|request| match &*request.path {
         "/a" => TestResponse::redirect(303, "/b"),
         "/slow" => TestResponse::json("{}").after(Duration::from_mins(1)),
         _ => TestResponse::json(reply()),
@@ -213,9 +216,9 @@ async fn every_request_is_counted_by_its_method_and_status() {
         let tls = TlsConfig::default();
         recommenders.recommend(&server.url(path), None, &tls, &json!({})).await
     };
-    consult("/a").await.expect("advice");
-    consult("/b?key=secret").await.expect("advice");
-    consult("/slow").await.expect_err("late");
+    consult("/a").await.expect("response");
+    consult("/b?key=secret").await.expect("response");
+    consult("/slow").await.expect_err("times out");
     let client = |path: &str| server.url(path);
     let expected = [
         (format!("began {}", client("/a")), 2),

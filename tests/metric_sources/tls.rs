@@ -1,4 +1,4 @@
-//! Recommenders over TLS: whom they have to be, who we are to them, and that no setting leaks into another.
+//! Recommenders over TLS: server verification, client certificates, and that no setting of one affects another.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use tempfile::TempDir;
 use super::loopback_server::{LoopbackServer, TestResponse};
 use crate::support::clock::wall_now;
 
-/// Files that settings name.
+/// The files that TLS settings refer to.
 struct CertificateFiles(TempDir);
 
 impl CertificateFiles {
     fn new() -> Self {
-        Self(TempDir::new().expect("a folder"))
+        Self(TempDir::new().expect("temporary directory"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -39,21 +39,21 @@ impl CertificateFiles {
     }
 }
 
-/// A certificate for these names, under an authority of its own.
+/// Issues a certificate for these names, signed by its own CA.
 fn pair(names: &[&str]) -> IssuedCertificate {
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     issue(&CertificateSpec { names, lifetime: Duration::from_hours(1) }, wall_now().into())
-        .expect("made")
+        .expect("created")
 }
 
-/// A certificate of a client, which signs itself, and its key.
+/// Returns a self-signed client certificate and its key.
 fn identity() -> (String, String) {
-    let key = KeyPair::generate().expect("a key");
-    let params = CertificateParams::new(vec!["client".to_owned()]).expect("a name");
+    let key = KeyPair::generate().expect("valid key");
+    let params = CertificateParams::new(vec!["client".to_owned()]).expect("has a name");
     (params.self_signed(&key).expect("signed").pem(), key.serialize_pem())
 }
 
-/// How a server shows a pair; with a certificate, only to those who have that one.
+/// Returns the TLS configuration of a server with this certificate. With `only`, it requires that client certificate.
 fn shows(pair: &IssuedCertificate, only: Option<&str>) -> ServerConfig {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -68,8 +68,8 @@ fn shows(pair: &IssuedCertificate, only: Option<&str>) -> ServerConfig {
         }
     };
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&pair.chain).flatten().collect();
-    let key = PrivateKeyDer::from_pem_slice(&pair.key).expect("a key");
-    builder.with_single_cert(chain, key).expect("a pair")
+    let key = PrivateKeyDer::from_pem_slice(&pair.key).expect("valid key");
+    builder.with_single_cert(chain, key).expect("valid certificate")
 }
 
 async fn serve(pair: &IssuedCertificate, only: Option<&str>) -> LoopbackServer {
@@ -82,12 +82,8 @@ fn url(server: &LoopbackServer) -> String {
 }
 
 fn short_limits() -> RequestLimits {
-    let (look, retry) = (Duration::ZERO, Duration::from_millis(300));
-    RequestLimits {
-        reload_interval: look,
-        reload_retry_interval: retry,
-        ..RequestLimits::default()
-    }
+    let (reload_interval, retry) = (Duration::ZERO, Duration::from_millis(300));
+    RequestLimits { reload_interval, reload_retry_interval: retry, ..RequestLimits::default() }
 }
 
 fn recommenders() -> RecommenderClient {
@@ -102,9 +98,9 @@ async fn consult(
 ) -> Result<i32, String> {
     let advice = recommenders.recommend(&url(server), own, defaults, &json!({})).await;
     advice.map(|advice| advice.replicas).map_err(|why| {
-        let told = why.to_string();
-        assert!(!told.contains('\n'), "{told}");
-        told
+        let message = why.to_string();
+        assert!(!message.contains('\n'), "{message}");
+        message
     })
 }
 
@@ -114,61 +110,82 @@ fn trusting(ca_file: &str) -> TlsConfig {
 
 #[tokio::test]
 async fn one_objects_authorities_are_not_those_of_another() {
-    let (files, shown, other) =
+    let (files, certificate_pair, other) =
         (CertificateFiles::new(), pair(&["localhost"]), pair(&["localhost"]));
-    let server = serve(&shown, None).await;
-    let right = trusting(&files.write("right", &shown.authority));
-    let wrong = trusting(&files.write("wrong", &other.authority));
-    let (all, none) = (recommenders(), TlsConfig::default());
+    let server = serve(&certificate_pair, None).await;
+    let right = trusting(&files.write("right", &certificate_pair.authority));
+    let distrusted = trusting(&files.write("wrong", &other.authority));
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
     for _ in 0..3 {
-        assert_eq!(consult(&all, &server, Some(&right), &none).await, Ok(3));
-        for distrusts in [Some(&wrong), Some(&none), None] {
-            let told = consult(&all, &server, distrusts, &none).await.expect_err("not trusted");
-            assert!(told.starts_with("error sending request: https://localhost:"), "{told}");
-            assert!(told.contains("certificate"), "{told}");
+        assert_eq!(consult(&recommenders, &server, Some(&right), &none).await, Ok(3));
+        for distrusts in [Some(&distrusted), Some(&none), None] {
+            let error =
+                consult(&recommenders, &server, distrusts, &none).await.expect_err("not trusted");
+            assert!(error.starts_with("error sending request: https://localhost:"), "{error}");
+            assert!(error.contains("certificate"), "{error}");
         }
     }
-    assert_eq!(consult(&all, &server, None, &right).await, Ok(3), "those of the process");
-    assert_eq!(consult(&all, &server, Some(&none), &right).await, Ok(3), "fall back");
-    assert!(consult(&all, &server, Some(&wrong), &right).await.is_err(), "the object's own");
+    assert_eq!(consult(&recommenders, &server, None, &right).await, Ok(3), "the process's CA");
+    assert_eq!(
+        consult(&recommenders, &server, Some(&none), &right).await,
+        Ok(3),
+        "falls back to the process's CA"
+    );
+    assert!(
+        consult(&recommenders, &server, Some(&distrusted), &right).await.is_err(),
+        "the object's own"
+    );
 }
 
 #[tokio::test]
 async fn no_verification_is_what_was_asked_for_and_only_by_whom() {
     let server = serve(&pair(&["elsewhere"]), None).await;
     let careless = TlsConfig { insecure_skip_verify: true, ..TlsConfig::default() };
-    let (all, none) = (recommenders(), TlsConfig::default());
-    assert_eq!(consult(&all, &server, Some(&careless), &none).await, Ok(3));
-    assert_eq!(consult(&all, &server, None, &careless).await, Ok(3));
-    assert!(consult(&all, &server, Some(&none), &careless).await.is_err(), "it is not inherited");
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
+    assert_eq!(consult(&recommenders, &server, Some(&careless), &none).await, Ok(3));
+    assert_eq!(consult(&recommenders, &server, None, &careless).await, Ok(3));
+    assert!(
+        consult(&recommenders, &server, Some(&none), &careless).await.is_err(),
+        "it is not inherited"
+    );
 }
 
 #[tokio::test]
 async fn the_name_of_a_server_is_told_to_it_and_looked_for_in_its_certificate() {
-    let (files, shown) = (CertificateFiles::new(), pair(&["recommender.shop.svc", "10.1.2.3"]));
-    let server = serve(&shown, None).await;
-    let ca_file = files.write("ca", &shown.authority);
+    let (files, certificate_pair) =
+        (CertificateFiles::new(), pair(&["recommender.shop.svc", "10.1.2.3"]));
+    let server = serve(&certificate_pair, None).await;
+    let ca_file = files.write("ca", &certificate_pair.authority);
     let named = |name: &str| TlsConfig { server_name: name.to_owned(), ..trusting(&ca_file) };
-    let (all, none) = (recommenders(), TlsConfig::default());
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
     for name in ["recommender.shop.svc", "10.1.2.3"] {
-        assert_eq!(consult(&all, &server, Some(&named(name)), &none).await, Ok(3), "{name}");
+        assert_eq!(
+            consult(&recommenders, &server, Some(&named(name)), &none).await,
+            Ok(3),
+            "{name}"
+        );
     }
     let host = format!("localhost:{}", server.port);
-    assert!(server.requests().iter().all(|asked| asked.header("host") == host), "only there");
+    assert!(server.requests().iter().all(|request| request.header("host") == host), "only there");
     for name in ["", "other.shop.svc", "10.1.2.4"] {
-        assert!(consult(&all, &server, Some(&named(name)), &none).await.is_err(), "{name:?}");
+        assert!(
+            consult(&recommenders, &server, Some(&named(name)), &none).await.is_err(),
+            "{name:?}"
+        );
     }
-    let odd = consult(&all, &server, Some(&named("no name")), &none).await.expect_err("no name");
-    assert!(odd.contains("serverName \"no name\" is no name of a server"), "{odd}");
-    assert!(consult(&all, &server, None, &named("recommender.shop.svc")).await.is_ok());
+    let error =
+        consult(&recommenders, &server, Some(&named("no name")), &none).await.expect_err("no name");
+    assert!(error.contains("serverName \"no name\" is not a valid server name"), "{error}");
+    assert!(consult(&recommenders, &server, None, &named("recommender.shop.svc")).await.is_ok());
     let own = trusting(&ca_file);
-    let inherited = consult(&all, &server, Some(&own), &named("recommender.shop.svc")).await;
-    assert!(inherited.is_err(), "the name is the object's own affair");
+    let inherited =
+        consult(&recommenders, &server, Some(&own), &named("recommender.shop.svc")).await;
+    assert!(inherited.is_err(), "the server name is not inherited");
 }
 
 #[tokio::test]
 async fn a_server_with_many_names_is_told_which_one_is_meant() {
-    /// Shows a certificate only to who calls it by its name.
+    /// Presents a certificate only if the client asks for its name (SNI).
     #[derive(Debug)]
     struct CertificateByServerName(Arc<rustls::sign::CertifiedKey>);
     impl rustls::server::ResolvesServerCert for CertificateByServerName {
@@ -179,9 +196,12 @@ async fn a_server_with_many_names_is_told_which_one_is_meant() {
             (hello.server_name() == Some("recommender.shop.svc")).then(|| Arc::clone(&self.0))
         }
     }
-    let (files, shown) = (CertificateFiles::new(), pair(&["recommender.shop.svc"]));
-    let certified = plimsoll::cluster::server::webhook::certified_key(&shown.chain, &shown.key)
-        .expect("a pair");
+    let (files, certificate_pair) = (CertificateFiles::new(), pair(&["recommender.shop.svc"]));
+    let certified = plimsoll::cluster::server::webhook::certified_key(
+        &certificate_pair.chain,
+        &certificate_pair.key,
+    )
+    .expect("valid certificate");
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
@@ -191,95 +211,120 @@ async fn a_server_with_many_names_is_told_which_one_is_meant() {
         LoopbackServer::start_tls(config, |_| TestResponse::json(r#"{"targetReplicas": 3}"#)).await;
     let tls = TlsConfig {
         server_name: "recommender.shop.svc".to_owned(),
-        ..trusting(&files.write("ca", &shown.authority))
+        ..trusting(&files.write("ca", &certificate_pair.authority))
     };
-    let asked = consult(&recommenders(), &server, Some(&tls), &TlsConfig::default()).await;
-    assert_eq!(asked, Ok(3));
+    let result = consult(&recommenders(), &server, Some(&tls), &TlsConfig::default()).await;
+    assert_eq!(result, Ok(3));
 }
 
 /// Vectors H8 and H9.
 #[tokio::test]
 async fn certificates_of_ours_are_shown_whether_an_object_or_the_process_names_them() {
-    let (files, shown) = (CertificateFiles::new(), pair(&["localhost"]));
+    let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
     let (certificate, key) = identity();
-    let server = serve(&shown, Some(&certificate)).await;
-    let ca = trusting(&files.write("ca", &shown.authority));
+    let server = serve(&certificate_pair, Some(&certificate)).await;
+    let ca = trusting(&files.write("ca", &certificate_pair.authority));
     let own = TlsConfig {
         cert_file: files.write("cert", certificate.as_bytes()),
         key_file: files.write("key", key.as_bytes()),
         ..ca.clone()
     };
-    let (all, none) = (recommenders(), TlsConfig::default());
-    assert_eq!(consult(&all, &server, Some(&own), &none).await, Ok(3));
-    assert_eq!(consult(&all, &server, None, &own).await, Ok(3));
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
+    assert_eq!(consult(&recommenders, &server, Some(&own), &none).await, Ok(3));
+    assert_eq!(consult(&recommenders, &server, None, &own).await, Ok(3));
     let half = TlsConfig { ca_file: String::new(), ..own.clone() };
-    assert_eq!(consult(&all, &server, Some(&ca), &half).await, Ok(3), "each file by itself");
-    assert!(consult(&all, &server, Some(&ca), &none).await.is_err(), "we have to show something");
+    assert_eq!(
+        consult(&recommenders, &server, Some(&ca), &half).await,
+        Ok(3),
+        "files are inherited separately"
+    );
+    assert!(
+        consult(&recommenders, &server, Some(&ca), &none).await.is_err(),
+        "a client certificate is required"
+    );
     let lone = TlsConfig { key_file: String::new(), ..own };
-    let told = consult(&all, &server, Some(&lone), &none).await.expect_err("no key");
-    assert!(told.contains("certFile and keyFile are needed together"), "{told}");
-    // Who is asked for a certificate and has none goes on without, where that is enough.
-    let plain = serve(&shown, None).await;
-    assert_eq!(consult(&all, &plain, Some(&ca), &none).await, Ok(3));
+    let error = consult(&recommenders, &server, Some(&lone), &none).await.expect_err("no key");
+    assert!(error.contains("certFile and keyFile must be set together"), "{error}");
+    // A client without a certificate continues if the certificate is optional.
+    let optional = serve(&certificate_pair, None).await;
+    assert_eq!(consult(&recommenders, &optional, Some(&ca), &none).await, Ok(3));
 }
 
-/// Vector H10, and that it does not last.
+/// Vector H10, and that the effect is temporary.
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_certificate_is_told_and_looked_at_again_later() {
-    let (files, shown) = (CertificateFiles::new(), pair(&["localhost"]));
+    let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
     let ((certificate, key), (_, other)) = (identity(), identity());
-    let server = serve(&shown, Some(&certificate)).await;
+    let server = serve(&certificate_pair, Some(&certificate)).await;
     let tls = TlsConfig {
         cert_file: files.write("cert", certificate.as_bytes()),
         key_file: files.write("key", other.as_bytes()),
-        ..trusting(&files.write("ca", &shown.authority))
+        ..trusting(&files.write("ca", &certificate_pair.authority))
     };
-    let (all, none) = (recommenders(), TlsConfig::default());
-    let told = consult(&all, &server, Some(&tls), &none).await.expect_err("no pair");
-    assert!(told.contains("tls: private key does not match public key"), "{told}");
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
+    let error = consult(&recommenders, &server, Some(&tls), &none)
+        .await
+        .expect_err("certificate and key do not match");
+    assert!(error.contains("tls: private key does not match public key"), "{error}");
     fs::remove_file(files.path("cert")).expect("removed");
-    let again = consult(&all, &server, Some(&tls), &none).await.expect_err("still no pair");
-    assert_eq!(again, told, "it is not looked at all the time");
+    let again = consult(&recommenders, &server, Some(&tls), &none)
+        .await
+        .expect_err("certificate and key still do not match");
+    assert_eq!(again, error, "the files are not read each time");
     files.write("cert", certificate.as_bytes());
     files.write("key", key.as_bytes());
     tokio::time::advance(short_limits().reload_retry_interval).await;
-    // From here on it is on sockets, whose time is real.
+    // The rest uses sockets, so it needs real time.
     tokio::time::resume();
-    assert_eq!(consult(&all, &server, Some(&tls), &none).await, Ok(3), "it fits now");
+    assert_eq!(consult(&recommenders, &server, Some(&tls), &none).await, Ok(3), "they match now");
 }
 
 #[tokio::test]
 async fn files_that_change_are_read_again_and_what_is_wrong_with_them_is_told() {
-    let (files, one, two) = (CertificateFiles::new(), pair(&["localhost"]), pair(&["localhost"]));
-    let (first, second) = (serve(&one, None).await, serve(&two, None).await);
-    let tls = trusting(&files.write("ca", &one.authority));
-    let (all, none) = (recommenders(), TlsConfig::default());
-    assert_eq!(consult(&all, &first, Some(&tls), &none).await, Ok(3));
-    assert!(consult(&all, &second, Some(&tls), &none).await.is_err());
-    files.write("ca", &two.authority);
-    assert_eq!(consult(&all, &second, Some(&tls), &none).await, Ok(3), "the new one is trusted");
-    assert!(consult(&all, &first, Some(&tls), &none).await.is_err(), "and the old one is not");
+    let (files, first_pair, second_pair) =
+        (CertificateFiles::new(), pair(&["localhost"]), pair(&["localhost"]));
+    let (first, second) = (serve(&first_pair, None).await, serve(&second_pair, None).await);
+    let tls = trusting(&files.write("ca", &first_pair.authority));
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
+    assert_eq!(consult(&recommenders, &first, Some(&tls), &none).await, Ok(3));
+    assert!(consult(&recommenders, &second, Some(&tls), &none).await.is_err());
+    files.write("ca", &second_pair.authority);
+    assert_eq!(
+        consult(&recommenders, &second, Some(&tls), &none).await,
+        Ok(3),
+        "the new one is trusted"
+    );
+    assert!(
+        consult(&recommenders, &first, Some(&tls), &none).await.is_err(),
+        "and the old one is not"
+    );
     files.write("ca", b"");
-    assert_eq!(consult(&all, &second, Some(&tls), &none).await, Ok(3), "half a change is none");
+    assert_eq!(
+        consult(&recommenders, &second, Some(&tls), &none).await,
+        Ok(3),
+        "a partial file is ignored"
+    );
 
     let folder = files.0.path().display().to_string();
-    for (path, words) in [
+    for (path, expected) in [
         (files.path("missing").display().to_string(), "missing cannot be read: "),
-        (folder, "is no file"),
+        (folder, "is not a regular file"),
         (files.write("empty", b""), "empty has no PEM certificate"),
         (files.write("large", &vec![b'a'; (1 << 20) + 1]), "large is larger than 1 MiB"),
     ] {
-        let told = consult(&all, &first, Some(&trusting(&path)), &none).await.expect_err(words);
-        assert!(told.contains("caFile ") && told.contains(words), "{words}: {told}");
+        let error = consult(&recommenders, &first, Some(&trusting(&path)), &none)
+            .await
+            .expect_err(expected);
+        assert!(error.contains("caFile ") && error.contains(expected), "{expected}: {error}");
     }
 }
 
 #[tokio::test]
 async fn versions_that_are_not_spoken_are_refused() {
-    let (files, shown) = (CertificateFiles::new(), pair(&["localhost"]));
-    let server = serve(&shown, None).await;
-    let ca_file = files.write("ca", &shown.authority);
-    let (all, none) = (recommenders(), TlsConfig::default());
+    let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
+    let server = serve(&certificate_pair, None).await;
+    let ca_file = files.write("ca", &certificate_pair.authority);
+    let (recommenders, none) = (recommenders(), TlsConfig::default());
     for (oldest, newest, is_spoken) in [
         ("TLS12", "TLS12", true),
         ("TLS13", "", true),
@@ -292,7 +337,7 @@ async fn versions_that_are_not_spoken_are_refused() {
             max_version: newest.to_owned(),
             ..trusting(&ca_file)
         };
-        let asked = consult(&all, &server, Some(&tls), &none).await;
-        assert_eq!(asked.is_ok(), is_spoken, "{oldest} {newest}: {asked:?}");
+        let result = consult(&recommenders, &server, Some(&tls), &none).await;
+        assert_eq!(result.is_ok(), is_spoken, "{oldest} {newest}: {result:?}");
     }
 }

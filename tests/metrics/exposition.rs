@@ -1,4 +1,4 @@
-//! The text format as far as two programs are compared by it: families, types, labels and buckets.
+//! Parses the text format as far as two programs are compared: families, types, labels and buckets.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ pub struct Exposition {
     families: BTreeMap<String, Family>,
 }
 
-/// A family. Labels are those of all its series, in alphabetical order, without those that belong to the format.
+/// A family. Labels are those of all its series, in alphabetical order, without `le` and the like.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
     pub kind: String,
     pub labels: Vec<String>,
-    /// The ends of the buckets of the first series, as they are written.
+    /// Bucket bounds of the first series, as they are written.
     pub buckets: Vec<String>,
-    /// What stands between the braces, in order, of all lines but those of buckets.
+    /// Label sets, in order, of all lines except those of buckets.
     pub series: Vec<String>,
 }
 
 impl Exposition {
-    /// Panics at what is not the text format, or is another than one family after the other.
+    /// Panics if it is not in the text format, or if a family is split.
     pub fn parse(text: &str) -> Self {
         let mut families = BTreeMap::<String, Family>::new();
         let mut current = String::new();
@@ -29,11 +29,12 @@ impl Exposition {
                 let (name, kind) = rest.split_once(' ').expect("a name and a type");
                 name.clone_into(&mut current);
                 let family = Family { kind: kind.to_owned(), ..Family::default() };
-                assert!(families.insert(current.clone(), family).is_none(), "{name} comes twice");
+                assert!(families.insert(current.clone(), family).is_none(), "{name} is duplicated");
             } else if !line.starts_with('#') {
                 let family = families.get_mut(&current).expect("a type comes first");
                 let suffix = line.strip_prefix(current.as_str());
-                family.read(suffix.unwrap_or_else(|| panic!("{line} is no {current}")));
+                family
+                    .read(suffix.unwrap_or_else(|| panic!("{line} does not belong to {current}")));
             }
         }
         Self { families }

@@ -1,5 +1,5 @@
-//! Series of single objects: as many as asked for, only of what is known, and from any number of objects through a
-//! little memory.
+//! Series of single objects: as many as configured, only for known values, and with constant memory for any number of
+//! objects.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use plimsoll_core::{
 
 use super::scrape;
 
-/// So many VPAs of one container each; every tenth is restricted and has no pods.
+/// VPAs of one container each; every tenth is capped and has no pods.
 pub struct UniformObjects(usize);
 
 impl UniformObjects {
@@ -29,7 +29,7 @@ impl UniformObjects {
         mut visit: impl FnMut(usize, &ObjectKey),
     ) -> Option<ObjectKey> {
         let first = after.map_or(0, |key| {
-            key.name.trim_start_matches("vpa-").parse::<usize>().expect("a key of ours") + 1
+            key.name.trim_start_matches("vpa-").parse::<usize>().expect("a key of this subject") + 1
         });
         let end = (first + PAGE_SIZE).min(self.0);
         for number in first..end {
@@ -102,7 +102,7 @@ fn text(vpas: usize, cardinality: Cardinality) -> String {
     scrape(registry)
 }
 
-/// Lines of this family with this in them.
+/// Number of lines of this family that contain this text.
 fn count(text: &str, family: &str, part: &str) -> usize {
     let name = format!("{family}{{");
     text.lines().filter(|line| line.starts_with(&name) && line.contains(part)).count()
@@ -122,7 +122,7 @@ fn what_is_not_known_has_no_series() {
         assert_eq!(count(&text, family, value), 360, "{family}");
     }
     assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
-    assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is nothing that is known");
+    assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is an unknown value");
     let wanted = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
                   resource=\"memory\"} 1e+06";
     assert!(text.lines().any(|line| line == wanted), "{text}");
@@ -140,7 +140,7 @@ fn a_restriction_is_one_while_it_holds_and_zero_otherwise() {
     assert_eq!(count(&text, family, "reason=\"max_allowed\",resource=\"cpu\"} 1"), 20);
 }
 
-/// A VPA whose one container has what it should, or is held back.
+/// A VPA with one container, which is capped or not.
 struct ChangingObjects(Arc<Mutex<RecommendationReason>>);
 
 impl VpaMetricsSource for ChangingObjects {
@@ -171,28 +171,28 @@ fn a_restriction_that_never_held_has_no_series_and_one_that_ends_is_zero() {
         let state = Arc::new(ChangingObjects(Arc::clone(&reason)));
         registry.add_objects(ObjectMetrics::new(state, cardinality));
         let registry = Arc::new(registry);
-        let held = |now| {
+        let lines_at = |now| {
             *reason.lock().expect("no panic") = now;
             let text: Vec<u8> = Arc::clone(&registry).scrape().flatten().collect();
             let text = String::from_utf8(text).expect("UTF-8");
             let lines =
                 text.lines().filter(|line| line.starts_with("plimsoll_restricted_scaling{"));
             let of_cpu = lines.filter(|line| line.contains("resource=\"cpu\""));
-            let told = of_cpu.map(|line| {
+            let values = of_cpu.map(|line| {
                 let reason = line.split("reason=\"").nth(1).and_then(|rest| rest.split('"').next());
                 format!("{} {}", reason.expect("a reason"), &line[line.len() - 1..])
             });
-            told.collect::<Vec<_>>()
+            values.collect::<Vec<_>>()
         };
-        assert!(held(RecommendationReason::Usage).is_empty());
-        assert_eq!(held(RecommendationReason::MaxAllowed), ["max_allowed 1"]);
-        assert_eq!(held(RecommendationReason::Usage), ["max_allowed 0"]);
-        assert_eq!(held(RecommendationReason::MinAllowed), ["min_allowed 1", "max_allowed 0"]);
-        assert_eq!(held(RecommendationReason::Usage), ["min_allowed 0", "max_allowed 0"]);
+        assert!(lines_at(RecommendationReason::Usage).is_empty());
+        assert_eq!(lines_at(RecommendationReason::MaxAllowed), ["max_allowed 1"]);
+        assert_eq!(lines_at(RecommendationReason::Usage), ["max_allowed 0"]);
+        assert_eq!(lines_at(RecommendationReason::MinAllowed), ["min_allowed 1", "max_allowed 0"]);
+        assert_eq!(lines_at(RecommendationReason::Usage), ["min_allowed 0", "max_allowed 0"]);
     }
 }
 
-/// VPAs of two containers each, of which nothing is held back.
+/// VPAs of two containers each, without any capping.
 struct TypicalObjects(UniformObjects);
 
 impl VpaMetricsSource for TypicalObjects {
@@ -238,7 +238,8 @@ impl VpaMetricsSource for TypicalObjects {
     }
 }
 
-/// What one recommender and the updater that leads tell of ten thousand typical VPAs. The page states the number for one.
+/// The series of a recommender and the leading updater for ten thousand typical VPAs. The documentation has the number
+/// for one.
 #[test]
 fn ten_thousand_vpas_of_two_containers_have_41_series_each() {
     const VPAS: usize = 10_000;
@@ -277,7 +278,7 @@ fn objects_can_be_left_out() {
     assert_eq!(text(200, Cardinality::Off).matches("kind=\"vpa\"").count(), 0);
 }
 
-/// `1,234,567`.
+/// Formats a number as `1,234,567`.
 fn in_thousands(number: usize) -> String {
     let digits = number.to_string();
     let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
@@ -296,7 +297,7 @@ fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
     };
     let (of_vpa, of_container) = of_one(Cardinality::All);
     let reasons = RecommendationReason::RESTRICTIONS.len();
-    // For two resources each; kills are of memory alone.
+    // Two resources each; OOM kills are of memory alone.
     let families = (of_container - 1) / 2 - reasons;
     let words = ["six", "seven", "eight", "nine", "ten", "eleven"];
     let (families, reasons_told) = (words[families - 6], words[reasons - 6]);
@@ -328,8 +329,8 @@ fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
 #[test]
 fn fifty_thousand_containers_are_printed_through_a_little_memory() {
     let mut registry = Registry::new();
-    let fleet = Arc::new(UniformObjects::of(50_000));
-    registry.add_objects(ObjectMetrics::new(fleet, Cardinality::All));
+    let objects = Arc::new(UniformObjects::of(50_000));
+    registry.add_objects(ObjectMetrics::new(objects, Cardinality::All));
     let registry = Arc::new(registry);
     let (mut bytes, mut largest) = (0, 0);
     let used = allocation_counter::measure(|| {
@@ -340,6 +341,6 @@ fn fifty_thousand_containers_are_printed_through_a_little_memory() {
     });
     assert!(bytes > 100 << 20, "only {bytes} bytes");
     assert!(largest < 256 << 10, "a chunk of {largest} bytes");
-    assert!(used.bytes_max < 1 << 20, "{} bytes at once", used.bytes_max);
-    assert_eq!(used.bytes_current, 0, "something is left of the scrape");
+    assert!(used.bytes_max < 1 << 20, "peak of {} bytes", used.bytes_max);
+    assert_eq!(used.bytes_current, 0, "memory of the scrape is leaked");
 }

@@ -1,6 +1,6 @@
-//! Our families beside those of upstream's own programs: the same names, types, labels and buckets.
+//! Our families compared with those of upstream's programs: the same names, types, labels and buckets.
 //!
-//! The gate compares with what upstream's programs showed when they were recorded; deep scrapes them.
+//! The gate compares with recorded scrapes of upstream's programs; the deep tier scrapes them.
 
 mod deep;
 
@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use super::{Exposition, registry, scrape};
 use crate::support::upstream_recording::UpstreamOutput;
 
-/// What upstream has and we have not: figures of Go's runtime, of its HTTP handler, and of the process that no
-/// dashboard for the autoscaler uses.
+/// Families that only upstream has: metrics of the Go runtime, of its HTTP handler, and of the process, none of which
+/// a dashboard for the autoscaler uses.
 const EXCLUDED_FAMILIES: [&str; 5] = [
     "go_",
     "promhttp_",
@@ -19,13 +19,13 @@ const EXCLUDED_FAMILIES: [&str; 5] = [
     "process_virtual_memory_max_bytes",
 ];
 
-/// What begins so is of the other role.
+/// Prefix of the metrics of the admission controller.
 const ADMISSION: &str = "vpa_admission_controller_";
 
-/// And this of the third one: upstream's tells most of it only when it has happened.
+/// Prefix of the metrics of the updater: upstream exports most of them only after the first event.
 const UPDATER: &str = "vpa_updater_";
 
-/// Of this family all series are known before anything has happened.
+/// All series of this family exist before the first event.
 const COUNTS: &str = "vpa_recommender_vpa_objects_count";
 
 const ADMISSION_ONLY: UpstreamOutput =
@@ -37,7 +37,7 @@ fn is_of_recommender(name: &str) -> bool {
     name.starts_with("vpa_") && ![ADMISSION, UPDATER].iter().any(|other| name.starts_with(other))
 }
 
-/// A line for each of these families: its name, type, labels and buckets, and those of its series that are compared.
+/// A line for each of these families: its name, type, labels and buckets, and its compared series.
 fn page<'a>(exposition: &Exposition, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut page = String::new();
     for name in names {
@@ -63,7 +63,7 @@ fn names(page: &str) -> impl Iterator<Item = &str> {
     families.filter_map(|line| line.split(' ').next())
 }
 
-/// Lines of upstream's page that are others on ours, and families of ours that upstream's page has not.
+/// Lines of upstream's page that differ from ours, and families of ours that are not on upstream's page.
 fn differences(expected: &str, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let ours = Exposition::parse(&scrape(registry()));
     let missing =

@@ -1,4 +1,5 @@
-//! Series of WatermarkPodAutoscalers: byte for byte as dashboards for upstream know them, of what is known and there.
+//! Series of WatermarkPodAutoscalers: byte for byte what dashboards for upstream use, for known values of existing
+//! objects.
 
 mod restrictions;
 
@@ -17,21 +18,21 @@ use plimsoll_core::{
 
 use super::{object_metrics::UniformObjects, scrape};
 
-/// What a role would remember of one object.
+/// The state of one object in the watermark controller.
 #[derive(Clone)]
 pub struct WatermarkFixture {
     key: ObjectKey,
     sources: Vec<SourceRow<'static>>,
     labels: Vec<(&'static str, &'static str)>,
-    /// A metric has failed, so that little is known.
+    /// A metric has failed, so most values are unknown.
     failed: bool,
     dry_run: bool,
 }
 
-/// The objects of a role, in order of their keys.
+/// The objects of a controller, ordered by key.
 pub struct WatermarkFixtures(pub Vec<WatermarkFixture>);
 
-/// An object of which everything is known.
+/// An object whose values are all known.
 pub fn web() -> WatermarkFixture {
     let requests = SourceRow {
         metric_name: "requests",
@@ -56,7 +57,7 @@ impl WatermarkFixture {
             |key: &str| self.labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
         let capped = [Restriction::UpscaleCapping, Restriction::DryRun];
         let unknown = [Restriction::MetricUnknown, Restriction::DryRun];
-        let held = if known { capped } else { unknown };
+        let restrictions = if known { capped } else { unknown };
         visit(WatermarkRow {
             key: &self.key,
             target_kind: "Deployment",
@@ -73,7 +74,7 @@ impl WatermarkFixture {
             within_bounds: known.then_some(false),
             upscale_capping: known.then_some(true),
             downscale_capping: known.then_some(false),
-            restrictions: Some(Restrictions::from_iter(held)),
+            restrictions: Some(Restrictions::from_iter(restrictions)),
             cooldown_remaining: known.then_some(CooldownRemaining { up: 0.0, down: 287.5 }),
             upscale_total: known.then_some(12),
             downscale_total: known.then_some(0),
@@ -105,7 +106,7 @@ impl WpaMetricsSource for WatermarkFixtures {
 }
 
 fn scrape_text(
-    herd: Vec<WatermarkFixture>,
+    objects: Vec<WatermarkFixture>,
     cardinality: Cardinality,
     set: LabelSet,
     tags: &[&str],
@@ -113,7 +114,7 @@ fn scrape_text(
     let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
     let mut registry = Registry::new();
     registry.add_watermarks(WpaObjectMetrics::new(
-        Arc::new(WatermarkFixtures(herd)),
+        Arc::new(WatermarkFixtures(objects)),
         cardinality,
         set,
         &tags,
@@ -121,7 +122,7 @@ fn scrape_text(
     scrape(registry)
 }
 
-/// The lines about objects, without what explains them.
+/// The lines about objects, without comments.
 fn series(text: &str) -> Vec<&str> {
     let is_of_objects = |line: &&str| line.starts_with("wpa_") || line.contains("kind=\"wpa\"");
     text.lines().filter(is_of_objects).collect()
@@ -132,7 +133,7 @@ fn lines_of_family<'a>(text: &'a str, family: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| line.strip_prefix(&begin)).collect()
 }
 
-/// Upstream's series of [`web`]. What begins with `@` stands for labels, which are not the same in each release.
+/// Upstream's series of [`web`]. `@` is replaced by labels, which differ between releases.
 const UPSTREAMS: &str = r#"wpa_controller_conditions{condition="able_to_scale",@,wpa_name="web",wpa_namespace="shop"} 1
 wpa_controller_conditions{condition="scaling_limited",@,wpa_name="web",wpa_namespace="shop"} 1
 wpa_controller_downscale_replicas_total{@,wpa_name="web",wpa_namespace="shop"} 0
@@ -157,7 +158,7 @@ wpa_controller_upscale_replicas_total{@,wpa_name="web",wpa_namespace="shop"} 12
 wpa_controller_value{@metric,wpa_name="web",wpa_namespace="shop"} 212500
 "#;
 
-/// A release, and the labels that came with time; empty where it has not got them.
+/// A release, and the labels that were added over time; empty if the release does not have them.
 struct Release {
     set: LabelSet,
     dry_run: &'static str,
@@ -206,7 +207,7 @@ fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
 fn a_family_is_explained_once_and_before_its_series() {
     let other = WatermarkFixture { key: ObjectKey::new("shop", "worker"), ..web() };
     let text = scrape_text(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
-    let (_, text) = text.split_once("# HELP wpa_controller_value").expect("it is there");
+    let (_, text) = text.split_once("# HELP wpa_controller_value").expect("exists");
     let wanted = concat!(
         " What is compared with the marks.\n",
         "# TYPE wpa_controller_value gauge\n",
@@ -274,7 +275,10 @@ fn what_is_not_known_after_a_failure_has_no_series() {
     let active = lines_of_family(&text, "wpa_controller_scaling_active");
     assert!(active.len() == 1 && active[0].ends_with("} 0"), "{active:?}");
     let marks = lines_of_family(&text, "wpa_controller_high_watermak");
-    assert!(marks.len() == 1 && marks[0].ends_with("} 0"), "a mark of zero is known: {marks:?}");
+    assert!(
+        marks.len() == 1 && marks[0].ends_with("} 0"),
+        "a watermark of zero is a known value: {marks:?}"
+    );
     let unknown = "reason=\"metric_unknown\"} 1";
     assert!(
         lines_of_family(&text, "plimsoll_restricted_scaling")
@@ -296,7 +300,7 @@ fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
     assert!(!live(true).contains("dry_run=\"false\"") && !live(false).contains("dry_run=\"true\""));
     let gone = scrape_text(Vec::new(), Cardinality::All, LabelSet::V12, &["team"]);
     assert_eq!(series(&gone), [""; 0]);
-    assert!(!gone.contains("wpa_controller"), "a family without series is not explained: {gone}");
+    assert!(!gone.contains("wpa_controller"), "a family without series has no HELP: {gone}");
 }
 
 #[test]
@@ -339,20 +343,20 @@ fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_k
         ..web()
     };
     let count = 3 * PAGE_SIZE + 1;
-    let herd = WatermarkFixtures((0..count).map(named).collect());
+    let fixtures = WatermarkFixtures((0..count).map(named).collect());
     let mut registry = Registry::new();
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(count)), Cardinality::All));
-    let objects = WpaObjectMetrics::new(Arc::new(herd), Cardinality::All, LabelSet::V12, &[]);
+    let objects = WpaObjectMetrics::new(Arc::new(fixtures), Cardinality::All, LabelSet::V12, &[]);
     registry.add_watermarks(objects);
     let registry = Arc::new(registry);
     let chunks: Vec<_> = registry.scrape().collect();
     assert!(chunks.len() > 10, "only {} chunks", chunks.len());
     let text: Vec<u8> = chunks.concat();
     let text = String::from_utf8(text).expect("UTF-8");
-    // A family that came in two pieces would not be read.
+    // Prometheus would not parse a family that is split.
     let read = super::Exposition::parse(&text);
     let mut seen = HashSet::new();
-    assert!(series(&text).into_iter().all(|line| seen.insert(line)), "a series comes twice");
+    assert!(series(&text).into_iter().all(|line| seen.insert(line)), "a series is duplicated");
     let of_wpas = lines_of_family(&text, "plimsoll_high");
     assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"wpa\"")).count(), count);
     assert_eq!(of_wpas.iter().filter(|line| line.contains("kind=\"vpa\"")).count(), 2 * count);
@@ -372,7 +376,7 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
     call.on_failure();
     drop(call);
     metrics.begin_recommender_call("http://two").on_response("POST", 200, Duration::from_secs(2));
-    let told = text();
+    let text_now = text();
     for wanted in [
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.3"} 0"#,
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.6"} 1"#,
@@ -381,12 +385,12 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
         r#"http_client_requests_inflight{client="https://one/scale"} 0"#,
         r#"http_client_requests_total{client="https://one/scale",code="307",method="post"} 1"#,
     ] {
-        assert!(told.lines().any(|line| line == wanted), "{wanted} is not in {told}");
+        assert!(text_now.lines().any(|line| line == wanted), "{wanted} is not in {text_now}");
     }
-    assert!(!told.contains("secret"), "{told}");
+    assert!(!text_now.contains("secret"), "{text_now}");
     metrics.retain_clients(&HashSet::from(["http://two".to_owned()]));
-    let told = text();
-    assert!(!told.contains("https://one") && told.contains("http://two"), "{told}");
+    let text_now = text();
+    assert!(!text_now.contains("https://one") && text_now.contains("http://two"), "{text_now}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every door passes against a server that verifies it, takes what was rotated, and tells no secret.
+//! Every authentication method works against a server that verifies it, picks up rotated credentials, and leaks no
+//! secret.
 
 mod auth_errors;
 mod aws;
@@ -20,23 +21,23 @@ use plimsoll_storage::prometheus::transport::{
 
 use crate::support::wait;
 
-/// Longer than any test: what is seen before was seen because of a refusal.
+/// Longer than any test: a reload within it was caused by a 401 or 403.
 const NO_RELOAD: Duration = Duration::from_hours(1);
-/// What is promised for a rotated secret.
+/// The documented maximum delay for a rotated secret.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A door that looks at its files this often.
-fn transport(look: Duration, config: TransportConfig) -> HttpTransport {
+/// A transport that checks its files at this interval.
+fn transport(reload_interval: Duration, config: TransportConfig) -> HttpTransport {
     let clock = Clock::wall();
-    let pace = AuthTiming { reload_interval: look, ..AuthTiming::default() };
+    let pace = AuthTiming { reload_interval, ..AuthTiming::default() };
     HttpTransport::new(
         TransportConfig { timing: pace, ..config },
         WallClock::new(move || clock.now()),
     )
-    .expect("a door")
+    .expect("valid transport configuration")
 }
 
-/// A door with this sign-in, which looks at its files again only when it was refused.
+/// A transport with this authentication, which reloads its files only after a 401 or 403.
 fn transport_with_sign_in(address: &str, sign_in: AuthConfig) -> HttpTransport {
     transport(
         NO_RELOAD,
@@ -48,21 +49,21 @@ fn transport_with_sign_in(address: &str, sign_in: AuthConfig) -> HttpTransport {
     )
 }
 
-/// Asks a question with characters that every encoding treats differently.
-async fn send_query(door: &HttpTransport) -> Result<String, TransportError> {
+/// Sends a query with characters that every encoding treats differently.
+async fn send_query(http_transport: &HttpTransport) -> Result<String, TransportError> {
     let form = [("query", "up{job=~\"a+b ü/*\"}".to_owned()), ("time", "1.5".to_owned())];
-    let answer = door.send("/api/v1/query", &form, Duration::from_secs(30)).await?;
-    assert_eq!(answer.status().as_u16(), 200);
-    Ok(answer.text().await.expect("a text"))
+    let response = http_transport.send("/api/v1/query", &form, Duration::from_secs(30)).await?;
+    assert_eq!(response.status().as_u16(), 200);
+    Ok(response.text().await.expect("a text"))
 }
 
-/// Asks until the answer is this: within the minute that a rotated secret may take.
-async fn wait_for_response(door: &HttpTransport, told: &str) {
-    let look = || async { (send_query(door).await.ok()? == told).then_some(()) };
-    wait::within(MINUTE, "the new secret is used", look).await;
+/// Sends queries until the response is `expected`, within the minute that a rotation may take.
+async fn wait_for_response(http_transport: &HttpTransport, expected: &str) {
+    let is_used = || async { (send_query(http_transport).await.ok()? == expected).then_some(()) };
+    wait::within(MINUTE, "the new secret is used", is_used).await;
 }
 
-/// A file that can be rotated as kubelet does it: by another one in its place.
+/// Writes a file that can be rotated as kubelet does it: by renaming another one over it.
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     let new = folder.join(format!("{name}.new"));

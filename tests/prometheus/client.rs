@@ -1,4 +1,4 @@
-//! Proof of what a client makes of real servers of both releases: single numbers, long ranges in parts, limits.
+//! The client reads real servers of both releases: scalars, long ranges in several requests, limits.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 
 const MINUTE: Duration = Duration::from_mins(1);
 const DAYS: i64 = 8;
-/// What marks the end of a series.
+/// The staleness marker at the end of a series.
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 
 #[derive(serde::Deserialize)]
@@ -26,15 +26,15 @@ struct Build {
 }
 
 fn full_hour() -> Timestamp {
-    Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time")
+    Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("valid timestamp")
 }
 
-/// Series of one minute that all begin so many hours before the end.
+/// One-minute series that begin `hours` before `end`.
 fn history(end: Timestamp, hours: i64) -> History {
     History::new(end - SignedDuration::from_hours(hours), end, SignedDuration::from_mins(1))
 }
 
-/// What a user would write.
+/// Parses a query as a user would write it.
 fn query(text: &str) -> Query {
     Query::from_user(text, &LabelMatchers::default()).expect("a query")
 }
@@ -57,7 +57,7 @@ async fn numbers(release: PrometheusRelease) {
         .series("nothing", &[], |_| Some(0.0))
         .series("nan", &[], |_| Some(f64::NAN))
         .series("infinite", &[], |_| Some(f64::NEG_INFINITY))
-        // Younger than the five minutes that a server looks back.
+        // Within the five minutes of the server's lookback.
         .series("old", &[], move |now| (before(now) >= 3).then_some(7.0))
         .series("gone", &[], move |now| match before(now) {
             3.. => Some(7.0),
@@ -82,7 +82,7 @@ async fn numbers(release: PrometheusRelease) {
         ("gone", ScalarResult::Empty),
         ("old", ScalarResult::Stale { value: 7.0, at: ago(3) }),
         ("old[5m]", ScalarResult::Stale { value: 7.0, at: ago(3) }),
-        // Worked out now, from whatever the server takes for fresh.
+        // Evaluated now, from a sample that the server considers fresh.
         ("old + 1", ScalarResult::Value { value: 8.0, at: now }),
         ("nan", ScalarResult::NotANumber { at: now }),
         ("scalar(missing)", ScalarResult::NotANumber { at: now }),
@@ -133,16 +133,16 @@ async fn eight_days(release: PrometheusRelease) {
     let selector = Selector::metric("x").not_matches("c", Pattern::literal("."));
     for (query, main) in [
         (Query::from(selector.clone()), 11_521),
-        // The edges of windows are not those of parts: ten samples on release 3, eleven on release 2, all along.
+        // Windows do not align with request boundaries: ten samples on release 3, eleven on release 2, throughout.
         (Query::range_function(RangeFunction::Count, &selector, 10 * MINUTE), 11_521),
         (Query::range_function(RangeFunction::Max, &selector, 10 * MINUTE), 11_521),
     ] {
         let mut by_minute = SeriesCollector::default();
-        let tally = client.range(&query, fine, &mut by_minute).await.expect("answered");
-        assert_eq!((tally.queries, tally.retries, tally.halvings), (2, 0, 0));
+        let stats = client.range(&query, fine, &mut by_minute).await.expect("query succeeded");
+        assert_eq!((stats.queries, stats.retries, stats.halvings), (2, 0, 0));
         assert_eq!(by_minute.finishes, 2);
         let count: usize = by_minute.complete.values().map(Vec::len).sum();
-        assert_eq!(tally.points, count as u64);
+        assert_eq!(stats.points, count as u64);
         let points = by_minute
             .complete
             .iter()
@@ -150,7 +150,7 @@ async fn eight_days(release: PrometheusRelease) {
             .expect("the series");
         assert_eq!(points.len(), main);
         for (step, (at, value)) in points.iter().enumerate() {
-            assert_eq!(*at, fine.step_time(step as u64), "none is lost, none is doubled");
+            assert_eq!(*at, fine.step_time(step as u64), "no point is lost or duplicated");
             let expected = match (query.as_str().get(..5), release) {
                 (Some("count"), PrometheusRelease::V2) => (step + 1).min(11),
                 (Some("count"), PrometheusRelease::V3) => (step + 1).min(10),
@@ -158,15 +158,15 @@ async fn eight_days(release: PrometheusRelease) {
             };
             assert_eq!(f64::from_bits(*value), expected as f64, "{query} at step {step}");
         }
-        // One query, which has no seams.
+        // A single query has no boundaries between requests.
         let mut at_once = SeriesCollector::default();
-        let tally = client.range(&query, coarse, &mut at_once).await.expect("answered");
-        assert_eq!(tally.queries, 1);
+        let stats = client.range(&query, coarse, &mut at_once).await.expect("query succeeded");
+        assert_eq!(stats.queries, 1);
         assert_eq!(thinned(by_minute.complete, coarse), at_once.complete, "{query}");
     }
 }
 
-/// The points at these moments.
+/// The points at the steps of the grid.
 fn thinned(gathered: SeriesByLabels, grid: QueryRange) -> SeriesByLabels {
     let moments: std::collections::HashSet<_> =
         (0..grid.step_count()).map(|i| grid.step_time(i)).collect();
@@ -195,11 +195,11 @@ async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_par
     let grid = QueryRange::new(start.into(), end.into(), MINUTE).expect("a grid");
     let query = Query::from(Selector::metric("x"));
     let plain = client(&server.url(), short_limits());
-    let mut gather = SeriesCollector::default();
-    let tally = plain.range(&query, grid, &mut gather).await.expect("in parts");
-    assert!(tally.halvings > 0 && tally.retries == 0, "{tally:?}");
-    assert_eq!(tally.points, 14_410);
-    assert!(gather.complete.values().all(|points| points.len() == 1441));
+    let mut collector = SeriesCollector::default();
+    let stats = plain.range(&query, grid, &mut collector).await.expect("split query succeeds");
+    assert!(stats.halvings > 0 && stats.retries == 0, "{stats:?}");
+    assert_eq!(stats.points, 14_410);
+    assert!(collector.complete.values().all(|points| points.len() == 1441));
 
     for limits in [
         QueryLimits { max_response_points: Some(3000), ..short_limits() },
@@ -207,20 +207,20 @@ async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_par
     ] {
         let mut again = SeriesCollector::default();
         let thrifty = client(&server.url(), limits).range(&query, grid, &mut again).await;
-        let thrifty = thrifty.expect("in smaller parts");
-        assert!(thrifty.halvings > tally.halvings, "{thrifty:?}");
-        assert_eq!(again.complete, gather.complete);
+        let thrifty = thrifty.expect("split query succeeds");
+        assert!(thrifty.halvings > stats.halvings, "{thrifty:?}");
+        assert_eq!(again.complete, collector.complete);
     }
 
-    // What cannot be cut is refused, at once and in words that say what to do.
+    // A query that cannot be split is rejected at once, and the error says what to do.
     let huge = query.subquery(RangeFunction::Max, 24 * 60 * MINUTE, MINUTE / 6);
     let failure = plain
         .instant(&huge, end.into(), &mut IgnoreSeries)
         .await
-        .expect_err("8,640 samples of a series at once");
+        .expect_err("8,640 samples per series are too many");
     assert!(matches!(failure, QueryError::TooLarge(_)), "{failure}");
     assert!(failure.to_string().contains("too many samples"), "{failure}");
-    let interrupted = plain.range(&huge, grid, &mut IgnoreSeries).await.expect_err("nor so");
+    let interrupted = plain.range(&huge, grid, &mut IgnoreSeries).await.expect_err("must fail");
     assert!(matches!(interrupted.failure, QueryError::TooLarge(_)), "{interrupted}");
 }
 
@@ -231,10 +231,10 @@ async fn no_more_queries_are_under_way_than_allowed() {
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
     };
-    let way = FaultyProxy::start(&server.url()).await;
+    let proxy = FaultyProxy::start(&server.url()).await;
     let few = QueryLimits { max_in_flight: 2, ..short_limits() };
-    let client = client(way.url(), few);
-    way.fail_next(vec![Fault::Slow(32, Duration::from_millis(5)); 10]);
+    let client = client(proxy.url(), few);
+    proxy.fail_next(vec![Fault::Slow(32, Duration::from_millis(5)); 10]);
     let query = query("sum(fine)");
     let each = (0..10).map(|_| {
         let (client, query) = (client.clone(), query.clone());
@@ -243,5 +243,5 @@ async fn no_more_queries_are_under_way_than_allowed() {
     for outcome in futures::future::join_all(each).await {
         assert_eq!(outcome, ScalarResult::Value { value: 42.0, at: end.into() });
     }
-    assert_eq!((way.request_count(), way.max_in_flight()), (10, 2));
+    assert_eq!((proxy.request_count(), proxy.max_in_flight()), (10, 2));
 }

@@ -1,4 +1,4 @@
-//! What a server calls its series is found out, whatever it calls them.
+//! Detection of the series and labels of a server, for every naming.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
-/// An hour until now, sampled this often.
+/// An hour until now with this scrape interval.
 fn hour(every: SignedDuration) -> (History, Timestamp) {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     (History::new(end - SignedDuration::from_hours(1), end, every), end)
 }
 
-/// A web server, the sandbox around it, and what kube-state-metrics says of it.
+/// A web server with its sandbox container, and the kube-state-metrics series about it.
 fn web(flavor: &LabelFlavor, mut history: History) -> History {
     for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = flavor.usage(history, metric, ["shop", POD, "app"], |_| Some(1e6));
@@ -57,9 +57,9 @@ async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_af
         return;
     };
     let at_once = found(&server.url(), &SchemaOverrides::default(), end).await.expect("found");
-    let way = FaultyProxy::start(&server.url()).await;
-    way.reject_queries_with("__name__%3D%7E");
-    let one_by_one = found(way.url(), &SchemaOverrides::default(), end).await.expect("found");
+    let proxy = FaultyProxy::start(&server.url()).await;
+    proxy.reject_queries_with("__name__%3D%7E");
+    let one_by_one = found(proxy.url(), &SchemaOverrides::default(), end).await.expect("found");
     assert_eq!(one_by_one, at_once);
     assert!(
         one_by_one.kube_state_metrics.is_some_and(|states| states.has_family("kube_pod_owner"))
@@ -78,7 +78,11 @@ async fn names_are_found_however_an_installation_labels_its_series() {
         assert_eq!(usage.container_labels(), flavor.identity, "{}", flavor.name);
         assert_eq!(usage.job.value.as_deref(), Some(flavor.usage[0].1), "{}", flavor.name);
         assert_eq!(usage.job.origin, Origin::Detected);
-        assert_eq!(usage.containers, 1, "{}: copies count once, sandboxes not at all", flavor.name);
+        assert_eq!(
+            usage.containers, 1,
+            "{}: replicas count once, sandboxes are ignored",
+            flavor.name
+        );
         let pace = schema.scrape_interval.value;
         assert_eq!((pace.interval, pace.longest_gap), (SECONDS_30, SECONDS_30), "{}", flavor.name);
         assert_eq!(schema.dialect, Dialect::PromQl);
@@ -105,7 +109,7 @@ const SECONDS_30: Duration = Duration::from_secs(30);
 async fn what_is_set_means_what_it_says() {
     let (history, end) = hour(SignedDuration::from_mins(1));
     let mut history = web(&OPERATOR, history);
-    // The kubelet shows the same numbers in a second place, and another job has them a third time.
+    // The kubelet exposes the same numbers on a second endpoint, and another job scrapes them a third time.
     for extra in [("kubelet", "/metrics/resource"), ("again", "")] {
         for metric in [CPU_METRIC, MEMORY_METRIC] {
             let labels = [
@@ -134,7 +138,11 @@ async fn what_is_set_means_what_it_says() {
         let known = SchemaOverrides { job: some(job), ..SchemaOverrides::default() };
         let schema = found(&url, &known, end).await.expect("found");
         assert_eq!(schema.usage.job.value.as_deref().unwrap_or_default(), job);
-        assert_eq!(schema.usage.metrics_path.as_deref(), path, "{job}: one of its places is read");
+        assert_eq!(
+            schema.usage.metrics_path.as_deref(),
+            path,
+            "{job}: only one of its endpoints is read"
+        );
     }
     let known = SchemaOverrides {
         job: some("kubernetes-cadvisor"),
@@ -186,26 +194,29 @@ async fn what_was_not_there_at_first_is_looked_for_again() {
         return;
     };
     let clock = Clock::fake(ago(25).into());
-    let way = FaultyProxy::start(&server.url()).await;
+    let proxy = FaultyProxy::start(&server.url()).await;
     let own = clock.clone();
-    let (client, now) = (client(way.url(), short_limits()), WallClock::new(move || own.now()));
-    let storage = PrometheusHistory::new(way.url(), client, HistorySettings::default(), now);
-    let mut asked = Vec::new();
+    let (client, now) = (client(proxy.url(), short_limits()), WallClock::new(move || own.now()));
+    let storage = PrometheusHistory::new(proxy.url(), client, HistorySettings::default(), now);
+    let mut request_counts = Vec::new();
     for (minutes, is_there) in [(0, false), (8, false), (3, true), (14, true)] {
         clock.step(Duration::from_mins(minutes));
         let schema = storage.schema(&["shop"]).await.expect("found");
         assert_eq!(schema.kube_state_metrics.is_some(), is_there, "{minutes} minutes later");
-        asked.push(way.take_requests().len());
+        request_counts.push(proxy.take_requests().len());
     }
-    assert!(asked[1] == 0 && asked[2] > 0 && asked[3] == 0, "only when it is due: {asked:?}");
-    let told = log.lines(&["the server's series"]);
-    assert_eq!(told.len(), 2, "once, and once more when there was more: {told:?}");
     assert!(
-        told[0].contains("no kube-state-metrics") && !told[1].contains("no kube-state-metrics")
+        request_counts[1] == 0 && request_counts[2] > 0 && request_counts[3] == 0,
+        "not due yet: {request_counts:?}"
+    );
+    let lines = log.lines(&["detected series of the server"]);
+    assert_eq!(lines.len(), 2, "once, and again after a change: {lines:?}");
+    assert!(
+        lines[0].contains("no kube-state-metrics") && !lines[1].contains("no kube-state-metrics")
     );
 }
 
-/// The kubelets' job is called otherwise since the monitoring was upgraded, forty minutes before the end.
+/// The kubelet job was renamed by an upgrade of the monitoring, forty minutes before the end.
 fn renamed(mut history: History, end: Timestamp) -> History {
     let renamed = end - SignedDuration::from_mins(40);
     for (job, is_new) in [("kubelet", false), ("node-agent", true)] {
@@ -228,12 +239,12 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
     };
-    let way = FaultyProxy::start(&server.url()).await;
+    let proxy = FaultyProxy::start(&server.url()).await;
     let from = |minutes: i64| {
         let clock = Clock::fake((end - SignedDuration::from_mins(minutes)).into());
-        let (own, client) = (clock.clone(), client(way.url(), short_limits()));
+        let (own, client) = (clock.clone(), client(proxy.url(), short_limits()));
         let now = WallClock::new(move || own.now());
-        (clock, PrometheusHistory::new(way.url(), client, HistorySettings::default(), now))
+        (clock, PrometheusHistory::new(proxy.url(), client, HistorySettings::default(), now))
     };
     let job = async |storage: &PrometheusHistory| {
         let schema = storage.schema(&["shop"]).await.expect("found before");
@@ -243,20 +254,20 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     let (clock, storage) = from(45);
     assert_eq!(job(&storage).await, "kubelet");
     clock.step(Duration::from_mins(15));
-    way.take_requests();
+    proxy.take_requests();
     for containers in [0, 0, 1, 0, 0] {
         storage.record_read(containers);
         assert_eq!(job(&storage).await, "kubelet");
     }
-    assert!(way.take_requests().is_empty(), "two empty readings in a row may be chance");
+    assert!(proxy.take_requests().is_empty(), "two empty results in a row may be a coincidence");
     storage.record_read(0);
     assert_eq!(job(&storage).await, "node-agent");
-    way.take_requests();
+    proxy.take_requests();
     for _ in 0..3 {
         storage.record_read(0);
     }
     assert_eq!(
-        (job(&storage).await, way.take_requests().len()),
+        (job(&storage).await, proxy.take_requests().len()),
         ("node-agent".to_owned(), 0),
         "too soon"
     );
@@ -264,12 +275,12 @@ async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_h
     let (clock, storage) = from(170);
     assert_eq!(job(&storage).await, "kubelet");
     clock.step(Duration::from_mins(59));
-    way.take_requests();
-    assert_eq!((job(&storage).await, way.take_requests().len()), ("kubelet".to_owned(), 0));
+    proxy.take_requests();
+    assert_eq!((job(&storage).await, proxy.take_requests().len()), ("kubelet".to_owned(), 0));
     clock.step(Duration::from_mins(11));
-    way.fail_all(Fault::Replaced(400, "text/plain", "no"));
-    assert_eq!(job(&storage).await, "kubelet", "a server that refuses changes nothing");
-    way.fail_all(Fault::None);
+    proxy.fail_all(Fault::Replaced(400, "text/plain", "no"));
+    assert_eq!(job(&storage).await, "kubelet", "a rejected request changes nothing");
+    proxy.fail_all(Fault::None);
     clock.step(Duration::from_mins(70));
     assert_eq!(job(&storage).await, "node-agent");
 }

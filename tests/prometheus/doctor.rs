@@ -1,4 +1,4 @@
-//! `plimsoll doctor` on real servers of both releases: what it says of them is so, and what it prints can be used.
+//! `plimsoll doctor` on real servers of both releases: its findings are true, and its suggested flags work.
 
 mod recording_rules;
 mod server_errors;
@@ -24,16 +24,16 @@ use crate::support::{Testbed, manifests};
 
 const SAMPLE: &str = "tests/data/doctor-prometheus.json";
 
-/// The program, cut off from what this machine would tell it. What runs here beside it goes on.
+/// Runs the binary isolated from this machine's configuration, without blocking the runtime.
 async fn doctor(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.arg("doctor").args(arguments).env_clear().env("LANG", "C.UTF-8");
     command.env("HOME", "/nonexistent").stdin(Stdio::null());
-    let run = move || command.output().expect("it starts");
+    let run = move || command.output().expect("starts");
     tokio::task::spawn_blocking(run).await.expect("no panic")
 }
 
-/// The report on a server, and how the program ended.
+/// The report on a server, and the exit code.
 async fn examine(url: &str, arguments: &[&str]) -> (Value, Option<i32>) {
     let address = format!("--prometheus-address={url}");
     let output = doctor(&[&[&*address, "-o", "json"], arguments].concat()).await;
@@ -44,14 +44,14 @@ async fn examine(url: &str, arguments: &[&str]) -> (Value, Option<i32>) {
     (value, output.status.code())
 }
 
-/// The level and words of a finding.
+/// The level and message of a finding.
 fn finding<'a>(report: &'a Value, code: &str) -> Option<(&'a str, &'a str)> {
     let findings = report["findings"].as_array()?;
     let finding = findings.iter().find(|finding| finding["code"] == code)?;
     Some((finding["level"].as_str()?, finding["message"].as_str()?))
 }
 
-/// The codes of what is to be looked at.
+/// The codes of the findings that need attention.
 fn codes(report: &Value) -> Vec<&str> {
     let findings = report["findings"].as_array().expect("findings");
     let bad = findings.iter().filter(|finding| finding["level"] != "ok");
@@ -63,13 +63,13 @@ fn flags(report: &Value) -> Vec<String> {
     flags.map(|flag| flag.as_str().expect("a flag").to_owned()).collect()
 }
 
-/// So many days until now.
+/// A history of that many days until now.
 fn days(days: i64, every: SignedDuration) -> History {
-    let end = Timestamp::from_second(wall_now().as_second() / 60 * 60).expect("a time");
+    let end = Timestamp::from_second(wall_now().as_second() / 60 * 60).expect("valid timestamp");
     History::new(end - SignedDuration::from_hours(24 * days), end, every)
 }
 
-/// Pods with one container each.
+/// Adds pods with one container each.
 fn workload(flavor: &LabelFlavor, mut history: History, namespace: &str, pods: &[&str]) -> History {
     for pod in pods {
         let container = [namespace, pod, "main"];
@@ -110,8 +110,8 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
         let (report, exit) = examine(&url, &[]).await;
         let name = flavor.name;
         assert_eq!(report["server"]["kind"], "prometheus", "{name}");
-        let told = report["server"]["version"].as_str().expect("a version");
-        assert!(told.starts_with(version), "{name}: {told}");
+        let server_version = report["server"]["version"].as_str().expect("a version");
+        assert!(server_version.starts_with(version), "{name}: {server_version}");
         assert_eq!(report["wantedSeconds"], 8 * 86_400);
         assert_eq!(report["reachesSeconds"], 8 * 86_400, "{name}: {report:#}");
         let (level, words) = finding(&report, "usage").expect("usage");
@@ -128,13 +128,13 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
         assert_eq!(codes(&report), Vec::from_iter(missing), "{name}: {report:#}");
         assert_eq!(exit, Some(code), "{name}");
 
-        // Three containers of the largest namespace, for a day: CPU at each scrape, memory at each third one.
+        // Three containers of the largest namespace over a day: CPU at each scrape, memory at every third one.
         let queries = report["queries"].as_array().expect("queries");
         let points: Vec<_> = queries.iter().map(|query| query["points"].as_u64()).collect();
         assert_eq!(points, [Some(3 * 721), Some(3 * 241)], "{name}: {queries:#?}");
         for query in queries {
-            assert_eq!(query["series"], 3, "{name}: copies are folded into one");
-            assert!(query["asked"].as_str().is_some_and(|asked| asked.contains("\"shop\"")));
+            assert_eq!(query["series"], 3, "{name}: replicas are merged");
+            assert!(query["asked"].as_str().is_some_and(|text| text.contains("\"shop\"")));
         }
 
         let flags = flags(&report);
@@ -148,12 +148,12 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
         ] {
             assert!(flags.contains(&wanted), "{name}: {wanted} is not among {flags:?}");
         }
-        // What has no effect here is no flag to use.
+        // A flag without effect here is not suggested.
         assert!(!flags.iter().any(|flag| flag.contains("pod-label")), "{name}: {flags:?}");
         let known = plimsoll::cli::flags::recommender();
         for flag in &flags {
             let name = flag.trim_start_matches("--").split('=').next().expect("a name");
-            assert!(known.iter().any(|known| known.name == name), "{flag} is no flag");
+            assert!(known.iter().any(|known| known.name == name), "{flag} is not a flag");
         }
         let again: Vec<&str> = flags
             .iter()
@@ -192,7 +192,7 @@ async fn the_text_fits_eighty_columns_and_has_every_query_when_asked() {
         lengths.push(text.lines().count());
     }
     let lenient = doctor(&[&address, "--fail-on=problem"]).await;
-    assert_eq!(lenient.status.code(), Some(0), "warnings are no problems: {lenient:?}");
+    assert_eq!(lenient.status.code(), Some(0), "warnings are not failures: {lenient:?}");
     assert!(lengths[0] < 60 && lengths[1] > lengths[0], "{lengths:?}");
 }
 
@@ -220,10 +220,10 @@ async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
     let matcher = "--prometheus-matcher=cluster=\"qa\"";
     let (chosen, _) = examine(&server.url(), &["--history-length=1h", matcher]).await;
     let cluster = finding(&chosen, "cluster").expect("a cluster");
-    assert_eq!(cluster, ("ok", "They are of one cluster: cluster is qa."));
+    assert_eq!(cluster, ("ok", "All series are from one cluster: cluster is qa."));
     assert!(flags(&chosen).contains(&"--prometheus-matcher='cluster=\"qa\"'".to_owned()));
     for query in chosen["queries"].as_array().expect("queries") {
-        assert!(query["asked"].as_str().is_some_and(|asked| asked.contains("cluster=\"qa\"")));
+        assert!(query["asked"].as_str().is_some_and(|text| text.contains("cluster=\"qa\"")));
     }
 }
 
@@ -236,7 +236,7 @@ async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
     };
     let (report, exit) = examine(&server.url(), &[]).await;
     assert_eq!((codes(&report), exit), (vec!["usage_missing"], Some(1)));
-    let (_, words) = finding(&report, "usage_missing").expect("it is told");
+    let (_, words) = finding(&report, "usage_missing").expect("reported");
     assert!(words.contains("/metrics/cadvisor"), "{words}");
     assert!(report.get("reachesSeconds").is_none() && report["queries"] == json!([]));
     let set = [
@@ -246,7 +246,7 @@ async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
     ];
     let (report, exit) = examine(&server.url(), &set).await;
     assert_eq!(exit, Some(1));
-    assert_eq!(finding(&report, "usage").expect("it is told").0, "problem");
+    assert_eq!(finding(&report, "usage").expect("reported").0, "problem");
     assert!(codes(&report).contains(&"history_none"), "{report:#}");
 }
 
@@ -270,8 +270,8 @@ async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_
         let (_, words) = finding(report, "usage").expect("usage");
         assert!(words.contains("from job kubelet at /metrics/cadvisor"), "{words}");
         for query in report["queries"].as_array().expect("queries") {
-            let asked = query["asked"].as_str().expect("a query");
-            assert!(asked.contains("metrics_path=\"/metrics/cadvisor\""), "{asked}");
+            let text = query["asked"].as_str().expect("a query");
+            assert!(text.contains("metrics_path=\"/metrics/cadvisor\""), "{text}");
         }
     }
 }
@@ -316,21 +316,22 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
         cluster["without"],
         json!([{"namespace": namespace, "name": "ledger", "pods": 2, "withSeries": 0}])
     );
-    let told = vec!["history_not_found", "cluster_without"];
-    assert_eq!((codes(&report), exit), (told, Some(1)), "{report:#}");
-    let (_, without) = finding(&report, "history_not_found").expect("it is told");
-    assert!(without.contains(&format!("for 1: {namespace}/ledger.")), "{without}");
-    let (_, cost) = finding(&report, "history_cost").expect("a cost");
+    let expected = vec!["history_not_found", "cluster_without"];
+    assert_eq!((codes(&report), exit), (expected, Some(1)), "{report:#}");
+    let (_, without) = finding(&report, "history_not_found").expect("reported");
+    assert!(without.contains(&format!("1 have no history: {namespace}/ledger.")), "{without}");
+    let (_, cost) = finding(&report, "history_cost").expect("cost is known");
     assert!(cost.contains(&format!("2 VPAs of namespace {namespace}")), "{cost}");
     let queries = report["queries"].as_array().expect("queries");
-    let about = |what: &str| queries.iter().filter(|query| query["about"] == what).count();
+    let about = |topic: &str| queries.iter().filter(|query| query["about"] == topic).count();
     assert!(about("CPU") > 0 && about("memory") > 0, "{queries:#?}");
-    let asked = |query: &Value| query["asked"].as_str().is_some_and(|asked| asked.contains("web-"));
-    assert!(queries.iter().any(asked), "only their pods are asked for: {queries:#?}");
+    let is_about_web =
+        |query: &Value| query["asked"].as_str().is_some_and(|text| text.contains("web-"));
+    assert!(queries.iter().any(is_about_web), "only their pods are queried: {queries:#?}");
 
     let lost = ["--kubeconfig=/nonexistent", wanted];
     let (report, _) = examine(&server.url(), &lost).await;
-    let (level, words) = finding(&report, "cluster_unreadable").expect("it is told");
+    let (level, words) = finding(&report, "cluster_unreadable").expect("reported");
     assert!(level == "warning" && words.contains("--kubeconfig=/nonexistent"), "{words}");
 }
 
@@ -347,8 +348,8 @@ async fn families_that_are_dropped_are_told_with_what_is_lost() {
     };
     let (report, _) = examine(&server.url(), &[]).await;
     let findings = report["findings"].as_array().expect("findings");
-    let told = findings.iter().filter(|finding| finding["code"] == "states_family");
-    let told: Vec<_> = told
+    let family_findings = findings.iter().filter(|finding| finding["code"] == "states_family");
+    let family_findings: Vec<_> = family_findings
         .filter_map(|finding| Some((finding["level"].as_str()?, finding["message"].as_str()?)))
         .collect();
     for (level, family) in [
@@ -357,7 +358,10 @@ async fn families_that_are_dropped_are_told_with_what_is_lost() {
         ("ok", "kube_pod_container_status_last_terminated_reason"),
     ] {
         let of = |(known, words): &&(&str, &str)| *known == level && words.starts_with(family);
-        assert!(told.iter().any(|told| of(&told)), "{family} in {told:?}");
+        assert!(
+            family_findings.iter().any(|finding| of(&finding)),
+            "{family} in {family_findings:?}"
+        );
     }
 }
 

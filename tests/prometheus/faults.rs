@@ -1,4 +1,4 @@
-//! Proof that each fault on the way to a server is one clear line, counts for nothing, and is over when it is over.
+//! Every fault of a connection is one clear line, adds no samples, and has no effect once it is over.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::series_collector::{SeriesCollector, client, short_limits};
 use crate::support::clock::wall_now;
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
-/// What no answer takes that is fine. Time steps over it once a fault is under way.
+/// Longer than any healthy request takes. The clock steps past it while a fault is in progress.
 const LIMIT: Duration = Duration::from_hours(1);
 const LOGIN: &str = "<!doctype html><html><head><title>Sign in\n to Acme</title></head></html>";
 const MIMIR: &str = r#"{"status":"error","errorType":"bad_data","error":"the query exceeded the maximum number of chunks"}"#;
@@ -25,9 +25,10 @@ struct Fixture {
     _server: PrometheusServer,
 }
 
-/// A day by the minute, ten series, on a way that can be meddled with.
+/// A day of ten series with one-minute samples, behind a faulty proxy.
 async fn fixture(limits: QueryLimits) -> Option<Fixture> {
-    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
+    let end =
+        Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("valid timestamp");
     let start = end - SignedDuration::from_hours(24);
     let mut history = History::new(start, end, SignedDuration::from_mins(1));
     for series in 0..10 {
@@ -35,25 +36,25 @@ async fn fixture(limits: QueryLimits) -> Option<Fixture> {
         history = history.series("x", &[("s", &series.to_string())], value);
     }
     let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
-    let way = FaultyProxy::start(&server.url()).await;
-    let client = client(way.url(), limits);
+    let proxy = FaultyProxy::start(&server.url()).await;
+    let client = client(proxy.url(), limits);
     let grid = QueryRange::new(start.into(), end.into(), Duration::from_mins(1)).expect("a grid");
-    Some(Fixture { proxy: way, client, query: Selector::metric("x").into(), grid, _server: server })
+    Some(Fixture { proxy, client, query: Selector::metric("x").into(), grid, _server: server })
 }
 
 impl Fixture {
     async fn query_all(&self) -> (Result<QueryStats, String>, SeriesCollector) {
-        let mut gather = SeriesCollector::default();
-        let read = self.client.range(&self.query, self.grid, &mut gather).await;
-        (read.map_err(|interrupted| interrupted.to_string()), gather)
+        let mut collector = SeriesCollector::default();
+        let read = self.client.range(&self.query, self.grid, &mut collector).await;
+        (read.map_err(|interrupted| interrupted.to_string()), collector)
     }
 
     async fn assert_recovered(&self) {
         self.proxy.fail_next([]);
-        let (tally, gather) = self.query_all().await;
-        let tally = tally.expect("it is over");
-        assert_eq!((tally.queries, tally.retries, tally.points), (1, 0, 14_410));
-        assert_eq!((gather.complete.len(), gather.finishes), (10, 1));
+        let (stats, collector) = self.query_all().await;
+        let stats = stats.expect("finished");
+        assert_eq!((stats.queries, stats.retries, stats.points), (1, 0, 14_410));
+        assert_eq!((collector.complete.len(), collector.finishes), (10, 1));
     }
 }
 
@@ -86,12 +87,12 @@ async fn what_passes_is_asked_again_and_counts_once() {
         (Fault::Replaced(422, "application/json", MIMIR), 1),
     ] {
         stage.proxy.fail_next([fault.clone()]);
-        let (tally, gather) = stage.query_all().await;
-        let tally = tally.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        let asked_again = tally.retries.max(tally.halvings);
-        assert_eq!((asked_again, tally.halvings), (1, halvings), "{fault:?}");
-        assert_eq!((tally.points, gather.discards), (14_410, 1), "{fault:?}");
-        assert!(gather.complete.values().all(|points| points.len() == 1441), "{fault:?}");
+        let (stats, collector) = stage.query_all().await;
+        let stats = stats.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        let asked_again = stats.retries.max(stats.halvings);
+        assert_eq!((asked_again, stats.halvings), (1, halvings), "{fault:?}");
+        assert_eq!((stats.points, collector.discards), (14_410, 1), "{fault:?}");
+        assert!(collector.complete.values().all(|points| points.len() == 1441), "{fault:?}");
     }
     stage.assert_recovered().await;
 }
@@ -100,26 +101,26 @@ async fn what_passes_is_asked_again_and_counts_once() {
 async fn what_stays_is_one_line_that_says_what_came_and_nothing_counts() {
     let Some(stage) = fixture(short_limits()).await else { return };
     for (fault, tries, words) in [
-        (Fault::Disconnected(100_000), 3, "the answer breaks off after "),
-        (Fault::Truncated(100_000), 3, "the answer breaks off after 100000 bytes"),
+        (Fault::Disconnected(100_000), 3, "the response was truncated after "),
+        (Fault::Truncated(100_000), 3, "the response was truncated after 100000 bytes"),
         (
             Fault::Replaced(500, "text/plain", "oops\n"),
             3,
-            "500 Internal Server Error, text/plain, that begins with \"oops\"",
+            "500 Internal Server Error, text/plain, starting with \"oops\"",
         ),
         (Fault::Busy(0), 3, "too busy: 429 Too Many Requests"),
         (
             Fault::Replaced(200, "text/html", LOGIN),
             1,
-            "no Prometheus (200 OK, text/html, titled \"Sign in to Acme\")",
+            "not from Prometheus (200 OK, text/html, titled \"Sign in to Acme\")",
         ),
         (
             Fault::Typed("text/plain"),
             1,
-            "200 OK, text/plain, that begins with \"{\\\"status\\\":\\\"success\\\"",
+            "200 OK, text/plain, starting with \"{\\\"status\\\":\\\"success\\\"",
         ),
-        (Fault::Replaced(200, "application/json", "[]"), 1, "no Prometheus"),
-        (Fault::Replaced(200, "application/json", ""), 3, "breaks off after 0 bytes"),
+        (Fault::Replaced(200, "application/json", "[]"), 1, "not from Prometheus"),
+        (Fault::Replaced(200, "application/json", ""), 3, "truncated after 0 bytes"),
         (Fault::Redirect, 1, "/login"),
         (Fault::Replaced(401, "text/plain", "no"), 1, "401"),
         (Fault::Replaced(404, "text/plain", "404 page not found"), 1, "404 Not Found"),
@@ -135,12 +136,12 @@ async fn what_stays_is_one_line_that_says_what_came_and_nothing_counts() {
     ] {
         let before = stage.proxy.request_count();
         stage.proxy.fail_next(vec![fault.clone(); 3]);
-        let (read, gather) = stage.query_all().await;
-        let line = read.expect_err("it stays");
+        let (read, collector) = stage.query_all().await;
+        let line = read.expect_err("still fails");
         assert!(line.contains(words) && !line.contains('\n'), "{fault:?}: {line}");
         assert_eq!(stage.proxy.request_count() - before, tries, "{fault:?}");
-        assert!(gather.complete.is_empty() && gather.incomplete.is_empty(), "{fault:?}");
-        assert_eq!((gather.finishes, gather.discards), (0, tries), "{fault:?}");
+        assert!(collector.complete.is_empty() && collector.incomplete.is_empty(), "{fault:?}");
+        assert_eq!((collector.finishes, collector.discards), (0, tries), "{fault:?}");
     }
     stage.assert_recovered().await;
 }
@@ -150,24 +151,24 @@ async fn a_server_that_is_slow_is_given_up_in_time_and_asked_for_less() {
     let Some(stage) = fixture(QueryLimits { timeout: LIMIT, ..short_limits() }).await else {
         return;
     };
-    // One never answers, one would take days for its body.
+    // One never responds, the other sends its body over days.
     for fault in [Fault::Hang, Fault::Slow(1000, LIMIT * 2)] {
         stage.proxy.fail_next([fault.clone()]);
-        let over = stage.proxy.time_out_at(stage.proxy.request_count() + 1, LIMIT);
-        let ((tally, gather), ()) = tokio::join!(stage.query_all(), over);
-        let tally = tally.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
-        assert_eq!((tally.queries, tally.retries, tally.halvings), (2, 1, 1), "{fault:?}");
-        assert_eq!((tally.points, gather.discards), (14_410, 1), "{fault:?}");
+        let timeout = stage.proxy.time_out_at(stage.proxy.request_count() + 1, LIMIT);
+        let ((stats, collector), ()) = tokio::join!(stage.query_all(), timeout);
+        let stats = stats.unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+        assert_eq!((stats.queries, stats.retries, stats.halvings), (2, 1, 1), "{fault:?}");
+        assert_eq!((stats.points, collector.discards), (14_410, 1), "{fault:?}");
     }
     stage.proxy.fail_next(vec![Fault::Hang; 3]);
     let before = stage.proxy.request_count();
-    let over = async {
+    let timeout = async {
         for fault in 1..=3 {
             stage.proxy.time_out_at(before + fault, LIMIT).await;
         }
     };
-    let ((read, _), ()) = tokio::join!(stage.query_all(), over);
-    let line = read.expect_err("it stays");
+    let ((read, _), ()) = tokio::join!(stage.query_all(), timeout);
+    let line = read.expect_err("still fails");
     assert!(line.contains("within 3600s") && !line.contains('\n'), "{line}");
     stage.assert_recovered().await;
 }
@@ -184,17 +185,17 @@ async fn a_range_that_was_interrupted_goes_on_where_it_stopped() {
         down(),
         Fault::Disconnected(20_000),
     ]);
-    let mut gather = SeriesCollector::default();
-    let interrupted = stage.client.range(&stage.query, stage.grid, &mut gather).await;
+    let mut collector = SeriesCollector::default();
+    let interrupted = stage.client.range(&stage.query, stage.grid, &mut collector).await;
     let interrupted = interrupted.expect_err("three failures in a row");
     assert_eq!(interrupted.resume_at, stage.grid.step_time(500));
-    assert!(gather.complete.values().all(|points| points.len() == 500));
+    assert!(collector.complete.values().all(|points| points.len() == 500));
 
     let end = stage.grid.step_time(stage.grid.step_count() - 1);
     let rest = QueryRange::new(interrupted.resume_at, end, Duration::from_mins(1)).expect("a grid");
-    // A failure here and there is none in a row.
+    // Isolated failures do not add up to consecutive ones.
     stage.proxy.fail_next([down(), down(), Fault::None, down(), down(), Fault::None]);
-    let tally = stage.client.range(&stage.query, rest, &mut gather).await.expect("the rest");
-    assert_eq!((tally.queries, tally.retries), (2, 4));
-    assert!(gather.complete.values().all(|points| points.len() == 1441));
+    let stats = stage.client.range(&stage.query, rest, &mut collector).await.expect("the rest");
+    assert_eq!((stats.queries, stats.retries), (2, 4));
+    assert!(collector.complete.values().all(|points| points.len() == 1441));
 }

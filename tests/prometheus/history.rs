@@ -1,4 +1,4 @@
-//! History is read from a Prometheus: of the workloads that are asked for, all of it, once, in order.
+//! History from Prometheus: all samples of the requested workloads, once, in order.
 
 pub mod collecting_sink;
 mod conformance;

@@ -1,27 +1,27 @@
-//! The ways in which installations label the same series.
+//! The label conventions of common monitoring installations.
 
 use jiff::Timestamp;
 
 use crate::support::prometheus_server::History;
 
-/// A way to label series.
+/// How an installation labels its series.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelFlavor {
     pub name: &'static str,
-    /// Labels of usage besides those of the container.
+    /// Labels of usage series besides those of the container.
     pub usage: &'static [(&'static str, &'static str)],
-    /// Labels of namespace, pod and container there.
+    /// Names of the labels for namespace, pod and container.
     pub identity: [&'static str; 3],
-    /// Labels of kube-state-metrics besides those of the object.
+    /// Labels of kube-state-metrics series besides those of the object.
     pub states: Option<&'static [(&'static str, &'static str)]>,
-    /// What the labels of objects begin with there.
+    /// Prefix of the object's labels.
     pub exported: &'static str,
-    /// A label that tells copies of a series apart, and its values.
+    /// A label that distinguishes replicas of a series, and its values.
     pub copies: Option<(&'static str, [&'static str; 2])>,
 }
 
 const MODERN: [&str; 3] = ["namespace", "pod", "container"];
-/// The labels of the pod that kube-state-metrics itself is.
+/// The target labels of the pod of kube-state-metrics.
 const OF_TARGET: &[(&str, &str)] = &[
     ("job", "kube-state-metrics"),
     ("namespace", "monitoring"),
@@ -30,7 +30,7 @@ const OF_TARGET: &[(&str, &str)] = &[
     ("service", "kube-state-metrics"),
 ];
 
-/// The operator's stack, with two servers behind one door.
+/// The Prometheus Operator's stack, with two replicas behind one address.
 pub const OPERATOR: LabelFlavor = LabelFlavor {
     name: "kube-prometheus-stack",
     usage: &[
@@ -48,7 +48,7 @@ pub const OPERATOR: LabelFlavor = LabelFlavor {
     copies: Some(("prometheus_replica", ["prometheus-k8s-0", "prometheus-k8s-1"])),
 };
 
-/// The plain chart of the community.
+/// The plain community Helm chart.
 pub const CHART: LabelFlavor = LabelFlavor {
     name: "community chart",
     usage: &[
@@ -63,7 +63,7 @@ pub const CHART: LabelFlavor = LabelFlavor {
     copies: None,
 };
 
-/// VictoriaMetrics' agent.
+/// vmagent of VictoriaMetrics.
 pub const AGENT: LabelFlavor = LabelFlavor {
     name: "vmagent",
     usage: &[
@@ -78,7 +78,7 @@ pub const AGENT: LabelFlavor = LabelFlavor {
     copies: None,
 };
 
-/// What scrape configurations made of Kubernetes before 1.16.
+/// Label names of scrape configurations for Kubernetes before 1.16.
 pub const OLD: LabelFlavor = LabelFlavor {
     name: "old names",
     usage: &[("job", "kubernetes-cadvisor"), ("instance", "node-1")],
@@ -88,7 +88,7 @@ pub const OLD: LabelFlavor = LabelFlavor {
     copies: None,
 };
 
-/// Google's managed collection.
+/// Google Cloud Managed Service for Prometheus.
 pub const MANAGED: LabelFlavor = LabelFlavor {
     name: "managed",
     usage: &[
@@ -106,11 +106,11 @@ pub const MANAGED: LabelFlavor = LabelFlavor {
     copies: None,
 };
 
-/// All of them.
+/// All flavors.
 pub const ALL: [LabelFlavor; 5] = [OPERATOR, CHART, AGENT, OLD, MANAGED];
 
 impl LabelFlavor {
-    /// A series of a container.
+    /// Adds a series of a container.
     pub fn usage(
         &self,
         history: History,
@@ -121,7 +121,7 @@ impl LabelFlavor {
         self.usage_with(history, metric, container, &[], value)
     }
 
-    /// As [`Self::usage`], with more labels.
+    /// Like [`Self::usage`], with more labels.
     pub fn usage_with(
         &self,
         mut history: History,
@@ -142,7 +142,8 @@ impl LabelFlavor {
         history
     }
 
-    /// A series of kube-state-metrics, if there is one; `object` names labels as it does.
+    /// Adds a kube-state-metrics series, if the installation has them; `object` uses the label names of
+    /// kube-state-metrics.
     pub fn state(
         &self,
         history: History,

@@ -1,4 +1,4 @@
-//! Usage from a Prometheus is what a metrics API would say, or unknown, and never something else.
+//! Live usage from Prometheus equals the metrics API's, or is unknown.
 
 mod partial_responses;
 mod scraped_usage;
@@ -16,12 +16,14 @@ use plimsoll_storage::prometheus::schema::Schema;
 use super::series_collector::{client, short_limits};
 use crate::support::wait::PATIENCE;
 
-/// What the server calls its series.
+/// The detected names of the server's series.
 async fn schema(url: &str, known: &SchemaOverrides, namespaces: &[&str], at: Timestamp) -> Schema {
-    detect(&client(url, short_limits()), known, namespaces, at.into()).await.expect("a schema")
+    detect(&client(url, short_limits()), known, namespaces, at.into())
+        .await
+        .expect("schema detected")
 }
 
-/// A read that has all the time it needs.
+/// Fetches usage with a generous timeout.
 async fn fetch(
     url: &str,
     schema: &Schema,
@@ -47,8 +49,8 @@ async fn fetch_within(
     (report, pods)
 }
 
-/// A pod's name, the seconds that its usage is older than some time, millicores and bytes of each container, and whether
-/// something of it is unknown.
+/// Name of a pod, age of its usage in seconds, millicores and bytes of each container, and whether part of it is
+/// unknown.
 type UsageByContainer<'a> = (&'a str, i64, Vec<(&'a str, Option<i64>, Option<i64>)>, bool);
 
 fn short(pods: &[PodUsage], at: Timestamp) -> Vec<UsageByContainer<'_>> {

@@ -1,4 +1,4 @@
-//! Proof that memory does not grow with an answer.
+//! Memory does not grow with the size of a response.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::series_collector::{client, short_limits};
 use crate::support::clock::wall_now;
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
-/// Buffers of the connection, of its decompression, and one piece of the answer.
+/// Buffers of the connection and the decompression, and one chunk of the response.
 const MEMORY: u64 = 1 << 20;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ fn an_answer_of_a_hundred_megabytes_is_read_in_a_tenth_of_one() {
         let mut push = |piece: &str| {
             bytes += piece.len();
             for piece in piece.as_bytes().chunks(16 << 10) {
-                reader.push(piece, &mut sum).expect("an answer");
+                reader.push(piece, &mut sum).expect("response");
             }
         };
         push(r#"{"status":"success","data":{"resultType":"matrix","result":["#);
@@ -61,12 +61,12 @@ fn an_answer_of_a_hundred_megabytes_is_read_in_a_tenth_of_one() {
             push("]}");
         }
         push("]}}");
-        let summary = reader.finish(&mut sum).expect("whole");
+        let summary = reader.finish(&mut sum).expect("complete");
         assert_eq!((summary.series, summary.points), (SERIES, SERIES * POINTS));
     });
     assert!(bytes > 90_000_000, "{bytes}");
     assert_eq!(sum.series, SERIES);
-    assert!(counted.bytes_max < MEMORY / 8, "{} bytes at once", counted.bytes_max);
+    assert!(counted.bytes_max < MEMORY / 8, "peak of {} bytes", counted.bytes_max);
 }
 
 #[test]
@@ -87,19 +87,20 @@ fn a_list_of_fifty_thousand_series_is_read_in_a_tenth_of_a_megabyte() {
             push(r#""owner_name":"tick-28000000","pod":"tick-28000000-x2x4z","uid":"0123456789"}"#);
         }
         push("]}");
-        let summary = reader.finish(&mut sum).expect("whole");
+        let summary = reader.finish(&mut sum).expect("complete");
         assert_eq!((summary.series, summary.points), (SERIES, 0));
     });
     assert!(bytes > 7_000_000, "{bytes}");
     assert_eq!(sum.series, SERIES);
-    assert!(counted.bytes_max < MEMORY / 8, "{} bytes at once", counted.bytes_max);
+    assert!(counted.bytes_max < MEMORY / 8, "peak of {} bytes", counted.bytes_max);
 }
 
 #[test]
 fn an_answer_of_a_real_server_costs_less_than_a_megabyte() {
-    // Allocations are counted for each thread by itself, so everything that reads is on this one.
+    // Allocations are counted per thread, so all reads run on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
+    let end =
+        Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("valid timestamp");
     let start = end - SignedDuration::from_hours(7 * 24);
     let mut history = History::new(start, end, SignedDuration::from_mins(1));
     for pod in 0..60_i64 {
@@ -114,12 +115,13 @@ fn an_answer_of_a_real_server_costs_less_than_a_megabyte() {
     let mut read = None;
     let counted = allocation_counter::measure(|| {
         let mut sum = SumVisitor::default();
-        let tally = runtime.block_on(client.range(&query, grid, &mut sum)).expect("answered");
-        read = Some((tally, sum));
+        let stats =
+            runtime.block_on(client.range(&query, grid, &mut sum)).expect("query succeeded");
+        read = Some((stats, sum));
     });
-    let (tally, sum) = read.expect("measured");
-    assert_eq!((sum.series, tally.points), (60, 60 * 10_081));
-    assert!(tally.bytes > 15_000_000, "{tally:?}");
+    let (stats, sum) = read.expect("measured");
+    assert_eq!((sum.series, stats.points), (60, 60 * 10_081));
+    assert!(stats.bytes > 15_000_000, "{stats:?}");
     assert!(sum.sum > 0.0);
-    assert!(counted.bytes_max < MEMORY, "{} bytes at once", counted.bytes_max);
+    assert!(counted.bytes_max < MEMORY, "peak of {} bytes", counted.bytes_max);
 }

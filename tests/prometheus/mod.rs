@@ -1,4 +1,4 @@
-//! Servers that speak Prometheus' API: how they let us in, what they are asked, and how answers are read.
+//! Servers with the Prometheus API: authentication, queries, and decoding of responses.
 
 mod auth;
 mod client;

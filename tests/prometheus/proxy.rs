@@ -1,4 +1,4 @@
-//! Owns a way to a real Prometheus on which answers are slowed, cut, replaced or lost.
+//! A proxy to a real Prometheus that delays, truncates, replaces or drops responses.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,32 +24,32 @@ use tokio::task::JoinHandle;
 
 use crate::support::{ports::Port, wait};
 
-/// What becomes of one request.
+/// A fault of one request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing special.
+    /// The response is forwarded.
     None,
-    /// No answer at all.
+    /// No response.
     Hang,
-    /// The body comes in pieces of so many bytes with a pause before each.
+    /// The body is sent in chunks of this size, with a pause before each.
     Slow(usize, Duration),
-    /// The connection ends after so many bytes of the body.
+    /// The connection is closed after this many bytes of the body.
     Disconnected(usize),
-    /// The body ends after so many bytes as if that were all.
+    /// The body ends after this many bytes as if it were complete.
     Truncated(usize),
-    /// Another answer: status, content type, body.
+    /// Another response: status, content type, body.
     Replaced(u16, &'static str, &'static str),
-    /// The true body under another content type.
+    /// The real body with another content type.
     Typed(&'static str),
     /// 302 to a login page.
     Redirect,
-    /// 429, to be asked again after so many seconds.
+    /// 429 with a `Retry-After` of this many seconds.
     Busy(u64),
 }
 
 type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A way, until it is dropped.
+/// A running proxy; stops when dropped.
 pub struct FaultyProxy {
     url: String,
     state: Arc<State>,
@@ -60,17 +60,17 @@ pub struct FaultyProxy {
 #[derive(Default)]
 struct State {
     upstream: String,
-    /// For the next requests, in order.
+    /// Faults of the next requests, in order.
     next_faults: Mutex<VecDeque<Fault>>,
-    /// For all others.
+    /// Fault of all other requests.
     standing_fault: Mutex<Option<Fault>>,
-    /// What was asked of the server behind: paths with their forms.
-    asked: Mutex<Vec<String>>,
-    /// The only token that is let through, if one is needed.
+    /// Requests forwarded to the server: paths with their forms.
+    forwarded: Mutex<Vec<String>>,
+    /// The only bearer token that is accepted, if one is required.
     token: Mutex<Option<String>>,
-    /// A path that there is not.
+    /// A path that returns 404.
     missing_path: Mutex<Option<&'static str>>,
-    /// Part of a form that is refused.
+    /// Queries that contain this are rejected.
     rejected_part: Mutex<Option<&'static str>>,
     seen: AtomicUsize,
     in_flight: AtomicUsize,
@@ -78,7 +78,7 @@ struct State {
 }
 
 impl FaultyProxy {
-    /// A way to the server at this address.
+    /// Starts a proxy to the server at this address.
     pub async fn start(behind: &str) -> Self {
         let port = Port::claim();
         let listener =
@@ -95,7 +95,7 @@ impl FaultyProxy {
                         async move { Ok::<_, Infallible>(state.respond(request).await) }
                     });
                     tokio::spawn(async move {
-                        // A client that goes away is no concern of a test.
+                        // A client that disconnects is not an error here.
                         let _ = Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(connection), service)
                             .await;
@@ -110,56 +110,56 @@ impl FaultyProxy {
         &self.url
     }
 
-    /// Has this happen to the next requests, one each.
+    /// Injects faults into the next requests, one each.
     pub fn fail_next(&self, faults: impl IntoIterator<Item = Fault>) {
         let mut next = self.state.next_faults.lock().expect("no panic");
         next.clear();
         next.extend(faults);
     }
 
-    /// Has this happen to all other requests from now on.
+    /// Injects the fault into all other requests from now on.
     pub fn fail_all(&self, fault: Fault) {
         *self.state.standing_fault.lock().expect("no panic") = Some(fault);
     }
 
-    /// What was asked of the server behind it since the last look, each a path with its form.
+    /// Returns the requests forwarded since the last call, each a path with its form.
     pub fn take_requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.state.asked.lock().expect("no panic"))
+        std::mem::take(&mut self.state.forwarded.lock().expect("no panic"))
     }
 
-    /// Lets nobody through any more but those who have this token.
+    /// Rejects requests without this bearer token from now on.
     pub fn require_token(&self, token: &str) {
         *self.state.token.lock().expect("no panic") = Some(format!("Bearer {token}"));
     }
 
-    /// Answers 404 at this path.
+    /// Responds 404 at this path.
     pub fn respond_not_found_at(&self, path: &'static str) {
         *self.state.missing_path.lock().expect("no panic") = Some(path);
     }
 
-    /// Refuses each query whose form has this, as one that makes no sense.
+    /// Rejects each query whose form contains this, as an invalid one.
     pub fn reject_queries_with(&self, part: &'static str) {
         *self.state.rejected_part.lock().expect("no panic") = Some(part);
     }
 
-    /// How many requests came.
+    /// Number of requests received.
     pub fn request_count(&self) -> usize {
         self.state.seen.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests came, of which one is not answered yet, and has all that time go by at once: a fault is
-    /// waited for as long as its limit is, and nothing that is fine has to hurry.
+    /// Waits until `requests` requests were received and the last one is pending, then steps the clock by `limit`. A
+    /// fault thus times out at once, and healthy requests are not in a hurry.
     pub async fn time_out_at(&self, requests: usize, limit: Duration) {
-        let looks = std::cell::Cell::new(0);
-        wait::until("only the fault is under way", || async {
+        let checks = std::cell::Cell::new(0);
+        wait::until("only the faulty request is in flight", || async {
             let is_alone = self.state.in_flight.load(Ordering::SeqCst) == 1;
-            // What was answered last is read by the next look.
-            looks.set(if is_alone && self.request_count() >= requests {
-                looks.get() + 1
+            // Keep the clock until the last response has been read.
+            checks.set(if is_alone && self.request_count() >= requests {
+                checks.get() + 1
             } else {
                 0
             });
-            (looks.get() > 2).then_some(())
+            (checks.get() > 2).then_some(())
         })
         .await;
         tokio::time::pause();
@@ -167,7 +167,7 @@ impl FaultyProxy {
         tokio::time::resume();
     }
 
-    /// The most requests that were under way at once.
+    /// The maximum number of concurrent requests.
     pub fn max_in_flight(&self) -> usize {
         self.state.max_in_flight.load(Ordering::SeqCst)
     }
@@ -179,7 +179,7 @@ impl Drop for FaultyProxy {
     }
 }
 
-/// Counts a request until its body has been sent.
+/// Counts a request as in flight until its body has been sent.
 struct InFlightRequest(Arc<State>);
 
 impl Drop for InFlightRequest {
@@ -235,7 +235,7 @@ impl State {
             let words = r#"{"status":"error","errorType":"bad_data","error":"not like this"}"#;
             return proxy_response(400, &[(CONTENT_TYPE, "application/json")], words);
         }
-        self.asked.lock().expect("no panic").push(format!("{path}?{form}"));
+        self.forwarded.lock().expect("no panic").push(format!("{path}?{form}"));
         parts.uri = format!("{}{path}", self.upstream).parse().expect("an address");
         parts.headers.remove(HOST);
         if !matches!(fault, Fault::None) {
@@ -249,7 +249,7 @@ impl State {
         let (mut parts, body) = answer.into_parts();
         if matches!(fault, Fault::None) {
             let body = body.map_err(std::io::Error::other).map_frame(move |frame| {
-                // Held until the last frame is gone.
+                // Keep the guard until the last frame is sent.
                 let _ = &under;
                 frame
             });
@@ -290,7 +290,7 @@ impl State {
                 if !pause.is_zero() {
                     tokio::time::sleep(pause).await;
                 } else if piece.is_err() {
-                    // What came before is sent first.
+                    // Send what arrived before this first.
                     tokio::task::yield_now().await;
                 }
                 piece

@@ -1,4 +1,4 @@
-//! A recommender whose history is in a Prometheus, on a real cluster.
+//! A recommender with its history in Prometheus, on a real cluster.
 
 mod cpu_throttling;
 mod fallback;

@@ -1,17 +1,17 @@
-//! Owns on which releases of Prometheus a test runs, by tier. What differs between the two, the edges of ranges, is tested
-//! on both in both tiers.
+//! Which releases of Prometheus a test uses, by tier. Their known difference, the edges of ranges, is tested on both
+//! releases in both tiers.
 
 use crate::support::prometheus_server::PrometheusRelease;
 use crate::support::tier;
 
-/// For what the releases do alike: both in deep, the newer one in the gate.
+/// Releases for tests of common behaviour: both in the deep tier, the newer one in the gate.
 pub fn releases() -> impl Iterator<Item = PrometheusRelease> {
     tier::cases(&[PrometheusRelease::V3][..], &[PrometheusRelease::V3, PrometheusRelease::V2])
         .iter()
         .copied()
 }
 
-/// Each of these on both releases in deep; on one in the gate, where every other one is on the older release.
+/// Each case on both releases in the deep tier; in the gate on one, where every second case uses the older release.
 pub fn by_turns<T: Copy>(these: impl IntoIterator<Item = T>) -> Vec<(T, PrometheusRelease)> {
     let turns = [
         [PrometheusRelease::V3, PrometheusRelease::V2],

@@ -1,4 +1,4 @@
-//! A history out of a real Prometheus against one that was lived, through the same eight days.
+//! History loaded from a real Prometheus compared with live samples of the same eight days.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use crate::recommender_model::replayed_history::{
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 const EVERY: i64 = 15;
-/// Scrapes are spread over their interval, and seldom at full minutes.
+/// Scrapes are spread over the interval and rarely at full minutes.
 const OFFSET: i64 = 5;
 const CONTAINER: &str = "app";
 
 type Stories = BTreeMap<ObjectKey, Arc<SimulatedWorkload>>;
 
-/// Single samples into histories, and those into a fleet.
+/// Adds single samples to histories, and those to a registry.
 struct FleetSink {
     fleet: VpaRegistry,
     bootstrap: HistoryBootstrap,
@@ -60,8 +60,8 @@ impl Sink for FleetSink {
         if let Some(folded) = self.bootstrap.take_builder(vpa) {
             self.fleet.merge_history(vpa, folded, time(SPAN));
         }
-        let sighting = self.fleet.load_generation(vpa).expect("is tracked");
-        self.fleet.mark_loaded(vpa, sighting);
+        let generation = self.fleet.load_generation(vpa).expect("container is tracked");
+        self.fleet.mark_loaded(vpa, generation);
     }
 }
 
@@ -69,87 +69,89 @@ impl Sink for FleetSink {
 async fn what_a_real_server_has_recommends_what_was_lived() {
     for seeds in workload_seeds() {
         let seeds = seeds.flat_map(|seed| {
-            (0..).zip(&BEHAVIOURS).map(move |(kind, manner)| (seed, kind, manner))
+            (0..).zip(&BEHAVIOURS).map(move |(kind, behaviour)| (seed, kind, behaviour))
         });
-        let stories: Stories = seeds
-            .map(|(seed, kind, manner)| {
-                let story = manner.simulate(seed * 100 + kind);
-                (ObjectKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(story))
+        let workloads: Stories = seeds
+            .map(|(seed, kind, behaviour)| {
+                let workload = behaviour.simulate(seed * 100 + kind);
+                (ObjectKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(workload))
             })
             .collect();
-        let lived: BTreeMap<_, _> = stories
+        let lived: BTreeMap<_, _> = workloads
             .iter()
-            .map(|(key, story)| {
+            .map(|(key, workload)| {
                 let server = ScrapeSchedule { every: 15, offset: 5, fails: 200 };
-                (key.clone(), estimate_of(&recommend_from_samples(story, server, 23)))
+                (key.clone(), estimate_of(&recommend_from_samples(workload, server, 23)))
             })
             .collect();
         for release in releases() {
-            read_back(release, &stories, &lived).await;
+            read_back(release, &workloads, &lived).await;
         }
     }
 }
 
-/// Has a server scrape the stories, reads its history, and compares what it recommends with what was lived.
+/// Lets a server scrape the scripted workloads, loads its history, and compares the recommendations with those from
+/// live samples.
 async fn read_back(
     release: PrometheusRelease,
-    stories: &Stories,
+    workloads: &Stories,
     lived: &BTreeMap<ObjectKey, ComparedEstimate>,
 ) {
     let at = |second: i64| Timestamp::from_nanosecond(i128::from(time(second).as_nanos()));
-    let (from, to) = (at(0).expect("a time"), at(SPAN).expect("a time"));
+    let (from, to) = (at(0).expect("valid timestamp"), at(SPAN).expect("valid timestamp"));
     let first = from + SignedDuration::from_secs(OFFSET);
-    let mut past = History::new(first, to, SignedDuration::from_secs(EVERY));
-    for (key, story) in stories {
-        past = scraped(past, &key.namespace, story, from);
+    let mut history = History::new(first, to, SignedDuration::from_secs(EVERY));
+    for (key, workload) in workloads {
+        history = scraped(history, &key.namespace, workload, from);
     }
-    let Some(server) = PrometheusServer::with_history(release, past).await else { return };
+    let Some(server) = PrometheusServer::with_history(release, history).await else { return };
     let mut fleet = VpaRegistry::new(Settings::default(), Compat::Plimsoll);
-    for key in stories.keys() {
+    for key in workloads.keys() {
         fleet.track(key, VpaSettings::default(), time(0));
     }
     let bootstrap = HistoryBootstrap::new(fleet.settings(), time(SPAN));
     let mut fill = FleetSink { fleet, bootstrap };
     let owner = |key: &ObjectKey| (key.clone(), Some("apps/Deployment/web".into()));
-    let wanted: HashMap<ObjectKey, Option<Box<str>>> = stories.keys().map(owner).collect();
+    let wanted: HashMap<ObjectKey, Option<Box<str>>> = workloads.keys().map(owner).collect();
     let settings = Asked { length: Duration::from_secs(SPAN.unsigned_abs()), ..Asked::default() };
     let now = WallClock::new(|| time(SPAN));
     let storage =
         PrometheusHistory::new(server.url(), client(&server.url(), short_limits()), settings, now);
-    let (mut loading, skipped) = storage.start_load(&wanted, None, None).await.expect("a schema");
+    let (mut loading, skipped) =
+        storage.start_load(&wanted, None, None).await.expect("schema detected");
     assert_eq!(skipped, []);
-    loading.advance(&mut fill).await.expect("all of it");
+    loading.advance(&mut fill).await.expect("load succeeds");
 
     let mut figures = EstimateErrors::default();
-    for (key, story) in stories {
+    for (key, workload) in workloads {
         fill.fleet.register_container(key, CONTAINER, time(SPAN));
-        let said = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
-        assert!(!said.containers.is_empty(), "nothing of {key}: {}", story.name);
-        figures.add_comparison(story, &lived[key], &estimate_of(&said));
+        let recommendation = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
+        assert!(!recommendation.containers.is_empty(), "no history of {key}: {}", workload.name);
+        figures.add_comparison(workload, &lived[key], &estimate_of(&recommendation));
     }
-    figures.assert_good_enough(stories.len() as u32, &format!("{release:?}"));
+    figures.assert_good_enough(workloads.len() as u32, &format!("{release:?}"));
 }
 
-/// Adds what a server scrapes from the pods of a story, and from kube-state-metrics about them.
+/// Adds the scraped series of a scripted workload's pods and their kube-state-metrics series.
 fn scraped(
-    mut past: History,
+    mut history: History,
     namespace: &str,
-    story: &Arc<SimulatedWorkload>,
+    workload: &Arc<SimulatedWorkload>,
     from: Timestamp,
 ) -> History {
     let second = move |at: Timestamp| at.as_second() - from.as_second();
-    for (place, pod) in story.pods.iter().enumerate() {
+    for (place, pod) in workload.pods.iter().enumerate() {
         let of_pod = {
-            let story = Arc::clone(story);
-            move || Arc::clone(&story)
+            let workload = Arc::clone(workload);
+            move || Arc::clone(&workload)
         };
         let names = [namespace, &*pod.name, CONTAINER];
         let time = |second: i64| from + SignedDuration::from_secs(second);
         let ends = pod.runs.last().map_or(0, ContainerRun::end) + 60;
-        past = past.existing_between(time(pod.runs[0].start), time(ends));
-        // Scrapes fail as often as those of the metrics server, and others.
+        history = history.existing_between(time(pod.runs[0].start), time(ends));
+        // Scrapes fail as often as those of the metrics server, but at other times.
         let scraper = ScrapeSchedule { every: EVERY, offset: OFFSET, fails: 200 };
-        for (number, run) in scraper.scrape(pod, story, 2).into_iter().enumerate() {
+        for (number, run) in scraper.scrape(pod, workload, 2).into_iter().enumerate() {
             let id = format!("/kubepods/{number}");
             let run = Arc::new(run);
             for (metric, is_cpu) in [(CPU_METRIC, true), (MEMORY_METRIC, false)] {
@@ -159,41 +161,42 @@ fn scraped(
                     let scrape = run.binary_search_by_key(&second, |scrape| scrape.at).ok()?;
                     Some(if is_cpu { run[scrape].counter } else { run[scrape].memory })
                 };
-                past = CHART.usage_with(past, metric, names, &[("id", &id)], value);
+                history = CHART.usage_with(history, metric, names, &[("id", &id)], value);
             }
         }
         let object = [("namespace", namespace), ("pod", &*pod.name), ("container", CONTAINER)];
-        let request = story.request as f64;
-        let story = of_pod();
-        past = CHART.state(past, "kube_pod_container_status_restarts_total", &object, move |at| {
-            restarts(&story.pods[place], second(at)).map(|count| count as f64)
-        });
+        let request = workload.request as f64;
+        let workload = of_pod();
+        history =
+            CHART.state(history, "kube_pod_container_status_restarts_total", &object, move |at| {
+                restarts(&workload.pods[place], second(at)).map(|count| count as f64)
+            });
         for (family, bytes) in [
             ("kube_pod_container_resource_requests", request),
             ("kube_pod_container_resource_limits", request * 2.0),
         ] {
-            let story = of_pod();
+            let workload = of_pod();
             let object: Vec<_> = object.iter().copied().chain([("resource", "memory")]).collect();
-            past = CHART.state(past, family, &object, move |at| {
-                restarts(&story.pods[place], second(at)).map(|_| bytes)
+            history = CHART.state(history, family, &object, move |at| {
+                restarts(&workload.pods[place], second(at)).map(|_| bytes)
             });
         }
         if pod.runs.iter().any(|run| run.killed) {
-            let story = of_pod();
+            let workload = of_pod();
             let object: Vec<_> = object.iter().copied().chain([("reason", "OOMKilled")]).collect();
             let family = "kube_pod_container_status_last_terminated_reason";
-            past = CHART.state(past, family, &object, move |at| {
-                let runs = &story.pods[place].runs;
+            history = CHART.state(history, family, &object, move |at| {
+                let runs = &workload.pods[place].runs;
                 let ended = runs.iter().rfind(|run| run.end() <= second(at))?;
-                restarts(&story.pods[place], second(at))?;
+                restarts(&workload.pods[place], second(at))?;
                 ended.killed.then_some(1.0)
             });
         }
     }
-    past
+    history
 }
 
-/// How often a pod's container was started again by this time; `None` while there is no such pod.
+/// Restart count of a pod's container at this time; `None` if the pod does not exist.
 fn restarts(pod: &SimulatedPod, second: i64) -> Option<usize> {
     let lives =
         pod.runs[0].start <= second && second <= pod.runs.last().map_or(0, ContainerRun::end) + 60;

@@ -1,5 +1,5 @@
-//! Proof that an answer is the same however its bytes arrive, that half of one never counts, and that nothing else is
-//! taken for one.
+//! A response decodes to the same result for any chunking of its bytes, a truncated one never counts, and nothing else
+//! is accepted as a response.
 
 use std::fmt::Write as _;
 
@@ -16,20 +16,20 @@ use crate::support::tier;
 type Read = (Result<ResponseSummary, DecodeError>, SeriesCollector);
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
-    let (mut reader, mut gather) = (ResponseDecoder::new(), SeriesCollector::default());
+    let (mut reader, mut collector) = (ResponseDecoder::new(), SeriesCollector::default());
     for piece in pieces {
-        if let Err(error) = reader.push(piece, &mut gather) {
-            return (Err(error), gather);
+        if let Err(error) = reader.push(piece, &mut collector) {
+            return (Err(error), collector);
         }
     }
-    (reader.finish(&mut gather), gather)
+    (reader.finish(&mut collector), collector)
 }
 
 fn whole(text: &str) -> Read {
     read([text.as_bytes()])
 }
 
-/// An answer of many parts: labels with escapes, all kinds of values, histograms, warnings.
+/// A response with everything: labels with escapes, all kinds of values, histograms, warnings.
 const MIXED: &str = r#"{"status":"success","data":{"resultType":"matrix","result":[
  {"metric":{"__name__":"a","pod":"web-0","odd":"q\"b\\s\u00fc\ud83d\ude00\n"},
   "values":[[1700000000,"1"],[1700000060.5,"NaN"],[1700000120,"+Inf"],[1700000180,"-Inf"],[1700000240.123,"1.5e-7"]]},
@@ -40,8 +40,8 @@ const MIXED: &str = r#"{"status":"success","data":{"resultType":"matrix","result
 
 #[test]
 fn all_that_an_answer_has_is_read() {
-    let (summary, gather) = whole(MIXED);
-    let summary = summary.expect("an answer");
+    let (summary, collector) = whole(MIXED);
+    let summary = summary.expect("response");
     assert_eq!(summary.kind, Some(ResultType::Matrix));
     assert_eq!((summary.series, summary.points, summary.histograms), (3, 6, 2));
     assert_eq!(summary.bytes, MIXED.len() as u64);
@@ -64,8 +64,8 @@ fn all_that_an_answer_has_is_read() {
         (r#"{"le": "x"}"#.to_owned(), vec![(at(1_700_000_000_000), 0)]),
     ]
     .into();
-    assert_eq!(gather.complete, expected);
-    assert_eq!((gather.finishes, gather.discards), (1, 0));
+    assert_eq!(collector.complete, expected);
+    assert_eq!((collector.finishes, collector.discards), (1, 0));
 }
 
 #[test]
@@ -112,41 +112,41 @@ fn every_type_of_result_is_read_in_any_order_of_keys() {
             0,
         ),
     ] {
-        let (summary, gather) = whole(text);
+        let (summary, collector) = whole(text);
         let summary = summary.expect(text);
         assert_eq!((summary.kind, summary.points), (Some(kind), points), "{text}");
         assert_eq!(summary.text.as_deref(), (kind == ResultType::String).then_some("a\"b"));
-        assert_eq!(gather.finishes, 1);
+        assert_eq!(collector.finishes, 1);
         if points == 1 {
-            let read: Vec<_> = gather.complete.into_values().flatten().collect();
+            let read: Vec<_> = collector.complete.into_values().flatten().collect();
             assert_eq!(read, [(Time::from_nanos(1_500_000_000), 2_f64.to_bits())], "{text}");
         }
     }
     let partial =
         r#"{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}"#;
-    assert_eq!(whole(partial).0.expect("an answer").warnings, ["the result is partial"]);
+    assert_eq!(whole(partial).0.expect("response").warnings, ["the result is partial"]);
 }
 
 #[test]
 fn a_failure_that_the_server_tells_is_told_in_its_words() {
     let text =
         r#"{"status":"error","errorType":"execution","error":"too many\nsamples","data":null}"#;
-    let (error, gather) = whole(text);
+    let (error, collector) = whole(text);
     let (kind, message) = ("execution".to_owned(), "too many samples".to_owned());
     assert_eq!(error, Err(DecodeError::ReportedByServer { kind, message }));
-    assert_eq!(gather.finishes, 0);
+    assert_eq!(collector.finishes, 0);
 }
 
 #[test]
 fn what_is_no_answer_is_refused_where_it_is_wrong() {
     for (text, error) in [
-        ("", "the answer breaks off after 0 bytes"),
-        ("<html>", "byte 0 of the answer: expected the answer of a Prometheus, found \"<html>\""),
+        ("", "the response was truncated after 0 bytes"),
+        ("<html>", "byte 0 of the response: expected a response of Prometheus, found \"<html>\""),
         ("[]", "byte 0"),
         ("{}", "expected a status"),
         (r#"{"status":"success"}"#, "expected the result of a query"),
         (r#"{"status":"success","data":["a"]}"#, "byte 27"),
-        (r#"{"status":"success","data":{"result":[]}} x"#, "expected nothing more"),
+        (r#"{"status":"success","data":{"result":[]}} x"#, "expected the end of the response"),
         (r#"{"status":"success",}"#, "expected a key"),
         (r#"{"data":{"result":[{"values":[]}]}}"#, "expected the labels before the points"),
         (r#"{"data":{"result":[{}]}}"#, "expected the labels of a series"),
@@ -154,17 +154,17 @@ fn what_is_no_answer_is_refused_where_it_is_wrong() {
         (r#"{"data":{"result":[{"metric":{},"values":[[1,"x"]]}]}}"#, "expected a value"),
         (r#"{"data":{"result":[{"metric":{},"values":[[1,"1"],]}]}}"#, "expected a point"),
         (r#"{"data":{"result":[{"metric":{},"values":[["1","1"]]}]}}"#, "expected a time"),
-        (r#"{"data":{"result":[{"metric":{},"values":[[1,1]]}]}}"#, "the text of a value"),
+        (r#"{"data":{"result":[{"metric":{},"values":[[1,1]]}]}}"#, "a quoted value"),
         (
             r#"{"data":{"result":[{"metric":{},"values":[[2,"1"],[2,"1"]]}]}}"#,
             "expected a later point",
         ),
         (r#"{"x":[}"#, "the other bracket"),
     ] {
-        let (read, gather) = whole(text);
+        let (read, collector) = whole(text);
         let line = read.expect_err(text).to_string();
         assert!(line.contains(error) && !line.contains('\n'), "{text}: {line}");
-        assert_eq!(gather.finishes, 0, "{text}");
+        assert_eq!(collector.finishes, 0, "{text}");
     }
     let endless = format!(r#"{{"status":"{}"#, "x".repeat(2 << 20));
     assert!(matches!(whole(&endless).0, Err(DecodeError::TooLong { .. })));
@@ -172,27 +172,27 @@ fn what_is_no_answer_is_refused_where_it_is_wrong() {
 
 #[test]
 fn an_answer_that_breaks_off_at_any_byte_does_not_count() {
-    // The blanks after the last brace are no part of it.
+    // Trailing whitespace is not part of the document.
     for length in 0..MIXED.trim_end().len() {
-        let (error, gather) = read([&MIXED.as_bytes()[..length]]);
+        let (error, collector) = read([&MIXED.as_bytes()[..length]]);
         assert_eq!(error, Err(DecodeError::Truncated { bytes: length as u64 }));
-        assert_eq!(gather.finishes, 0);
-        assert!(gather.complete.is_empty());
+        assert_eq!(collector.finishes, 0);
+        assert!(collector.complete.is_empty());
     }
 }
 
 #[test]
 fn an_answer_is_the_same_byte_by_byte_and_cut_in_two_anywhere() {
     let (summary, expected) = whole(MIXED);
-    let (bytewise, gather) = read(MIXED.as_bytes().chunks(1));
-    assert_eq!((&bytewise, &gather.complete), (&summary, &expected.complete));
+    let (bytewise, collector) = read(MIXED.as_bytes().chunks(1));
+    assert_eq!((&bytewise, &collector.complete), (&summary, &expected.complete));
     for at in 0..MIXED.len() {
-        let (halves, gather) = read([&MIXED.as_bytes()[..at], &MIXED.as_bytes()[at..]]);
-        assert_eq!((&halves, &gather.complete), (&summary, &expected.complete), "cut at {at}");
+        let (halves, collector) = read([&MIXED.as_bytes()[..at], &MIXED.as_bytes()[at..]]);
+        assert_eq!((&halves, &collector.complete), (&summary, &expected.complete), "cut at {at}");
     }
 }
 
-/// Labels and points of a series; the points' times are steps.
+/// Labels and points of a series; times are steps.
 type Generated = Vec<(Vec<String>, Vec<f64>)>;
 
 fn answers() -> impl Strategy<Value = Generated> {
@@ -251,9 +251,9 @@ proptest! {
             rest = after;
             if rest.is_empty() { break; }
         }
-        let (summary, gather) = read(pieces);
+        let (summary, collector) = read(pieces);
         prop_assert!(summary.is_ok(), "{:?}", summary);
-        prop_assert_eq!(gather.complete, expected);
+        prop_assert_eq!(collector.complete, expected);
     }
 
     #[test]
@@ -270,7 +270,7 @@ proptest! {
         let wanted = read(bytes.chunks(size)).0;
         let unwanted = bytes.chunks(size).try_for_each(|piece| reader.push(piece, &mut counts));
         let unwanted = unwanted.and_then(|()| reader.finish(&mut counts));
-        // What is passed over is looked at less closely.
+        // Skipped parts are validated less strictly.
         prop_assert!(wanted.is_err() || unwanted.is_ok());
     }
 }

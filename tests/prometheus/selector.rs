@@ -1,4 +1,4 @@
-//! Proof that no value can become syntax: whatever is built parses, and means what it was built from.
+//! No value can inject syntax: every generated query parses and means what it was built from.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn selectors(query: &str) -> Vec<VectorSelector> {
     selectors.0
 }
 
-/// Texts with more quotes, escapes, braces and controls than nature has.
+/// Texts with many quotes, escapes, braces and control characters.
 fn hostile() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -82,12 +82,12 @@ proptest! {
         prop_assert_eq!((&*matchers[0].name, &matchers[0].op, &*matchers[0].value), ("first", &MatchOp::Equal, &*value));
         prop_assert_eq!((&*matchers[1].name, &matchers[1].op, &*matchers[1].value), (&*label, &MatchOp::NotEqual, &*value));
         prop_assert_eq!(&*matchers[2].value, pattern.as_str());
-        // The pattern fits these and nothing else.
+        // The pattern matches these values and no others.
         for other in &others {
             prop_assert!(matchers[2].is_match(other), "{:?} {}", other, pattern.as_str());
         }
         prop_assert_eq!(matchers[2].is_match(&value), others.contains(&value));
-        // Read back as a user's, it is the same.
+        // Parsed as a user's matcher, it is the same.
         let printed = LabelMatcher::new(&label, MatchOperator::NotEquals, &value).to_string();
         prop_assert_eq!(printed.parse::<LabelMatcher>(), Ok(LabelMatcher::new(&label, MatchOperator::NotEquals, &value)));
     }
@@ -124,8 +124,8 @@ proptest! {
     }
 }
 
-/// Pieces of queries, with what servers read in different ways among them. Offsets that are no durations are left out:
-/// the other parser panics on them.
+/// Fragments of queries, including ones that servers parse differently. Offsets that are not durations are left out:
+/// the reference parser panics on them.
 fn pieces() -> impl Strategy<Value = String> {
     let pieces = proptest::sample::select(vec![
         "up",
@@ -189,7 +189,7 @@ fn pieces() -> impl Strategy<Value = String> {
     proptest::collection::vec(pieces, 1..14).prop_map(|pieces| pieces.concat())
 }
 
-/// Queries of some depth that are right.
+/// Valid nested queries.
 fn expression() -> impl Strategy<Value = String> {
     let selector = proptest::sample::select(vec![
         "up",
@@ -216,8 +216,8 @@ fn expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// All selectors of a tenant's query that is taken have the matcher, by a parser of PromQL by others; answers whether
-/// there were any.
+/// Asserts with a third-party PromQL parser that all selectors of an accepted tenant query have the matcher. Returns
+/// whether there were any.
 fn is_confined(text: &str) -> bool {
     let tenant = LabelMatcher::new("namespace", MatchOperator::Equals, "shop");
     let Ok(query) = Query::from_tenant(text, &LabelMatchers::default(), &tenant) else {
@@ -233,7 +233,7 @@ fn is_confined(text: &str) -> bool {
                     && matcher.op == MatchOp::Equal
                     && matcher.value == "shop"
             });
-        assert!(is_own, "{text:?} reads the series of others as {query}");
+        assert!(is_own, "{text:?} reads other tenants' series as {query}");
     }
     !found.0.is_empty()
 }
@@ -248,7 +248,7 @@ proptest! {
 
     #[test]
     fn every_selector_of_a_tenants_query_has_the_matcher_of_the_tenant(text in expression()) {
-        prop_assert!(is_confined(&text), "{text} is refused");
+        prop_assert!(is_confined(&text), "{text} is rejected");
     }
 }
 
@@ -271,7 +271,8 @@ async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
         "$1",
         " ",
     ];
-    let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
+    let end =
+        Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("valid timestamp");
     for release in releases() {
         let start = end - SignedDuration::from_hours(1);
         let mut history = History::new(start, end, SignedDuration::from_mins(1));
@@ -286,9 +287,9 @@ async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
                 Selector::metric("x").matches("l", Pattern::any_literal([value, "not there"])),
                 Selector::any_metric().equals("l", value),
             ] {
-                let tally =
+                let stats =
                     client.instant(&selector.clone().into(), end.into(), &mut IgnoreSeries).await;
-                assert_eq!(tally.expect("a query").series, 1, "{selector}");
+                assert_eq!(stats.expect("a query").series, 1, "{selector}");
             }
         }
         let minutes = Duration::from_mins;
@@ -308,8 +309,8 @@ async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
             (Query::from(all.clone()).last_within(minutes(60)), worst.len()),
             (Query::from(all).timestamps(), worst.len()),
         ] {
-            let tally = client.instant(&query, end.into(), &mut IgnoreSeries).await;
-            assert_eq!(tally.expect("a query").series, series as u64, "{query}");
+            let stats = client.instant(&query, end.into(), &mut IgnoreSeries).await;
+            assert_eq!(stats.expect("a query").series, series as u64, "{query}");
         }
     }
 }

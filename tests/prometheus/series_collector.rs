@@ -1,4 +1,4 @@
-//! A visitor that keeps what counts, and clients with little patience.
+//! A visitor that collects series, and clients with short timeouts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use plimsoll_storage::prometheus::transport::{
 
 use crate::support::clock::wall_now;
 
-/// Series by their labels as text; values by their bits, so that NaN equals itself.
+/// Series by their labels as text; values as bits, so that NaN equals itself.
 pub type SeriesByLabels = BTreeMap<String, Vec<(Time, u64)>>;
 
-/// Keeps what has been declared whole apart from what has not.
+/// Keeps completed samples apart from incomplete ones.
 #[derive(Debug, Default)]
 pub struct SeriesCollector {
-    /// What counts.
+    /// Completed samples.
     pub complete: SeriesByLabels,
-    /// What came since.
+    /// Samples since the last completion.
     pub incomplete: Vec<(String, Vec<(Time, u64)>)>,
-    /// Series that ended.
+    /// Number of series that ended.
     pub ends: usize,
     pub finishes: usize,
     pub discards: usize,
@@ -37,7 +37,7 @@ impl SeriesVisitor for SeriesCollector {
     }
 
     fn point(&mut self, at: Time, value: f64) {
-        let series = self.incomplete.last_mut().expect("a series began");
+        let series = self.incomplete.last_mut().expect("series has started");
         assert!(series.1.last().is_none_or(|(before, _)| *before < at), "points are in order");
         series.1.push((at, value.to_bits()));
     }
@@ -63,7 +63,7 @@ impl SeriesVisitor for SeriesCollector {
     }
 }
 
-/// Limits that let a test fail soon.
+/// Limits that let a test fail quickly.
 pub fn short_limits() -> QueryLimits {
     QueryLimits {
         timeout: Duration::from_secs(30),
@@ -74,13 +74,13 @@ pub fn short_limits() -> QueryLimits {
     }
 }
 
-/// The way to a server without any sign-in.
+/// A transport without authentication.
 pub fn transport(url: &str) -> Arc<dyn Transport> {
     let config = TransportConfig { address: url.to_owned(), ..TransportConfig::default() };
     Arc::new(HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("an address"))
 }
 
-/// A client without any sign-in.
+/// A client without authentication.
 pub fn client(url: &str, limits: QueryLimits) -> PrometheusClient {
     PrometheusClient::new(transport(url), limits)
 }

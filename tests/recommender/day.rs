@@ -1,4 +1,4 @@
-//! A day of a small cluster, recommended for in both modes, against the same day worked out by hand.
+//! A simulated day of a small cluster, in native and upstream mode, compared with an independent reference model.
 
 mod recommenders;
 mod workloads;
@@ -15,8 +15,9 @@ use workloads::{DayWorkloads, MEBIBYTE};
 const MORNING: i64 = 1_772_444_833;
 const MINUTES: i64 = 60;
 
-/// 26 hours, by tens of minutes in deep and by half hours in the gate: the windows of memory peaks roll over. After each part the statuses and checkpoints of all VPAs are
-/// compared to the digit, whatever kind their target is and whatever their policies say.
+/// 26 hours, in steps of 10 minutes in the deep run and 30 minutes in the gate, so that memory windows roll over.
+/// After each part, the statuses and checkpoints of all VPAs are compared digit by digit, for every kind of target and
+/// policy.
 #[tokio::test]
 async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
@@ -28,7 +29,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
     let mut cast = DayWorkloads::new(&namespace);
     bulk_objects::send(&client, [bulk_objects::create_definition()]).await;
     cast.create(&client).await;
-    // The first samples are a moment older than the first pass.
+    // The first samples are a few seconds older than the first pass.
     usage.show(at(MORNING), cast.samples(MORNING).iter().map(workloads::ServedSample::sample));
     let mut sides = BothRecommenders::start(&bed, usage, MORNING).await;
 
@@ -43,7 +44,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
     let pod = cast.kill(&client, "deployment", "main", killed).await;
     sides.expect_kill("deployment", &pod, "main", killed, workloads::REQUEST);
     sides.steps_until_kills(&cast).await;
-    sides.compare(&cast, "after a kill for lack of memory").await;
+    sides.compare(&cast, "after an OOM kill").await;
     run_day(&mut sides, &cast, 120).await;
     sides.compare(&cast, "two hours after the kill").await;
 
@@ -88,7 +89,7 @@ async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
     sides.stop().await;
 }
 
-/// So many minutes, of which the last step takes what is left.
+/// Runs `minutes` minutes; the last step is shortened to fit.
 async fn run_day(sides: &mut BothRecommenders, cast: &DayWorkloads, minutes: i64) {
     let step = tier::cases(30, 10);
     let mut left = minutes;
@@ -99,5 +100,5 @@ async fn run_day(sides: &mut BothRecommenders, cast: &DayWorkloads, minutes: i64
 }
 
 fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(seconds).expect("a time")
+    Timestamp::from_second(seconds).expect("valid timestamp")
 }

@@ -1,4 +1,4 @@
-//! A recommendation that becomes empty: the status says so, once.
+//! A recommendation that becomes empty is reported in the status once.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     let off = json!({"spec": {"resourcePolicy": {"containerPolicies": [
         {"containerName": "*", "mode": "Off"},
     ]}}});
-    api.patch("web", &PatchParams::default(), &Patch::Merge(off)).await.expect("is changed");
+    api.patch("web", &PatchParams::default(), &Patch::Merge(off)).await.expect("changed");
     let emptied = wait::until("the recommendation is empty", || async {
         usage.at(clock.now().later(MINUTE).into());
         step(&running, &clock, MINUTE).await;
@@ -65,6 +65,6 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     assert_eq!(is_provided(&emptied), Some("False"));
     wait_until_written(&running).await;
     let still = step(&running, &clock, MINUTE).await;
-    assert_eq!(still.changed, 0, "what was written is what was wanted");
+    assert_eq!(still.changed, 0, "the only writes are the expected ones");
     running.stop().await;
 }

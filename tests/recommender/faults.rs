@@ -1,7 +1,7 @@
-//! Faults, one a test: its metric, its log line, and the recommendation afterwards.
+//! Fault injection, one fault per test. Each test asserts its metric, its log line and the recommendation afterwards.
 //!
-//! What dies or freezes is the real binary on real time; the others are in the test's own process, with a stepped
-//! clock. Each has a bed of its own, because each breaks something that is the cluster's.
+//! Tests that kill or freeze a process use the real binary in real time; the others run in the test's process with a
+//! stepped clock. Each has its own testbed, because each breaks something cluster-wide.
 
 mod api_server_outage;
 mod api_server_throttling;

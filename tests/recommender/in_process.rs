@@ -1,4 +1,4 @@
-//! Owns how tests start a recommender in their own process: real cluster, real metrics API, stepped clock.
+//! Starts a recommender in the test's process: real cluster, real metrics API, stepped clock.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 
 use crate::support::{Testbed, wait};
 
-/// Starts a recommender with these flags, which listens on a free port and needs no lease unless they say so.
+/// Starts a recommender with these flags. It listens on a free port and needs no Lease unless the flags say so.
 pub async fn start(bed: &Testbed, clock: &Clock, flags: &[&str]) -> RecommenderHandle {
     let kubeconfig = format!("--kubeconfig={}", bed.kubeconfig_path().display());
     let mut all = vec![&*kubeconfig, "--address=127.0.0.1:0", "--leader-elect=false"];
     all.extend(flags);
-    let config = recommender_config(&all).expect("flags that make sense");
+    let config = recommender_config(&all).expect("valid flags");
     let client = controllers::connect(&config).await.expect("a client");
     controllers::start(config, client, clock.clone()).await.expect("starts")
 }
 
-/// Steps the clock, and waits until the pass that this leads to is done.
+/// Steps the clock and waits for the pass that this starts.
 pub async fn step(running: &RecommenderHandle, clock: &Clock, by: Duration) -> PassSummary {
     let mut passes = running.passes();
     let before = passes.borrow_and_update().0;
@@ -31,14 +31,14 @@ pub async fn step(running: &RecommenderHandle, clock: &Clock, by: Duration) -> P
     wait_for_passes(running, before + 1).await
 }
 
-/// Waits until so many passes are done.
+/// Waits until `count` passes are done.
 pub async fn wait_for_passes(running: &RecommenderHandle, count: u64) -> PassSummary {
     let mut passes = running.passes();
     let done = passes.wait_for(|(done, _)| *done >= count);
     tokio::time::timeout(wait::PATIENCE, done).await.expect("a pass in time").expect("runs").1
 }
 
-/// Waits until everything that was decided is written.
+/// Waits until every pending status is written.
 pub async fn wait_until_written(running: &RecommenderHandle) {
     wait::until("everything is written", || async {
         (running.pending_statuses() == 0).then_some(())
@@ -46,7 +46,7 @@ pub async fn wait_until_written(running: &RecommenderHandle) {
     .await;
 }
 
-/// Waits until a VPA is as wanted.
+/// Waits until a VPA satisfies a condition.
 pub async fn wait_for_vpa(
     bed: &Testbed,
     namespace: &str,
@@ -55,7 +55,7 @@ pub async fn wait_for_vpa(
     is: impl Fn(&VerticalPodAutoscaler) -> bool,
 ) -> VerticalPodAutoscaler {
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
-    wait::until(&format!("VPA {name} {what}"), || async {
+    wait::until(&format!("VPA {name}: {what}"), || async {
         api.get_opt(name).await.ok()?.filter(|vpa| is(vpa))
     })
     .await

@@ -1,4 +1,4 @@
-//! The recommender as a process, on a real control plane.
+//! The recommender as a process on a real control plane.
 
 mod day;
 mod empty_recommendation;

@@ -1,4 +1,4 @@
-//! A Prometheus that scrapes a recommender as our monitor has it done.
+//! A Prometheus that scrapes a recommender as configured by our PodMonitor.
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::ResourceExt as _;
@@ -16,7 +16,7 @@ use crate::support::http_get::http_get;
 use crate::support::prometheus_server::{PrometheusServer, ScrapeTarget};
 use crate::support::{Testbed, manifests, wait};
 
-/// What the operator's monitors say about the scraped pod.
+/// Target labels that the operator's monitors set for the scraped pod.
 const TARGET_LABELS: [(&str, &str); 4] = [
     ("namespace", "kube-system"),
     ("pod", "plimsoll-recommender-0"),
@@ -24,7 +24,7 @@ const TARGET_LABELS: [(&str, &str); 4] = [
     ("endpoint", "prometheus"),
 ];
 
-/// No metrics API is needed: the container was killed for its memory, which makes a history as well.
+/// Needs no metrics API: an OOM kill makes a history as well.
 #[tokio::test]
 async fn series_keep_the_namespace_and_container_of_their_object_when_the_scraped_pod_has_others() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
@@ -89,8 +89,8 @@ fn is_renamed(labels: &Value) -> bool {
     labels.as_object().expect("labels").keys().any(|name| name.starts_with("exported_"))
 }
 
-/// A pod of the Deployment `web` beside those that it has itself: its labels are those that the VPA goes by.
-fn beside(name: &str, requests: &str) -> String {
+/// An extra pod for the Deployment `web`, with the labels that the VPA selects.
+fn extra_pod(name: &str, requests: &str) -> String {
     format!(
         "
 metadata: {{name: {name}, labels: {{app: web}}}}
@@ -117,9 +117,9 @@ metadata: {name: web}
 spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 ";
     manifests::create::<VerticalPodAutoscaler>(client(), &namespace, vpa).await;
-    // One is raised, and asks for no memory. Another asks for more than all, and has ended.
-    manifests::create::<Pod>(client(), &namespace, &beside("raised", "{cpu: 100m}")).await;
-    let ended = beside("ended", "{cpu: 400m, memory: 1Gi}");
+    // The first pod is resized and requests no memory. The second requests more than all others and has completed.
+    manifests::create::<Pod>(client(), &namespace, &extra_pod("raised", "{cpu: 100m}")).await;
+    let ended = extra_pod("ended", "{cpu: 400m, memory: 1Gi}");
     manifests::create::<Pod>(client(), &namespace, &ended).await;
     let nodes = bed.nodes();
     let pods = nodes.pods(&namespace, "web-", 3, "are ready", is_ready).await;
@@ -135,8 +135,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     let running = start(&bed, &Clock::fake(wall_now().into()), &[&only]).await;
     wait_for_passes(&running, 1).await;
 
-    let page =
-        http_get(&format!("http://{}/metrics", running.address())).await.expect("it is served");
+    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("served");
     let page = String::from_utf8_lossy(&page).into_owned();
     let value = |family: &str, resource: &str| {
         let start = format!("{family}{{");
@@ -144,13 +143,13 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
         let line = lines.find(|line| line.contains(resource))?;
         line.rsplit_once(' ')?.1.parse::<f64>().ok()
     };
-    let told = |resource: &str| {
+    let values = |resource: &str| {
         ["plimsoll_request", "plimsoll_request_min", "plimsoll_request_all_pods"]
             .map(|family| value(family, &format!("resource=\"{resource}\"")))
     };
     let memory = f64::from(64 << 20);
     assert_eq!(value("plimsoll_replicas", ""), Some(4.0), "{page}");
-    assert_eq!(told("cpu"), [Some(0.1), Some(0.01), Some(0.13)], "{page}");
-    assert_eq!(told("memory"), [Some(memory), Some(0.0), Some(3.0 * memory)], "{page}");
+    assert_eq!(values("cpu"), [Some(0.1), Some(0.01), Some(0.13)], "{page}");
+    assert_eq!(values("memory"), [Some(memory), Some(0.0), Some(3.0 * memory)], "{page}");
     running.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Owns what a recommender in the test's own process is seen to write.
+//! Records the writes of a recommender in the test's process.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use crate::support::api_proxy::{ApiProxy, pass_through};
 use crate::support::bulk_objects::collection;
 
-/// The objects of the autoscaler that were written through a proxy: `namespaces/web/verticalpodautoscalers/web`.
-pub fn writes(way: &ApiProxy) -> BTreeSet<String> {
-    way.written_objects("/apis/autoscaling.k8s.io/v1/")
+/// The autoscaling objects written through a proxy, such as `namespaces/web/verticalpodautoscalers/web`.
+pub fn writes(proxy: &ApiProxy) -> BTreeSet<String> {
+    proxy.written_objects("/apis/autoscaling.k8s.io/v1/")
 }
 
-/// A proxy that lets everything pass, to see what is written.
+/// A proxy that forwards everything and records writes.
 pub async fn with_recorded_writes(behind: Client) -> ApiProxy {
     ApiProxy::start(behind, |_, _| pass_through()).await
 }
@@ -26,11 +26,11 @@ pub async fn with_recorded_writes(behind: Client) -> ApiProxy {
 pub async fn start_with(client: Client, clock: &Clock, flags: &[&str]) -> RecommenderHandle {
     let mut all = vec!["--address=127.0.0.1:0"];
     all.extend(flags);
-    let config = recommender_config(&all).expect("flags that make sense");
+    let config = recommender_config(&all).expect("valid flags");
     controllers::start(config, client, clock.clone()).await.expect("starts")
 }
 
-/// All objects of a kind of the autoscaler in a namespace, as they are on the wire.
+/// All autoscaling objects of a kind in a namespace, as JSON.
 pub async fn read(client: &Client, namespace: &str, plural: &str) -> Vec<Value> {
     let path = collection("autoscaling.k8s.io/v1", namespace, plural);
     let request = http::Request::get(path).body(Vec::new()).expect("a request");

@@ -1,7 +1,7 @@
-//! Owns the recommender's numbers worked out a second time, from upstream's published formulas and from nothing of the
-//! program but two to a power, whose last bit differs between languages: histograms that decay, windows of memory peaks,
-//! out-of-memory kills, percentile, margin, confidence, floor, limits, and the weights of a checkpoint. Plain numbers,
-//! whole seconds.
+//! A second implementation of the recommender's model, from upstream's published formulas. Of the product's code it
+//! uses only the power of two, whose last bit differs between languages. Covers decaying histograms, memory windows,
+//! OOM kills, percentile, margin, confidence, minimum, limits, and the weights of a checkpoint. Plain numbers, whole
+//! seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use plimsoll_core::recommender::go_math::exp2;
 use serde_json::{Map, Value, json};
 
 const BUCKETS: usize = 176;
-/// A bucket that weighs less is empty.
+/// A bucket with less weight counts as empty.
 const LEAST: f64 = 0.001 * 0.1;
 const GROWTH: f64 = 1.0 + 0.05;
 const DAY: i64 = 86_400;
-/// The largest amount there is, in millicores and in bytes.
+/// The largest possible amount, in millicores and in bytes.
 const MOST: f64 = 1e14;
 
-/// Weights by bucket, as they count at the reference.
+/// Weights by bucket, relative to the reference time.
 #[derive(Clone, Debug)]
 pub struct ReferenceHistogram {
     /// Width of the first bucket.
@@ -26,7 +26,7 @@ pub struct ReferenceHistogram {
     reference: Option<i64>,
 }
 
-/// What is known of one container over all pods.
+/// The history of one container, aggregated over all pods.
 #[derive(Clone, Debug)]
 pub struct ReferenceContainer {
     cpu: ReferenceHistogram,
@@ -35,9 +35,9 @@ pub struct ReferenceContainer {
     last: Option<i64>,
     count: u64,
     pods: BTreeMap<String, Pod>,
-    /// Length of a window of memory peaks.
+    /// Length of a memory window in seconds.
     pub window: i64,
-    /// By what a kill multiplies, and what it adds at least.
+    /// The factor by which an OOM kill increases memory, and the minimum increase.
     pub bump: (f64, f64),
 }
 
@@ -50,22 +50,22 @@ struct Pod {
     bumped: Option<i64>,
 }
 
-/// What a policy says of a container; limits in millicores and bytes.
+/// The policy of a container, in millicores and bytes.
 #[derive(Clone, Debug)]
 pub struct ReferencePolicy {
     /// The container, or `*`.
     pub container: &'static str,
     /// Mode `Off`.
     pub off: bool,
-    /// What is controlled: CPU, memory.
+    /// Whether CPU and memory are controlled.
     pub controlled: (bool, bool),
-    /// The least of both.
+    /// `minAllowed` of CPU and memory.
     pub min: (Option<i64>, Option<i64>),
-    /// The most of both.
+    /// `maxAllowed` of CPU and memory.
     pub max: (Option<i64>, Option<i64>),
-    /// Seconds of a window of memory peaks.
+    /// Length of a memory window in seconds.
     pub window: Option<i64>,
-    /// By what a kill multiplies, in tenths.
+    /// The factor of an OOM kill, in tenths.
     pub bump_tenths: Option<i64>,
 }
 
@@ -91,11 +91,11 @@ impl ReferenceHistogram {
         (bucket.trunc() as usize).min(BUCKETS - 1)
     }
 
-    /// What a sample of that time counts for. The reference is the midnight nearest to the first one.
+    /// The decay factor of a sample at `at`. The reference time is the midnight nearest to the first sample.
     fn factor(&mut self, at: i64) -> f64 {
         let nearest = (at + DAY / 2).div_euclid(DAY) * DAY;
         let reference = *self.reference.get_or_insert(nearest);
-        assert!(at <= reference + 100 * DAY, "these lives are short");
+        assert!(at <= reference + 100 * DAY, "histories are short");
         exp2((at - reference) as f64 / DAY as f64)
     }
 
@@ -112,7 +112,7 @@ impl ReferenceHistogram {
         self.weights[bucket] = left(self.weights[bucket]);
     }
 
-    /// The buckets from the first that is not empty to the last.
+    /// The first and the last bucket that are not empty.
     fn span(&self) -> Option<(usize, usize)> {
         let filled = |weight: &f64| *weight >= LEAST;
         Some((self.weights.iter().position(filled)?, self.weights.iter().rposition(filled)?))
@@ -154,7 +154,7 @@ impl ReferenceHistogram {
 // === impl Container ===
 
 impl ReferenceContainer {
-    /// Nothing is known yet.
+    /// An empty history.
     pub fn new(policy: Option<&ReferencePolicy>) -> Self {
         Self {
             cpu: ReferenceHistogram::new(0.01),
@@ -171,7 +171,7 @@ impl ReferenceContainer {
         }
     }
 
-    /// A sample of both.
+    /// Adds a sample of CPU and memory.
     pub fn take(&mut self, pod: &str, at: i64, millicores: i64, bytes: i64) {
         let known = self.pods.entry(pod.to_owned()).or_default();
         if known.cpu.is_none_or(|last| at > last) {
@@ -186,7 +186,7 @@ impl ReferenceContainer {
         }
     }
 
-    /// A kill for lack of memory.
+    /// Adds an OOM kill.
     pub fn kill(&mut self, pod: &str, at: i64, request: i64) {
         let known = self.pods.entry(pod.to_owned()).or_default();
         let used = request.max(known.used.unwrap_or(0));
@@ -196,7 +196,7 @@ impl ReferenceContainer {
     }
 
     fn peak(&mut self, pod: &str, at: i64, bytes: i64, is_bump: bool) {
-        let known = self.pods.get_mut(pod).expect("it was entered");
+        let known = self.pods.get_mut(pod).expect("is present");
         known.memory = known.memory.max(Some(at));
         let end = known.end.unwrap_or(at);
         if at < end {
@@ -213,25 +213,25 @@ impl ReferenceContainer {
         *(if is_bump { &mut known.bumped } else { &mut known.used }) = Some(bytes);
     }
 
-    /// The pod is gone; what it used stays.
+    /// Removes a pod; its usage stays.
     pub fn forget(&mut self, pod: &str) {
         self.pods.remove(pod);
     }
 
-    /// Time covered against a day, and number against one a minute.
+    /// The smaller of the days covered and the samples divided by the minutes of a day.
     fn confidence(&self) -> f64 {
         let lifespan = self.first.zip(self.last).map_or(0, |(first, last)| last - first);
         (lifespan as f64 / DAY as f64).min(self.count as f64 / 1440.0)
     }
 
-    /// The numbers of CPU in millicores, one of `containers` that are recommended for.
+    /// CPU in millicores, for one of `containers` containers with a recommendation.
     pub fn cpu(&self, containers: usize, policy: Option<&ReferencePolicy>) -> Numbers {
         let floor = scale(25, 1.0 / containers as f64);
         let limits = (policy.and_then(|it| it.min.0), policy.and_then(|it| it.max.0));
         self.chain(|share| clamp(self.cpu.percentile(share) * 1000.0), floor, limits)
     }
 
-    /// The numbers of memory in bytes.
+    /// Memory in bytes.
     pub fn memory(&self, containers: usize, policy: Option<&ReferencePolicy>) -> Numbers {
         let floor = scale(250 * 1024 * 1024, 1.0 / containers as f64);
         let limits = (policy.and_then(|it| it.min.1), policy.and_then(|it| it.max.1));
@@ -260,7 +260,7 @@ impl ReferenceContainer {
         [capped(lower), capped(target), capped(upper), target]
     }
 
-    /// The status of its checkpoint: peaks of windows that are open are left out.
+    /// The status of the container's checkpoint, without the peaks of open windows.
     pub fn checkpoint(&self, now: i64) -> Value {
         let mut memory = self.memory.clone();
         for pod in self.pods.values() {
@@ -282,7 +282,7 @@ impl ReferenceContainer {
 // === impl Policy ===
 
 impl ReferencePolicy {
-    /// One that says nothing.
+    /// An empty policy.
     pub const fn of(container: &'static str) -> Self {
         Self {
             container,
@@ -295,13 +295,13 @@ impl ReferencePolicy {
         }
     }
 
-    /// The one for a container: its own goes before `*`.
+    /// The policy of a container: its own takes precedence over `*`.
     pub fn find<'a>(policies: &'a [Self], container: &str) -> Option<&'a Self> {
         let named = |name: &str| policies.iter().find(|policy| policy.container == name);
         named(container).or_else(|| named("*"))
     }
 
-    /// As a VPA says it.
+    /// The policy as JSON of a VPA.
     pub fn json(&self) -> Value {
         let list = |(cpu, memory): (Option<i64>, Option<i64>)| {
             let mut list = Map::new();
@@ -348,12 +348,12 @@ fn scale(value: i64, factor: f64) -> i64 {
     clamp(value as f64 * factor)
 }
 
-/// As Kubernetes prints an amount of CPU.
+/// CPU in the format of Kubernetes.
 pub fn cpu_text(millicores: i64) -> String {
     decimal(millicores, &["m", "", "k", "M", "G", "T"])
 }
 
-/// As Kubernetes prints an amount of memory.
+/// Memory in the format of Kubernetes.
 pub fn memory_text(bytes: i64) -> String {
     if bytes < 1024 {
         return decimal(bytes, &["", "k"]);
@@ -373,8 +373,8 @@ fn decimal(amount: i64, suffixes: &[&str]) -> String {
     if amount == 0 { "0".to_owned() } else { format!("{amount}{}", suffixes[step]) }
 }
 
-/// As objects tell a time.
+/// A time in the format of Kubernetes.
 pub fn time_text(seconds: i64) -> String {
-    let time = jiff::Timestamp::from_second(seconds).expect("a time");
+    let time = jiff::Timestamp::from_second(seconds).expect("valid timestamp");
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

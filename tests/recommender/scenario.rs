@@ -1,4 +1,4 @@
-//! A recommender's life in the test's own process: it recommends, saves, restarts and goes on.
+//! A recommender in the test's process: it recommends, saves, restarts and continues.
 
 use std::time::Duration;
 
@@ -27,8 +27,9 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
 }
 
 fn target(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
-    let said = vpa.status.as_ref()?.recommendation.as_ref()?.container_recommendations.first()?;
-    Some((said.target.cpu()?.to_string(), said.target.memory()?.to_string()))
+    let recommendation =
+        vpa.status.as_ref()?.recommendation.as_ref()?.container_recommendations.first()?;
+    Some((recommendation.target.cpu()?.to_string(), recommendation.target.memory()?.to_string()))
 }
 
 #[tokio::test]
@@ -60,7 +61,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     assert_eq!(target(&before), target(&before_restart));
     running.stop().await;
 
-    // From now on nothing is used: who began with an empty history would recommend the least there is.
+    // No usage from here on: a recommender with an empty history would recommend the minimum.
     usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.0, memory: 0 });
     let running = start(&bed, &clock, &[&*only]).await;
     wait_for_passes(&running, 1).await;

@@ -19,7 +19,7 @@ use crate::support::{Testbed, manifests, wait};
 
 const NAMESPACES: usize = 12;
 
-/// No metrics API is needed: the containers were killed before anybody looked, which makes a history as well.
+/// Needs no metrics API: the earlier OOM kills make a history as well.
 #[tokio::test]
 async fn two_shards_never_write_the_same_object_and_together_miss_none() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
@@ -47,25 +47,25 @@ spec:
     let clock = Clock::fake(wall_now().into());
     let mut shards = Vec::new();
     let ways = [with_recorded_writes(bed.client()).await, with_recorded_writes(bed.client()).await];
-    for (index, way) in ways.iter().enumerate() {
+    for (index, proxy) in ways.iter().enumerate() {
         let flags = [
             &*format!("--shard={}/2", index + 1),
             "--recommender-name=sharded",
             "--leader-elect-resource-name=sharded",
             &*format!("--leader-elect-resource-namespace={leases}"),
-            // The bed is shared, and others keep checkpoints without VPAs there.
+            // The testbed is shared, and other tests keep checkpoints without VPAs there.
             "--checkpoints-gc-interval=10000h",
             "--checkpoint-interval=0s",
             "--bounds-dead-band=0",
         ];
-        shards.push(start_with(way.client.clone(), &clock, &flags).await);
+        shards.push(start_with(proxy.client.clone(), &clock, &flags).await);
     }
     let mut vpas = 0;
     for shard in &shards {
         wait_for_passes(shard, 1).await;
         vpas += step(shard, &clock, Duration::from_mins(1)).await.vpas;
     }
-    assert_eq!(vpas, NAMESPACES, "each VPA is one shard's");
+    assert_eq!(vpas, NAMESPACES, "each VPA belongs to one shard");
 
     let mut expected = BTreeSet::new();
     for namespace in &namespaces {
@@ -80,13 +80,13 @@ spec:
     })
     .await;
     let both: Vec<_> = parts[0].intersection(&parts[1]).collect();
-    assert_eq!(both, [""; 0], "written by both");
-    assert!(parts.iter().all(|share| !share.is_empty()), "both have a share");
+    assert_eq!(both, [""; 0], "written by both shards");
+    assert!(parts.iter().all(|share| !share.is_empty()), "each shard has some");
 
     let api = Api::<Lease>::namespaced(bed.client(), &leases);
     let expected =
         ["plimsoll-sharded-1-of-2", "plimsoll-sharded-2-of-2", "sharded-1-of-2", "sharded-2-of-2"];
-    let found = wait::until("there are leases and heartbeats", || async {
+    let found = wait::until("Leases and heartbeats exist", || async {
         let found = api.list(&ListParams::default()).await.ok()?.items;
         (found.len() >= expected.len()).then_some(found)
     })

@@ -1,4 +1,4 @@
-//! The recommender with the rights that upstream's manifests give it, and with fewer.
+//! The recommender with the RBAC rules of upstream's manifests, and with fewer.
 
 use std::time::Duration;
 
@@ -32,10 +32,12 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let found =
         tokio::task::spawn_blocking(xtask::test_programs::autoscaler_crds).await.expect("no panic");
-    let Ok(definitions) = found.map_err(|why| report_skipped(format!("{why:#}"))) else { return };
+    let Ok(definitions) = found.map_err(|error| report_skipped(format!("{error:#}"))) else {
+        return;
+    };
     let rights = definitions.with_file_name("vpa-rbac.yaml");
     create_definitions(&bed).await;
-    let text = std::fs::read_to_string(rights).expect("upstream ships it");
+    let text = std::fs::read_to_string(rights).expect("part of upstream's manifests");
     let bindings = grant(&bed.client(), &text).await;
     bed.nodes().add("node", "8", "16Gi").await;
     let usage = MetricsServer::serve(&bed).await;
@@ -46,7 +48,7 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     bed.nodes().pods(&namespace, "web-", 1, "is ready", is_ready).await;
     usage.set_all(&namespace, "web-", "main", UsageValue { cpu: 0.3, memory: 500 << 20 });
 
-    // As its service account, with no flag at all that is about rights.
+    // Runs as the service account, without any flag about permissions.
     let account = bed.service_account("kube-system", "vpa-recommender").await;
     let clock = Clock::fake(wall_now().into());
     let (words, _guard) = captured_log::capture();
@@ -55,7 +57,7 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     step(&running, &clock, MINUTE).await;
     wait_for_vpa(&bed, &namespace, "web", "has a recommendation", is_recommended).await;
     let checkpoints = Api::<Checkpoint>::namespaced(bed.client(), &namespace);
-    wait::until("there is a checkpoint", || async {
+    wait::until("a checkpoint exists", || async {
         let found = checkpoints.get_opt("web-main").await.ok()??;
         (found.status.as_ref()?.total_samples_count > 0).then_some(())
     })
@@ -63,33 +65,40 @@ async fn upstreams_rights_are_enough_and_fewer_are_named() {
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
     assert!(leases.get_opt("vpa-recommender-lease").await.expect("readable").is_some(), "leads");
     let heartbeat = leases.get_opt("plimsoll-default").await.expect("readable");
-    assert_eq!(heartbeat, None, "none is made that could not be renewed");
-    let told = || words.lines(&["heartbeat", "leases", "plimsoll-default", "kube-system"]);
-    wait::until("it says what is off", || async { (!told().is_empty()).then_some(()) }).await;
-    let said = told();
-    assert_eq!(said.len(), 1, "one line says what is off, and the rule to add: {said:?}");
+    assert_eq!(heartbeat, None, "no Lease is created that could not be renewed");
+    let find_lines = || words.lines(&["heartbeat", "leases", "plimsoll-default", "kube-system"]);
+    wait::until("the missing permission is logged", || async {
+        (!find_lines().is_empty()).then_some(())
+    })
+    .await;
+    let lines = find_lines();
+    assert_eq!(
+        lines.len(),
+        1,
+        "one line names the disabled feature and the RBAC rule to add: {lines:?}"
+    );
     for verb in ["get", "update"] {
-        assert!(said[0].contains(&format!("verbs: [{verb:?}]")), "{said:?}");
+        assert!(lines[0].contains(&format!("verbs: [{verb:?}]")), "{lines:?}");
     }
     let refused = words.lines(&["forbidden"]);
-    assert_eq!(refused, [""; 0], "nothing was tried that is not allowed");
+    assert_eq!(refused, [""; 0], "no forbidden request was sent");
     running.stop().await;
-    let lease = leases.get("vpa-recommender-lease").await.expect("stays");
+    let lease = leases.get("vpa-recommender-lease").await.expect("unchanged");
     let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
-    assert_eq!(holder, "", "the lease was handed over");
+    assert_eq!(holder, "", "the Lease was released");
 
     assert_works_without_explanations(&bed, &namespace, &account.client, &clock).await;
     assert_works_without_lease(&bed, &bindings, &account.client, &clock).await;
 }
 
-/// Upstream's rights do not let VPAs themselves be written. One line says so, and statuses are written as ever.
+/// Upstream's rules do not allow VPAs themselves to be patched. One log line says so; statuses are written as usual.
 async fn assert_works_without_explanations(
     bed: &Testbed,
     namespace: &str,
     client: &Client,
     clock: &Clock,
 ) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let storage = format!("--storage=local:{}", folder.path().display());
     let (words, _guard) = captured_log::capture();
     let before = wait_for_vpa(bed, namespace, "web", "is there", |_| true).await;
@@ -98,24 +107,25 @@ async fn assert_works_without_explanations(
     wait_for_passes(&running, 1).await;
     step(&running, clock, MINUTE).await;
     let changed = |vpa: &VerticalPodAutoscaler| {
-        let said = |vpa: &VerticalPodAutoscaler| vpa.status.as_ref()?.recommendation.clone();
-        is_recommended(vpa) && said(vpa) != said(&before)
+        let recommendation_of =
+            |vpa: &VerticalPodAutoscaler| vpa.status.as_ref()?.recommendation.clone();
+        is_recommended(vpa) && recommendation_of(vpa) != recommendation_of(&before)
     };
     let after = wait_for_vpa(bed, namespace, "web", "has another recommendation", changed).await;
     assert_eq!(after.metadata.annotations, before.metadata.annotations);
-    wait::until("it says what is off", || async {
-        (!words.lines(&["no explanations on VPAs"]).is_empty()).then_some(())
+    wait::until("the missing permission is logged", || async {
+        (!words.lines(&["not writing explanations on VPAs"]).is_empty()).then_some(())
     })
     .await;
     running.stop().await;
-    let said = words.lines(&["no explanations on VPAs"]);
-    assert_eq!(said.len(), 1, "once: {said:?}");
+    let lines = words.lines(&["not writing explanations on VPAs"]);
+    assert_eq!(lines.len(), 1, "once: {lines:?}");
     let rule = r#"{apiGroups: ["autoscaling.k8s.io"], resources: ["verticalpodautoscalers"], verbs: ["patch"]}"#;
-    assert!(said[0].contains(rule), "with the rule to add: {said:?}");
-    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
+    assert!(lines[0].contains(rule), "with the RBAC rule to add: {lines:?}");
+    assert_eq!(words.lines(&["forbidden"]), [""; 0], "no forbidden request was sent");
 }
 
-/// With no right on the lease nothing is written, and one line says so; unless the election was switched off by hand.
+/// Without permission on the Lease nothing is written, and one log line says so, unless leader election is disabled.
 async fn assert_works_without_lease(
     bed: &Testbed,
     bindings: &[Binding],
@@ -128,16 +138,16 @@ async fn assert_works_without_lease(
             .api
             .delete(&binding.name, &kube::api::DeleteParams::default())
             .await
-            .expect("there");
+            .expect("exists");
         taken += 1;
     }
-    assert!(taken > 0, "upstream names the role of the lease otherwise by now");
+    assert!(taken > 0, "upstream has renamed the role for the Lease");
     let namespace = bed.namespace("refused").await;
     manifests::create::<VerticalPodAutoscaler>(bed.client(), &namespace, VPA).await;
     let rule = plimsoll::cluster::write::AccessRule::new("get", "coordination.k8s.io", "leases")
         .in_namespace("kube-system")
         .for_name("vpa-recommender-lease");
-    wait::until("the right is gone", || async {
+    wait::until("the permission is revoked", || async {
         let verdict =
             plimsoll::cluster::write::check_access(client, std::slice::from_ref(&rule)).await;
         (verdict == [plimsoll::cluster::write::AccessReview::Denied]).then_some(())
@@ -149,16 +159,16 @@ async fn assert_works_without_lease(
     wait_for_passes(&running, 1).await;
     for _ in 0..3 {
         let summary = step(&running, clock, MINUTE).await;
-        assert!(summary.changed > 0, "there is something to write");
+        assert!(summary.changed > 0, "there are pending writes");
     }
-    let said = wait::until("it says so", || async {
-        let said = words.lines(&["nothing is written"]);
-        (!said.is_empty()).then_some(said)
+    let lines = wait::until("it is logged", || async {
+        let lines = words.lines(&["nothing is written"]);
+        (!lines.is_empty()).then_some(lines)
     })
     .await;
-    assert_eq!(said.len(), 1, "once: {said:?}");
-    assert!(said[0].contains("kube-system/vpa-recommender-lease"), "{said:?}");
-    assert!(said[0].contains("verbs: [\"create\"]"), "with the rule to add: {said:?}");
+    assert_eq!(lines.len(), 1, "once: {lines:?}");
+    assert!(lines[0].contains("kube-system/vpa-recommender-lease"), "{lines:?}");
+    assert!(lines[0].contains("verbs: [\"create\"]"), "with the RBAC rule to add: {lines:?}");
     let unwritten = wait_for_vpa(bed, &namespace, "web", "is there", |_| true).await;
     assert!(unwritten.status.is_none_or(|status| status.conditions.is_empty()), "not written");
     running.stop().await;
@@ -174,8 +184,9 @@ async fn assert_works_without_lease(
 }
 
 fn is_recommended(vpa: &VerticalPodAutoscaler) -> bool {
-    let said = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
-    said.is_some_and(|said| !said.container_recommendations.is_empty())
+    let recommendation = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
+    recommendation
+        .is_some_and(|recommendation| !recommendation.container_recommendations.is_empty())
 }
 
 /// A binding that was created.
@@ -185,13 +196,13 @@ pub struct Binding {
     role: String,
 }
 
-/// Creates everything that a manifest is made of; answers the bindings among it.
+/// Creates the objects of a manifest and returns its bindings.
 pub async fn grant(client: &Client, manifest: &str) -> Vec<Binding> {
     let mut bindings = Vec::new();
     for document in manifest.split("\n---").filter(|document| document.contains("kind:")) {
         let object: DynamicObject =
             serde_saphyr::from_str(document.trim_start_matches("---")).expect("well formed");
-        let types = object.types.clone().expect("it says what it is");
+        let types = object.types.clone().expect("has a kind");
         let (group, version) =
             types.api_version.split_once('/').unwrap_or(("", &types.api_version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &types.kind));
@@ -201,9 +212,9 @@ pub async fn grant(client: &Client, manifest: &str) -> Vec<Binding> {
         };
         match api.create(&PostParams::default(), &object).await {
             Ok(_) => {}
-            // Some of it comes with the control plane.
+            // Some objects are part of the control plane.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(why) => panic!("{why} for\n{document}"),
+            Err(error) => panic!("{error} for\n{document}"),
         }
         if types.kind.ends_with("Binding") {
             let role = object.data["roleRef"]["name"].as_str().unwrap_or_default().to_owned();

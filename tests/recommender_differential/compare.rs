@@ -1,4 +1,4 @@
-//! Compares what two recommenders wrote about twins, field by field, outside of a list of known differences.
+//! Compares the twin objects of two recommenders field by field, except for a list of known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,27 +8,27 @@ use serde_json::Value;
 
 use super::generated_cluster::TWINS;
 
-/// Plural of the objects with statuses.
+/// Plural of the resource with recommendations.
 pub const VPAS: &str = "verticalpodautoscalers";
-/// Plural of what history is saved in.
+/// Plural of the resource with checkpoints.
 pub const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
 
-/// Differences that are wanted, each with its reason. Everything else fails the test.
+/// Expected differences, each with its reason. Any other difference fails the test.
 const EXPECTED_DIFFERENCES: &[ExpectedDifference] = &[];
 
-/// Sums of floats depend on the order in which they are added, to this share.
+/// Sums of floats depend on the order of addition; this is the relative tolerance.
 const ROUNDING: f64 = 1e-9;
 
-/// A difference that is wanted.
+/// A difference that is expected.
 struct ExpectedDifference {
-    /// Part of the field's name.
+    /// Substring of the field name.
     field: &'static str,
-    /// Why both are right.
+    /// Why both are correct.
     #[expect(dead_code, reason = "for those who read the list")]
     because: &'static str,
 }
 
-/// A field that two recommenders tell differently.
+/// A field whose values differ between the two recommenders.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Difference {
     object: String,
@@ -36,23 +36,23 @@ pub struct Difference {
     values: [Option<String>; 2],
 }
 
-/// What one object says, by the names of its fields.
+/// The fields of one object, by name.
 pub type Fields = BTreeMap<String, String>;
 
-/// What all objects of a recommender say: by namespace, the name that is the same for twins, and the part of it.
+/// The fields of all objects of a recommender, by namespace, the name that twins share, and the part of the object.
 pub type ObjectFields = BTreeMap<String, Fields>;
 
 /// Reads an object: its name, the part of it, and its fields.
 type ObjectReader = fn(&Value) -> (String, String, Fields);
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// What differs.
+    /// The fields that differ.
     pub differences: Vec<Difference>,
-    /// Fields that were compared.
+    /// Number of fields that were compared.
     pub fields: usize,
-    /// What the first one says.
+    /// Fields of the first recommender.
     pub left: ObjectFields,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Difference {
 // === impl Comparison ===
 
 impl Comparison {
-    /// Compares what two recommenders say.
+    /// Compares the fields of two recommenders.
     pub fn of(left: ObjectFields, mut right: ObjectFields) -> Self {
         let mut comparison = Self::default();
         let mut both: BTreeMap<String, [Fields; 2]> = BTreeMap::new();
@@ -101,58 +101,58 @@ impl Comparison {
         comparison
     }
 
-    /// Objects with a target for one container at least.
+    /// Number of objects with a target for at least one container.
     pub fn recommended(&self) -> usize {
         let has_target = |fields: &&Fields| fields.keys().any(|name| name.ends_with(".target"));
         self.left.values().filter(has_target).count()
     }
 
-    /// The first differences, for people.
+    /// The first differences, in readable form.
     pub fn report(&self) -> String {
         let lines: Vec<_> = self.differences.iter().take(10).map(ToString::to_string).collect();
         format!("{} differences, the first:\n{}", self.differences.len(), lines.join("\n"))
     }
 }
 
-/// The statuses of all twins, as they are now.
+/// Compares the current statuses of all twins.
 pub async fn statuses(client: &Client) -> Comparison {
     let [left, right] = fields_by_twin(&list(client, VPAS).await, status);
     Comparison::of(left, right)
 }
 
-/// The same where the left twins are not there: what they said was recorded.
+/// The same if the left twins do not exist and their fields come from a recording.
 pub async fn statuses_against(client: &Client, left: &ObjectFields) -> Comparison {
     let [_, right] = fields_by_twin(&list(client, VPAS).await, status);
     Comparison::of(left.clone(), right)
 }
 
-/// All objects of a kind, as they are now.
+/// Lists all objects of a kind.
 pub async fn list(client: &Client, plural: &str) -> Vec<Value> {
     let path = format!("/apis/autoscaling.k8s.io/v1/{plural}");
     let request = http::Request::get(path).body(Vec::new()).expect("a request");
-    let mut list: Value = client.request(request).await.expect("the API server answers");
+    let mut list: Value = client.request(request).await.expect("API server responds");
     match list["items"].take() {
         Value::Array(items) => items,
-        other => panic!("{other} is no list"),
+        other => panic!("{other} is not a list"),
     }
 }
 
-/// What is said by the objects of each twin.
+/// The fields of the objects of each twin.
 pub fn fields_by_twin(objects: &[Value], read: ObjectReader) -> [ObjectFields; 2] {
     let mut both = <[ObjectFields; 2]>::default();
     for object in objects {
         let (name, part, fields) = read(object);
         let namespace = normalize(&object["metadata"]["namespace"]);
-        for (said, twin) in both.iter_mut().zip(TWINS) {
+        for (all_fields, twin) in both.iter_mut().zip(TWINS) {
             if let Some(shared) = name.strip_suffix(&format!("-{twin}")) {
-                said.insert(format!("{namespace}/{shared}{part}"), fields.clone());
+                all_fields.insert(format!("{namespace}/{shared}{part}"), fields.clone());
             }
         }
     }
     both
 }
 
-/// Reads what a VPA says.
+/// Reads the status of a VPA.
 pub fn status(object: &Value) -> (String, String, Fields) {
     let mut fields = Fields::new();
     let status = &object["status"];
@@ -167,7 +167,7 @@ pub fn status(object: &Value) -> (String, String, Fields) {
     for container in containers.into_iter().flatten() {
         let name = container["containerName"].as_str().unwrap_or_default();
         for bound in ["target", "lowerBound", "upperBound", "uncappedTarget"] {
-            // Present and empty is something else than absent.
+            // Present and empty differs from absent.
             if let Some(amounts) = container[bound].as_object() {
                 fields.insert(format!("{name}.{bound}"), "present".to_owned());
                 for (resource, amount) in amounts {
@@ -183,7 +183,7 @@ pub fn status(object: &Value) -> (String, String, Fields) {
     (normalize(&object["metadata"]["name"]), String::new(), fields)
 }
 
-/// Reads what a checkpoint says.
+/// Reads a checkpoint.
 pub fn checkpoint(object: &Value) -> (String, String, Fields) {
     let mut fields = Fields::new();
     flatten("", &object["status"], &mut fields);
@@ -219,8 +219,8 @@ fn are_same(name: &str, values: &[Option<String>; 2]) -> bool {
     if values[0] == values[1] {
         return true;
     }
-    // Upstream keeps a sum for every set of labels and adds them at each save; ours is one sum all along. So a weight at
-    // the very middle between two parts of ten thousand may be rounded either way.
+    // Upstream keeps one sum per set of labels and adds them at each save; ours keeps a single sum. A weight that lies
+    // exactly between two ten-thousandths may therefore be rounded either way.
     if name.contains(".bucketWeights.") {
         let part = |value: &Option<String>| value.as_deref().map_or(Ok(0), str::parse::<i64>);
         let [Ok(one), Ok(other)] = [part(&values[0]), part(&values[1])] else { return false };

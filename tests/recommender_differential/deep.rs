@@ -1,4 +1,5 @@
-//! Both live, with hundreds of workloads. `cargo xtask record recommender` has them write what upstream said.
+//! Both recommenders run live with hundreds of workloads. `cargo xtask record recommender` records upstream's results
+//! here.
 
 use super::{DAYS, SHORT, live};
 

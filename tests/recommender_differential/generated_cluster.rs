@@ -1,4 +1,4 @@
-//! Draws the cluster of a differential: workloads of every kind, their twin VPAs, and what becomes of their pods.
+//! Generates the cluster of a differential test: workloads of every kind, twin VPAs, and changes of pods over time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::support::bulk_objects::{
 use crate::support::metrics_server::Sample;
 use crate::support::random::Random;
 
-/// The twins of a workload differ in name and in the recommender that they name.
+/// The twin VPAs of a workload differ in name and in the recommender that they select.
 pub const TWINS: [&str; 2] = ["left", "right"];
 const MEBIBYTE: u64 = 1 << 20;
-/// Long for a pass of a second on a machine that does a lot else.
+/// Long for a pass of a second, even on a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(5);
 
 /// What is wrong with a VPA's target.
@@ -26,15 +26,15 @@ pub const PATIENCE: Duration = Duration::from_mins(5);
 enum TargetDefect {
     /// It does not exist.
     Missing,
-    /// It is owned by something that can be scaled.
+    /// It is owned by a scalable object.
     Owned,
-    /// Nobody has heard of its kind.
+    /// Its kind is unknown to the API server.
     Unknown,
     /// It has no pods.
     Idle,
 }
 
-/// A pod of a subject.
+/// A pod of a workload.
 #[derive(Debug)]
 struct Pod {
     number: u64,
@@ -52,18 +52,18 @@ struct TwinWorkload {
     bytes: u64,
 }
 
-/// All of them.
+/// All workloads of a run.
 #[derive(Debug)]
 pub struct GeneratedCluster {
     seed: u64,
     subjects: Vec<TwinWorkload>,
-    /// Its pod comes and goes after everything else has: who has seen that has seen everything.
+    /// Its pod changes after everything else: a recommender that has observed it has observed all changes.
     marker: TwinWorkload,
-    /// Samples shown so far of each container that a recommender keeps, by namespace, workload and container.
+    /// Number of served samples of each container with a history, by namespace, workload and container.
     pub shown: BTreeMap<(String, String, String), u64>,
 }
 
-/// A sample that owns its words.
+/// A sample that owns its strings.
 #[derive(Clone, Debug)]
 pub struct ServedSample {
     namespace: String,
@@ -76,7 +76,7 @@ pub struct ServedSample {
 // === impl Shown ===
 
 impl ServedSample {
-    /// As the usage server takes it.
+    /// In the form that the metrics server takes.
     pub fn sample(&self) -> Sample<'_> {
         let Self { namespace, pod, container, cpu, memory } = self;
         Sample { namespace, pod, container, cpu: *cpu, memory: *memory }
@@ -86,7 +86,7 @@ impl ServedSample {
 // === impl Cluster ===
 
 impl GeneratedCluster {
-    /// Draws so many workloads, spread over the namespaces.
+    /// Generates `count` workloads, spread over the namespaces.
     pub fn draw(seed: u64, count: usize, namespaces: &[&str]) -> Self {
         let subject = |index: usize| {
             let mut noise = Random::derive(seed, &[1, index as u64]);
@@ -136,21 +136,21 @@ impl GeneratedCluster {
         Self { seed, subjects, marker, shown: BTreeMap::new() }
     }
 
-    /// Whether an object, by its namespace and the name that is the same for twins, is of one of so many workloads:
-    /// those are drawn the same, however many there are. The marker is none of them.
+    /// Whether an object, by its namespace and the name that twins share, belongs to one of the first `count`
+    /// workloads, which are the same for any number of workloads. The marker is not one of them.
     pub fn is_among_first(object: &str, count: usize) -> bool {
         let name = object.split('/').nth(1).and_then(|name| name.strip_prefix('w'));
         name.and_then(|number| number.parse().ok()).is_some_and(|number: usize| number < count)
     }
 
-    /// Creates everything, with the VPAs of these twins.
+    /// Creates all objects, with the VPAs of these twins.
     pub async fn create(&self, client: &Client, twins: &[&str]) {
         for writes in self.write_batches(twins) {
             bulk_objects::send(client, writes).await;
         }
     }
 
-    /// All that is created, as text.
+    /// All objects that are created, as text.
     pub fn texts(&self) -> Vec<String> {
         self.write_batches(&TWINS).iter().flatten().map(ApiWrite::text).collect()
     }
@@ -185,14 +185,14 @@ impl GeneratedCluster {
         vpas.collect()
     }
 
-    /// What all containers use at a step.
+    /// Usage of all containers at a step.
     pub fn step(&mut self, step: u64) -> Vec<ServedSample> {
         let mut shown = Vec::new();
         for (index, subject) in self.subjects.iter().chain([&self.marker]).enumerate() {
             let Workload { namespace, name, containers, has_init, .. } = &subject.workload;
             for pod in &subject.pods {
                 let mut noise = Random::derive(self.seed, &[3, index as u64, pod.number, step]);
-                // metrics-server has nothing yet of a pod, or of a container, now and then.
+                // metrics-server occasionally has no data yet for a pod or container.
                 if noise.chance(2) {
                     continue;
                 }
@@ -219,13 +219,13 @@ impl GeneratedCluster {
         shown
     }
 
-    /// OOM-kills containers, starts others again, and replaces pods; `now` is the time of the samples. The
-    /// last of it is that the marker's pod comes or goes.
+    /// OOM-kills containers, restarts others, and replaces pods; `now` is the time of the samples. The last change
+    /// adds or removes the marker's pod.
     pub fn change_pods(&mut self, step: u64, now: Timestamp) -> Vec<Vec<ApiWrite>> {
         let (mut first, mut then) = (Vec::new(), Vec::new());
         for (index, subject) in self.subjects.iter_mut().enumerate() {
             let mut noise = Random::derive(self.seed, &[4, index as u64, step]);
-            // Not also killed: whether a recommender looked between the two is nobody's rule.
+            // Not also killed: it is undefined whether a recommender reads the pod between the two changes.
             let goes = noise.chance(4) && !subject.pods.is_empty();
             for pod in &mut subject.pods[usize::from(goes)..] {
                 if pod.disturb(&mut noise, now) {
@@ -258,13 +258,13 @@ impl GeneratedCluster {
         writes
     }
 
-    /// Whether the marker's VPA of that twin says whether its pod is there.
+    /// Whether the status of the marker's VPA of that twin reflects its pod.
     pub async fn is_marked(&self, client: &Client, twin: &str) -> bool {
         let TwinWorkload { workload, pods, .. } = &self.marker;
         let vpas = collection("autoscaling.k8s.io/v1", &workload.namespace, VPAS);
         let path = format!("{vpas}/{}-{twin}", workload.name);
         let request = http::Request::get(path).body(Vec::new()).expect("a request");
-        let vpa: Value = client.request(request).await.expect("the API server answers");
+        let vpa: Value = client.request(request).await.expect("API server responds");
         let is_alone = |condition: &Value| {
             condition["type"] == "NoPodsMatched" && condition["status"] == "True"
         };
@@ -276,12 +276,12 @@ impl GeneratedCluster {
 // === impl Subject ===
 
 impl TwinWorkload {
-    /// Whether a recommender keeps history of it.
+    /// Whether a recommender keeps a history of it.
     fn is_recommended(&self) -> bool {
         self.target_defect.is_none()
     }
 
-    /// Billionths of a core and bytes: a daily wave with noise, now and then nothing at all or far too much.
+    /// Nanocores and bytes: a daily wave with noise, occasionally zero or far too much.
     fn usage(&self, noise: &mut Random, step: u64) -> (u64, u64) {
         let wave = 50 + (step % 12) * 10;
         let factor = match noise.below(50) {
@@ -311,7 +311,7 @@ impl Pod {
         let seconds = noise.below(4 * 3600) as i64 - 3 * 3600;
         let run = &mut self.runs[index];
         run.killed = Some(now + SignedDuration::from_secs(seconds));
-        // Seen while it is down, or only when it is up again.
+        // Observed while it is down, or only after its restart.
         if noise.chance(50) {
             run.is_down = true;
         } else {
@@ -330,7 +330,7 @@ fn vpa(subject: &TwinWorkload, twin: &str, spec: &Value, annotations: &Value) ->
         Some(TargetDefect::Missing) => target["name"] = "nobody".into(),
         Some(TargetDefect::Unknown) => target["kind"] = "Wobble".into(),
         Some(TargetDefect::Owned) => {
-            target = workload.intermediate_ref().expect("drawn for those that have");
+            target = workload.intermediate_ref().expect("rendered");
         }
         Some(TargetDefect::Idle) | None => {}
     }

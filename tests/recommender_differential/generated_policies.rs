@@ -1,10 +1,10 @@
-//! Draws what a VPA asks for: every field that a recommender reads, and those that it must not mind.
+//! Generates VPA specs: every field that a recommender reads, and fields that it must ignore.
 
 use serde_json::{Map, Value, json};
 
 use crate::support::random::Random;
 
-/// A specification without target and recommender, and annotations.
+/// A spec without target and recommender, and annotations.
 pub fn draw(noise: &mut Random, containers: &[String]) -> (Value, Value) {
     let mut spec = json!({});
     if noise.chance(80) {
@@ -18,7 +18,7 @@ pub fn draw(noise: &mut Random, containers: &[String]) -> (Value, Value) {
                 policies.push(container_policy(noise, name));
             }
         }
-        // The order of a list is the user's.
+        // The order of a list is up to the user.
         if noise.chance(50) {
             policies.reverse();
         }
@@ -90,7 +90,8 @@ fn container_policy(noise: &mut Random, name: &str) -> Value {
     policy
 }
 
-/// As people write them, down to nothing and crosswise: what a recommendation is held by is told in its words.
+/// As users write them, including zero and a minimum above the maximum; the status repeats capped amounts in the
+/// user's notation.
 fn amounts(noise: &mut Random) -> Value {
     let cpu = ["0", "10m", "0.1", "250m", "0.75", "1", "1500m", "2.5", "8", "1e1"];
     let memory = ["0", "64Mi", "100M", "128974848", "0.5Gi", "1e9", "1Gi", "1500Mi", "3G", "8Gi"];

@@ -1,7 +1,7 @@
-//! Both live: upstream's recommender and ours on one control plane, with the same usage, about twin objects.
+//! Both run live: upstream's recommender and ours on one control plane, with the same usage and twin objects.
 //!
-//! `cargo xtask record recommender` has it write what upstream said. With the seed of the recording it sees that upstream
-//! still says that.
+//! `cargo xtask record recommender` records upstream's results. With the seed of the recording, a run also checks that
+//! upstream still produces them.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +19,22 @@ use crate::support::recommender_pair::{Implementation, RecommenderPair, Recommen
 use crate::support::upstream_recording::is_recording;
 use crate::support::{MetricsServer, Testbed, bulk_objects, wait};
 
-/// A list of all checkpoints is megabytes, and upstream saves a handful in a pass.
+/// A list of all checkpoints is megabytes, and upstream saves only a few per pass.
 const PASSES_PER_CHECK: usize = 5;
-/// Both are given so many passes to say the same, however long a pass takes.
+/// Number of passes within which both have to agree, however long a pass takes.
 const PASSES_TO_AGREE: usize = 30;
-/// As often as [`wait::until`] would look, the machine would be idle for most of a step.
+/// With the interval of [`wait::until`] the machine would be idle for most of a step.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Checkpoints are cut short, so that a pass is short too: they are waited for where they are compared.
+/// Checkpoint writes are cut short, so that a pass is short too; the test waits for them where it compares them.
 const FAST_FLAGS: &[&str] = &["--recommender-interval=100ms", "--checkpoints-timeout=20ms"];
 
-/// A round under way.
+/// A run in progress.
 struct LiveRun {
     bed: Testbed,
     usage: MetricsServer,
     pair: RecommenderPair,
     recommenders: [RecommenderProcess; 2],
-    /// Which of the twins upstream looks after.
+    /// Index of the twin that upstream handles.
     twin: usize,
     cluster: GeneratedCluster,
     round: &'static DifferentialRun,
@@ -42,12 +42,12 @@ struct LiveRun {
     now: Timestamp,
     fields: usize,
     recommended: usize,
-    /// What upstream said at each quiet point about the workloads that are recorded.
+    /// Upstream's statuses of the recorded workloads at each quiet point.
     quiet: Vec<ObjectFields>,
 }
 
-/// Plays a round with so many workloads, each of which has two VPAs, and every VPA is written in every pass: that is what a
-/// round takes its time for.
+/// Runs with this number of workloads. Each has two VPAs, and every VPA is written in every pass, which takes most of
+/// the time.
 #[expect(clippy::print_stdout, reason = "the seed replays what failed")]
 pub async fn run(round: &'static DifferentialRun, workloads: usize) {
     let second = match std::env::var("PLIMSOLL_PEER").as_deref() {
@@ -56,7 +56,7 @@ pub async fn run(round: &'static DifferentialRun, workloads: usize) {
     };
     let seed = random::seed(round.seed);
     println!("{}={seed}", random::SEED);
-    assert!(!is_recording() || seed == round.seed, "recorded is seed {}", round.seed);
+    assert!(!is_recording() || seed == round.seed, "the recording has seed {}", round.seed);
     let workloads = if is_recording() { round.recorded } else { workloads };
     let Some(bed) = Testbed::private().await else { return };
     let Some(peers) = RecommenderPair::new(&bed, &[second]).await else { return };
@@ -79,12 +79,12 @@ pub async fn run(round: &'static DifferentialRun, workloads: usize) {
     println!("{workloads} workloads created in {:.1?}", creating.elapsed());
 
     let started = wall_now();
-    let racers = start_both(&peers, second, round, false);
-    let mut play = LiveRun {
+    let recommenders = start_both(&peers, second, round, false);
+    let mut session = LiveRun {
         bed,
         usage,
         pair: peers,
-        recommenders: racers,
+        recommenders,
         twin: 0,
         cluster,
         round,
@@ -94,44 +94,44 @@ pub async fn run(round: &'static DifferentialRun, workloads: usize) {
         recommended: 0,
         quiet: Vec::new(),
     };
-    // The first pass throws away history that is too old by the wall's clock: it shall find none.
-    play.usage.show(start, []);
-    play.read_by_both(2).await;
+    // The first pass drops history that has expired by the wall clock, so there must not be any yet.
+    session.usage.show(start, []);
+    session.read_by_both(2).await;
     let mut worst = Duration::ZERO;
-    let begun = Instant::now();
+    let start_time = Instant::now();
     for (step, stride) in (0..STEPS).zip(&strides) {
         let step_begun = Instant::now();
-        play.step(step, *stride).await;
+        session.step(step, *stride).await;
         worst = worst.max(step_begun.elapsed());
         if is_quiet_point(step) {
-            play.read_by_both(2).await;
-            play.disturb(step).await;
-            play.read_by_both(3).await;
-            play.settled(step).await;
-            println!("step {step}: the same after {:.0?}", begun.elapsed());
+            session.read_by_both(2).await;
+            session.disturb(step).await;
+            session.read_by_both(3).await;
+            session.wait_until_settled(step).await;
+            println!("step {step}: the same after {:.0?}", start_time.elapsed());
         }
     }
-    assert_eq!(play.quiet.len() as u64, STEPS / STEPS_A_QUIET_POINT);
-    println!("{STEPS} steps in {:.1?}, at most {worst:.1?}", begun.elapsed());
-    let first = play.have_read_the_same().await;
+    assert_eq!(session.quiet.len() as u64, STEPS / STEPS_A_QUIET_POINT);
+    println!("{STEPS} steps in {:.1?}, at most {worst:.1?}", start_time.elapsed());
+    let first = session.wait_for_same_checkpoints().await;
 
-    for racer in &play.recommenders {
-        play.pair.stop(racer).await;
+    for recommender in &session.recommenders {
+        session.pair.stop(recommender).await;
     }
-    play.recommenders = start_both(&play.pair, second, round, true);
-    play.twin = 1;
-    play.usage.show(play.now, []);
-    play.read_by_both(2).await;
-    play.settled(STEPS).await;
+    session.recommenders = start_both(&session.pair, second, round, true);
+    session.twin = 1;
+    session.usage.show(session.now, []);
+    session.read_by_both(2).await;
+    session.wait_until_settled(STEPS).await;
     for (step, stride) in (STEPS..).zip(&strides[STEPS as usize..]) {
-        play.step(step, *stride).await;
-        play.read_by_both(2).await;
-        play.settled(step).await;
+        session.step(step, *stride).await;
+        session.read_by_both(2).await;
+        session.wait_until_settled(step).await;
     }
-    let second = play.have_read_the_same().await;
-    println!("{} fields compared, {} recommendations at most", play.fields, play.recommended);
-    assert!(play.recommended > workloads * 2 / 3, "{} recommended", play.recommended);
-    let live = Recording { began: started, start, quiet: play.quiet, saved: [first, second] };
+    let second = session.wait_for_same_checkpoints().await;
+    println!("{} fields compared, {} recommendations at most", session.fields, session.recommended);
+    assert!(session.recommended > workloads * 2 / 3, "{} recommended", session.recommended);
+    let live = Recording { began: started, start, quiet: session.quiet, saved: [first, second] };
     if is_recording() {
         round.golden().write(&live);
     }
@@ -140,38 +140,39 @@ pub async fn run(round: &'static DifferentialRun, workloads: usize) {
     }
 }
 
-/// Panics unless upstream said in this run what is recorded of it.
+/// Asserts that upstream's results in this run are the recorded ones.
 fn assert_recorded(round: &DifferentialRun, live: Recording) {
     let recorded: Recording = round.golden().read();
     assert_eq!(recorded.quiet.len(), live.quiet.len());
-    let said = recorded.quiet.into_iter().zip(live.quiet);
+    let pairs = recorded.quiet.into_iter().zip(live.quiet);
     let weights = |saved: &[Value]| {
-        // Times are of another day, and totals count from another reference.
-        let mut said = compare::fields_by_twin(saved, compare::checkpoint);
-        for fields in said.iter_mut().flat_map(|said| said.values_mut()) {
+        // Timestamps are of another day, and totals are relative to another reference time.
+        let mut twins = compare::fields_by_twin(saved, compare::checkpoint);
+        for fields in twins.iter_mut().flat_map(|objects| objects.values_mut()) {
             fields
                 .retain(|name, _| name.contains(".bucketWeights.") || name == "totalSamplesCount");
         }
-        said
+        twins
     };
     let saved = recorded
         .saved
         .iter()
         .zip(&live.saved)
         .flat_map(|(recorded, live)| weights(recorded).into_iter().zip(weights(live)));
-    for (number, (recorded, live)) in said.chain(saved).enumerate() {
+    for (number, (recorded, live)) in pairs.chain(saved).enumerate() {
         let found = Comparison::of(recorded, live);
         let [left, right] = TWINS;
         assert!(
             found.differences.is_empty(),
-            "{}, {number}: {left} is upstream as recorded, {right} is upstream now: {}",
+            "{}, {number}: {left} is the recorded upstream, {right} the current one: {}",
             round.name,
             found.report()
         );
     }
 }
 
-/// Upstream's first, then its peer; `swapped` gives each the other's name, and with it the other's checkpoints.
+/// Starts upstream's recommender and then its peer; `swapped` gives each the other's name, and with it the other's
+/// checkpoints.
 fn start_both(
     peers: &RecommenderPair,
     second: Implementation,
@@ -205,7 +206,7 @@ fn start_both(
 // === impl Play ===
 
 impl LiveRun {
-    /// Shows the next samples until both have read them.
+    /// Serves the next samples until both have read them.
     async fn step(&mut self, step: u64, stride: SignedDuration) {
         self.now += stride;
         let shown = self.cluster.step(step);
@@ -213,19 +214,21 @@ impl LiveRun {
         self.read_by_both(1).await;
     }
 
-    /// Waits until each has read so many times more what is shown.
+    /// Waits until each has fetched the served usage `times` more times.
     async fn read_by_both(&self, times: usize) {
         let before: Vec<_> = self
             .recommenders
             .iter()
-            .map(|racer| self.usage.read_count(&racer.user_agent))
+            .map(|recommender| self.usage.read_count(&recommender.user_agent))
             .collect();
         let wanted = async || {
-            for racer in &self.recommenders {
-                self.pair.assert_running(racer);
+            for recommender in &self.recommenders {
+                self.pair.assert_running(recommender);
             }
-            let reads =
-                self.recommenders.iter().map(|racer| self.usage.read_count(&racer.user_agent));
+            let reads = self
+                .recommenders
+                .iter()
+                .map(|recommender| self.usage.read_count(&recommender.user_agent));
             if reads.zip(&before).all(|(now, before)| now >= before + times) {
                 return Ok(());
             }
@@ -235,7 +238,7 @@ impl LiveRun {
         wait::often(POLL_INTERVAL, PATIENCE, &what, wanted).await;
     }
 
-    /// Changes pods, and waits until both have seen the last change.
+    /// Changes pods and waits until both have observed the last change.
     async fn disturb(&mut self, step: u64) {
         let client = self.bed.client();
         for writes in self.cluster.change_pods(step, self.now) {
@@ -249,11 +252,11 @@ impl LiveRun {
             }
             Some(())
         };
-        wait::within(PATIENCE, "both have seen the pod of the marker come or go", say_so).await;
+        wait::within(PATIENCE, "both have observed the marker's pod", say_so).await;
     }
 
-    /// Waits until both say the same, and say it again a pass later.
-    async fn settled(&mut self, step: u64) {
+    /// Waits until both agree, and still agree one pass later.
+    async fn wait_until_settled(&mut self, step: u64) {
         let begun = Instant::now();
         let (mut agreed, mut passes) = (0, 0);
         while agreed < 2 {
@@ -284,11 +287,11 @@ impl LiveRun {
         GeneratedCluster::is_among_first(object, self.round.recorded)
     }
 
-    /// Waits until both have saved the same, down to the last sample that was shown, for as long as there is less and
-    /// less to wait for: upstream saves a handful in a pass, and how long that takes is the machine's matter. The
-    /// checkpoints of upstream that are recorded.
+    /// Waits until both have saved the same history, up to the last served sample, as long as the number of missing
+    /// checkpoints decreases: upstream saves only a few per pass, and the time this takes depends on the machine.
+    /// Returns upstream's checkpoints of the recorded workloads.
     #[expect(clippy::print_stdout, reason = "progress of a long wait")]
-    async fn have_read_the_same(&self) -> Vec<Value> {
+    async fn wait_for_same_checkpoints(&self) -> Vec<Value> {
         let begun = Instant::now();
         let (mut least, mut since) = (usize::MAX, begun);
         loop {
@@ -331,10 +334,10 @@ impl LiveRun {
         }
     }
 
-    /// A checkpoint of upstream as it is created again, if it is one of those that are recorded.
+    /// Upstream's checkpoint as a new object, if its workload is recorded.
     fn recorded_checkpoint(&self, object: &Value) -> Option<Value> {
-        let said = compare::fields_by_twin(std::slice::from_ref(object), compare::checkpoint);
-        said[self.twin].keys().find(|name| self.is_recorded(name))?;
+        let twins = compare::fields_by_twin(std::slice::from_ref(object), compare::checkpoint);
+        twins[self.twin].keys().find(|name| self.is_recorded(name))?;
         let metadata = &object["metadata"];
         Some(json!({
             "apiVersion": object["apiVersion"], "kind": object["kind"],

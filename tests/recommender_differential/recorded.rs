@@ -1,5 +1,5 @@
-//! Ours alone, in this process, with the clock of a test: it is shown what upstream was shown when that was recorded, and
-//! has to say the same at each quiet point, and to save the same.
+//! Our recommender alone, in this process, with a stepped clock: it gets the inputs of the recording and must publish
+//! the same statuses at each quiet point and save the same checkpoints as upstream did.
 
 use std::time::Duration;
 
@@ -17,19 +17,20 @@ use crate::support::bulk_objects::{self, ApiWrite, collection};
 use crate::support::captured_log::{self, CapturedLog};
 use crate::support::{MetricsServer, Testbed, tier, wait};
 
-/// From pass to pass, on the clock of ours.
+/// Interval of our passes on the stepped clock.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// With `--compat=upstream` all is saved after every pass, in as much time as there is; what counts is saved at the end.
+/// With `--compat=upstream` checkpoints are saved after every pass, as many as the time allows; the save at the end is
+/// compared.
 const SHORT_CHECKPOINTS_FLAG: &str = "--checkpoints-timeout=1ms";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// So many of those that are recorded, in the gate.
+/// Number of recorded workloads that the gate uses.
 const WORKLOADS: usize = 12;
-/// What pods and objects are like is seen by watches, and may be said a pass later. More passes change nothing.
+/// Changes of pods and objects arrive by watches, possibly one pass late. Additional passes change nothing.
 const PASSES_TO_AGREE: usize = 5;
-/// Logged by a pass that goes on although usage is still being read.
-const LATE_USAGE_MESSAGE: &str = "usage is late";
+/// Logged by a pass that continues while usage is still being fetched.
+const LATE_USAGE_MESSAGE: &str = "usage fetch is still running";
 
-/// A round under way.
+/// A run in progress.
 struct ReplayRun {
     bed: Testbed,
     usage: MetricsServer,
@@ -37,19 +38,19 @@ struct ReplayRun {
     clock: Clock,
     running: RecommenderHandle,
     round: &'static DifferentialRun,
-    /// Workloads.
+    /// Number of workloads.
     count: usize,
-    /// Which of the twins ours looks after.
+    /// Index of the twin that ours handles.
     twin: usize,
     now: Timestamp,
     fields: usize,
     warnings: CapturedLog,
 }
 
-/// Plays a round.
+/// Replays a run.
 #[expect(clippy::print_stdout, reason = "how much was compared")]
 pub async fn replay(round: &'static DifferentialRun) {
-    // Workloads are drawn the same, however many there are.
+    // The first workloads are the same for any number of workloads.
     let count = tier::cases(WORKLOADS, round.recorded);
     let recording = restrict_to_first(round.golden().read(), count);
     let Some(bed) = Testbed::api_server_only().await else { return };
@@ -61,7 +62,7 @@ pub async fn replay(round: &'static DifferentialRun) {
     }
     bulk_objects::send(&bed.client(), [bulk_objects::create_definition()]).await;
     let cluster = GeneratedCluster::draw(round.seed, count, &NAMESPACES);
-    // Upstream looked after the other one.
+    // Upstream handled the other one.
     let twin = 1;
     cluster.create(&bed.client(), &[TWINS[twin]]).await;
     usage.show(recording.start, []);
@@ -69,7 +70,7 @@ pub async fn replay(round: &'static DifferentialRun) {
     let running = begin(&bed, &clock, round, twin).await;
     let now = recording.start;
     let fields = 0;
-    let mut play = ReplayRun {
+    let mut session = ReplayRun {
         bed,
         usage,
         cluster,
@@ -82,26 +83,26 @@ pub async fn replay(round: &'static DifferentialRun) {
         fields,
         warnings,
     };
-    play.has_seen_all().await;
+    session.run_until_all_observed().await;
     let mut quiet = recording.quiet.iter();
     let strides = DifferentialRun::strides(round.seed);
     for (number, stride) in (0..STEPS).zip(&strides) {
-        play.step(number, *stride).await;
+        session.step(number, *stride).await;
         if is_quiet_point(number) {
-            play.disturb(number).await;
-            play.assert_agrees(quiet.next().expect("it is recorded"), number).await;
+            session.disturb(number).await;
+            session.assert_agrees(quiet.next().expect("recorded"), number).await;
         }
     }
-    let mut play = play.restart_with_checkpoints(&recording.saved[0]).await;
-    play.assert_agrees(quiet.next().expect("it is recorded"), STEPS).await;
+    let mut session = session.restart_with_checkpoints(&recording.saved[0]).await;
+    session.assert_agrees(quiet.next().expect("recorded"), STEPS).await;
     for (number, stride) in (STEPS..).zip(&strides[STEPS as usize..]) {
-        play.step(number, *stride).await;
-        play.assert_agrees(quiet.next().expect("it is recorded"), number).await;
+        session.step(number, *stride).await;
+        session.assert_agrees(quiet.next().expect("recorded"), number).await;
     }
-    assert!(quiet.next().is_none(), "more is recorded");
-    let ReplayRun { running, bed, count, twin, fields, .. } = play;
+    assert!(quiet.next().is_none(), "the recording has more workloads");
+    let ReplayRun { running, bed, count, twin, fields, .. } = session;
     running.stop().await;
-    has_saved(&bed, count, twin, &recording.saved[1]).await;
+    assert_saved(&bed, count, twin, &recording.saved[1]).await;
     println!("{fields} fields compared");
 }
 
@@ -116,13 +117,13 @@ async fn begin(
     let mut flags = vec!["--compat=upstream", SHORT_CHECKPOINTS_FLAG, &*name, &*interval];
     flags.extend(FLAGS.iter().chain(round.flags));
     let running = start(bed, clock, &flags).await;
-    // The pass that it begins with: from here on a step is one pass, and what is shown before it is read in it.
+    // The first pass. From here on a step is one pass, which reads the samples served before it.
     wait_for_passes(&running, 1).await;
     running
 }
 
-/// Panics unless ours has saved what upstream did.
-async fn has_saved(bed: &Testbed, count: usize, twin: usize, recorded: &[Value]) {
+/// Asserts that ours has saved the same checkpoints as upstream.
+async fn assert_saved(bed: &Testbed, count: usize, twin: usize, recorded: &[Value]) {
     let saved = compare::list(&bed.client(), compare::CHECKPOINTS).await;
     let mut ours = compare::fields_by_twin(&saved, compare::checkpoint)[twin].clone();
     ours.retain(|object, _| GeneratedCluster::is_among_first(object, count));
@@ -134,16 +135,17 @@ async fn has_saved(bed: &Testbed, count: usize, twin: usize, recorded: &[Value])
     assert!(found.left.len() > count, "only {} checkpoints", found.left.len());
 }
 
-/// What is recorded of so many workloads, and not of the marker.
+/// The recording, restricted to the first `count` workloads and without the marker.
 fn restrict_to_first(mut recording: Recording, count: usize) -> Recording {
-    for said in &mut recording.quiet {
-        said.retain(|object, _| GeneratedCluster::is_among_first(object, count));
+    for statuses in &mut recording.quiet {
+        statuses.retain(|object, _| GeneratedCluster::is_among_first(object, count));
     }
     for saved in &mut recording.saved {
         saved.retain(|checkpoint| {
-            let said =
+            let statuses =
                 compare::fields_by_twin(std::slice::from_ref(checkpoint), compare::checkpoint);
-            said.iter()
+            statuses
+                .iter()
                 .flat_map(ObjectFields::keys)
                 .any(|object| GeneratedCluster::is_among_first(object, count))
         });
@@ -159,8 +161,8 @@ fn report(found: &Comparison) -> String {
 // === impl Play ===
 
 impl ReplayRun {
-    /// Makes a pass. On a busy machine one goes on without usage, and then others until it is read: a read that is still
-    /// under way when more is shown would be taken for a read of that.
+    /// Runs a pass. On a busy machine a pass may continue without usage; further passes run until it is read, because
+    /// a fetch that is still running could be mistaken for one of the next samples.
     async fn pass(&self) -> PassSummary {
         let mut all = PassSummary::default();
         loop {
@@ -173,13 +175,13 @@ impl ReplayRun {
         }
     }
 
-    /// Shows the next samples, and makes passes until one has taken them.
+    /// Serves the next samples and runs passes until they are ingested.
     async fn step(&mut self, number: u64, stride: SignedDuration) {
         self.now += stride;
         let shown = self.cluster.step(number);
         self.usage.show(self.now, shown.iter().map(ServedSample::sample));
         let taken = || async { (self.pass().await.samples > 0).then_some(()) };
-        wait::within(PATIENCE, "ours has taken the samples that are shown", taken).await;
+        wait::within(PATIENCE, "ours has ingested the served samples", taken).await;
     }
 
     async fn statuses(&self) -> ObjectFields {
@@ -187,27 +189,30 @@ impl ReplayRun {
         compare::fields_by_twin(&vpas, compare::status)[self.twin].clone()
     }
 
-    /// Makes passes until something is said of every VPA.
-    async fn has_seen_all(&self) {
+    /// Runs passes until every VPA has a status.
+    async fn run_until_all_observed(&self) {
         wait::often(POLL_INTERVAL, PATIENCE, "ours says something of every VPA", || async {
             self.pass().await;
             wait_until_written(&self.running).await;
-            let said = self.statuses().await;
-            let silent: Vec<&String> =
-                said.iter().filter(|(_, fields)| fields.is_empty()).map(|(name, _)| name).collect();
-            let is_all = silent.is_empty() && !said.is_empty();
+            let statuses = self.statuses().await;
+            let silent: Vec<&String> = statuses
+                .iter()
+                .filter(|(_, fields)| fields.is_empty())
+                .map(|(name, _)| name)
+                .collect();
+            let is_all = silent.is_empty() && !statuses.is_empty();
             if is_all { Ok(()) } else { Err(format!("nothing of {silent:?}")) }
         })
         .await;
     }
 
-    /// Changes pods, and makes passes until ours has seen the last change.
+    /// Changes pods and runs passes until ours has observed the last change.
     async fn disturb(&mut self, number: u64) {
         let client = self.bed.client();
         for writes in self.cluster.change_pods(number, self.now) {
             bulk_objects::send(&client, writes).await;
         }
-        wait::often(POLL_INTERVAL, PATIENCE, "ours has seen the pod of the marker", || async {
+        wait::often(POLL_INTERVAL, PATIENCE, "ours has observed the marker's pod", || async {
             self.pass().await;
             wait_until_written(&self.running).await;
             let seen = self.cluster.is_marked(&client, TWINS[self.twin]).await;
@@ -216,13 +221,13 @@ impl ReplayRun {
         .await;
     }
 
-    /// Panics unless ours says what upstream said.
+    /// Asserts that our statuses are upstream's.
     async fn assert_agrees(&mut self, recorded: &ObjectFields, number: u64) {
         let mut found = Comparison::default();
         for _ in 0..PASSES_TO_AGREE {
             self.pass().await;
             wait_until_written(&self.running).await;
-            // Those of the recording, and no others.
+            // Only the recorded workloads.
             let mut ours = self.statuses().await;
             ours.retain(|object, _| GeneratedCluster::is_among_first(object, self.count));
             found = Comparison::of(recorded.clone(), ours);
@@ -234,27 +239,27 @@ impl ReplayRun {
         panic!("step {number}, {}: {}", self.now, report(&found));
     }
 
-    /// Stops ours, and starts it again as the recommender of the other twins, with the checkpoints that upstream saved.
+    /// Restarts ours as the recommender of the other twins, with the checkpoints that upstream saved.
     async fn restart_with_checkpoints(self, saved: &[Value]) -> Self {
         let Self { bed, usage, cluster, clock, running, round, count, twin, now, fields, warnings } =
             self;
         running.stop().await;
-        has_saved(&bed, count, twin, saved).await;
+        assert_saved(&bed, count, twin, saved).await;
         let twin = 1 - twin;
         let client = bed.client();
         bulk_objects::send(&client, cluster.vpas(&[TWINS[twin]])).await;
         bulk_objects::send(&client, saved.iter().map(checkpoint)).await;
         usage.show(now, []);
         let running = begin(&bed, &clock, round, twin).await;
-        let play =
+        let session =
             Self { bed, usage, cluster, clock, running, round, count, twin, now, fields, warnings };
-        play.has_seen_all().await;
-        play
+        session.run_until_all_observed().await;
+        session
     }
 }
 
 fn checkpoint(recorded: &Value) -> ApiWrite {
-    let namespace = recorded["metadata"]["namespace"].as_str().expect("it is in one");
+    let namespace = recorded["metadata"]["namespace"].as_str().expect("found");
     let path = collection("autoscaling.k8s.io/v1", namespace, compare::CHECKPOINTS);
     ApiWrite::create(path, recorded)
 }

@@ -1,4 +1,5 @@
-//! What annotations ask for is bounded as flags are: a value that a flag refuses is refused, and an amount ends where a flag's ends.
+//! Annotations have the same limits as flags: a value that a flag rejects is rejected, and an amount is clamped to the
+//! flag's range.
 
 use plimsoll::cli::{recommender_config, updater_config};
 use plimsoll_core::{
@@ -9,7 +10,7 @@ use plimsoll_core::{
 
 use super::{VpaFixture, minute};
 
-/// Numbers as somebody may write them who wants more than there is, or less than nothing.
+/// Numbers of users who want too much, or less than nothing.
 const NUMBERS: [&str; 22] = [
     "0",
     "-0",
@@ -69,7 +70,7 @@ const POLICIES: [&str; 14] = [
     "fixed:0",
 ];
 
-/// Whether a VPA may say this.
+/// Whether an annotation may have this value.
 fn is_accepted(key: &str, value: &str) -> bool {
     let annotations = [(key.to_owned(), value.to_owned())].into();
     VpaSettings::new(Vec::new(), &annotations).invalid_annotations.is_empty()
@@ -99,7 +100,7 @@ fn an_annotation_takes_no_value_that_its_flag_refuses() {
             recommender_config(&[&format!("--{flag}={value}")]).expect(value);
             taken.push(value);
         }
-        // Less than an hour would forget faster than anything is learnt.
+        // With less than an hour, history would decay faster than it is collected.
         assert_eq!(taken, ["1h", "24h", "2400h"]);
     }
     for value in POLICIES {
@@ -126,7 +127,7 @@ fn a_floor_that_nobody_may_have_ends_where_a_flags_ends_and_at_the_maximum() {
     by_flags.settings = {
         let flags =
             ["cpu-millicores", "memory-mb"].map(|it| format!("--pod-recommendation-min-{it}=1e14"));
-        recommender_config(&flags.each_ref().map(String::as_str)).expect("it is taken").settings
+        recommender_config(&flags.each_ref().map(String::as_str)).expect("accepted").settings
     };
     let by_flags = asked(&mut by_flags);
     assert_eq!(by_flags, ([MAX_AMOUNT; 3], [MAX_AMOUNT; 3]));

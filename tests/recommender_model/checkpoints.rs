@@ -1,4 +1,4 @@
-//! Golden vectors V70 to V72: what a long history looks like in a checkpoint.
+//! Golden vectors V70 to V72: the checkpoint of a long history.
 
 use plimsoll_core::history::BucketScheme;
 use plimsoll_core::history::checkpoint;
@@ -17,7 +17,7 @@ use super::{
 fn v70_v71_eight_days_in_integers() {
     for compat in BOTH_MODES {
         let subject = steady(compat, 11_521);
-        let history = subject.history.get("app").expect("is known");
+        let history = subject.history.get("app").expect("known");
         let snapshot = history.to_snapshot(minute(11_520), &subject.rules());
         assert_eq!(encoded_weights(&snapshot.cpu), [(8, 10_000)]);
         assert_close(snapshot.cpu.total, 52_988.612_924_315_93);
@@ -28,7 +28,7 @@ fn v70_v71_eight_days_in_integers() {
         assert_eq!(reference, Some(at("2026-01-02T00:00:00Z")));
 
         let subject = spiky(compat);
-        let history = subject.history.get("app").expect("is known");
+        let history = subject.history.get("app").expect("known");
         let snapshot = history.to_snapshot(minute(11_520), &subject.rules());
         assert_eq!(encoded_weights(&snapshot.cpu), [(8, 10_000), (36, 1108)]);
         assert_close(snapshot.cpu.total, 52_963.012_924_315_93);
@@ -65,7 +65,7 @@ fn v72_a_sample_that_faded_is_lost_and_what_was_loaded_is_saved_the_same() {
         checkpoint::encode(&histogram.to_weights(BucketScheme::Standard)).expect("standard");
     let weights =
         checkpoint::decode(&saved, buckets.count(), buckets.epsilon()).expect("can be read");
-    let loaded = Histogram::from_weights(buckets, &weights).expect("is sound");
+    let loaded = Histogram::from_weights(buckets, &weights).expect("valid");
     let again = checkpoint::encode(&loaded.to_weights(BucketScheme::Standard)).expect("standard");
     assert_eq!(again, saved);
 }

@@ -1,5 +1,5 @@
-//! A recommender that is killed while it saves goes on from what was saved: the same recommendation as
-//! one that lived through the same hours without ever stopping.
+//! A recommender that is killed during a save continues from its last save, with the same recommendation as one that
+//! ran through the same hours without a restart.
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ const VPAS: usize = 12;
 /// CPU samples of each container between two saves.
 const SAMPLES: u64 = 20;
 
-/// A recommender in small: what it knows of some VPAs, and up to which save it has lived.
+/// A minimal recommender: the histories of some VPAs, and the number of its last save.
 struct SavedRecommender {
     rules: ModelRules,
     histories: BTreeMap<ObjectKey, History>,
@@ -41,22 +41,23 @@ impl SavedRecommender {
         Self { rules, histories: (0..VPAS).map(vpa).collect(), saves: 0 }
     }
 
-    /// The life that goes on from what a storage remembered.
+    /// Restores it from the loaded snapshots.
     fn restored(remembered: &BTreeMap<ContainerKey, Snapshot>) -> Self {
-        let mut life = Self::new();
+        let mut recommender = Self::new();
         let latest = remembered.values().filter_map(|app| app.cpu_seen.last).max();
         let now = latest.unwrap_or(START);
         for (key, snapshot) in remembered {
-            let container = ContainerHistory::from_snapshot(snapshot, now, &life.rules);
-            let container = container.expect("what was saved can be taken back");
-            let history = life.histories.get_mut(&key.vpa).expect("is one of ours");
-            history.restore(key.container.clone(), container, now, &life.rules);
+            let container = ContainerHistory::from_snapshot(snapshot, now, &recommender.rules);
+            let container = container.expect("saved snapshot can be restored");
+            let history = recommender.histories.get_mut(&key.vpa).expect("is a known name");
+            history.restore(key.container.clone(), container, now, &recommender.rules);
         }
-        life.saves = remembered.values().next().map_or(0, |app| app.cpu_seen.count / SAMPLES);
-        life
+        recommender.saves =
+            remembered.values().next().map_or(0, |app| app.cpu_seen.count / SAMPLES);
+        recommender
     }
 
-    /// Lives on to the end of a save's span. The same span brings the same samples in every life.
+    /// Advances to the next save. Each span between saves has the same samples in every run.
     fn advance_to_save(&mut self, save: u64) {
         for span in self.saves..save {
             for (number, history) in self.histories.values_mut().enumerate() {
@@ -91,10 +92,10 @@ impl SavedRecommender {
     }
 
     fn recommendations(&self) -> Vec<Recommendation> {
-        let (directives, settings) = (VpaSettings::default(), Settings::default());
+        let (vpa_settings, settings) = (VpaSettings::default(), Settings::default());
         let now = time(self.saves * SAMPLES);
         let histories = self.histories.values();
-        histories.map(|history| recommend(&directives, history, &settings, now)).collect()
+        histories.map(|history| recommend(&vpa_settings, history, &settings, now)).collect()
     }
 }
 
@@ -102,19 +103,19 @@ fn time(sample: u64) -> Time {
     START.later(Duration::from_mins(sample * 3))
 }
 
-/// What the child does.
+/// The child process.
 fn run_until_killed(directory: &Path) {
-    let life = RefCell::new(SavedRecommender::new());
+    let recommender = RefCell::new(SavedRecommender::new());
     save_until_killed(
         directory,
         |remembered| {
-            *life.borrow_mut() = SavedRecommender::restored(remembered);
-            life.borrow().saves
+            *recommender.borrow_mut() = SavedRecommender::restored(remembered);
+            recommender.borrow().saves
         },
         |save| {
-            let mut life = life.borrow_mut();
-            life.advance_to_save(save);
-            life.records()
+            let mut recommender = recommender.borrow_mut();
+            recommender.advance_to_save(save);
+            recommender.records()
         },
     );
 }
@@ -132,18 +133,26 @@ fn after_each_kill_the_recommendation_is_that_of_the_last_completed_save() {
         "recommender_model::crash_recovery::after_each_kill_the_recommendation_is_that_of_the_last_completed_save",
         kills,
         |remembered, completed| {
-            let life = SavedRecommender::restored(&remembered);
-            assert!(life.saves >= completed, "save {completed} had completed, not {}", life.saves);
-            assert!(life.saves <= completed + 1, "save {} after {completed}", life.saves);
-            uninterrupted.advance_to_save(life.saves);
-            if life.saves > 0 {
-                assert_eq!(life.recommendations(), uninterrupted.recommendations());
+            let recommender = SavedRecommender::restored(&remembered);
+            assert!(
+                recommender.saves >= completed,
+                "save {completed} had completed, not {}",
+                recommender.saves
+            );
+            assert!(
+                recommender.saves <= completed + 1,
+                "save {} after {completed}",
+                recommender.saves
+            );
+            uninterrupted.advance_to_save(recommender.saves);
+            if recommender.saves > 0 {
+                assert_eq!(recommender.recommendations(), uninterrupted.recommendations());
             }
-            life.saves
+            recommender.saves
         },
     );
     assert!(
         completed > u64::from(kills),
-        "{completed} saves in {kills} lives: the kills came too early to tell"
+        "{completed} saves in {kills} runs: too few, the kills came too early"
     );
 }

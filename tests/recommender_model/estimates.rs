@@ -87,7 +87,7 @@ fn v42_to_v44_floors_lift_what_is_below_and_are_split_among_the_containers() {
         subject.register_container("second", minute(0));
         assert_eq!(subject.cpu_numbers(minute(1))[0], 12);
         assert_eq!(subject.memory_numbers(minute(1))[0], 131_072_000);
-        // What lies above the floor is left alone.
+        // Values above the minimum are unchanged.
         subject.cpu(minute(1), 3140);
         subject.memory(minute(1), 400_000_000);
         assert!(subject.cpu_numbers(minute(1))[0] > 3140);
@@ -173,7 +173,7 @@ fn v61_v62_spikes_and_bursts_over_eight_days() {
     }
 }
 
-/// The scenario of V56 to V60: 100 m and 200Mi a minute.
+/// The scenario of V56 to V60: 100 m and 200Mi every minute.
 pub fn steady(compat: plimsoll_core::types::compat::Compat, samples: u32) -> VpaFixture {
     let mut subject = VpaFixture::new(compat);
     for index in 0..samples {

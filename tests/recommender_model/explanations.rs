@@ -1,4 +1,4 @@
-//! Every number can be worked out again from its explanation alone.
+//! Every number can be recomputed from its explanation alone.
 
 use plimsoll_core::{
     recommender::{
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use super::{minute, properties};
 use crate::support::tier;
 
-/// An amount that a float stands for, by the model's documented rule.
+/// Rounds a float to an amount by the model's documented rule.
 fn cut(value: f64) -> i64 {
     if value.is_nan() { 0 } else { value.clamp(0.0, 1e14) as i64 }
 }
@@ -22,7 +22,7 @@ fn multiple(value: i64, of: i64) -> i64 {
     (value + of - 1) / of * of
 }
 
-/// The chain once more, written from its description and fed by the explanation's fields only.
+/// A second implementation of the chain, from its description, with only the explanation's fields as inputs.
 pub struct Recomputed {
     pub target: Quantity,
     pub lower: Quantity,
@@ -30,7 +30,7 @@ pub struct Recomputed {
     pub uncapped: Quantity,
 }
 
-/// Works the numbers out from an explanation.
+/// Recomputes the numbers of an explanation.
 pub fn recompute(explanation: &ResourceExplanation, is_cpu: bool) -> Recomputed {
     let amount = |step: &EstimateStep| {
         let read = step.largest_replica.unwrap_or(step.read);
@@ -90,7 +90,7 @@ fn humanized(amount: i64) -> String {
 }
 
 fn check(explanation: Option<&ResourceExplanation>, numbers: [Option<Quantity>; 4], is_cpu: bool) {
-    let again = recompute(explanation.expect("is explained"), is_cpu);
+    let again = recompute(explanation.expect("has an explanation"), is_cpu);
     let again = [again.target, again.lower, again.upper, again.uncapped];
     assert_eq!(again.map(Some), numbers, "{explanation:?}");
 }
@@ -165,15 +165,15 @@ proptest! {
         if second {
             history.container_mut("second", minute(0), &rules);
         }
-        let directives = VpaSettings {
+        let vpa_settings = VpaSettings {
             policies: policy.into_iter().collect(),
             integer_cpu_containers: whole.then(|| "app".into()).into_iter().collect(),
             ..VpaSettings::default()
         };
-        let recommendation = recommend(&directives, &history, &settings, minute(now));
+        let recommendation = recommend(&vpa_settings, &history, &settings, minute(now));
         prop_assert!(!recommendation.containers.is_empty());
         for container in recommendation.containers {
-            // Through text, so that nothing but what is printed can be used.
+            // Through JSON text, so that only printed values are used.
             let text = serde_json::to_string(&container.explanation).expect("can be written");
             let explanation: Explanation = serde_json::from_str(&text).expect("can be read");
             let all = [container.target, container.lower, container.upper, container.uncapped];

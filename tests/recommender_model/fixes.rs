@@ -1,4 +1,4 @@
-//! Each named fix: upstream's number, ours, and that switching the fix off brings upstream's back.
+//! Each named fix: upstream's number, ours, and that disabling the fix restores upstream's.
 
 use plimsoll_core::{
     history::{Measurement, Sample, SampleBatch, UsageMetric},
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::{HOUR, MIB, MINUTE, START, VpaFixture, encoded_memory, minute};
 
-/// Runs a scenario in upstream's mode, in ours, and in ours without the fix.
+/// Runs a scenario in upstream mode, in native mode, and in native mode without the fix.
 fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(VpaFixture) -> T) -> (T, T) {
     let upstream = scenario(VpaFixture::new(Compat::Upstream));
     let fixed = scenario(VpaFixture::new(Compat::Plimsoll));
@@ -38,11 +38,11 @@ fn oom(subject: &mut VpaFixture, time: plimsoll_core::types::Time, kill: OomKill
 
 fn restarted(mut subject: VpaFixture, now: plimsoll_core::types::Time) -> VpaFixture {
     let rules = subject.rules();
-    let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+    let saved = subject.history.get("app").expect("known").to_snapshot(now, &rules);
     let container =
         plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
     subject.history = plimsoll_core::recommender::History::default();
-    subject.history.restore("app".into(), container.expect("is sound"), now, &rules);
+    subject.history.restore("app".into(), container.expect("valid"), now, &rules);
     subject
 }
 
@@ -53,7 +53,7 @@ fn memory_windows_survive_restart() {
         subject.memory(minute(0), 900 * MIB);
         restarted(subject, minute(1)).memory_numbers(minute(1))[0]
     });
-    assert_eq!(upstream, 262_144_000, "the floor: nothing is remembered");
+    assert_eq!(upstream, 262_144_000, "the minimum: no history is left");
     assert!(fixed > 900 * MIB, "{fixed}");
 }
 
@@ -63,7 +63,7 @@ fn exact_weights_survive_restart() {
         for index in 0..30_000 {
             subject.cpu(minute(index), 100);
         }
-        // One sample in 30,000 is below a ten-thousandth of the largest weight.
+        // One sample in 30,000 has less than a ten-thousandth of the largest weight.
         subject.settings.cpu.half_life = Duration::from_hours(24 * 365);
         let before = {
             let mut subject =
@@ -76,7 +76,7 @@ fn exact_weights_survive_restart() {
         let now = minute(30_000);
         let rules = before.rules();
         let back = restarted(before, now);
-        let cpu = back.history.get("app").expect("is known").to_snapshot(now, &rules).cpu;
+        let cpu = back.history.get("app").expect("known").to_snapshot(now, &rules).cpu;
         cpu.buckets.len()
     };
     let (upstream, fixed) = compare(Fix::ExactWeightsSurviveRestart, tail);
@@ -93,30 +93,38 @@ fn stale_containers_leave() {
         let recommendation = subject.recommend(minute(61));
         (recommendation.containers.len(), subject.cpu_numbers(minute(61))[0])
     });
-    assert_eq!(upstream, (2, 12), "a phantom is recommended, and halves the floor");
+    assert_eq!(
+        upstream,
+        (2, 12),
+        "a removed container has a recommendation and halves the minimum"
+    );
     assert_eq!(fixed, (1, 25));
 }
 
 #[test]
 fn finished_pods_keep_no_container_alive() {
     let key = ObjectKey::new("shop", "web");
-    let mut fleet = VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
-    fleet.track(&key, VpaSettings::default(), START);
-    let sighting = fleet.load_generation(&key).expect("is tracked");
-    fleet.mark_loaded(&key, sighting);
-    fleet.register_container(&key, "app", START);
+    let mut registry =
+        VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
+    registry.track(&key, VpaSettings::default(), START);
+    let generation = registry.load_generation(&key).expect("container is tracked");
+    registry.mark_loaded(&key, generation);
+    registry.register_container(&key, "app", START);
     for index in 1..=61 {
-        // `app` was renamed to `server`; pods that were evicted before that are kept.
-        fleet.register_container(&key, "server", minute(index));
-        fleet.register_finished_container(&key, "app", minute(index));
+        // `app` was renamed to `server`; pods that were evicted before that still exist.
+        registry.register_container(&key, "server", minute(index));
+        registry.register_finished_container(&key, "app", minute(index));
     }
-    let said = fleet.recommend(&key, minute(61)).expect("the history is loaded");
-    let names: Vec<&str> = said.containers.iter().map(|one| &*one.container).collect();
+    let recommendation = registry.recommend(&key, minute(61)).expect("the history is loaded");
+    let names: Vec<&str> = recommendation.containers.iter().map(|one| &*one.container).collect();
     assert_eq!(names, ["server"]);
-    assert_eq!(said.containers[0].target.cpu.expect("is recommended").milli_value(), 25);
-    // A Job that came and went between two passes has a history all the same.
-    fleet.register_finished_container(&key, "job", minute(61));
-    assert!(fleet.get(&key).expect("is tracked").history().get("job").is_some());
+    assert_eq!(
+        recommendation.containers[0].target.cpu.expect("has a recommendation").milli_value(),
+        25
+    );
+    // A Job that started and completed between two passes still has a history.
+    registry.register_finished_container(&key, "job", minute(61));
+    assert!(registry.get(&key).expect("container is tracked").history().get("job").is_some());
 }
 
 #[test]
@@ -136,9 +144,9 @@ fn memory_only_history_counts() {
         }
         let now = START.later(HOUR * 24 * 9);
         let rules = subject.rules();
-        let container = subject.history.get("app").expect("is known");
-        let kept = !container.is_expired(START.later(HOUR * 24 * 8), &rules);
-        (kept, subject.memory_numbers(now)[2])
+        let container = subject.history.get("app").expect("known");
+        let is_kept = !container.is_expired(START.later(HOUR * 24 * 8), &rules);
+        (is_kept, subject.memory_numbers(now)[2])
     });
     assert_eq!(upstream, (false, MAX_AMOUNT), "collected as empty, and an infinite upper bound");
     assert!(fixed.0 && fixed.1 < MAX_AMOUNT, "{fixed:?}");
@@ -166,7 +174,7 @@ fn removed_override_restores_default() {
         let kill =
             OomKill { request: Bytes(1000 * MIB), limit: Some(Bytes(1000 * MIB)), usage: None };
         assert!(oom(&mut subject, START, kill));
-        subject.history.get("app").expect("is known").bump().expect("was bumped").counted
+        subject.history.get("app").expect("known").bump().expect("was bumped").counted
     });
     assert_eq!((upstream, fixed), (3000 * MIB, 1200 * MIB));
 }
@@ -177,7 +185,7 @@ fn oom_keeps_sample_order() {
         subject.memory(minute(60), 100 * MIB);
         let kill = OomKill { request: Bytes(100 * MIB), limit: None, usage: None };
         assert!(oom(&mut subject, minute(10), kill));
-        // Older than the last usage sample: must not be taken.
+        // Older than the last usage sample, so it must be rejected.
         subject.memory(minute(20), 900 * MIB)
     });
     assert_eq!((upstream, fixed), (true, false));
@@ -185,8 +193,8 @@ fn oom_keeps_sample_order() {
 
 #[test]
 fn oom_bump_rests_on_observation() {
-    // Killed by a starved node, far below its request, again and again; each time the pod comes back
-    // with the bumped amount as its request.
+    // OOM-killed again and again on an overcommitted node, far below its request; each time the pod comes back with
+    // the bumped amount as its request.
     let (upstream, fixed) = compare(Fix::OomBumpRestsOnObservation, |mut subject| {
         let mut request = 500 * MIB;
         for day in 0..6 {
@@ -208,22 +216,23 @@ fn oom_bump_rests_on_observation() {
 #[test]
 fn kills_in_downtime_count() {
     let (upstream, fixed) = compare(Fix::KillsInDowntimeCount, |subject| {
-        let mut fleet = VpaRegistry::new(subject.settings, Compat::default());
+        let mut registry = VpaRegistry::new(subject.settings, Compat::default());
         let key = ObjectKey::new("shop", "web");
-        fleet.track(&key, VpaSettings::default(), START);
-        let sighting = fleet.load_generation(&key).expect("is tracked");
-        fleet.mark_loaded(&key, sighting);
+        registry.track(&key, VpaSettings::default(), START);
+        let generation = registry.load_generation(&key).expect("container is tracked");
+        registry.mark_loaded(&key, generation);
         let memory = Some(Bytes(300 * MIB));
         let usage =
             UsageSample { pod: "web-0", container: "app", at: minute(0), cpu: None, memory };
-        fleet.add_usage(&key, usage, minute(0)).expect("is tracked");
-        // The pod was killed while nobody watched, and shows it to whoever sees it first.
+        registry.add_usage(&key, usage, minute(0)).expect("container is tracked");
+        // The pod was killed while no recommender ran, and its status still shows the kill.
         let kill = OomKill { request: Bytes(800 * MIB), limit: None, usage: None };
-        let (whose, told) = (("web-0", "app"), (minute(5), kill));
-        let outcome = fleet.add_oom_at_first_sight(&key, whose, told, minute(9));
-        let again = fleet.add_oom_at_first_sight(&key, whose, told, minute(10));
-        let said = fleet.recommend(&key, minute(10)).expect("the history is loaded");
-        let target = said.containers[0].target.memory.expect("is recommended").value();
+        let (replica, kill_at_time) = (("web-0", "app"), (minute(5), kill));
+        let outcome = registry.add_oom_at_first_sight(&key, replica, kill_at_time, minute(9));
+        let again = registry.add_oom_at_first_sight(&key, replica, kill_at_time, minute(10));
+        let recommendation = registry.recommend(&key, minute(10)).expect("the history is loaded");
+        let target =
+            recommendation.containers[0].target.memory.expect("has a recommendation").value();
         (matches!(outcome, OomResult::Counted(_)), again, target > 800 * MIB)
     });
     assert_eq!(upstream, (false, OomResult::Ignored, false));
@@ -234,11 +243,11 @@ fn kills_in_downtime_count() {
 fn future_samples_are_refused() {
     let tell = |subject: VpaFixture| {
         let fixes = subject.settings.fixes;
-        let mut fleet = VpaRegistry::new(subject.settings, Compat::default());
+        let mut registry = VpaRegistry::new(subject.settings, Compat::default());
         let key = ObjectKey::new("shop", "web");
-        fleet.track(&key, VpaSettings::default(), START);
-        let sighting = fleet.load_generation(&key).expect("is tracked");
-        fleet.mark_loaded(&key, sighting);
+        registry.track(&key, VpaSettings::default(), START);
+        let generation = registry.load_generation(&key).expect("container is tracked");
+        registry.mark_loaded(&key, generation);
         let usage = |pod, millis, at| UsageSample {
             pod,
             container: "app",
@@ -248,29 +257,35 @@ fn future_samples_are_refused() {
         };
         // The clock of one node is ten days ahead.
         let ahead = START.later(HOUR * 240);
-        let refused = fleet.add_usage(&key, usage("web-0", 4000, ahead), START);
+        let refused = registry.add_usage(&key, usage("web-0", 4000, ahead), START);
         for index in 0..600 {
             let now = minute(index);
-            fleet.add_usage(&key, usage("web-1", 100, now), now).expect("is tracked");
+            registry.add_usage(&key, usage("web-1", 100, now), now).expect("container is tracked");
         }
-        // A little ahead is no lie.
+        // A slightly fast clock is tolerated.
         let soon = minute(600).later(MINUTE * 2);
-        let taken = fleet.add_usage(&key, usage("web-2", 100, soon), minute(600));
-        assert_eq!(taken.expect("is tracked").memory, Some(Ok(())));
+        let taken = registry.add_usage(&key, usage("web-2", 100, soon), minute(600));
+        assert_eq!(taken.expect("container is tracked").memory, Some(Ok(())));
         let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
-        let mut killed = |at, now| fleet.add_oom(&key, ("web-0", "app"), (at, kill), false, now);
+        let mut killed = |at, now| registry.add_oom(&key, ("web-0", "app"), (at, kill), false, now);
         assert!(matches!(killed(ahead, minute(601)), OomResult::Counted(_)));
         // The clock is right again.
         let again = killed(minute(700), minute(700));
         if fixes.has(Fix::FutureSamplesAreRefused) {
             let first_sight = ((ahead, kill), minute(701));
-            let (told, now) = first_sight;
-            let after_restart = fleet.add_oom_at_first_sight(&key, ("web-0", "app"), told, now);
-            assert_eq!(after_restart, OomResult::Known, "it was counted when it happened");
+            let (kill_at_time, now) = first_sight;
+            let after_restart =
+                registry.add_oom_at_first_sight(&key, ("web-0", "app"), kill_at_time, now);
+            assert_eq!(after_restart, OomResult::Known, "counted at its time");
         }
-        let said = fleet.recommend(&key, minute(701)).expect("the history is loaded");
-        let target = said.containers[0].target.cpu.expect("is recommended").milli_value();
-        (refused.expect("is tracked").is_in_future(), again == OomResult::Known, target > 1000)
+        let recommendation = registry.recommend(&key, minute(701)).expect("the history is loaded");
+        let target =
+            recommendation.containers[0].target.cpu.expect("has a recommendation").milli_value();
+        (
+            refused.expect("container is tracked").is_in_future(),
+            again == OomResult::Known,
+            target > 1000,
+        )
     };
     let (upstream, fixed) = compare(Fix::FutureSamplesAreRefused, tell);
     assert_eq!(upstream, (false, true, true), "one sample outweighs ten hours of the others");
@@ -279,20 +294,21 @@ fn future_samples_are_refused() {
 
 #[test]
 fn points_of_the_future_are_not_folded() {
-    let mut fleet = VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
+    let mut registry =
+        VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
     let key = ObjectKey::new("shop", "web");
-    fleet.track(&key, VpaSettings::default(), START);
-    let settings = fleet.settings().clone();
+    registry.track(&key, VpaSettings::default(), START);
+    let settings = registry.settings().clone();
     let mut bootstrap = HistoryBootstrap::new(&settings, minute(10));
     let points: Vec<_> = [1, 5, 10, 13, 20].map(|at| (minute(at), 0.1)).into();
     let container = ContainerKey::new(key.clone(), "app");
     for gauge in [UsageMetric::Cpu, UsageMetric::Memory] {
         let run = SampleBatch { replica: &"web-0".into(), gauge, covers: None, points: &points };
-        bootstrap.add_batch(&container, run, |vpa| fleet.start_history(vpa));
+        bootstrap.add_batch(&container, run, |vpa| registry.start_history(vpa));
     }
     let measurement = Measurement::OutOfMemory { request_bytes: MIB, limit_bytes: None };
     let sample = Sample { replica: "web-0".into(), at: minute(20), covers: None, measurement };
-    let folded = bootstrap.add_sample(&container, &sample, |vpa| fleet.start_history(vpa));
+    let folded = bootstrap.add_sample(&container, &sample, |vpa| registry.start_history(vpa));
     assert_eq!(folded, SampleResult::InFuture);
     assert_eq!((bootstrap.counts().accepted, bootstrap.counts().in_future), (6, 5));
 }
@@ -305,16 +321,16 @@ fn a_request_that_something_else_raised_is_taken_as_it_is() {
         assert!(oom(&mut subject, START, first));
         let later = START.later(HOUR * 24);
         assert!(oom(&mut subject, later, kill));
-        subject.history.get("app").expect("is known").bump().expect("was bumped").base / MIB
+        subject.history.get("app").expect("known").bump().expect("was bumped").base / MIB
     };
     let kill = |request, usage: Option<i64>| OomKill {
         request: Bytes(request * MIB),
         limit: None,
         usage: usage.map(|usage| Bytes(usage * MIB)),
     };
-    // Far more than the bump could have led to: somebody edited the template, or usage rose.
+    // Far more than the bump could have caused: the template was edited, or usage rose.
     assert_eq!(after_a_bump(kill(3000, None)), 3000);
-    // An eviction says what was used.
+    // An eviction includes the usage.
     assert_eq!(after_a_bump(kill(690, Some(1900))), 1900);
 }
 
@@ -327,7 +343,10 @@ fn a_smaller_kill_does_not_hide_the_largest_bump() {
         let kill = OomKill { request: Bytes(request * MIB), limit: None, usage: None };
         container.record_oom(replica, START, kill, &rules).expect("counts");
     }
-    assert_eq!(subject.history.get("app").expect("is known").bump().expect("is").base, 2048 * MIB);
+    assert_eq!(
+        subject.history.get("app").expect("known").bump().expect("is present").base,
+        2048 * MIB
+    );
 }
 
 #[test]
@@ -343,7 +362,7 @@ fn one_cpu_sample_does_not_wipe_out_what_memory_samples_tell() {
     let kill = OomKill { request: Bytes(300 * MIB), limit: None, usage: None };
     assert!(oom(&mut subject, late, kill));
     let rules = subject.rules();
-    let app = subject.history.get("app").expect("is known");
+    let app = subject.history.get("app").expect("known");
     assert!(!app.is_expired(START.later(HOUR * 24 * 9), &rules));
     assert!(app.is_expired(START.later(HOUR * 24 * 16), &rules));
 }
@@ -379,7 +398,7 @@ fn a_maximum_below_the_true_peak_never_makes_the_uncapped_target_run_away() {
                 OomKill { request: Bytes(max), limit: Some(Bytes(max)), usage: None }
             ));
             let app = subject.app(now);
-            uncapped.push(app.uncapped.memory.expect("is recommended").value());
+            uncapped.push(app.uncapped.memory.expect("has a recommendation").value());
             assert_eq!(
                 app.explanation.memory.expect("explained").target.decided_by,
                 RecommendationReason::OomBump

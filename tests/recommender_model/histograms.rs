@@ -1,4 +1,4 @@
-//! Golden vectors V1 to V34 and V73 to V80, and the table of bucket starts.
+//! Golden vectors V1 to V34 and V73 to V80, and the table of bucket boundaries.
 
 use std::time::Duration;
 
@@ -276,8 +276,7 @@ fn v80_a_memory_peak_is_stamped_with_the_end_of_its_window() {
     let mut subject = super::VpaFixture::new(plimsoll_core::types::compat::Compat::Upstream);
     let sample: Time = at("2026-03-05T13:37:05Z");
     assert!(subject.memory(sample, 200 * super::MIB));
-    let snapshot =
-        subject.history.get("app").expect("is known").to_snapshot(sample, &subject.rules());
+    let snapshot = subject.history.get("app").expect("known").to_snapshot(sample, &subject.rules());
     assert_eq!(snapshot.replicas[0].window_end, Some(at("2026-03-06T13:37:05Z")));
     assert_eq!(snapshot.memory.reference, Some(at("2026-03-07T00:00:00Z")));
     assert_close(snapshot.memory.total, 0.740_935_047_036_035_5);

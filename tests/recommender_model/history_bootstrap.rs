@@ -1,5 +1,5 @@
-//! Histories made of single samples: what a sample counts by either weighting, what is known already, and what it
-//! takes in memory.
+//! Histories made of single samples: the weight of a sample in either mode, samples that are known already, and memory
+//! use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,65 +44,65 @@ fn out_of_memory(pod: &str, at: Time, request: i64) -> Sample {
     Sample { replica: pod.into(), at, covers: None, measurement }
 }
 
-/// A fleet of one VPA that waits for its history.
+/// A registry with one VPA that waits for its history.
 fn pending_samples(weighting: HistoryWeighting) -> VpaRegistry {
     let settings = Settings { history_weighting: weighting, ..Settings::default() };
-    let mut fleet = VpaRegistry::new(settings, Compat::Plimsoll);
-    fleet.track(&vpa(), VpaSettings::default(), START);
-    fleet
+    let mut registry = VpaRegistry::new(settings, Compat::Plimsoll);
+    registry.track(&vpa(), VpaSettings::default(), START);
+    registry
 }
 
-fn live(fleet: &mut VpaRegistry, pod: &str, at: Time, cores: f64, mebibytes: i64) {
+fn live(registry: &mut VpaRegistry, pod: &str, at: Time, cores: f64, mebibytes: i64) {
     let (cpu, memory) = (Some(MilliCpu::from_cores(cores)), Some(Bytes(mebibytes * MIB)));
-    fleet.add_usage(&vpa(), UsageSample { pod, container: "app", at, cpu, memory }, at);
+    registry.add_usage(&vpa(), UsageSample { pod, container: "app", at, cpu, memory }, at);
 }
 
-/// Reads these samples into the fleet, and answers what became of each.
-fn load(fleet: &mut VpaRegistry, samples: &[Sample], now: Time) -> Vec<SampleResult> {
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), now);
-    let take = |sample| bootstrap.add_sample(&app(), sample, |vpa| fleet.start_history(vpa));
+/// Loads these samples into the registry and returns the outcome of each.
+fn load(registry: &mut VpaRegistry, samples: &[Sample], now: Time) -> Vec<SampleResult> {
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), now);
+    let take = |sample| bootstrap.add_sample(&app(), sample, |vpa| registry.start_history(vpa));
     let folded = samples.iter().map(take).collect();
-    for (key, folding) in bootstrap.finish() {
-        fleet.merge_history(&key, folding, now);
+    for (key, builder) in bootstrap.finish() {
+        registry.merge_history(&key, builder, now);
     }
-    let sighting = fleet.load_generation(&vpa()).expect("is tracked");
-    fleet.mark_loaded(&vpa(), sighting);
+    let generation = registry.load_generation(&vpa()).expect("container is tracked");
+    registry.mark_loaded(&vpa(), generation);
     folded
 }
 
-fn history(fleet: &VpaRegistry) -> &ContainerHistory {
-    fleet.get(&vpa()).and_then(|it| it.history().get("app")).expect("has a history")
+fn history(registry: &VpaRegistry) -> &ContainerHistory {
+    registry.get(&vpa()).and_then(|it| it.history().get("app")).expect("has a history")
 }
 
-fn snapshot(fleet: &VpaRegistry, now: Time) -> Snapshot {
-    let rules = fleet.rules(&vpa(), "app").expect("is tracked");
-    history(fleet).to_snapshot(now, &rules)
+fn snapshot(registry: &VpaRegistry, now: Time) -> Snapshot {
+    let rules = registry.rules(&vpa(), "app").expect("container is tracked");
+    history(registry).to_snapshot(now, &rules)
 }
 
 #[test]
 fn a_span_counts_as_the_samples_that_were_lived_in_it() {
-    let (mut lived, mut read) = (pending_samples(WEIGHTINGS[0]), pending_samples(WEIGHTINGS[0]));
+    let (mut live_run, mut read) = (pending_samples(WEIGHTINGS[0]), pending_samples(WEIGHTINGS[0]));
     let mut samples = Vec::new();
     for span in 1..=24_u32 {
         let cores = f64::from(span) / 10.0;
         for sample in (span - 1) * 5 + 1..=span * 5 {
-            live(&mut lived, "pod-0", minute(sample), cores, 100);
+            live(&mut live_run, "pod-0", minute(sample), cores, 100);
         }
         samples.push(cpu("pod-0", minute(span * 5), Some(MINUTE * 5), cores));
     }
     assert!(load(&mut read, &samples, minute(120)).iter().all(|it| *it == SampleResult::Accepted));
-    let (lived, read) = (snapshot(&lived, minute(120)), snapshot(&read, minute(120)));
-    assert_eq!(read.cpu, lived.cpu);
-    assert_eq!(read.cpu_seen, lived.cpu_seen);
-    assert_eq!(read.sample_rank() >> 32, lived.sample_rank() >> 32);
+    let (live_run, read) = (snapshot(&live_run, minute(120)), snapshot(&read, minute(120)));
+    assert_eq!(read.cpu, live_run.cpu);
+    assert_eq!(read.cpu_seen, live_run.cpu_seen);
+    assert_eq!(read.sample_rank() >> 32, live_run.sample_rank() >> 32);
 }
 
 #[test]
 fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
-    let mut fleet = pending_samples(HistoryWeighting::Upstream);
+    let mut registry = pending_samples(HistoryWeighting::Upstream);
     let hour = |hours: u32| START.later(HOUR * hours);
     let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
-    let rules = fleet.settings().rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+    let rules = registry.settings().rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
     let mut fed = ContainerHistory::new(START, &rules);
     for hours in 2..=192 {
         let (cores, mebibytes) = (f64::from(hours % 7) / 7.0, i64::from(hours % 11) * 50);
@@ -112,9 +112,9 @@ fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
         fed.add_cpu("pod-0", hour(hours), millis, &rules).expect("in order");
         fed.add_memory("pod-0", hour(hours), bytes, &rules).expect("in order");
     }
-    let folded = load(&mut fleet, &samples, hour(192));
+    let folded = load(&mut registry, &samples, hour(192));
     assert_eq!(folded[0], SampleResult::Ignored);
-    let (read, fed) = (snapshot(&fleet, hour(192)), fed.to_snapshot(hour(192), &rules));
+    let (read, fed) = (snapshot(&registry, hour(192)), fed.to_snapshot(hour(192), &rules));
     assert_eq!((read.cpu, read.memory, read.cpu_seen), (fed.cpu, fed.memory, fed.cpu_seen));
     assert_eq!(read.cpu_seen.count, 191);
 }
@@ -122,14 +122,14 @@ fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
 #[test]
 fn eight_days_of_hours_are_eight_days_of_confidence() {
     let of = |weighting| {
-        let mut fleet = pending_samples(weighting);
+        let mut registry = pending_samples(weighting);
         let hour = |hours: u32| START.later(HOUR * hours);
         let samples: Vec<_> =
             (1..=192).map(|hours| cpu("pod-0", hour(hours), Some(HOUR), 0.5)).collect();
-        load(&mut fleet, &samples, hour(192));
-        fleet.register_container(&vpa(), "app", hour(192));
-        let said = fleet.recommend(&vpa(), hour(192)).expect("is loaded");
-        let cpu = said.containers[0].explanation.cpu.clone().expect("is explained");
+        load(&mut registry, &samples, hour(192));
+        registry.register_container(&vpa(), "app", hour(192));
+        let recommendation = registry.recommend(&vpa(), hour(192)).expect("is loaded");
+        let cpu = recommendation.containers[0].explanation.cpu.clone().expect("has an explanation");
         cpu.evidence.confidence
     };
     let [duration, upstream] = WEIGHTINGS.map(of);
@@ -140,18 +140,18 @@ fn eight_days_of_hours_are_eight_days_of_confidence() {
 #[test]
 fn what_was_read_expires_in_both_modes() {
     for compat in [Compat::Plimsoll, Compat::Upstream] {
-        let mut fleet = VpaRegistry::new(Settings::for_compat(compat), compat);
-        fleet.track(&vpa(), VpaSettings::default(), START);
-        load(&mut fleet, &[cpu("pod-0", minute(1), None, 0.5)], minute(2));
-        assert!(fleet.forget_expired(minute(1).later(HOUR * 191)).is_empty(), "{compat:?}");
-        assert_eq!(fleet.forget_expired(minute(1).later(HOUR * 192)), [app()], "{compat:?}");
+        let mut registry = VpaRegistry::new(Settings::for_compat(compat), compat);
+        registry.track(&vpa(), VpaSettings::default(), START);
+        load(&mut registry, &[cpu("pod-0", minute(1), None, 0.5)], minute(2));
+        assert!(registry.forget_expired(minute(1).later(HOUR * 191)).is_empty(), "{compat:?}");
+        assert_eq!(registry.forget_expired(minute(1).later(HOUR * 192)), [app()], "{compat:?}");
     }
 }
 
 #[test]
 fn what_makes_no_sense_is_passed_over() {
     for weighting in WEIGHTINGS {
-        let mut fleet = pending_samples(weighting);
+        let mut registry = pending_samples(weighting);
         let samples = [
             cpu("pod-0", minute(1), Some(MINUTE), f64::NAN),
             memory("pod-0", minute(1), Some(MINUTE), 100),
@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_passed_over() {
             },
             cpu("pod-0", minute(2), None, 0.1),
         ];
-        let folded = load(&mut fleet, &samples, minute(3));
+        let folded = load(&mut registry, &samples, minute(3));
         let (bad, good) = (SampleResult::Invalid, SampleResult::Accepted);
         assert_eq!(folded, [bad, good, bad, good], "{weighting}");
     }
@@ -170,19 +170,19 @@ fn what_makes_no_sense_is_passed_over() {
 #[test]
 fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
     for weighting in WEIGHTINGS {
-        let mut fleet = pending_samples(weighting);
-        let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(30));
+        let mut registry = pending_samples(weighting);
+        let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(30));
         let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
         let pod = Arc::from("pod-0");
         let run =
             SampleBatch { replica: &pod, gauge: UsageMetric::Cpu, covers: None, points: &points };
         let within =
-            |vpa: &ObjectKey| Some(fleet.start_history(vpa)?.for_gap(minute(10), minute(20)));
+            |vpa: &ObjectKey| Some(registry.start_history(vpa)?.for_gap(minute(10), minute(20)));
         bootstrap.add_batch(&app(), run, within);
-        for (key, folding) in bootstrap.finish() {
-            fleet.merge_history(&key, folding, minute(30));
+        for (key, builder) in bootstrap.finish() {
+            registry.merge_history(&key, builder, minute(30));
         }
-        let seen = snapshot(&fleet, minute(30)).cpu_seen;
+        let seen = snapshot(&registry, minute(30)).cpu_seen;
         let times = (seen.count, seen.first, seen.last);
         assert_eq!(times, (9, Some(minute(11)), Some(minute(19))), "{weighting}");
     }
@@ -190,7 +190,7 @@ fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
 
 #[test]
 fn samples_that_come_again_do_not_count_again() {
-    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    let mut registry = pending_samples(WEIGHTINGS[0]);
     let samples: Vec<_> = (1..=60_u32)
         .flat_map(|at| {
             [
@@ -201,11 +201,11 @@ fn samples_that_come_again_do_not_count_again() {
         .chain([out_of_memory("pod-0", minute(61), 300)])
         .collect();
     let twice: Vec<_> = samples.iter().chain(&samples).cloned().collect();
-    load(&mut fleet, &twice, minute(62));
+    load(&mut registry, &twice, minute(62));
     let mut once = pending_samples(WEIGHTINGS[0]);
     load(&mut once, &samples, minute(62));
-    assert_eq!(snapshot(&fleet, minute(62)), snapshot(&once, minute(62)));
-    // The span that the kill lies in is the only one that could count for a part.
+    assert_eq!(snapshot(&registry, minute(62)), snapshot(&once, minute(62)));
+    // The span that contains the kill is the only one that could count in part.
     assert_eq!(snapshot(&once, minute(62)).cpu_seen.count, 60);
 }
 
@@ -218,8 +218,8 @@ fn a_kill_counts_as_a_live_one() {
     ];
     let mut read = pending_samples(WEIGHTINGS[0]);
     load(&mut read, &samples, minute(4));
-    let mut lived = pending_samples(WEIGHTINGS[0]);
-    load(&mut lived, &[], minute(0));
+    let mut live_run = pending_samples(WEIGHTINGS[0]);
+    load(&mut live_run, &[], minute(0));
     let usage = |at, mebibytes: i64| UsageSample {
         pod: "pod-0",
         container: "app",
@@ -228,23 +228,23 @@ fn a_kill_counts_as_a_live_one() {
         memory: Some(Bytes(mebibytes * MIB)),
     };
     let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
-    lived.add_usage(&vpa(), usage(minute(1), 700), minute(1));
-    lived.add_oom(&vpa(), ("pod-0", "app"), (minute(2), kill), false, minute(2));
-    lived.add_usage(&vpa(), usage(minute(3), 100), minute(3));
-    let (read_as, lived_as) = (snapshot(&read, minute(4)), snapshot(&lived, minute(4)));
+    live_run.add_usage(&vpa(), usage(minute(1), 700), minute(1));
+    live_run.add_oom(&vpa(), ("pod-0", "app"), (minute(2), kill), false, minute(2));
+    live_run.add_usage(&vpa(), usage(minute(3), 100), minute(3));
+    let (read_as, lived_as) = (snapshot(&read, minute(4)), snapshot(&live_run, minute(4)));
     assert_eq!((read_as.memory, read_as.bump), (lived_as.memory, lived_as.bump));
     assert_eq!(read_as.replicas, lived_as.replicas);
-    // The pod shows that kill to whoever sees it first.
+    // The pod's status shows the same kill.
     let known = read.add_oom_at_first_sight(&vpa(), ("pod-0", "app"), (minute(2), kill), minute(5));
     assert_eq!(known, plimsoll_core::recommender::registry::OomResult::Known);
 }
 
 #[test]
 fn live_samples_go_on_where_the_history_ends() {
-    // Half an hour is read while live samples come from the twentieth minute on.
-    let mut fleet = pending_samples(WEIGHTINGS[0]);
+    // Half an hour of history is loaded, and live samples begin at minute 20.
+    let mut registry = pending_samples(WEIGHTINGS[0]);
     for at in 20..=32 {
-        live(&mut fleet, "pod-0", minute(at), 0.5, 200);
+        live(&mut registry, "pod-0", minute(at), 0.5, 200);
     }
     let of = |pod: &'static str| {
         (1..=30_u32).flat_map(move |at| {
@@ -252,128 +252,128 @@ fn live_samples_go_on_where_the_history_ends() {
         })
     };
     let samples: Vec<_> = of("pod-0").chain(of("pod-1")).collect();
-    load(&mut fleet, &samples, minute(32));
-    // What metrics still show of the other pod is as old as what was read of it last.
-    live(&mut fleet, "pod-1", minute(30), 0.5, 200);
+    load(&mut registry, &samples, minute(32));
+    // The metrics API still reports the other pod's last sample from the history.
+    live(&mut registry, "pod-1", minute(30), 0.5, 200);
     for at in 33..=40 {
-        live(&mut fleet, "pod-0", minute(at), 0.5, 200);
-        live(&mut fleet, "pod-1", minute(at), 0.5, 200);
+        live(&mut registry, "pod-0", minute(at), 0.5, 200);
+        live(&mut registry, "pod-1", minute(at), 0.5, 200);
     }
-    let mut lived = pending_samples(WEIGHTINGS[0]);
-    load(&mut lived, &[], START);
+    let mut live_run = pending_samples(WEIGHTINGS[0]);
+    load(&mut live_run, &[], START);
     for at in 1..=40 {
-        live(&mut lived, "pod-0", minute(at), 0.5, 200);
+        live(&mut live_run, "pod-0", minute(at), 0.5, 200);
         if !(31..=32).contains(&at) {
-            live(&mut lived, "pod-1", minute(at), 0.5, 200);
+            live(&mut live_run, "pod-1", minute(at), 0.5, 200);
         }
         if at == 30 {
-            // Live, it was shown twice too.
-            live(&mut lived, "pod-1", minute(at), 0.5, 200);
+            // The live run received it twice too.
+            live(&mut live_run, "pod-1", minute(at), 0.5, 200);
         }
     }
-    let (read, lived) = (snapshot(&fleet, minute(40)), snapshot(&lived, minute(40)));
-    assert_eq!(read.cpu_seen, lived.cpu_seen);
-    assert_eq!(read.memory_seen, lived.memory_seen);
-    assert_eq!(read.memory.buckets, lived.memory.buckets, "a peak for each pod");
-    let total = (read.cpu.total, lived.cpu.total);
+    let (read, live_run) = (snapshot(&registry, minute(40)), snapshot(&live_run, minute(40)));
+    assert_eq!(read.cpu_seen, live_run.cpu_seen);
+    assert_eq!(read.memory_seen, live_run.memory_seen);
+    assert_eq!(read.memory.buckets, live_run.memory.buckets, "a peak for each pod");
+    let total = (read.cpu.total, live_run.cpu.total);
     assert!((total.0 / total.1 - 1.0).abs() < 1e-9, "{total:?}");
 }
 
 #[test]
 fn whole_histories_count_while_others_are_still_read() {
     let other = ContainerKey::new(ObjectKey::new("team", "other"), "app");
-    let mut fleet = pending_samples(WEIGHTINGS[0]);
-    fleet.track(&other.vpa, VpaSettings::default(), START);
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
+    let mut registry = pending_samples(WEIGHTINGS[0]);
+    registry.track(&other.vpa, VpaSettings::default(), START);
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
     let take = |bootstrap: &mut HistoryBootstrap, key: &ContainerKey, at| {
         let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
-        bootstrap.add_sample(key, &sample, |vpa| fleet.start_history(vpa))
+        bootstrap.add_sample(key, &sample, |vpa| registry.start_history(vpa))
     };
     for at in 1..=4 {
         take(&mut bootstrap, &app(), at);
         take(&mut bootstrap, &other, at);
     }
-    let whole = bootstrap.take_builder(&other.vpa).expect("it has come");
+    let whole = bootstrap.take_builder(&other.vpa).expect("received");
     assert!(bootstrap.take_builder(&other.vpa).is_none(), "once");
     assert_eq!(take(&mut bootstrap, &other, 5), SampleResult::Ignored);
     assert_eq!(take(&mut bootstrap, &app(), 5), SampleResult::Accepted);
-    for (key, folding) in [(other.vpa, whole)].into_iter().chain(bootstrap.finish()) {
-        assert_eq!(fleet.merge_history(&key, folding, minute(9)), 1);
+    for (key, builder) in [(other.vpa, whole)].into_iter().chain(bootstrap.finish()) {
+        assert_eq!(registry.merge_history(&key, builder, minute(9)), 1);
     }
-    assert_eq!(snapshot(&fleet, minute(9)).cpu_seen.count, 5);
+    assert_eq!(snapshot(&registry, minute(9)).cpu_seen.count, 5);
 }
 
 #[test]
 fn half_a_history_counts_as_none() {
-    let mut fleet = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
+    let mut registry = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
     let mut take = |at| {
         let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
-        bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa))
+        bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa))
     };
     assert_eq!((take(1), take(2)), (SampleResult::Accepted, SampleResult::Accepted));
     bootstrap.abandon(&vpa());
     let sample = cpu("pod-0", minute(3), Some(MINUTE), 0.5);
-    let late = bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
+    let late = bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
     assert_eq!((late, bootstrap.finish().count()), (SampleResult::Ignored, 0));
-    // And none that was read for another workload.
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(9));
-    bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
-    fleet.set_owner(&vpa(), "apps/Deployment/web");
-    fleet.set_owner(&vpa(), "apps/Deployment/other");
+    // Nor a sample of another workload.
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
+    bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
+    registry.set_owner(&vpa(), "apps/Deployment/web");
+    registry.set_owner(&vpa(), "apps/Deployment/other");
     let taken: usize = bootstrap
         .finish()
-        .map(|(key, folding)| fleet.merge_history(&key, folding, minute(9)))
+        .map(|(key, builder)| registry.merge_history(&key, builder, minute(9)))
         .sum();
-    assert_eq!((taken, fleet.get(&vpa()).map(|it| it.history().len())), (0, Some(0)));
+    assert_eq!((taken, registry.get(&vpa()).map(|it| it.history().len())), (0, Some(0)));
 }
 
 #[test]
 fn samples_go_on_from_a_stored_history_without_counting_twice() {
-    let mut lived = pending_samples(WEIGHTINGS[0]);
-    load(&mut lived, &[], START);
+    let mut live_run = pending_samples(WEIGHTINGS[0]);
+    load(&mut live_run, &[], START);
     for at in 1..=60 {
-        live(&mut lived, "pod-0", minute(at), 0.5, 200);
+        live(&mut live_run, "pod-0", minute(at), 0.5, 200);
     }
-    let stored = snapshot(&lived, minute(60));
-    let mut fleet = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(120));
-    let history = fleet.read_snapshot(&app(), &stored, minute(120)).expect("is sound");
-    let history = history.expect("is of this VPA");
-    bootstrap.resume_from(&app(), history, |vpa| fleet.start_history(vpa));
+    let stored = snapshot(&live_run, minute(60));
+    let mut registry = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(120));
+    let history = registry.read_snapshot(&app(), &stored, minute(120)).expect("valid");
+    let history = history.expect("belongs to this VPA");
+    bootstrap.resume_from(&app(), history, |vpa| registry.start_history(vpa));
     for (pod, at) in [("pod-0", 50), ("pod-0", 62), ("pod-1", 50), ("pod-1", 62)] {
         let sample = cpu(pod, minute(at), Some(MINUTE * 10), 0.5);
-        bootstrap.add_sample(&app(), &sample, |vpa| fleet.start_history(vpa));
+        bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
     }
-    for (key, folding) in bootstrap.finish() {
-        fleet.merge_history(&key, folding, minute(120));
+    for (key, builder) in bootstrap.finish() {
+        registry.merge_history(&key, builder, minute(120));
     }
-    let both = snapshot(&fleet, minute(120));
+    let both = snapshot(&registry, minute(120));
     assert_eq!(both.cpu_seen.count, 60 + 2 + 2);
-    assert!(both.sample_rank() > stored.sample_rank(), "so the stored one gives way to it");
+    assert!(both.sample_rank() > stored.sample_rank(), "the stored history is superseded");
 }
 
 #[test]
 fn a_load_holds_histories_and_no_samples() {
-    let fleet = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), minute(20_000));
+    let registry = pending_samples(WEIGHTINGS[0]);
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(20_000));
     let name: Arc<str> = "app".into();
     let used = allocation_counter::measure(|| {
         let key = ContainerKey { vpa: vpa(), container: Arc::clone(&name) };
         for at in 1..=11_520_u32 {
             let cores = f64::from(at % 100) / 100.0;
             let sample = cpu("web-0", minute(at), Some(MINUTE), cores);
-            bootstrap.add_sample(&key, &sample, |vpa| fleet.start_history(vpa));
+            bootstrap.add_sample(&key, &sample, |vpa| registry.start_history(vpa));
         }
     });
     assert!(used.bytes_current < 4096, "{} bytes of 11,520 samples", used.bytes_current);
-    // A pod a minute, each for one minute: those of long ago are forgotten while others come.
+    // One pod per minute, each for one minute: old pods are dropped while others appear.
     let used = allocation_counter::measure(|| {
         let key = ContainerKey { vpa: vpa(), container: Arc::clone(&name) };
         for at in 11_521..=30_000_u32 {
             let pod = format!("web-{at}");
             let sample = memory(&pod, minute(at), Some(MINUTE), i64::from(at % 100));
-            bootstrap.add_sample(&key, &sample, |vpa| fleet.start_history(vpa));
+            bootstrap.add_sample(&key, &sample, |vpa| registry.start_history(vpa));
         }
     });
     assert!(used.bytes_current < 2 << 20, "{} bytes of 18,480 pods", used.bytes_current);

@@ -1,4 +1,4 @@
-//! What a container costs in memory, by counting allocations.
+//! Memory use per container, by counting allocations.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,6 +20,6 @@ fn a_container_costs_at_most_800_bytes_in_the_mean_keys_included() {
         }
     });
     let each = used.bytes_current / (vpas * workload_mix::CONTAINERS) as i64;
-    assert!(kept.len() == vpas && each > 100, "{each} bytes cannot be true");
+    assert!(kept.len() == vpas && each > 100, "{each} bytes is implausible");
     assert!(each <= 800, "{each} bytes");
 }

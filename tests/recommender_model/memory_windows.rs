@@ -1,4 +1,4 @@
-//! Golden vectors V81 to V105: memory windows and the ladder of out-of-memory bumps.
+//! Golden vectors V81 to V105: memory windows and successive OOM bumps.
 
 use plimsoll_core::{history::ReplicaState, types::Time};
 use plimsoll_core::{
@@ -14,7 +14,7 @@ fn hours(hours: f64) -> Time {
 }
 
 fn replica(subject: &VpaFixture) -> ReplicaState {
-    let history = subject.history.get("app").expect("is known");
+    let history = subject.history.get("app").expect("known");
     let snapshot = history.to_snapshot(START, &subject.rules());
     snapshot.replicas.first().expect("has a pod").clone()
 }
@@ -26,7 +26,7 @@ fn peak(subject: &VpaFixture) -> i64 {
 fn oom(subject: &mut VpaFixture, time: Time, request: i64) -> bool {
     let rules = subject.rules();
     let container = subject.history.container_mut("app", time, &rules);
-    // The limit is where the container was killed; here it equals the request.
+    // A container is OOM-killed at its limit, which here equals the request.
     let kill = OomKill { request: Bytes(request), limit: Some(Bytes(request)), usage: None };
     container.record_oom("pod-0", time, kill, &rules).is_ok()
 }
@@ -70,7 +70,7 @@ fn v90_to_v93_a_kill_gives_credit_for_a_fifth_or_100_mebibytes_more() {
         }
         assert!(oom(&mut subject, START, 2000 * MIB));
         assert_eq!(peak(&subject), 2400 * MIB);
-        // The old peak was taken back: one sample of weight is left.
+        // The old peak was replaced: the weight of one sample is left.
         let mut fresh = VpaFixture::new(compat);
         assert!(oom(&mut fresh, START, 2000 * MIB));
         assert_eq!(encoded_memory(&subject, START), encoded_memory(&fresh, START));
@@ -158,7 +158,7 @@ fn v103_v105_a_policy_may_set_ratio_and_least_bump() {
 
 #[test]
 fn v104_a_first_sample_of_zero_closes_the_window_upstream_and_does_not_here() {
-    let lived = |compat| {
+    let run = |compat| {
         let mut subject = VpaFixture::new(compat);
         subject.memory(START, 0);
         for index in 1..1440 {
@@ -166,13 +166,13 @@ fn v104_a_first_sample_of_zero_closes_the_window_upstream_and_does_not_here() {
         }
         subject
     };
-    let mut upstream = lived(Compat::Upstream);
+    let mut upstream = run(Compat::Upstream);
     assert_eq!(peak(&upstream), 0);
     assert_eq!(encoded_memory(&upstream, START).0, [(0, 10_000)]);
     upstream.memory(minute(1440), 500 * MIB);
     assert_eq!(peak(&upstream), 500 * MIB);
 
-    let fixed = lived(Compat::Plimsoll);
+    let fixed = run(Compat::Plimsoll);
     assert_eq!(peak(&fixed), 500 * MIB);
     assert_eq!(encoded_memory(&fixed, START).0, [(26, 10_000)]);
 }

@@ -1,4 +1,4 @@
-//! The recommender's model against golden vectors, properties, and the size and speed it promises.
+//! The recommender's model: golden vectors, properties, and its documented memory use and speed.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -36,7 +36,7 @@ mod sample_batches;
 mod upstream;
 mod workload_mix;
 
-/// 2026-01-01T00:00:00Z, where the scenarios of the golden vectors begin.
+/// 2026-01-01T00:00:00Z, the start of the golden vectors' scenarios.
 pub const START: Time = Time::from_secs(1_767_225_600);
 pub const MINUTE: Duration = Duration::from_mins(1);
 pub const HOUR: Duration = Duration::from_hours(1);
@@ -48,13 +48,13 @@ pub fn minute(minutes: u32) -> Time {
 }
 
 pub fn at(rfc3339: &str) -> Time {
-    rfc3339.parse::<jiff::Timestamp>().expect("a time").into()
+    rfc3339.parse::<jiff::Timestamp>().expect("valid timestamp").into()
 }
 
-/// Both modes: a vector that encodes no defect holds in both.
+/// Both modes: a vector that contains no upstream bug holds in both.
 pub const BOTH_MODES: [Compat; 2] = [Compat::Upstream, Compat::Plimsoll];
 
-/// A VPA with containers named as asked, fed by hand.
+/// A VPA with the given containers, whose samples the tests add by hand.
 pub struct VpaFixture {
     pub settings: Settings,
     pub directives: VpaSettings,
@@ -108,17 +108,17 @@ impl VpaFixture {
     pub fn app(&self, now: Time) -> ContainerRecommendation {
         let recommendation = self.recommend(now);
         let app = recommendation.containers.iter().find(|found| &*found.container == "app");
-        app.expect("the container is recommended").clone()
+        app.expect("container has a recommendation").clone()
     }
 
-    /// Target, lower and upper in millicores.
+    /// Target, lower and upper bound in millicores.
     pub fn cpu_numbers(&self, now: Time) -> [i64; 3] {
         let app = self.app(now);
         [app.target, app.lower, app.upper]
             .map(|amounts| amounts.cpu.expect("CPU is recommended").milli_value())
     }
 
-    /// Target, lower and upper in bytes.
+    /// Target, lower and upper bound in bytes.
     pub fn memory_numbers(&self, now: Time) -> [i64; 3] {
         let app = self.app(now);
         [app.target, app.lower, app.upper]
@@ -126,7 +126,7 @@ impl VpaFixture {
     }
 }
 
-/// The integers that a checkpoint would hold for this histogram.
+/// The integers that a checkpoint has for this histogram.
 pub fn encoded(histogram: &Histogram) -> Vec<(u8, u32)> {
     encoded_weights(&histogram.to_weights(BucketScheme::Standard))
 }
@@ -136,7 +136,7 @@ pub fn assert_close(actual: f64, expected: f64) {
     assert!((actual - expected).abs() <= tolerance, "{actual} is not {expected}");
 }
 
-/// The integers that a checkpoint would hold for these weights.
+/// The integers that a checkpoint has for these weights.
 pub fn encoded_weights(weights: &HistogramWeights) -> Vec<(u8, u32)> {
     let checkpoint = plimsoll_core::history::checkpoint::encode(weights).expect("standard buckets");
     let mut buckets: Vec<(u8, u32)> = checkpoint
@@ -151,9 +151,9 @@ pub fn encoded_weights(weights: &HistogramWeights) -> Vec<(u8, u32)> {
     buckets
 }
 
-/// The memory histogram of `app` as a checkpoint would hold it, open windows included.
+/// The memory histogram of `app` as in a checkpoint, including open windows.
 pub fn encoded_memory(subject: &VpaFixture, now: Time) -> (Vec<(u8, u32)>, f64, Option<Time>) {
-    let history = subject.history.get("app").expect("is known");
+    let history = subject.history.get("app").expect("known");
     let memory = history.to_snapshot(now, &subject.rules()).memory;
     (encoded_weights(&memory), memory.total, memory.reference)
 }

@@ -1,4 +1,4 @@
-//! Improvements that change the numbers of healthy workloads: each is off until it is asked for.
+//! Options that change the recommendations of healthy workloads are off by default.
 
 use plimsoll_core::history::{BucketScheme, Throttling};
 use plimsoll_core::{
@@ -34,7 +34,7 @@ fn per_replica_peaks_look_at_the_largest_replica_instead_of_the_pool() {
     subject.settings.per_replica_peaks = true;
     let subject = uneven(subject);
     assert!(subject.memory_numbers(now)[0] > 2000 * MIB);
-    let explanation = subject.app(now).explanation.memory.expect("is explained");
+    let explanation = subject.app(now).explanation.memory.expect("has an explanation");
     assert_eq!(explanation.target.decided_by, RecommendationReason::LargestReplica);
 }
 
@@ -51,7 +51,7 @@ fn the_upper_bound_stays_within_a_multiple_of_the_target() {
     assert_eq!((cpu[2], memory[2]), (100_000_000_000_000, 100_000_000_000_000));
     let (cpu, memory) = young(Some(3.0));
     assert_eq!((cpu[2], memory[2]), (3 * cpu[0], 3 * memory[0]));
-    // A factor below 1 would put the upper bound under the target.
+    // A factor below 1 would put the upper bound below the target.
     let (cpu, _) = young(Some(0.5));
     assert_eq!(cpu[2], cpu[0]);
 }
@@ -79,17 +79,17 @@ fn a_history_follows_when_the_buckets_change() {
         subject.memory(minute(index), 700 * MIB);
     }
     let now = minute(600);
-    let saved = subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+    let saved = subject.history.get("app").expect("known").to_snapshot(now, &subject.rules());
     let (cpu, memory) = (subject.cpu_numbers(now)[0], subject.memory_numbers(now)[0]);
     subject.settings.scheme = BucketScheme::Fine;
     let rules = subject.rules();
     let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
     subject.history = plimsoll_core::recommender::History::default();
-    subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
+    subject.history.restore("app".into(), back.expect("valid"), now, &rules);
     let near = |one: i64, other: i64| (one - other).abs() as f64 / (other as f64) < 0.08;
     assert!(near(subject.cpu_numbers(now)[0], cpu));
     assert!(near(subject.memory_numbers(now)[0], memory));
-    assert!(subject.cpu(minute(601), 700), "and goes on");
+    assert!(subject.cpu(minute(601), 700), "continues");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn annotations_tune_a_vpa_only_where_that_is_switched_on() {
         ("plimsoll.dev/cpu-floor", "1m"),
         ("plimsoll.dev/memory-floor", "16Mi"),
     ];
-    let lived = |on| {
+    let run = |on| {
         let mut subject = VpaFixture::annotated(Compat::Plimsoll, &annotations);
         subject.settings.per_vpa_tuning = on;
         for index in 0..1000 {
@@ -109,14 +109,14 @@ fn annotations_tune_a_vpa_only_where_that_is_switched_on() {
         }
         (subject.cpu_numbers(minute(1000))[0], subject.memory_numbers(minute(1000))[0])
     };
-    assert_eq!(lived(false), (2406, 262_144_000));
-    // The median, without margin; and 20Mi reads 31,524,999 bytes, above the floor of 16Mi.
-    assert_eq!(lived(true), (110, 31_524_999));
+    assert_eq!(run(false), (2406, 262_144_000));
+    // The median without margin; 20Mi reads as 31,524,999 bytes, above the minimum of 16Mi.
+    assert_eq!(run(true), (110, 31_524_999));
 }
 
 #[test]
 fn a_tuned_half_life_forgets_sooner() {
-    let lived = |half_life: &str| {
+    let run = |half_life: &str| {
         let annotations = [("plimsoll.dev/half-life", half_life)];
         let mut subject = VpaFixture::annotated(Compat::Plimsoll, &annotations);
         subject.settings.per_vpa_tuning = true;
@@ -125,8 +125,8 @@ fn a_tuned_half_life_forgets_sooner() {
         }
         subject.cpu_numbers(minute(2880))[0]
     };
-    assert_eq!(lived("240h"), 2406);
-    assert_eq!(lived("2h"), 126);
+    assert_eq!(run("240h"), 2406);
+    assert_eq!(run("2h"), 126);
 }
 
 #[test]
@@ -149,25 +149,25 @@ fn a_half_life_that_changes_keeps_what_was_known_and_hears_what_is_new() {
             let before = (subject.cpu_numbers(now)[0], subject.memory_numbers(now)[0]);
             tune(&mut subject, second);
             if restart {
-                let old = subject.history.get("app").expect("is known");
+                let old = subject.history.get("app").expect("known");
                 let rules = subject.rules();
                 let saved = old.to_snapshot(now, &rules);
                 let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(
                     &saved, now, &rules,
                 );
                 subject.history = plimsoll_core::recommender::History::default();
-                subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
+                subject.history.restore("app".into(), back.expect("valid"), now, &rules);
             }
-            // One sample more does not push eight days aside,
+            // One more sample does not outweigh eight days,
             subject.cpu(now, 100);
             subject.memory(now, 3000 * MIB);
             assert_eq!(subject.cpu_numbers(now)[0], before.0, "{first} {second} {restart}");
-            // and the peak it replaces is found again: one peak a day, nine days.
+            // and the peak that it replaces is restored: one peak a day, nine days.
             let saved =
-                subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+                subject.history.get("app").expect("known").to_snapshot(now, &subject.rules());
             let sum: f64 = saved.memory.buckets.iter().map(|(_, weight)| weight).sum();
             assert!((sum - saved.memory.total).abs() <= 1e-6 * saved.memory.total);
-            // Days of something new are heard.
+            // Days of new usage have an effect.
             for index in 8 * 1440..48 * 1440 {
                 subject.cpu(minute(index), 100);
             }
@@ -186,15 +186,14 @@ fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         subject.memory(minute(0), mebi * MIB);
         let now = minute(1);
-        let saved =
-            subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+        let saved = subject.history.get("app").expect("known").to_snapshot(now, &subject.rules());
         subject.settings.scheme = BucketScheme::Fine;
         let rules = subject.rules();
         let back = plimsoll_core::recommender::ContainerHistory::from_snapshot(&saved, now, &rules);
         subject.history = plimsoll_core::recommender::History::default();
-        subject.history.restore("app".into(), back.expect("is sound"), now, &rules);
+        subject.history.restore("app".into(), back.expect("valid"), now, &rules);
         subject.memory(now, 2 * mebi * MIB);
-        let saved = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+        let saved = subject.history.get("app").expect("known").to_snapshot(now, &rules);
         let filled = saved.memory.buckets.iter().filter(|(_, weight)| *weight > 1e-4).count();
         assert_eq!(filled, 1, "{mebi} Mi: {:?}", saved.memory.buckets);
     }
@@ -202,7 +201,7 @@ fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
 
 #[test]
 fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
-    let lived = |scheme| {
+    let run = |scheme| {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         subject.settings.scheme = scheme;
         for index in 0..3000 {
@@ -210,12 +209,11 @@ fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
             subject.memory(minute(index), 700 * MIB);
         }
         let now = minute(3000);
-        let saved =
-            subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules());
+        let saved = subject.history.get("app").expect("known").to_snapshot(now, &subject.rules());
         plimsoll_core::history::checkpoint::status_from_snapshot(&saved, now)
             .expect("can be written")
     };
-    let (standard, fine) = (lived(BucketScheme::Standard), lived(BucketScheme::Fine));
+    let (standard, fine) = (run(BucketScheme::Standard), run(BucketScheme::Fine));
     assert_eq!(standard.cpu_histogram.bucket_weights, fine.cpu_histogram.bucket_weights);
     assert_eq!(standard.memory_histogram.bucket_weights, fine.memory_histogram.bucket_weights);
 }
@@ -227,7 +225,7 @@ fn the_bounds_enclose_a_percentile_that_a_vpa_asks_for() {
         let mut subject = VpaFixture::annotated(Compat::Plimsoll, &annotations);
         subject.settings.per_vpa_tuning = true;
         for index in 0..11_520 {
-            // Of a thousand minutes 20 take the most, and 400 the least.
+            // Of every thousand minutes, 20 have the highest usage and 400 the lowest.
             let used = match index % 1000 {
                 ..20 => 1000,
                 20..600 => 300,
@@ -266,14 +264,14 @@ fn rounding_and_global_maxima_are_flags_as_upstream_has_them() {
     subject.settings.max_cpu = Some(Quantity::cpu(MilliCpu(500)));
     subject.settings.max_memory = Some(Quantity::memory(Bytes(512 * MIB)));
     let app = subject.app(minute(0));
-    assert_eq!(app.target.cpu.expect("is recommended").to_string(), "500m");
-    assert_eq!(app.target.memory.expect("is recommended").to_string(), "512Mi");
-    assert_eq!(app.uncapped.cpu.expect("is recommended").to_string(), "1200m");
-    let decided = app.explanation.cpu.expect("is explained").target.decided_by;
+    assert_eq!(app.target.cpu.expect("has a recommendation").to_string(), "500m");
+    assert_eq!(app.target.memory.expect("has a recommendation").to_string(), "512Mi");
+    assert_eq!(app.uncapped.cpu.expect("has a recommendation").to_string(), "1200m");
+    let decided = app.explanation.cpu.expect("has an explanation").target.decided_by;
     assert_eq!(decided, RecommendationReason::GlobalMaxAllowed);
 }
 
-/// A day of 500 millicores, throttled in this share of its periods.
+/// A day at 500 millicores, throttled in this share of its CFS periods.
 fn throttled(share: f64, target: Option<f64>) -> VpaFixture {
     let mut subject = VpaFixture::new(Compat::Plimsoll);
     subject.settings.cpu_throttling_target = target;
@@ -296,8 +294,11 @@ fn throttling_is_told_of_and_raises_cpu_only_where_that_is_asked_for() {
         let explanation = subject.app(now).explanation;
         let (cpu, memory) = (explanation.cpu.expect("CPU"), explanation.memory.expect("memory"));
         assert!(memory.throttled.is_none(), "{memory:?}");
-        let told = cpu.throttled.expect("is known");
-        assert!((told.share - share).abs() < 1e-9 && told.target == target, "{told:?}");
+        let throttling = cpu.throttled.expect("known");
+        assert!(
+            (throttling.share - share).abs() < 1e-9 && throttling.target == target,
+            "{throttling:?}"
+        );
         let numbers = subject.cpu_numbers(now);
         let again = recompute(&cpu, true);
         assert_eq!([again.target, again.lower, again.upper].map(Quantity::milli_value), numbers);
@@ -305,14 +306,14 @@ fn throttling_is_told_of_and_raises_cpu_only_where_that_is_asked_for() {
     };
     let (usual, reason) = of(0.4, None);
     assert_eq!(reason, RecommendationReason::Usage);
-    assert_eq!(of(0.4, Some(0.5)), (usual, RecommendationReason::Usage), "less than what is fine");
+    assert_eq!(of(0.4, Some(0.5)), (usual, RecommendationReason::Usage), "below the threshold");
     let (raised, reason) = of(0.4, Some(0.1));
     assert_eq!(reason, RecommendationReason::Throttling);
     for (raised, usual) in raised.into_iter().zip(usual) {
         let factor = raised as f64 / usual as f64;
         assert!((factor - 1.3).abs() < 0.01, "{usual} became {raised}");
     }
-    // Never more than twice, however bad it is.
+    // At most twice, however high the share is.
     let (most, _) = of(1.0, Some(0.0));
     assert!(most.into_iter().zip(usual).all(|(most, usual)| (most - 2 * usual).abs() <= 2));
 }
@@ -322,10 +323,10 @@ fn what_is_known_of_throttling_survives_a_restart_and_fades_with_the_history() {
     let now = minute(1440);
     let subject = throttled(0.4, Some(0.1));
     let rules = subject.rules();
-    let stored = subject.history.get("app").expect("is known").to_snapshot(now, &rules);
+    let stored = subject.history.get("app").expect("known").to_snapshot(now, &rules);
     let text = serde_json::to_string(&stored).expect("can be written");
     let stored = serde_json::from_str(&text).expect("can be read");
-    let container = ContainerHistory::from_snapshot(&stored, now, &rules).expect("is sound");
+    let container = ContainerHistory::from_snapshot(&stored, now, &rules).expect("valid");
     let mut restarted = VpaFixture::new(Compat::Plimsoll);
     restarted.settings.cpu_throttling_target = Some(0.1);
     restarted.history.restore("app".into(), container, now, &rules);

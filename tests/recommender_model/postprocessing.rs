@@ -1,4 +1,4 @@
-//! Golden vectors V119 to V134: whole cores, limits of the policy, and blamed containers.
+//! Golden vectors V119 to V134: whole cores, policy limits, and the offending containers of an eviction.
 
 use plimsoll_core::{
     recommender::{
@@ -31,7 +31,7 @@ fn v120_v121_only_the_annotated_containers_and_only_where_switched_on() {
         let mut subject = VpaFixture::annotated(Compat::Upstream, annotation);
         subject.settings.integer_cpu = on;
         subject.cpu(minute(0), 1000);
-        subject.app(minute(0)).target.cpu.expect("is recommended").to_string()
+        subject.app(minute(0)).target.cpu.expect("has a recommendation").to_string()
     };
     let other = "vpa-post-processor.kubernetes.io/other_integerCPU";
     assert_eq!(target(&[(key, "true")], true), "2");
@@ -112,7 +112,7 @@ fn a_limit_of_zero_is_no_limit_and_the_maximum_wins_over_the_minimum() {
     let value = quantity("42m");
     let zero = Some(quantity("0"));
     assert_eq!(Cap::new(zero, zero, None).apply(value).0, value);
-    // A maximum of zero in the policy still keeps the global one away.
+    // A maximum of zero in the policy still overrides the global one.
     assert_eq!(Cap::new(None, zero, Some(quantity("1m"))).apply(value).0, value);
     let crossed = Cap::new(Some(quantity("60m")), Some(quantity("50m")), None);
     assert_eq!(crossed.apply(value).0, quantity("50m"));
@@ -135,7 +135,7 @@ fn containers_switched_off_and_resources_not_controlled_are_left_out() {
     assert_eq!(recommendation.containers.len(), 1);
     let app = &recommendation.containers[0];
     assert_eq!(app.target.cpu, None);
-    // The container that is switched off does not take a share of the floor.
+    // A container with mode `Off` gets no share of the minimum.
     assert_eq!(app.target.memory, Some(quantity("250Mi")));
     assert_eq!(app.explanation.cpu, None);
 }

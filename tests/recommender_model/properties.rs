@@ -1,5 +1,5 @@
-//! Laws that hold for every history: order does not matter, merging is union, nothing undefined comes
-//! out, a snapshot loses nothing and a checkpoint only what its format says.
+//! Properties of every history: samples commute, merging is a union, results are never NaN, a snapshot is lossless,
+//! and a checkpoint loses only what its format specifies.
 
 use plimsoll_core::history::checkpoint;
 use plimsoll_core::{
@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use super::{HOUR, START, minute};
 use crate::support::tier;
 
-/// A day's worth of samples: value in cores, weight, minute.
+/// Samples of a day: value in cores, weight, minute.
 fn samples() -> impl Strategy<Value = Vec<(f64, f64, u32)>> {
     prop::collection::vec((0.0..1200.0_f64, 0.01..2.0_f64, 0..30_000_u32), 1..60)
 }
@@ -40,12 +40,12 @@ fn filled(samples: &[(f64, f64, u32)]) -> Histogram {
     histogram
 }
 
-/// Equal but for the last bits, relative to the same reference.
+/// Equal up to rounding, with the same reference time.
 fn assert_alike(one: &Histogram, other: &Histogram) {
     alike_within(one, other, 1e-12);
 }
 
-/// Equal but for the last bits and so much of the total.
+/// Equal up to rounding and this share of the total.
 fn alike_within(one: &Histogram, other: &Histogram, slack: f64) {
     let (mut one, mut other) = (one.clone(), other.clone());
     let empty_at = |target: &Histogram| {
@@ -53,7 +53,7 @@ fn alike_within(one: &Histogram, other: &Histogram, slack: f64) {
         empty.merge(axis(), target);
         empty
     };
-    // Bring both to the younger reference by merging each with the other's, emptied.
+    // Move both to the later reference time by merging each with an emptied copy of the other.
     let (mut marker, mut marker_other) = (empty_at(&other), empty_at(&one));
     marker.scale(axis().buckets, 0.0);
     marker_other.scale(axis().buckets, 0.0);
@@ -64,8 +64,8 @@ fn alike_within(one: &Histogram, other: &Histogram, slack: f64) {
     assert_eq!(one.reference, other.reference);
     let near = |one: f64, other: f64, slack: f64| (one - other).abs() <= 1e-9 * one.abs() + slack;
     assert!(near(one.total, other.total, slack), "{} {}", one.total, other.total);
-    // A bucket that holds less than epsilon counts as empty; such a rest may be left behind by a merge,
-    // or stay as it is when the others are scaled. It is the only freedom that the law leaves.
+    // A bucket below epsilon counts as empty; such a remainder may be left by a merge, or stay unscaled when the
+    // others are scaled. This is the only tolerance.
     let of = |weights: &HistogramWeights, bucket| {
         weights
             .buckets
@@ -116,7 +116,7 @@ pub fn fixes() -> impl Strategy<Value = Fixes> {
 fn apply_events(container: &mut ContainerHistory, events: &[HistoryEvent], rules: &ModelRules) {
     for event in events {
         let name = |replica: u8| format!("pod-{replica}");
-        // Whatever is refused is refused with a reason; the state stays usable either way.
+        // Every rejection has a reason, and the state stays usable.
         match *event {
             HistoryEvent::Cpu(replica, time, millis) => {
                 let _ = container.add_cpu(&name(replica), minute(time), MilliCpu(millis), rules);
@@ -144,7 +144,7 @@ pub fn history(events: &[EventBox], settings: &Settings) -> History {
     history
 }
 
-/// An event whose kind is nobody else's business.
+/// An event whose kind is private to this module.
 #[derive(Clone, Debug)]
 pub struct EventBox(HistoryEvent);
 
@@ -204,12 +204,12 @@ proptest! {
         let settings = Settings { fixes, per_replica_peaks: per_replica, ..Settings::default() };
         let history = history(&events, &settings);
         let now = minute(later);
-        let directives = plimsoll_core::recommender::VpaSettings::default();
-        for container in recommend(&directives, &history, &settings, now).containers {
+        let vpa_settings = plimsoll_core::recommender::VpaSettings::default();
+        for container in recommend(&vpa_settings, &history, &settings, now).containers {
             let all = [container.target, container.lower, container.upper, container.uncapped];
             for amounts in all {
                 for quantity in [amounts.cpu, amounts.memory] {
-                    let quantity = quantity.expect("is recommended");
+                    let quantity = quantity.expect("has a recommendation");
                     prop_assert!(!quantity.is_negative());
                 }
             }
@@ -219,7 +219,7 @@ proptest! {
             prop_assert!(container.target.memory <= container.upper.memory);
         }
         let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
-        let snapshot = history.get("app").expect("is known").to_snapshot(now, &rules);
+        let snapshot = history.get("app").expect("known").to_snapshot(now, &rules);
         for weights in [&snapshot.cpu, &snapshot.memory] {
             prop_assert!(weights.total.is_finite() && weights.total >= 0.0);
             let sound = |weight: f64| weight.is_finite() && weight >= 0.0;
@@ -236,13 +236,13 @@ proptest! {
         let settings = Settings { scheme, per_replica_peaks, ..Settings::for_compat(Compat::Plimsoll) };
         let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
         let mut stayed = history(&events, &settings);
-        let snapshot = stayed.get("app").expect("is known").to_snapshot(minute(now), &rules);
+        let snapshot = stayed.get("app").expect("known").to_snapshot(minute(now), &rules);
         let text = serde_json::to_string(&snapshot).expect("can be written");
         let read: Snapshot = serde_json::from_str(&text).expect("can be read");
         prop_assert_eq!(&read, &snapshot);
-        // Time does not run backwards: a snapshot is taken back no earlier than its last sample.
+        // Time does not run backwards: a snapshot is not restored earlier than its last sample.
         let mut back =
-            ContainerHistory::from_snapshot(&read, minute(30_000), &rules).expect("is sound");
+            ContainerHistory::from_snapshot(&read, minute(30_000), &rules).expect("valid");
         let more: Vec<HistoryEvent> = more.into_iter().map(|event| event.0).collect();
         apply_events(&mut back, &more, &rules);
         let container = stayed.container_mut("app", START, &rules);
@@ -258,12 +258,12 @@ proptest! {
         let encoded = checkpoint::encode(&weights).expect("standard buckets");
         let buckets = axis().buckets;
         let decoded = checkpoint::decode(&encoded, buckets.count(), buckets.epsilon())
-            .expect("what was encoded can be decoded");
+            .expect("encoded record decodes");
         prop_assert!((decoded.total - weights.total).abs() <= 1e-9 * weights.total.max(1.0));
         prop_assert_eq!(decoded.reference, weights.reference);
         let largest = weights.buckets.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
-        // The total is spread over the rounded integers, so a weight also moves by what all roundings
-        // and lost residues together amount to.
+        // The total is distributed over the rounded integers, so a weight also changes by the sum of all roundings and
+        // lost remainders.
         let lost = largest / 10_000.0 * 0.5 * (weights.buckets.len() as f64 + 1.0) + 1e-3;
         for (bucket, weight) in &weights.buckets {
             let found = decoded.buckets.iter().find(|(other, _)| other == bucket);

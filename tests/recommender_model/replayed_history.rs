@@ -1,5 +1,5 @@
-//! A history that was read from a Prometheus against one that was lived: a recommender that took a sample a minute
-//! from a metrics server for eight days, and one that asks for the same days at once.
+//! History loaded from Prometheus compared with live samples: one recommender reads a sample per minute from the
+//! metrics API for eight days, the other loads the same days at once.
 
 use std::{ops::Range, thread, time::Duration};
 
@@ -56,15 +56,15 @@ pub const BEHAVIOURS: [WorkloadBehaviour; 13] = [
     WorkloadBehaviour { name: "young", born: 6, bursts: (1.0, 120, 600, 4.0), ..STEADY },
 ];
 
-/// The seeds of the stories, some at a time. The gate has one story of each manner; deep has three of each, three times, the
-/// last of them with seeds of this run.
+/// Ranges of seeds for the simulated workloads. The gate simulates each behaviour once; the deep tier three times in
+/// each of three ranges, the last of which depends on the seed of the run.
 pub fn workload_seeds() -> Vec<Range<u64>> {
     let drawn = 7 + 3 * (random::seed(0) % 1_000_000);
     let one = std::iter::once(1..2).collect();
     tier::cases(one, vec![1..4, 4..7, drawn..drawn + 3])
 }
 
-/// How the bootstrap asks.
+/// The queries of a bootstrap.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryPlan {
     scrape: i64,
@@ -73,7 +73,7 @@ pub struct QueryPlan {
     memory_step: i64,
 }
 
-/// The three numbers of both resources, as buckets, and confidence.
+/// The three numbers of both resources, as buckets, and the confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparedEstimate {
     pub cpu: [i64; 3],
@@ -82,7 +82,7 @@ pub struct ComparedEstimate {
     pub count: u64,
 }
 
-/// A time of the story.
+/// A time of the simulation.
 pub fn time(second: i64) -> Time {
     Time::from_nanos(START.as_nanos() + second * 1_000_000_000)
 }
@@ -97,26 +97,26 @@ fn fleet() -> VpaRegistry {
     fleet
 }
 
-fn oom_kill(story: &SimulatedWorkload) -> OomKill {
-    let limit = Some(Bytes(story.request * 2));
-    OomKill { request: Bytes(story.request), limit, usage: None }
+fn oom_kill(workload: &SimulatedWorkload) -> OomKill {
+    let limit = Some(Bytes(workload.request * 2));
+    OomKill { request: Bytes(workload.request), limit, usage: None }
 }
 
 fn oom_times(pod: &SimulatedPod) -> impl Iterator<Item = i64> {
     pod.runs.iter().filter(|run| run.killed).map(simulated_workload::ContainerRun::end)
 }
 
-/// A recommender that lives through it all.
+/// A recommender that ingests all samples live.
 pub fn recommend_from_samples(
-    story: &SimulatedWorkload,
+    workload: &SimulatedWorkload,
     server: ScrapeSchedule,
     offset: i64,
 ) -> Recommendation {
     let mut fleet = fleet();
-    let sighting = fleet.load_generation(&key()).expect("is tracked");
-    fleet.mark_loaded(&key(), sighting);
+    let generation = fleet.load_generation(&key()).expect("container is tracked");
+    fleet.mark_loaded(&key(), generation);
     let pods: Vec<(&SimulatedPod, Vec<Series>)> =
-        story.pods.iter().map(|pod| (pod, server.scrape(pod, story, 1))).collect();
+        workload.pods.iter().map(|pod| (pod, server.scrape(pod, workload, 1))).collect();
     for (pod, runs) in &pods {
         let (first, last) = (pod.runs[0].start, pod.runs.last().expect("ran").end());
         let mut minute = first / 60 * 60 + offset;
@@ -140,8 +140,8 @@ pub fn recommend_from_samples(
                 fleet.add_usage(&key(), usage, now);
             }
             while let Some(at) = killed.next_if(|at| *at <= minute) {
-                let whose = (&*pod.name, "app");
-                fleet.add_oom(&key(), whose, (time(at), oom_kill(story)), false, now);
+                let replica = (&*pod.name, "app");
+                fleet.add_oom(&key(), replica, (time(at), oom_kill(workload)), false, now);
             }
             minute += 60;
         }
@@ -150,9 +150,9 @@ pub fn recommend_from_samples(
     fleet.recommend(&key(), time(SPAN)).expect("is loaded")
 }
 
-/// A recommender that asks at the end.
+/// A recommender that loads the history at the end.
 fn recommend_from_history(
-    story: &SimulatedWorkload,
+    workload: &SimulatedWorkload,
     plan: QueryPlan,
     offset: i64,
 ) -> Recommendation {
@@ -165,15 +165,15 @@ fn recommend_from_history(
         let sample = Sample { replica: (*pod.name).into(), at: time(at), covers, measurement };
         bootstrap.add_sample(&app, &sample, |key| fleet.start_history(key));
     };
-    for pod in &story.pods {
-        let runs = prometheus.scrape(pod, story, 2);
+    for pod in &workload.pods {
+        let runs = prometheus.scrape(pod, workload, 2);
         for (at, cores) in simulated_scrape::cpu(&runs, plan.ask, plan.step) {
             take(pod, at, Some(plan.step), Measurement::CpuCores(cores));
         }
         let mut killed = oom_times(pod).peekable();
         let out_of_memory = Measurement::OutOfMemory {
-            request_bytes: story.request,
-            limit_bytes: Some(story.request * 2),
+            request_bytes: workload.request,
+            limit_bytes: Some(workload.request * 2),
         };
         for (at, bytes) in simulated_scrape::memory(&runs, plan.memory_step) {
             while let Some(killed) = killed.next_if(|killed| *killed <= at) {
@@ -185,18 +185,18 @@ fn recommend_from_history(
             take(pod, killed, None, out_of_memory);
         }
     }
-    let sighting = fleet.load_generation(&key()).expect("is tracked");
+    let generation = fleet.load_generation(&key()).expect("container is tracked");
     for (key, folded) in bootstrap.finish() {
         fleet.merge_history(&key, folded, time(SPAN));
     }
-    fleet.mark_loaded(&key(), sighting);
+    fleet.mark_loaded(&key(), generation);
     fleet.register_container(&key(), "app", time(SPAN));
     fleet.recommend(&key(), time(SPAN)).expect("is loaded")
 }
 
-/// What is compared of a recommendation.
-pub fn estimate_of(said: &Recommendation) -> ComparedEstimate {
-    let explanation = &said.containers[0].explanation;
+/// The compared parts of a recommendation.
+pub fn estimate_of(recommendation: &Recommendation) -> ComparedEstimate {
+    let explanation = &recommendation.containers[0].explanation;
     let (cpu, memory) = (explanation.cpu.as_ref(), explanation.memory.as_ref());
     let (cpu, memory) = (cpu.expect("CPU"), memory.expect("memory"));
     let bucket = |buckets: &Buckets, read: f64| i64::from(buckets.find(read * 1.000_001));
@@ -211,59 +211,60 @@ pub fn estimate_of(said: &Recommendation) -> ComparedEstimate {
     }
 }
 
-/// How many numbers were in the same bucket, how many one apart and how many farther; the largest error of confidence.
+/// Numbers in the same bucket, one bucket apart, and farther apart; the largest error of the confidence.
 #[derive(Clone, Debug, Default)]
 pub struct EstimateErrors {
     pub cpu: [u32; 3],
     pub memory: [u32; 3],
     pub farthest: i64,
     pub confidence: f64,
-    /// Pods, runs of their containers, and kills among these.
+    /// Pods, runs of their containers, and OOM kills among these.
     pub events: [usize; 3],
-    /// What was more than one bucket apart, or of another confidence.
+    /// Numbers more than one bucket apart, or with a different confidence.
     pub outliers: Vec<String>,
 }
 
 impl EstimateErrors {
-    /// Compares a workload that was lived with the same that was read.
+    /// Compares the live estimate of a workload with the one from history.
     pub fn add_comparison(
         &mut self,
-        story: &SimulatedWorkload,
-        lived: &ComparedEstimate,
+        workload: &SimulatedWorkload,
+        live_run: &ComparedEstimate,
         read: &ComparedEstimate,
     ) {
-        let runs = story.pods.iter().map(|pod| pod.runs.len()).sum();
-        let events = [story.pods.len(), runs, story.pods.iter().flat_map(oom_times).count()];
+        let runs = workload.pods.iter().map(|pod| pod.runs.len()).sum();
+        let events = [workload.pods.len(), runs, workload.pods.iter().flat_map(oom_times).count()];
         self.see(events);
         let mut farthest = 0;
-        for (into, lived, read) in
-            [(&mut self.cpu, lived.cpu, read.cpu), (&mut self.memory, lived.memory, read.memory)]
-        {
-            for (lived, read) in lived.into_iter().zip(read) {
-                let apart = (lived - read).abs();
-                into[usize::try_from(apart.min(2)).expect("up to 2")] += 1;
+        for (into, live_run, read) in [
+            (&mut self.cpu, live_run.cpu, read.cpu),
+            (&mut self.memory, live_run.memory, read.memory),
+        ] {
+            for (live_run, read) in live_run.into_iter().zip(read) {
+                let apart = (live_run - read).abs();
+                into[usize::try_from(apart.min(2)).expect("at most 2")] += 1;
                 farthest = farthest.max(apart);
             }
         }
-        // A run begins and ends between two minutes, so it may have a sample more or less; a day's worth of samples is a
-        // confidence of one.
+        // A run starts and ends between two minutes, so it may have one sample more or less; the samples of one day
+        // add 1 to the confidence.
         let of_edges = runs as f64 / MINUTES_A_DAY;
-        let apart = ((read.confidence - lived.confidence).abs() - of_edges).max(0.0);
-        let confidence = apart / lived.confidence;
+        let apart = ((read.confidence - live_run.confidence).abs() - of_edges).max(0.0);
+        let confidence = apart / live_run.confidence;
         if farthest > 1 || confidence > 0.02 {
-            self.outliers.push(format!("{}: lived {lived:?}, read {read:?}", story.name));
+            self.outliers.push(format!("{}: lived {live_run:?}, read {read:?}", workload.name));
         }
         self.farthest = self.farthest.max(farthest);
         self.confidence = self.confidence.max(confidence);
     }
 
-    /// Nine in ten numbers are the same, none is farther than one bucket, and confidence is the same but for two in a
-    /// hundred and a sample a run.
+    /// Asserts that nine in ten numbers are equal, none is more than one bucket off, and the confidence is equal up to
+    /// two percent and one sample per run.
     pub fn assert_good_enough(&self, workloads: u32, what: &str) {
         let numbers: u32 = self.cpu.iter().chain(&self.memory).sum();
         assert_eq!(numbers, workloads * 6, "three numbers of two resources of each workload");
         let [pods, runs, kills] = self.events;
-        // Enough happens to the stories of each seed.
+        // The simulated workloads of each seed have enough events.
         let seeds = workloads as usize / BEHAVIOURS.len();
         let enough = pods > 100 * seeds && runs > pods + 30 * seeds && kills > 6 * seeds;
         assert!(enough, "{:?}", self.events);
@@ -290,7 +291,7 @@ impl EstimateErrors {
     }
 }
 
-/// Lives the stories of these seeds, with a metrics server that measures so often, and reads them by each plan.
+/// Simulates these seeds with this scrape interval of the metrics server, and loads the history with each plan.
 fn compare(
     plans: &[QueryPlan],
     manners: &[WorkloadBehaviour],
@@ -299,18 +300,19 @@ fn compare(
 ) -> Vec<EstimateErrors> {
     let of_seed = |seed: u64| {
         let mut figures = vec![EstimateErrors::default(); plans.len()];
-        for (kind, manner) in (0..).zip(manners) {
-            let story = manner.simulate(seed * 100 + kind);
+        for (kind, behaviour) in (0..).zip(manners) {
+            let workload = behaviour.simulate(seed * 100 + kind);
             let offset = |scrape: i64| (seed.cast_signed() * 7 + 5) % scrape;
             let living = ScrapeSchedule { every: server, offset: offset(server), fails: 200 };
-            let lived = estimate_of(&recommend_from_samples(
-                &story,
+            let live_run = estimate_of(&recommend_from_samples(
+                &workload,
                 living,
                 (seed.cast_signed() * 23) % 60,
             ));
             for (plan, figures) in plans.iter().zip(&mut figures) {
-                let read = estimate_of(&recommend_from_history(&story, *plan, offset(plan.scrape)));
-                figures.add_comparison(&story, &lived, &read);
+                let read =
+                    estimate_of(&recommend_from_history(&workload, *plan, offset(plan.scrape)));
+                figures.add_comparison(&workload, &live_run, &read);
             }
         }
         figures
@@ -319,15 +321,15 @@ fn compare(
     thread::scope(|scope| {
         let each: Vec<_> = seeds.map(|seed| scope.spawn(move || of_seed(seed))).collect();
         for seed in each {
-            let of_seed = seed.join().expect("no life ends in a panic");
+            let of_seed = seed.join().expect("no panic");
             figures.iter_mut().zip(&of_seed).for_each(|(figures, of_seed)| figures.add(of_seed));
         }
     });
     figures
 }
 
-/// The plan of the bootstrap for this scrape interval: CPU over the last two scrapes, each minute; memory as the
-/// maximum of five minutes.
+/// The bootstrap's queries for this scrape interval: CPU from the last two scrapes, every minute; memory as the
+/// maximum over five minutes.
 fn plan(scrape: i64) -> QueryPlan {
     QueryPlan { scrape, ask: RateFunction::Last(scrape * 21 / 10), step: 60, memory_step: 300 }
 }
@@ -349,9 +351,9 @@ fn means_over_longer_times_would_lose_the_bursts() {
     let sampled = QueryPlan { step: 300, ..plan(30) };
     let plans = [mean(300), mean(900), sampled];
     let [five, fifteen, sampled] = &compare(&plans, &BEHAVIOURS[2..5], 15, 1..3)[..] else {
-        panic!("three plans have three figures");
+        panic!("three plans give three results");
     };
     assert!(five.farthest > 1 && fifteen.farthest > five.farthest, "{five:?} {fifteen:?}");
-    // A step may be longer where a server is slow, as long as the window is not.
+    // The step may be longer if a server is slow, as long as the window is not.
     assert!(sampled.farthest <= 2 && sampled.cpu[0] > five.cpu[0], "{sampled:?}");
 }

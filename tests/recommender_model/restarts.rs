@@ -1,4 +1,4 @@
-//! Golden vectors V135 to V140: what a restart loses upstream, and that it loses nothing here.
+//! Golden vectors V135 to V140: state that a restart loses in upstream and keeps here.
 
 use plimsoll_core::{history::Snapshot, types::Time};
 use plimsoll_core::{
@@ -12,16 +12,16 @@ use super::{
 };
 
 fn snapshot(subject: &VpaFixture, now: Time) -> Snapshot {
-    subject.history.get("app").expect("is known").to_snapshot(now, &subject.rules())
+    subject.history.get("app").expect("known").to_snapshot(now, &subject.rules())
 }
 
-/// The subject as it comes back from what was saved at `now`.
+/// The subject, restored from its checkpoint at `now`.
 fn restart_from_checkpoint(subject: &VpaFixture, now: Time) -> VpaFixture {
     let rules = subject.rules();
     let saved = snapshot(subject, now);
     let text = serde_json::to_string(&saved).expect("can be written");
     let loaded: Snapshot = serde_json::from_str(&text).expect("can be read");
-    let container = ContainerHistory::from_snapshot(&loaded, now, &rules).expect("is sound");
+    let container = ContainerHistory::from_snapshot(&loaded, now, &rules).expect("valid");
     let mut history = History::default();
     history.restore("app".into(), container, now, &rules);
     let (settings, directives) = (subject.settings.clone(), subject.directives.clone());
@@ -118,7 +118,7 @@ fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there
         let feed = |subject: &mut VpaFixture, from: u32, to: u32| {
             for index in from..to {
                 subject.cpu(minute(index), i64::from(50 + index * 7 % 900));
-                // A new peak every few minutes of the day: each replaces the one before.
+                // A new peak every few minutes of the day; each replaces the one before.
                 subject.memory(minute(index), i64::from(200 + index % 1440) * MIB);
             }
         };
@@ -137,9 +137,8 @@ fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there
         feed(&mut late, 2000, 2050);
         let now = minute(2050);
         for expected in [RestoreResult::Merged, RestoreResult::AlreadyLoaded] {
-            // A load that is tried again brings everything twice.
-            let remembered =
-                ContainerHistory::from_snapshot(&saved, now, &rules).expect("is sound");
+            // A load that is retried delivers everything twice.
+            let remembered = ContainerHistory::from_snapshot(&saved, now, &rules).expect("valid");
             let restored = late.history.restore("app".into(), remembered, now, &rules);
             assert_eq!(restored, expected);
         }
@@ -160,12 +159,12 @@ fn what_expired_or_is_damaged_makes_way_for_what_comes_after() {
     let (rules, saved) = (old.rules(), snapshot(&old, minute(3000)));
     let months_later = minute(3000 + 60 * 1440);
     let mut fresh = VpaFixture::new(Compat::Plimsoll);
-    let expired = ContainerHistory::from_snapshot(&saved, months_later, &rules).expect("is sound");
+    let expired = ContainerHistory::from_snapshot(&saved, months_later, &rules).expect("valid");
     let restored = fresh.history.restore("app".into(), expired, months_later, &rules);
     assert_eq!(restored, RestoreResult::Expired);
     fresh.cpu(months_later, 100);
-    assert_eq!(fresh.history.get("app").expect("is known").cpu_samples().count, 1);
-    assert!(fresh.history.supersedes("app"), "the richer record is not kept for its own sake");
+    assert_eq!(fresh.history.get("app").expect("known").cpu_samples().count, 1);
+    assert!(fresh.history.supersedes("app"), "an expired richer record does not win");
     fresh.history.mark_saved("app");
     assert!(!fresh.history.supersedes("app"));
 
@@ -176,9 +175,9 @@ fn what_expired_or_is_damaged_makes_way_for_what_comes_after() {
     let mut damaged = saved.clone();
     damaged.cpu.reference = Some(months_later.later(super::HOUR * 24 * 400));
     let error =
-        ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("is not");
-    assert!(error.to_string().contains("cpu: reference 2027"), "{error}");
+        ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("invalid");
+    assert!(error.to_string().contains("cpu: reference time 2027"), "{error}");
     let mut damaged = saved;
     damaged.memory.buckets = vec![(3, 1e300)];
-    ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("is not");
+    ContainerHistory::from_snapshot(&damaged, months_later, &rules).expect_err("invalid");
 }

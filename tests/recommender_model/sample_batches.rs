@@ -1,4 +1,4 @@
-//! Samples that come as a run, against the same samples one by one.
+//! Samples added as a run, compared with the same samples one by one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use super::{MINUTE, START, minute};
 use crate::support::tier;
 
-/// Of one pod and gauge.
+/// The samples of one pod and resource.
 #[derive(Clone, Debug)]
 struct PodSamples {
     pod: Arc<str>,
@@ -30,17 +30,17 @@ struct PodSamples {
     points: Vec<(Time, f64)>,
 }
 
-/// How they are read.
+/// How the samples are read.
 #[derive(Clone, Copy, Debug)]
 struct BatchCase {
     weighting: HistoryWeighting,
-    /// When a pod was first seen live.
+    /// When a pod was first observed live.
     live: Option<u32>,
-    /// What a history lacks.
+    /// A gap in the history.
     gap: Option<(u32, u32)>,
-    /// Until when a stored history was lived that it goes on from.
+    /// End of the stored history that the load continues.
     stored: Option<u32>,
-    /// How often samples are taken, in seconds.
+    /// Sampling interval in seconds.
     every: u64,
 }
 
@@ -82,25 +82,25 @@ fn case() -> impl Strategy<Value = BatchCase> {
     })
 }
 
-/// What comes of it, and what was counted.
+/// The resulting snapshot, and the counters of the load.
 fn read(case: BatchCase, all: &[PodSamples], as_runs: bool) -> (Option<Snapshot>, String) {
     let now = minute(9000);
-    let mut fleet = waiting(case);
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), now);
+    let mut registry = waiting(case);
+    let mut bootstrap = HistoryBootstrap::new(registry.settings(), now);
     if let Some(until) = case.stored {
-        let mut lived = waiting(BatchCase { live: None, ..case });
-        take_live(&mut lived, until);
-        let snapshot = snapshot(&lived, now).expect("it was lived");
-        let history = fleet.read_snapshot(&key(), &snapshot, now).expect("is sound");
-        let history = history.expect("is of this VPA");
-        bootstrap.resume_from(&key(), history, |vpa| fleet.start_history(vpa));
+        let mut live_run = waiting(BatchCase { live: None, ..case });
+        take_live(&mut live_run, until);
+        let snapshot = snapshot(&live_run, now).expect("has history");
+        let history = registry.read_snapshot(&key(), &snapshot, now).expect("valid");
+        let history = history.expect("belongs to this VPA");
+        bootstrap.resume_from(&key(), history, |vpa| registry.start_history(vpa));
     }
     for PodSamples { pod, gauge, covers, points } in all {
         let begin = |vpa: &ObjectKey| {
-            let folding = fleet.start_history(vpa)?;
+            let builder = registry.start_history(vpa)?;
             Some(match case.gap {
-                Some((after, before)) => folding.for_gap(minute(after), minute(before)),
-                None => folding,
+                Some((after, before)) => builder.for_gap(minute(after), minute(before)),
+                None => builder,
             })
         };
         let run = SampleBatch { replica: pod, gauge: *gauge, covers: *covers, points };
@@ -112,36 +112,36 @@ fn read(case: BatchCase, all: &[PodSamples], as_runs: bool) -> (Option<Snapshot>
             }
         }
     }
-    let tally = format!("{:?}", bootstrap.counts());
-    for (key, folding) in bootstrap.finish() {
-        fleet.merge_history(&key, folding, now);
+    let stats = format!("{:?}", bootstrap.counts());
+    for (key, builder) in bootstrap.finish() {
+        registry.merge_history(&key, builder, now);
     }
-    (snapshot(&fleet, now), tally)
+    (snapshot(&registry, now), stats)
 }
 
 fn waiting(case: BatchCase) -> VpaRegistry {
     let sampling_interval = Duration::from_secs(case.every);
     let history_weighting = case.weighting;
     let settings = Settings { history_weighting, sampling_interval, ..Settings::default() };
-    let mut fleet = VpaRegistry::new(settings, Compat::Plimsoll);
-    fleet.track(&key().vpa, VpaSettings::default(), START);
+    let mut registry = VpaRegistry::new(settings, Compat::Plimsoll);
+    registry.track(&key().vpa, VpaSettings::default(), START);
     if let Some(live) = case.live {
-        take_live(&mut fleet, live);
+        take_live(&mut registry, live);
     }
-    fleet
+    registry
 }
 
-fn take_live(fleet: &mut VpaRegistry, until: u32) {
+fn take_live(registry: &mut VpaRegistry, until: u32) {
     for at in [minute(until).earlier(MINUTE), minute(until)] {
         let (cpu, memory) = (Some(MilliCpu(250)), Some(Bytes(1 << 28)));
         let usage = UsageSample { pod: "web-1", container: "app", at, cpu, memory };
-        fleet.add_usage(&key().vpa, usage, at);
+        registry.add_usage(&key().vpa, usage, at);
     }
 }
 
-fn snapshot(fleet: &VpaRegistry, now: Time) -> Option<Snapshot> {
-    let history = fleet.get(&key().vpa)?.history().get("app")?;
-    Some(history.to_snapshot(now, &fleet.rules(&key().vpa, "app")?))
+fn snapshot(registry: &VpaRegistry, now: Time) -> Option<Snapshot> {
+    let history = registry.get(&key().vpa)?.history().get("app")?;
+    Some(history.to_snapshot(now, &registry.rules(&key().vpa, "app")?))
 }
 
 proptest! {

@@ -1,7 +1,8 @@
-//! Our model beside upstream's own code, on the same random lives: every number, every sample taken or
-//! refused, and the checkpoint that follows must be the same.
+//! Our model compared with upstream's code on the same random event sequences: every number, every accepted or
+//! rejected sample, and the resulting checkpoint must be the same.
 //!
-//! The gate compares with what upstream's code answered when it was recorded; deep asks it about many more lives.
+//! The gate compares with recorded results of upstream's code; the deep tier runs upstream's code on many more
+//! sequences.
 
 mod deep;
 
@@ -25,10 +26,10 @@ use serde_json::json;
 use super::{START, VpaFixture, encoded_weights, workload_mix::Random};
 use crate::support::upstream_recording::UpstreamRecording;
 
-/// The lives that are recorded, without and with restarts.
+/// The recorded cases, without and with restarts.
 const RECORDED: Range<u64> = 0..60;
 
-/// What upstream answered about the recorded lives.
+/// Upstream's results for the recorded cases.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Recording {
     without_restarts: Vec<Recorded>,
@@ -37,19 +38,19 @@ struct Recording {
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Recorded {
-    /// Written by ours, and what upstream's code went on from.
+    /// The checkpoint written by our model, from which upstream's code continued.
     checkpoint: Option<String>,
     /// As upstream's code printed it, so that no digit is lost.
     answer: String,
 }
 
-/// A life as ours lived it.
+/// A case as our model ran it.
 struct Life {
     case: u64,
     subject: VpaFixture,
     accepted: Vec<bool>,
     end: Time,
-    /// What happens, a line of JSON each, as upstream's code reads it; at a restart without the checkpoint.
+    /// The events as upstream's code reads them, one line of JSON each, without the checkpoint at a restart.
     events: Vec<String>,
     checkpoint: Option<String>,
 }
@@ -62,10 +63,10 @@ struct Numbers {
     checkpoint: VerticalPodAutoscalerCheckpointStatus,
 }
 
-/// Stands for a restart among the events.
+/// The event that represents a restart.
 const CONTAINER_RETURNS: &str = r#"{"do":"return"}"#;
 
-/// What happens to a container.
+/// Kinds of events of a container.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Cpu,
@@ -81,7 +82,7 @@ struct Event {
     amount: i64,
 }
 
-/// A life of up to twenty days: now and then out of order, with gaps, kills, zeros and absurd amounts.
+/// Events of up to twenty days, some out of order, with gaps, kills, zeros and absurd amounts.
 fn random_case(seed: u64) -> Vec<Event> {
     let mut noise = Random::new(seed + 1);
     let pods = 1 + noise.below(4);
@@ -114,8 +115,8 @@ fn random_case(seed: u64) -> Vec<Event> {
         .collect()
 }
 
-/// Flags of a case: every third has the defaults, the others anything, percentiles crosswise included.
-/// The same for our model and, as JSON, for upstream's.
+/// Flags of a case: every third case has the defaults, the others arbitrary values, including reversed percentiles.
+/// Returns the same flags for our model and, as JSON, for upstream's.
 fn flags(case: u64) -> (Settings, serde_json::Value) {
     let mut settings = Settings::for_compat(Compat::Upstream);
     if !case.is_multiple_of(3) {
@@ -162,7 +163,7 @@ fn take(subject: &mut VpaFixture, event: &Event, rules: &ModelRules) -> bool {
     }
 }
 
-/// What differs between two values that have to be the same.
+/// Returns an error with the difference between two values that must be equal.
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
     if ours == theirs { Ok(()) } else { Err(format!("{what}: ours {ours:?}, upstream {theirs:?}")) }
 }
@@ -178,7 +179,7 @@ fn compare_histograms(
     theirs_buckets.retain(|_, weight| weight.as_u64() != Some(0));
     ours_buckets.retain(|_, weight| weight.as_u64() != Some(0));
     same(what, &ours_buckets, &theirs_buckets)
-        .map_err(|why| format!("{why}\n{:?}", encoded_weights(ours)))?;
+        .map_err(|error| format!("{error}\n{:?}", encoded_weights(ours)))?;
     let (total, expected) = (ours.total, theirs.total_weight);
     if (total - expected).abs() > 1e-9 * expected.abs().max(1.0) {
         return Err(format!("{what}: the total is {total}, upstream's {expected}"));
@@ -190,14 +191,14 @@ fn compare_histograms(
     Ok(())
 }
 
-/// What differs between a life as ours lived it and upstream's answer about it.
+/// Compares our run of a case with upstream's result for it.
 fn compare(life: &Life, answer: &str) -> Result<(), String> {
     let Life { subject, end, .. } = life;
     let theirs: Numbers = serde_json::from_str(answer).expect("numbers");
-    same("samples taken", &life.accepted, &theirs.accepted)?;
+    same("accepted samples", &life.accepted, &theirs.accepted)?;
     same("CPU", &subject.cpu_numbers(*end), &theirs.cpu)?;
     same("memory", &subject.memory_numbers(*end), &theirs.memory)?;
-    let history = subject.history.get("app").expect("is known");
+    let history = subject.history.get("app").expect("known");
     let snapshot = history.to_snapshot(*end, &subject.rules());
     compare_histograms("CPU histogram", &snapshot.cpu, &theirs.checkpoint.cpu_histogram)?;
     compare_histograms("memory histogram", &snapshot.memory, &theirs.checkpoint.memory_histogram)?;
@@ -205,21 +206,21 @@ fn compare(life: &Life, answer: &str) -> Result<(), String> {
     same("samples", &snapshot.cpu_seen.count, &count)
 }
 
-/// Ends a process of ours and starts it anew: nothing is left but what a checkpoint says, which is answered as JSON.
+/// Restarts our model with nothing but a checkpoint, which is returned as JSON.
 fn restart(subject: &mut VpaFixture, now: Time) -> String {
     let rules = subject.rules();
-    let history = subject.history.get("app").expect("is known");
+    let history = subject.history.get("app").expect("known");
     let status = checkpoint::status_from_snapshot(&history.to_snapshot(now, &rules), now);
     let status = status.expect("standard buckets");
-    let snapshot = checkpoint::snapshot_from_status(&status).expect("what was written is read");
-    let remembered = ContainerHistory::from_snapshot(&snapshot, now, &rules).expect("is sound");
+    let snapshot = checkpoint::snapshot_from_status(&status).expect("written bytes decode");
+    let remembered = ContainerHistory::from_snapshot(&snapshot, now, &rules).expect("valid");
     subject.history = History::default();
     let restored = subject.history.restore("app".into(), remembered, now, &rules);
     assert_eq!(restored, RestoreResult::Merged);
     serde_json::to_string(&status).expect("is plain data")
 }
 
-/// A life as ours lives it: which samples it took, and what is left in the end.
+/// Runs a case with our model and returns the accepted samples and the final state.
 fn live(case: u64, restarts: bool) -> Life {
     let mut subject = VpaFixture::new(Compat::Upstream);
     let (settings, config) = flags(case);
@@ -231,7 +232,7 @@ fn live(case: u64, restarts: bool) -> Life {
     let mut now = START;
     for (index, event) in events.iter().enumerate() {
         now = now.max(event.at);
-        // Nothing is kept of a container without a CPU sample, or one that was last seen long ago.
+        // A container without a CPU sample, or one that has expired, is not kept.
         let known = subject.history.get("app").filter(|app| !app.is_expired(now, &rules));
         if restarts && index == half && known.is_some_and(|app| app.cpu_samples().count > 0) {
             written = Some(restart(&mut subject, now));
@@ -247,17 +248,17 @@ fn live(case: u64, restarts: bool) -> Life {
     Life { case, subject, accepted, end, events: lines, checkpoint: written }
 }
 
-/// These lives. Nearly all are restarted if they are to be.
+/// Runs these cases. Almost all of them are restarted if `restarts` is set.
 fn random_cases(cases: Range<u64>, restarts: bool) -> Vec<Life> {
     let count = cases.end - cases.start;
     let lives: Vec<_> = cases.map(|case| live(case, restarts)).collect();
     let restarted = lives.iter().filter(|life| life.checkpoint.is_some()).count() as u64;
     let is_enough = if restarts { restarted * 4 > count * 3 } else { restarted == 0 };
-    assert!(is_enough, "{restarted} of {count} lives were restarted");
+    assert!(is_enough, "{restarted} of {count} cases were restarted");
     lives
 }
 
-/// The lives that are recorded, and the recording of them.
+/// The recorded cases and the recording.
 fn recorded() -> ([Vec<Life>; 2], UpstreamRecording) {
     let both = [false, true].map(|restarts| random_cases(RECORDED, restarts));
     let inputs = both.each_ref().map(|lives| {
@@ -268,13 +269,13 @@ fn recorded() -> ([Vec<Life>; 2], UpstreamRecording) {
     (both, golden)
 }
 
-/// Compares lives with what was recorded about them.
+/// Compares cases with their recorded results.
 fn replay(lives: &[Life], recorded: &[Recorded]) -> Result<(), String> {
     same("lives", &lives.len(), &recorded.len())?;
     for (life, Recorded { checkpoint, answer }) in lives.iter().zip(recorded) {
         same("the checkpoint before the restart", &life.checkpoint, checkpoint)
             .and_then(|()| compare(life, answer))
-            .map_err(|why| format!("case {}: {why}", life.case))?;
+            .map_err(|error| format!("case {}: {error}", life.case))?;
     }
     Ok(())
 }
@@ -291,7 +292,7 @@ fn random_lives_end_in_the_numbers_that_were_recorded_of_upstreams_own_code() {
 fn a_recorded_number_that_is_another_one_is_a_difference() {
     let ([without, _], golden) = recorded();
     let recording: Recording = golden.read();
-    let [life, ..] = &without[..] else { panic!("no lives") };
+    let [life, ..] = &without[..] else { panic!("no cases") };
     let recorded = &recording.without_restarts[0];
     for (field, other) in
         [("cpu", json!([1, 2, 3])), ("memory", json!([1, 2, 3])), ("accepted", json!([true]))]
@@ -301,6 +302,9 @@ fn a_recorded_number_that_is_another_one_is_a_difference() {
         let (checkpoint, answer) = (recorded.checkpoint.clone(), answer.to_string());
         let altered = Recorded { checkpoint, answer };
         let found = replay(std::slice::from_ref(life), &[altered]);
-        assert!(found.as_ref().is_err_and(|why| why.contains("upstream [")), "{field}: {found:?}");
+        assert!(
+            found.as_ref().is_err_and(|error| error.contains("upstream [")),
+            "{field}: {found:?}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The mix of containers that size and speed are measured on: steady, diurnal, bursty, short-lived.
-//! Shared by the tests and the benchmarks.
+//! The mix of containers for measuring memory use and speed: steady, diurnal, bursty, short-lived. Shared by the tests
+//! and the benchmarks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// Days that each container lives.
+/// Days of history of each container.
 pub const DAYS: u32 = 8;
 /// Containers of one VPA.
 pub const CONTAINERS: usize = 5;
@@ -17,7 +17,7 @@ pub const CONTAINERS: usize = 5;
 const START: Time = Time::from_secs(1_767_225_600);
 const MIB: i64 = 1 << 20;
 
-/// A sequence that looks random and is the same everywhere.
+/// A pseudo-random sequence that is the same on every machine.
 pub struct Random(u64);
 
 impl Random {
@@ -34,20 +34,20 @@ impl Random {
     }
 }
 
-/// How a container of the mix behaves.
+/// The behaviour of a container in the mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Three replicas, a tenth of noise.
+    /// Three replicas with ten percent noise.
     Steady,
     /// Two replicas, busy by day, idle by night.
     Diurnal,
-    /// One replica, idle but for bursts of up to twenty times its usual.
+    /// One replica, idle except for bursts of up to twenty times its usual load.
     Bursty,
-    /// A run an hour in a pod of its own, killed for lack of memory now and then.
+    /// One run per hour, each in a new pod, OOM-killed occasionally.
     ShortLived,
 }
 
-/// Of twenty containers seven are steady, six diurnal, four bursty and three short-lived.
+/// Of twenty containers, seven are steady, six diurnal, four bursty and three short-lived.
 pub fn shape(index: usize) -> Shape {
     match index % 20 {
         0..7 => Shape::Steady,
@@ -58,12 +58,12 @@ pub fn shape(index: usize) -> Shape {
 }
 
 /// The time of the last sample.
-#[allow(dead_code, reason = "the benchmark asks for it, the tests do not")]
+#[allow(dead_code, reason = "only the benchmark uses it")]
 pub fn end() -> Time {
     START.later(Duration::from_secs(u64::from(DAYS) * 86_400))
 }
 
-/// A VPA of [`CONTAINERS`] containers that lived [`DAYS`] days with a sample every `step`.
+/// A VPA of [`CONTAINERS`] containers with [`DAYS`] days of history and a sample every `step`.
 pub fn vpa(number: usize, step: Duration, settings: &Settings) -> History {
     let rules = VpaSettings::default().rules(None, settings);
     let mut history = History::default();

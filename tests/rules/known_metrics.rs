@@ -1,5 +1,5 @@
-//! What rules may ask for: families, labels and words that somebody tells. What is misspelt is found here, and not by an
-//! alert that never fires.
+//! Metrics that rules may use: families, labels and label values that are exported. This finds misspelled names, which
+//! would otherwise be an alert that never fires.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,16 +17,16 @@ use promql_parser::{
 use super::{ROOT, alerts, rules};
 use crate::metrics;
 
-/// What a scrape adds.
+/// Labels that a scrape adds.
 const OF_TARGETS: [&str; 5] = ["cluster", "instance", "job", "namespace", "pod"];
-/// Labels that have the same words in every family, all of which a scrape has once everything has happened.
+/// Labels with the same values in every family; after one of every event, a scrape contains all of them.
 const ALWAYS: [&str; 7] =
     ["charge", "controller", "harm", "is_error", "kind", "state", "transition"];
-/// Labels whose words are codes of HTTP.
+/// Labels whose values are HTTP status codes.
 const CODES: [(&str, &str); 2] =
     [("plimsoll_api_requests_total", "code"), ("plimsoll_writes_total", "outcome")];
 
-/// Everything that is told, by family.
+/// Everything that is exported, by family.
 pub struct KnownMetrics {
     labels: BTreeMap<String, BTreeSet<String>>,
     words: BTreeMap<(String, String), BTreeSet<String>>,
@@ -35,14 +35,16 @@ pub struct KnownMetrics {
 impl KnownMetrics {
     pub fn read() -> Self {
         let mut known = Self { labels: BTreeMap::new(), words: BTreeMap::new() };
-        let told = metrics::own_exposition();
+        let exposition = metrics::own_exposition();
         for definition in metrics::definitions() {
             for name in names(&definition) {
                 let labels = definition.labels.iter().map(|&label| label.to_owned());
                 let bound = name.ends_with("_bucket").then(|| "le".to_owned());
                 known.labels.entry(name).or_default().extend(labels.chain(bound));
             }
-            for pair in told.family(definition.name).series.iter().flat_map(|it| it.split("\",")) {
+            for pair in
+                exposition.family(definition.name).series.iter().flat_map(|it| it.split("\","))
+            {
                 let Some((label, word)) = pair.split_once("=\"") else { continue };
                 if ALWAYS.contains(&label) {
                     known.add(definition.name, label, [word.trim_end_matches('"')]);
@@ -63,7 +65,7 @@ impl KnownMetrics {
         for (family, label) in CODES {
             known.add(family, label, ["none"]);
         }
-        // What is recorded is told, too, with the labels that its expression leaves.
+        // Recorded series count as well, with the labels that their expression leaves.
         for rule in rules() {
             let Some(name) = rule.record else { continue };
             let expr = parse(&rule.expr);
@@ -82,8 +84,8 @@ impl KnownMetrics {
         known.extend(words.into_iter().map(ToOwned::to_owned));
     }
 
-    /// The table of words in the documentation: a family may stand for several, and a row without one goes on with the
-    /// one before.
+    /// Parses the table of label values in the documentation: a row may cover several families, and a row without one
+    /// continues the row before.
     fn read_documented(&mut self) {
         let path = std::path::Path::new(ROOT).join("docs/metrics.md");
         let page = std::fs::read_to_string(path).expect("a page");
@@ -92,8 +94,8 @@ impl KnownMetrics {
         let mut of: Vec<String> = Vec::new();
         for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
             let cells: Vec<&str> = row.trim_matches('|').splitn(3, '|').collect();
-            let [whose, labels, words] = cells[..] else { panic!("three cells: {row}") };
-            let patterns: Vec<&str> = quoted(whose).collect();
+            let [family_cell, labels, words] = cells[..] else { panic!("three cells: {row}") };
+            let patterns: Vec<&str> = quoted(family_cell).collect();
             if !patterns.is_empty() {
                 let fits = |family: &&String| {
                     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -102,7 +104,7 @@ impl KnownMetrics {
                     })
                 };
                 of = families.iter().filter(fits).cloned().collect();
-                assert!(!of.is_empty(), "{whose} is no family");
+                assert!(!of.is_empty(), "{family_cell} is not a family");
             }
             for family in of.clone() {
                 for label in quoted(labels) {
@@ -112,7 +114,7 @@ impl KnownMetrics {
         }
     }
 
-    /// Whatever of an expression nobody tells, in words.
+    /// Descriptions of all unknown names in an expression.
     pub fn unknown_names(&self, text: &str) -> Vec<String> {
         match parser::parse(text) {
             Ok(expr) => {
@@ -120,7 +122,7 @@ impl KnownMetrics {
                 self.check_expression(&expr, &mut found);
                 found
             }
-            Err(why) => vec![format!("{text}: {why}")],
+            Err(error) => vec![format!("{text}: {error}")],
         }
     }
 
@@ -183,7 +185,7 @@ impl KnownMetrics {
         }
     }
 
-    /// Labels of whatever is asked for anywhere in it, and those that it makes.
+    /// Labels of all selectors in the expression, and those that it creates.
     fn all_labels(&self, expr: &Expr) -> BTreeSet<String> {
         let mut labels: BTreeSet<String> = OF_TARGETS.map(ToOwned::to_owned).into();
         match expr {
@@ -210,7 +212,7 @@ impl KnownMetrics {
                 Some(_) => self.labels_after_aggregation(&it.expr),
                 None => BTreeSet::new(),
             },
-            // The right side of a set operation decides and gives nothing.
+            // The right side of a set operation only filters.
             Expr::Binary(it) if ["and", "unless"].contains(&it.op.to_string().as_str()) => {
                 self.labels_after_aggregation(&it.lhs)
             }
@@ -240,7 +242,7 @@ fn names(definition: &Definition) -> Vec<String> {
     }
 }
 
-/// What stands in backquotes.
+/// The words in backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -253,10 +255,10 @@ fn is_code(word: &str) -> bool {
 }
 
 fn parse(text: &str) -> Expr {
-    parser::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"))
+    parser::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The expressions that one is made of.
+/// The direct subexpressions of an expression.
 fn inside(expr: &Expr) -> Vec<&Expr> {
     match expr {
         Expr::Aggregate(it) => vec![&it.expr],
@@ -269,12 +271,12 @@ fn inside(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// The labels by which what an expression finds is told apart.
+/// The labels that distinguish the results of an expression.
 pub fn labels_of(text: &str) -> BTreeSet<String> {
     KnownMetrics::read().labels_after_aggregation(&parse(text))
 }
 
-/// Whether an alert may fire where only controllers of others are scraped.
+/// Whether an alert may fire if only third-party controllers are scraped.
 pub fn holds_for_others(text: &str) -> bool {
     let recorded = rules().into_iter().filter_map(|rule| Some((rule.record?, rule.expr)));
     holds_by(&parse(text), &recorded.collect())
@@ -307,8 +309,8 @@ fn every_family_label_and_word_that_a_rule_asks_for_is_told_by_somebody() {
         .into_iter()
         .flat_map(|rule| {
             let name = rule.alert.or(rule.record).unwrap_or_default();
-            let strangers = known.unknown_names(&rule.expr);
-            strangers.into_iter().map(move |stranger| format!("{name}: {stranger}"))
+            let unknown = known.unknown_names(&rule.expr);
+            unknown.into_iter().map(move |unknown_name| format!("{name}: {unknown_name}"))
         })
         .collect();
     assert!(found.is_empty(), "{found:#?}");

@@ -1,4 +1,4 @@
-//! promtool's opinion of the rules, of both releases, and whether every alert is tried in both directions.
+//! Tests the rules with promtool of both releases, and checks that every alert is tested both firing and silent.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +14,14 @@ use xtask::test_programs::{self, PrometheusRelease};
 use super::{FILES, ROOT, alerts, folder, groups, known_metrics::KnownMetrics, rules, stems, text};
 use crate::support::skipped::report_skipped;
 
-/// Where the tests of promtool are.
+/// Folder of the promtool tests.
 const TESTS: &str = "tests/rules";
-/// A cluster that is well.
+/// A healthy cluster.
 const HEALTHY: &str = "healthy";
-/// What is recorded.
+/// The recording rules.
 const RECORDED: &str = "recorded";
 
-/// As much of a file of promtool's as is looked at here.
+/// The parts of a promtool test file that are used here.
 #[derive(Deserialize)]
 struct RuleTestFile {
     rule_files: Vec<String>,
@@ -58,20 +58,21 @@ struct ExprTest {
 
 fn read_rule_test(stem: &str) -> RuleTestFile {
     let path = Path::new(ROOT).join(TESTS).join(format!("{stem}.yaml"));
-    let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-    serde_saphyr::from_str(&text).unwrap_or_else(|why| panic!("{stem}: {why}"))
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{stem}: {error}"))
 }
 
 fn run(release: PrometheusRelease, arguments: &[&str], files: &[PathBuf]) {
     let tool = match test_programs::prometheus(release) {
         Ok(programs) => programs.tool,
-        Err(why) => return report_skipped(why),
+        Err(error) => return report_skipped(error),
     };
     let output = Command::new(tool).args(arguments).args(files).output().expect("promtool starts");
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{release:?}: {said}");
-    assert!(said.contains("SUCCESS"), "{release:?}: nothing was looked at: {said}");
+    let output_text = [output.stdout, output.stderr].concat();
+    let output_text = String::from_utf8_lossy(&output_text);
+    assert!(output.status.success(), "{release:?}: {output_text}");
+    assert!(output_text.contains("SUCCESS"), "{release:?}: promtool tested nothing: {output_text}");
 }
 
 fn rule_tests() -> Vec<PathBuf> {
@@ -88,11 +89,11 @@ fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
     }
 }
 
-/// Each test file asks about one alert, and no alert depends on another one. Evaluating only that alert takes a tenth of
-/// the CPU that all rules take.
+/// Each test file is about one alert, and no alert depends on another. Evaluating only that alert takes a tenth of the
+/// CPU time of all rules.
 #[test]
 fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3() {
-    let scratch = tempfile::tempdir().expect("a folder");
+    let scratch = tempfile::tempdir().expect("temporary directory");
     let alerts: Value = serde_saphyr::from_str(&text("alerts.yaml")).expect("YAML");
     let files: Vec<PathBuf> = rule_tests()
         .iter()
@@ -101,7 +102,7 @@ fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3() {
     run(PrometheusRelease::V3, &["test", "rules"], &files);
 }
 
-/// Copies a test file of promtool's, with rules that have no alert but the one that the file is named after.
+/// Copies a promtool test file, with rules whose only alert is the one that the file is named after.
 fn with_its_alert_only(trial: &Path, alerts: &Value, scratch: &Path) -> PathBuf {
     let stem = trial.file_stem().and_then(|stem| stem.to_str()).expect("a name");
     let mut alerts = alerts.clone();
@@ -113,7 +114,7 @@ fn with_its_alert_only(trial: &Path, alerts: &Value, scratch: &Path) -> PathBuf 
     fs::write(&rules, alerts.to_string()).expect("the folder is writable");
     let recording = folder().join(FILES[0]).display().to_string();
     let text = fs::read_to_string(trial)
-        .expect("it is in the list")
+        .expect("listed")
         .replace("../../deploy/monitoring/recording.yaml", &recording)
         .replace("../../deploy/monitoring/alerts.yaml", &rules.display().to_string());
     let own = scratch.join(format!("{stem}.yaml"));
@@ -140,23 +141,23 @@ fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
     let alerts = alerts();
     let mut files = stems(TESTS, "yaml");
     assert!(files.remove(HEALTHY) && files.remove(RECORDED), "{files:?}");
-    assert!(files.iter().eq(alerts.keys()), "{files:?} are not {:?}", alerts.keys());
+    assert!(files.iter().eq(alerts.keys()), "{files:?}, want {:?}", alerts.keys());
     for name in alerts.keys() {
         let tests = read_rule_test(name).tests;
         let about = |start: &str| -> Vec<&Test> {
             let start = format!("{name} {start}");
             tests.iter().filter(|test| test.name.starts_with(&start)).collect()
         };
-        let (loud, quiet, survives) =
+        let (firing, silent, survives) =
             (about("fires "), about("stays quiet "), about("survives a missing series: "));
-        assert_eq!(loud.len() + quiet.len() + survives.len(), tests.len(), "{name}");
+        assert_eq!(firing.len() + silent.len() + survives.len(), tests.len(), "{name}");
         let expects = |test: &Test, some: bool| {
             let own = test.alerts.iter().all(|one| one.alertname == *name);
-            assert!(own, "{}: it asks for another alert", test.name);
+            assert!(own, "{}: tests another alert", test.name);
             test.alerts.iter().any(|one| one.exp_alerts.is_empty() != some)
         };
-        assert!(!loud.is_empty() && loud.iter().all(|test| expects(test, true)), "{name}");
-        assert!(!quiet.is_empty() && quiet.iter().all(|test| expects(test, false)), "{name}");
+        assert!(!firing.is_empty() && firing.iter().all(|test| expects(test, true)), "{name}");
+        assert!(!silent.is_empty() && silent.iter().all(|test| expects(test, false)), "{name}");
         assert!(survives.iter().any(|test| expects(test, false)), "{name} {}", survives.len());
         assert!(survives.iter().all(|test| !test.alerts.is_empty()), "{name}");
     }
@@ -173,16 +174,16 @@ fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_
     let series = healthy.tests.iter().flat_map(|test| &test.input_series);
     assert!(series.filter(|one| one.series.contains(within)).count() > 1, "both kinds of series");
     let recorded = read_rule_test(RECORDED);
-    let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut tested_alerts: BTreeMap<&str, usize> = BTreeMap::new();
     for one in recorded.tests.iter().flat_map(|test| &test.queries) {
-        *asked.entry(one.expr.as_str()).or_default() += 1;
+        *tested_alerts.entry(one.expr.as_str()).or_default() += 1;
     }
     for name in rules().into_iter().filter_map(|rule| rule.record) {
-        assert!(asked.contains_key(name.as_str()), "{name} is never looked at");
+        assert!(tested_alerts.contains_key(name.as_str()), "{name} is never tested");
     }
 }
 
-/// A test that is fed series which nobody tells proves nothing.
+/// A test with series that nothing exports proves nothing.
 #[test]
 fn the_series_in_the_tests_are_those_that_are_told() {
     let known = KnownMetrics::read();
@@ -191,15 +192,15 @@ fn the_series_in_the_tests_are_those_that_are_told() {
     for stem in stems(TESTS, "yaml") {
         for series in read_rule_test(&stem).tests.iter().flat_map(|test| &test.input_series) {
             seen += 1;
-            let strangers = known.unknown_names(&series.series);
-            found.extend(strangers.into_iter().map(|stranger| format!("{stem}: {stranger}")));
+            let unknown = known.unknown_names(&series.series);
+            found.extend(unknown.into_iter().map(|unknown_name| format!("{stem}: {unknown_name}")));
         }
     }
     assert!(seen > 300, "only {seen} series");
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// promtool takes groups in any order unless it is told, and an alert that comes before what is recorded sees nothing.
+/// promtool evaluates groups in any order unless configured, and an alert before its recording rule sees no data.
 #[test]
 fn what_is_recorded_comes_before_the_alerts_that_ask_for_it() {
     let order: Vec<String> = groups().into_iter().map(|group| group.name).collect();

@@ -1,4 +1,4 @@
-//! The pages about alerts: a list that is made from the rules, and a runbook for each that says what to do.
+//! The pages about alerts: a list generated from the rules, and a runbook for each alert.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -7,13 +7,13 @@ use plimsoll::cli::flags;
 use super::{alerts, known_metrics, known_metrics::KnownMetrics, rules, stems};
 use crate::docs::{generated, page};
 
-/// Where runbooks are.
+/// Folder of the runbooks.
 const RUNBOOKS: &str = "docs/runbooks";
-/// What each of them tells, in this order.
+/// Chapters of each runbook, in this order.
 const CHAPTERS: [&str; 4] = ["What it means", "How to look", "What to do", "When to silence it"];
-/// What runbooks ask for that others tell: kube-state-metrics, cAdvisor, the API server, Prometheus itself.
+/// Prefixes of third-party metrics in runbooks: kube-state-metrics, cAdvisor, the API server, Prometheus itself.
 const OF_OTHERS: [&str; 5] = ["ALERTS", "apiserver_", "container_", "kube_", "up"];
-/// Flags of Prometheus that runbooks name.
+/// Prometheus flags that runbooks name.
 const OF_SERVERS: [&str; 1] = ["query.max-samples"];
 
 #[test]
@@ -55,7 +55,7 @@ fn every_recorded_series_is_documented_and_no_other() {
 fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let alerts = alerts();
     let runbooks = stems(RUNBOOKS, "md");
-    assert!(runbooks.iter().eq(alerts.keys()), "{runbooks:?} are not {:?}", alerts.keys());
+    assert!(runbooks.iter().eq(alerts.keys()), "{runbooks:?}, want {:?}", alerts.keys());
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_runbook_begins_as_its_alert_does_and_says_what_it_means_how_to_look_and_wha
             text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
         assert_eq!(chapters, CHAPTERS, "{name}");
         let short = text.split("\n## ").skip(1).find(|chapter| chapter.lines().count() < 3);
-        assert_eq!(short, None, "{name}: a chapter says nothing");
+        assert_eq!(short, None, "{name}: empty chapter");
     }
 }
 
@@ -81,20 +81,20 @@ fn the_queries_of_a_runbook_ask_for_what_is_told() {
         let text = page(&format!("{RUNBOOKS}/{name}.md"));
         let blocks = text.split("\n```promql\n").skip(1);
         let blocks: Vec<&str> = blocks.filter_map(|rest| rest.split("\n```").next()).collect();
-        assert!(!blocks.is_empty(), "{name} shows no query");
+        assert!(!blocks.is_empty(), "{name} has no query");
         for query in blocks.iter().flat_map(|block| block.split("\n\n")) {
-            let strangers = known.unknown_names(query);
-            let is_of_others = strangers.iter().any(|stranger| {
-                let family = stranger.strip_prefix("there is no ").unwrap_or_default();
+            let unknown = known.unknown_names(query);
+            let is_of_others = unknown.iter().any(|unknown_name| {
+                let family = unknown_name.strip_prefix("there is no ").unwrap_or_default();
                 OF_OTHERS.iter().any(|start| family.starts_with(start))
             });
-            // Whoever tells of nodes has labels that nobody here knows.
-            assert!(strangers.is_empty() || is_of_others, "{name}: {strangers:?}");
+            // Queries about third-party metrics may have labels unknown here.
+            assert!(unknown.is_empty() || is_of_others, "{name}: {unknown:?}");
         }
     }
 }
 
-/// Command lines are tried where those of all pages are; these are the flags in between.
+/// Command lines are tested with those of all pages; this test checks flags in the text.
 #[test]
 fn every_flag_that_a_runbook_names_is_one() {
     let roles = [flags::recommender(), flags::admission(), flags::updater(), flags::watermark()];
@@ -123,10 +123,10 @@ fn what_the_page_about_metrics_would_have_dropped_is_in_no_rule() {
         for word in &dropped {
             let family = format!("plimsoll_{word}");
             let name = rule.alert.as_ref().or(rule.record.as_ref());
-            assert!(!rule.expr.contains(&family), "{name:?} asks for {family}");
+            assert!(!rule.expr.contains(&family), "{name:?} uses {family}");
         }
     }
-    // And what the page says of those that are asked for is so.
+    // The page describes the metrics correctly.
     for (alert, families) in [
         ("VpaUnderRequested", ["plimsoll_low", "plimsoll_request_min"]),
         ("VpaCappedByMaxAllowed", ["plimsoll_proposal", "plimsoll_target"]),

@@ -1,4 +1,4 @@
-//! What promtool says of the rules, fed with what was scraped on the day.
+//! Evaluates the rules with promtool on the metrics of the day.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -10,41 +10,41 @@ use crate::support::skipped::report_skipped;
 use crate::support::tier;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/monitoring");
-/// In the order in which they are evaluated.
+/// In evaluation order.
 const FILES: [&str; 2] = ["recording.yaml", "alerts.yaml"];
 
-/// An alert within a time of the day, and whether it fires then or only waits.
+/// An alert during a part of the day, and whether it fires or is only pending.
 pub struct Expected {
     alert: &'static str,
-    /// The object that it is about, and no other; `None` where it may be about several.
+    /// The only object that it is about; `None` if it may be about several.
     object: Option<&'static str>,
     is_firing: bool,
-    /// After the day began.
+    /// Since the start of the day.
     from: Duration,
     to: Duration,
-    /// Nearer than this to its ends nobody looks.
+    /// Scrapes closer than this to either end are not checked.
     leeway: Duration,
 }
 
 impl Expected {
-    /// It waits exactly while a series has been told to be so: evictions come when pods are there.
+    /// Pending exactly while a series has a value: evictions depend on when pods are ready.
     pub fn pending_while(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
         Self { leeway: Duration::ZERO, ..Self::pending(alert, (from, to)) }
     }
 
-    /// It waits from the first of these scrapes to the one before the other. One later or earlier is as good: each object
-    /// has a place of its own within a period.
+    /// Pending from the first of these scrapes until before the second. One scrape more or less is accepted: each
+    /// object has its own offset within a period.
     pub fn pending(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
         let scrape = Duration::try_from(SCRAPE).expect("forward");
         Self { alert, object: None, is_firing: false, from, to, leeway: 2 * scrape }
     }
 
-    /// It is about this object.
+    /// Limits the expectation to this object.
     pub fn of(self, object: &'static str) -> Self {
         Self { object: Some(object), ..self }
     }
 
-    /// It waits so long, and then fires.
+    /// Pending for `waits`, then firing.
     pub fn fires(
         alert: &'static str,
         (from, to): (Duration, Duration),
@@ -67,20 +67,20 @@ fn groups(text: &str) -> Vec<String> {
     groups.iter().map(|group| group["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// What there is to be at each scrape: alerts that wait or fire, how many of each. promtool's words for it.
+/// The expected alerts at each scrape, pending or firing, as a promtool test.
 fn promtool_test(day: &ScriptedDay, expected: &[Expected]) -> Value {
     let texts = FILES
         .map(|file| fs::read_to_string(Path::new(FOLDER).join(file)).expect("the file is there"));
     let is_wanted = |name: &str| texts.iter().any(|text| text.contains(name));
     let step = Duration::try_from(SCRAPE).expect("forward");
-    let scrapes = u32::try_from(day.record.scrapes()).expect("few");
+    let scrapes = u32::try_from(day.record.scrapes()).expect("fits");
     let mut alerts: Vec<&str> = expected.iter().map(|one| one.alert).collect();
     alerts.sort_unstable();
     alerts.dedup();
     let others = format!("alertname!~{:?}", alerts.join("|"));
     let mut queries = Vec::new();
-    // Each question costs promtool as much as the whole day: the gate asks at every seventh scrape, which is at another place
-    // of every period and window.
+    // For promtool, each check costs as much as the whole day. The gate checks every seventh scrape, which is at a
+    // different offset of every period and window.
     for at in (1..scrapes).step_by(tier::cases(7, 1)).map(|scrape| step * scrape) {
         for alert in &alerts {
             let own: Vec<&Expected> = expected.iter().filter(|one| one.alert == *alert).collect();
@@ -97,7 +97,7 @@ fn promtool_test(day: &ScriptedDay, expected: &[Expected]) -> Value {
                     json!({"labels": labels, "value": 1})
                 })
                 .collect();
-            // Who else has it is seen where all are known.
+            // Alerts of other objects are checked only if all objects are known.
             let is_known = own.iter().all(|one| one.object.is_some());
             let by = if is_known { "alertname, alertstate, name" } else { "alertname, alertstate" };
             queries.push(query(&format!("alertname={alert:?}"), by, at, &samples));
@@ -118,7 +118,7 @@ fn promtool_test(day: &ScriptedDay, expected: &[Expected]) -> Value {
     })
 }
 
-/// In which states alerts are at that time.
+/// A check of the states of alerts at a time.
 fn query(which: &str, by: &str, at: Duration, samples: &[Value]) -> Value {
     json!({
         "expr": format!("count by ({by}) (ALERTS{{{which}}}) > bool 0"),
@@ -127,13 +127,13 @@ fn query(which: &str, by: &str, at: Duration, samples: &[Value]) -> Value {
     })
 }
 
-/// Has promtool compare the alerts of the whole day with those that are expected.
+/// Compares the alerts of the whole day with the expected ones, with promtool.
 pub async fn check(day: &ScriptedDay, expected: &[Expected]) {
     let tool = match test_programs::prometheus(PrometheusRelease::V3) {
         Ok(programs) => programs.tool,
         Err(why) => return report_skipped(why),
     };
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("day.yaml");
     // JSON is YAML.
     fs::write(&file, promtool_test(day, expected).to_string()).expect("writable");
@@ -143,8 +143,9 @@ pub async fn check(day: &ScriptedDay, expected: &[Expected]) {
         output.expect("promtool starts")
     };
     let output = tokio::task::spawn_blocking(run).await.expect("no panic");
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    // There is a message for each scrape that is wrong: the first few suffice.
-    let said: String = said.trim().chars().take(4_000).collect();
-    assert!(output.status.success() && said.contains("SUCCESS"), "{said}");
+    let output_text =
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    // There is a message for each wrong scrape: the first few suffice.
+    let output_text: String = output_text.trim().chars().take(4_000).collect();
+    assert!(output.status.success() && output_text.contains("SUCCESS"), "{output_text}");
 }

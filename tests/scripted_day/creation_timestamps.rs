@@ -1,10 +1,11 @@
-//! Owns what the roles are told otherwise than by the API server, because on the day two minutes take less than a second.
+//! Rewrites what the controllers read from the API server, because two minutes of the day take less than a second.
 //!
-//! - Creation times of pods are the wall's, whose clock cannot be stepped: by the clock of the day every pod would be older
-//!   than it, and the updater would never see that a pod which it has evicted was replaced. So the roles read when a pod
-//!   was created by the clock that they go by.
-//! - Recommender and updater have their passes at the same moment. Recommendations are written when the updater has had
-//!   its own, so that pods which are created meanwhile are sized by what it knows, as is nearly always so elsewhere.
+//! - Creation timestamps of pods come from the wall clock, which cannot be stepped: by the stepped clock every pod would
+//!   be older than it is, and the updater would never observe the replacement of an evicted pod. So the controllers
+//!   read creation timestamps of the stepped clock.
+//! - Recommender and updater run their passes at the same moment. Recommendations are written after the updater's pass, so
+//!   that pods created meanwhile are sized by the recommendation that the updater used, as is nearly always the case in
+//!   reality.
 
 use std::{
     collections::HashMap,
@@ -23,16 +24,15 @@ use plimsoll::cluster::clock::Clock;
 use tokio::sync::watch;
 use tower_service::Service;
 
-/// What stands before the uid of an object, and then before the time: the API server writes them in this order, and
-/// other uids, those of owners, behind both.
+/// The text before an object's UID and before its creation timestamp: the API server writes them in this order, and
+/// other UIDs, such as those of owners, after both.
 const UID_MARKER: &str = "\"uid\":\"";
-/// What the recommender writes, and nobody else.
+/// Part of the recommender's writes only.
 const RECOMMENDATION_MARKER: &[u8] = b"\"recommendation\"";
 const CREATION_TIMESTAMP_MARKER: &str = "\"creationTimestamp\":\"";
 
-/// The same client, by which a pod is created when this clock sees it first. The clock stands still until all pods are
-/// there, so that is when it was.
-/// While `held` is true, recommendations wait.
+/// Wraps a client so that a pod is created when this clock first sees it. The clock does not move until all pods
+/// exist, so that is the correct time. While `held` is true, recommendations wait.
 pub fn with_clock_timestamps(client: Client, clock: Clock, held: watch::Receiver<bool>) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(
@@ -52,7 +52,7 @@ struct CreationTimestampRewriter {
     held: watch::Receiver<bool>,
 }
 
-/// When each pod was seen first, by its uid.
+/// When each pod was first seen, by UID.
 struct FirstSeenTimes {
     clock: Clock,
     seen: Mutex<HashMap<String, String>>,
@@ -72,21 +72,21 @@ impl FirstSeenTimes {
         seen.entry(uid.to_owned()).or_insert_with(now).clone()
     }
 
-    /// A line of an answer, with the other times in it.
+    /// Rewrites the timestamps in a line of a response.
     fn rewrite_line(&self, line: &str) -> String {
-        let mut told = String::with_capacity(line.len());
+        let mut rewritten = String::with_capacity(line.len());
         let mut rest = line;
         while let Some((uid, created)) = next_timestamp(rest) {
-            told.push_str(&rest[..created]);
-            told.push_str(&self.first_seen(uid));
+            rewritten.push_str(&rest[..created]);
+            rewritten.push_str(&self.first_seen(uid));
             rest = &rest[created..];
-            rest = &rest[rest.find('"').expect("a text ends")..];
+            rest = &rest[rest.find('"').expect("string literal is closed")..];
         }
-        told + rest
+        rewritten + rest
     }
 }
 
-/// The next object's uid, and where its time of creation is.
+/// The UID of the next object, and the position of its creation timestamp.
 fn next_timestamp(text: &str) -> Option<(&str, usize)> {
     let created = text.find(CREATION_TIMESTAMP_MARKER)? + CREATION_TIMESTAMP_MARKER.len();
     let uid = &text[text[..created].rfind(UID_MARKER)? + UID_MARKER.len()..];
@@ -99,13 +99,13 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
     type Future = BoxFuture<'static, Result<Self::Response, kube::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        // The client inside waits for its own turn.
+        // `call` waits for the inner client to be ready.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let Self { client, first_seen: births, mut held } = self.clone();
-        let has = |what: &str| request.uri().path().split('/').any(|part| part == what);
+        let has = |segment: &str| request.uri().path().split('/').any(|part| part == segment);
         let is_of_pods = has("pods");
         let is_of_a_vpa = has("verticalpodautoscalers") && request.method() != Method::GET;
         async move {
@@ -116,7 +116,7 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
                     .windows(RECOMMENDATION_MARKER.len())
                     .any(|part| part == RECOMMENDATION_MARKER)
                 {
-                    held.wait_for(|held| !held).await.expect("the day goes on");
+                    held.wait_for(|held| !held).await.expect("sender is alive");
                 }
                 Request::from_parts(parts, Body::from(body.to_vec()))
             } else {
@@ -126,7 +126,7 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
             if !is_of_pods {
                 return Ok(Response::from_parts(parts, body.boxed_unsync()));
             }
-            // A time of another length is another number of bytes.
+            // A timestamp of another length changes the length of the body.
             parts.headers.remove(header::CONTENT_LENGTH);
             let lines = lines(body).map(move |line| {
                 let line = line?;
@@ -139,10 +139,10 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
     }
 }
 
-/// A body line by line, as a watch has its events, and then whatever is left, as a list is in one line.
+/// A body line by line, for the events of a watch; the rest at the end, as a list is a single line.
 fn lines(body: Body) -> impl futures::Stream<Item = Result<Vec<u8>, kube::Error>> + Send {
-    let begun = (body.into_data_stream(), Vec::new(), false);
-    stream::unfold(begun, |(mut body, mut kept, mut is_over)| async move {
+    let state = (body.into_data_stream(), Vec::new(), false);
+    stream::unfold(state, |(mut body, mut kept, mut is_over)| async move {
         loop {
             if let Some(end) = kept.iter().position(|byte| *byte == b'\n') {
                 let more = kept.split_off(end + 1);

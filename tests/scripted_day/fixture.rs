@@ -1,4 +1,4 @@
-//! Owns the cluster of the day: all roles in one process, a metrics API, a Prometheus that is asked, and one clock.
+//! The cluster of the day: all controllers in one process, a metrics API, a Prometheus for queries, and one clock.
 
 use std::time::Duration;
 
@@ -34,12 +34,12 @@ use crate::{
     watermark_controller::fixture::METRIC,
 };
 
-/// Between two passes.
+/// Interval between passes.
 pub const STEP: SignedDuration = SignedDuration::from_mins(2);
-/// Between two scrapes: no more than what the boards count on.
+/// Interval between scrapes, at most what the boards assume.
 pub const SCRAPE: SignedDuration = SignedDuration::from_mins(1);
 
-/// The cluster.
+/// The cluster of the day.
 pub struct Fixture {
     pub bed: Testbed,
     pub usage: MetricsServer,
@@ -54,9 +54,10 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// With all roles, and nothing to look after.
+    /// With all controllers and no objects.
     pub async fn new() -> Option<Self> {
-        // Ahead of the wall's: whatever the API server stamps, but for the creation of pods, is of the past.
+        // Ahead of the wall clock, so that all timestamps of the API server except creation timestamps of pods are in
+        // the past.
         let start = Timestamp::from_second(wall_now().as_second() + 3_600).expect("in range");
         let nodes = Standing::frozen_at(start);
         let bed =
@@ -73,7 +74,7 @@ impl Fixture {
         );
         let prometheus = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
         let port = Port::claim();
-        // The API server goes by the wall's time, in which a certificate of this clock's would not yet be good.
+        // The API server uses the wall clock, by which a certificate issued with this clock would not be valid yet.
         let certificate = write_certificates(&bed, "webhook");
         let flags = [
             "--roles=recommender,updater,admission-controller,watermark".to_owned(),
@@ -93,16 +94,16 @@ impl Fixture {
             format!("--admission-controller.tls-cert-file={}", certificate("tls.crt")),
             format!("--admission-controller.tls-private-key={}", certificate("tls.key")),
             format!("--watermark.prometheus-address={}", prometheus.url()),
-            // The history was there before the namespace of the day.
+            // The history is older than the namespace of the day.
             "--watermark.prometheus-unrestricted-namespaces=*".to_owned(),
         ];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let config = all_in_one_config(&flags, |_| String::new()).expect("flags that make sense");
+        let config = all_in_one_config(&flags, |_| String::new()).expect("valid flags");
         let clock = Clock::fake(Time::from_secs(start.as_second()));
         usage.at(start);
         let (advice_waits, held) = watch::channel(false);
         let client = with_clock_timestamps(bed.client(), clock.clone(), held);
-        let running = all_in_one::start(config, client, clock.clone()).await.expect("it starts");
+        let running = all_in_one::start(config, client, clock.clone()).await.expect("starts");
         let day = ScrapeRecord::new(start + SCRAPE, SCRAPE);
         Some(Self {
             bed,
@@ -118,12 +119,12 @@ impl Fixture {
         })
     }
 
-    /// What the clock says.
+    /// The current time of the clock.
     pub fn now(&self) -> Timestamp {
         Timestamp::from_nanosecond(self.clock.now().as_nanos().into()).expect("in range")
     }
 
-    /// A Deployment whose pods are ready.
+    /// Creates a Deployment and waits until its pods are ready.
     pub async fn deployment(&self, name: &str, replicas: u32) {
         let yaml = manifests::deployment(name, replicas, "100m", "64Mi");
         manifests::create::<Deployment>(self.bed.client(), &self.namespace, &yaml).await;
@@ -133,7 +134,7 @@ impl Fixture {
             .await;
     }
 
-    /// A VPA of the Deployment of that name.
+    /// Creates a VPA for the Deployment of that name.
     pub async fn vpa(&self, name: &str, mode: &str, policy: Value) {
         let object = json!({
             "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
@@ -149,35 +150,35 @@ impl Fixture {
             .await;
     }
 
-    /// A WatermarkPodAutoscaler.
+    /// Creates a WatermarkPodAutoscaler.
     pub async fn wpa(&self, object: &Value) {
         let client = self.bed.client();
         manifests::create::<WatermarkPodAutoscaler>(client, &self.namespace, &object.to_string())
             .await;
     }
 
-    /// What each container of a workload uses from now on.
+    /// Sets the usage of each container of a workload.
     pub fn uses(&self, name: &str, cpu: f64, memory: u64) {
         self.usage.set_all(&self.namespace, name, "main", UsageValue { cpu, memory });
     }
 
-    /// What the metric of a workload is from now on.
+    /// Sets the metric of a workload.
     pub fn metric(&self, name: &str, value: f64) {
         self.usage.set_external(&self.namespace, METRIC, &[("app", name)], value);
     }
 
-    /// Lets some scrapes go by.
+    /// Runs some steps of one scrape each.
     pub async fn steps(&mut self, count: u32) {
         for _ in 0..count {
             self.step().await;
         }
     }
 
-    /// Until the updater has seen that the recommender lives: it lists Leases every ten seconds of the machine's own clock,
-    /// and has to see a change.
+    /// Waits until the updater has observed the recommender's heartbeat: it lists Leases every ten seconds of real
+    /// time and has to observe a change.
     pub async fn wait_for_recommender_lease(&mut self) {
-        // Certificates are made, and watches begin, in the machine's own time.
-        wait::until("the webhook is registered, and watches have told of everything", || async {
+        // Certificates are issued, and watches start, in real time.
+        wait::until("the webhook is registered, and watches are synced", || async {
             let page = self.page().await;
             let is_registered = page.contains("\nplimsoll_webhook_registered 1\n");
             let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
@@ -186,7 +187,7 @@ impl Fixture {
         .await;
         for _ in 0..2 {
             self.step().await;
-            // Between passes nobody else lists anything.
+            // No other list request happens between passes.
             let before = self.lists().await;
             wait::until("the Leases are listed", || async {
                 (self.lists().await > before).then_some(())
@@ -195,23 +196,23 @@ impl Fixture {
         }
     }
 
-    /// Everybody does what is due, and is scraped.
+    /// Runs what is due, and scrapes.
     async fn step(&mut self) {
-        let recommender = self.running.recommender().expect("it runs");
-        let updater = self.running.updater().expect("it runs");
+        let recommender = self.running.recommender().expect("running");
+        let updater = self.running.updater().expect("running");
         let (mut advice, mut evictions) = (recommender.passes(), updater.passes());
         let before = (advice.borrow_and_update().0, evictions.borrow_and_update().0);
-        // In between nobody has a pass, and replicas are looked at all the same.
+        // No pass is due in between, but replicas are still reconciled.
         self.advance_clocks(SCRAPE);
         self.scrape().await;
         self.hold_recommendations.send_replace(true);
         self.advance_clocks(STEP - SCRAPE);
         let done = async {
-            evictions.wait_for(|(count, _)| *count > before.1).await.expect("it runs");
+            evictions.wait_for(|(count, _)| *count > before.1).await.expect("running");
             self.hold_recommendations.send_replace(false);
-            advice.wait_for(|(count, _)| *count > before.0).await.expect("it runs");
+            advice.wait_for(|(count, _)| *count > before.0).await.expect("running");
         };
-        tokio::time::timeout(wait::PATIENCE, done).await.expect("passes in time");
+        tokio::time::timeout(wait::PATIENCE, done).await.expect("passes finish in time");
         self.scrape().await;
     }
 
@@ -221,20 +222,20 @@ impl Fixture {
         self.clock.step(Duration::try_from(time).expect("forward"));
     }
 
-    /// Until what was begun has come about: all pods that there are to be are ready, no other is there, and watches have told
-    /// of it. Who has a pass next finds the same, however busy the machine is.
+    /// Waits until all changes have taken effect: all expected pods are ready, no others exist, and watches have
+    /// delivered this. The next pass then finds the same state on any machine.
     async fn wait_until_quiescent(&self) {
         let deployments = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
         let pods = Api::<Pod>::all(self.bed.client());
         let all = ListParams::default();
-        wait::often(Duration::from_millis(20), wait::PATIENCE, "all pods are there", || async {
-            let found = deployments.list(&all).await.map_err(|why| why.to_string())?;
+        wait::often(Duration::from_millis(20), wait::PATIENCE, "all pods exist", || async {
+            let found = deployments.list(&all).await.map_err(|error| error.to_string())?;
             let mut wanted = 0;
             for one in found {
                 let (spec, status) = (one.spec.unwrap_or_default(), one.status.unwrap_or_default());
                 let replicas = spec.replicas;
-                let is_seen = status.observed_generation == one.metadata.generation;
-                if !is_seen
+                let is_observed = status.observed_generation == one.metadata.generation;
+                if !is_observed
                     || status.replicas.or(Some(0)) != replicas
                     || status.ready_replicas != replicas
                 {
@@ -242,25 +243,26 @@ impl Fixture {
                 }
                 wanted += replicas.unwrap_or_default();
             }
-            let found = pods.list(&all).await.map_err(|why| why.to_string())?.items.len();
+            let found = pods.list(&all).await.map_err(|error| error.to_string())?.items.len();
             let page = self.page().await;
-            let told = page
+            let observed_counts = page
                 .lines()
                 .filter(|line| line.starts_with("plimsoll_feed_objects{feed=\"pods\""))
                 .filter_map(|line| line.rsplit_once(' ')?.1.parse::<i32>().ok());
-            let told: Vec<i32> = told.collect();
-            let is_told = !told.is_empty() && told.iter().all(|told| *told == wanted);
+            let observed_counts: Vec<i32> = observed_counts.collect();
+            let has_expected_counts =
+                !observed_counts.is_empty() && observed_counts.iter().all(|count| *count == wanted);
             let mut feeds = page.lines().filter(|line| line.starts_with("plimsoll_feed_synced{"));
             let is_synced = feeds.all(|line| line.ends_with(" 1"));
-            if usize::try_from(wanted) == Ok(found) && is_told && is_synced {
+            if usize::try_from(wanted) == Ok(found) && has_expected_counts && is_synced {
                 return Ok(());
             }
-            Err(format!("{wanted} are wanted, {found} are there, watches tell of {told:?}"))
+            Err(format!("want {wanted} pods, found {found}, watches report {observed_counts:?}"))
         })
         .await;
     }
 
-    /// How often something was listed.
+    /// Number of list requests.
     async fn lists(&self) -> f64 {
         let page = self.page().await;
         let lists = page.lines().filter(|line| {
@@ -269,21 +271,21 @@ impl Fixture {
         lists.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
-    /// What there is to scrape.
+    /// The exported metrics.
     async fn page(&self) -> String {
         let address = self.running.addresses()[0];
-        let page = http_get(&format!("http://{address}/metrics")).await.expect("it is served");
+        let page = http_get(&format!("http://{address}/metrics")).await.expect("served");
         String::from_utf8_lossy(&page).into_owned()
     }
 
-    /// When nobody has anything to do any more.
+    /// Scrapes once nothing is in progress.
     async fn scrape(&mut self) {
-        let recommender = self.running.recommender().expect("it runs");
-        let watermark = self.running.watermark().expect("it runs");
+        let recommender = self.running.recommender().expect("running");
+        let watermark = self.running.watermark().expect("running");
         let patience = Duration::from_mins(1);
-        wait::often(Duration::from_millis(3), patience, "all is done", || async {
+        wait::often(Duration::from_millis(3), patience, "nothing is in progress", || async {
             let is_done = watermark.is_idle() && recommender.pending_statuses() == 0;
-            if is_done { Ok(()) } else { Err("somebody waits".to_owned()) }
+            if is_done { Ok(()) } else { Err("a task is pending".to_owned()) }
         })
         .await;
         self.wait_until_quiescent().await;

@@ -1,4 +1,4 @@
-//! Owns the recording of the day: what the roles exported while it was lived in full, for the gate to look at.
+//! The recording of the day: the metrics exported in a full run, for the gate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,9 +17,9 @@ use super::scrape_record::ScrapeRecord;
 use super::script::ScriptedDay;
 use crate::boards::families::{documented, family_of};
 
-/// What happens on the day: another script makes another recording necessary.
+/// The script of the day: a change requires a new recording.
 const SCRIPT: &str = include_str!("script.rs");
-/// What boards and rules ask for is recorded, and nothing else: durations differ in every run, and are most of a page.
+/// Only metrics of boards and rules are recorded: durations differ between runs and are most of a page.
 const QUERY_SOURCES: [&str; 2] = ["grafana", "deploy/monitoring"];
 
 const RECORD_HINT: &str = "run `cargo xtask record day` and look at what has changed";
@@ -35,7 +35,7 @@ struct Recording {
     series: BTreeMap<String, Vec<Change>>,
 }
 
-/// When what happened.
+/// Times of the events of the day.
 #[derive(Debug, Serialize, Deserialize)]
 struct Moments {
     growth: Timestamp,
@@ -45,7 +45,8 @@ struct Moments {
     back: Timestamp,
 }
 
-/// From this scrape on a series has this value, as text for what is no number of JSON's; none where it is not exported.
+/// The value of a series from this scrape on, as text because JSON cannot represent some values; `None` where it is
+/// not exported.
 #[derive(Debug, Serialize, Deserialize)]
 struct Change(usize, Option<String>);
 
@@ -57,20 +58,21 @@ fn script_hash() -> String {
     format!("{:016x}", XxHash3_64::oneshot(SCRIPT.as_bytes()))
 }
 
-/// All that boards, alerts and recording rules are written in: a family that is asked for is named there.
+/// The sources of all boards, alerts and recording rules: every family in use is named there.
 static QUERY_TEXTS: LazyLock<String> = LazyLock::new(|| {
     let folders = QUERY_SOURCES.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
-    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("a folder"));
+    let entries =
+        folders.iter().flat_map(|folder| fs::read_dir(folder).expect("temporary directory"));
     let files = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_file());
     files.map(|path| fs::read_to_string(path).unwrap_or_default()).collect()
 });
 
-/// Whether a board or a rule asks for a family.
+/// Whether a board or a rule uses a family.
 pub fn is_queried(family: &str) -> bool {
     QUERY_TEXTS.contains(family)
 }
 
-/// Writes it.
+/// Writes the recording.
 pub fn write(day: &ScriptedDay) {
     let record = &day.record;
     let series = record.all().filter(|(series, _)| is_queried(family(series)));
@@ -92,11 +94,11 @@ pub fn write(day: &ScriptedDay) {
     };
     let file = BufWriter::new(File::create(path()).expect("the recording is writable"));
     let mut encoder = GzEncoder::new(file, Compression::best());
-    serde_json::to_writer(&mut encoder, &recording).expect("it is JSON");
-    encoder.finish().and_then(|mut file| file.flush()).expect("it is written");
+    serde_json::to_writer(&mut encoder, &recording).expect("JSON");
+    encoder.finish().and_then(|mut file| file.flush()).expect("written");
 }
 
-/// The day as it was recorded. Fails with one line where there is no recording of this script.
+/// Reads the recording. Fails with one line if there is none for this script.
 pub fn read() -> ScriptedDay {
     let file =
         File::open(path()).unwrap_or_else(|error| panic!("no recording: {error}: {RECORD_HINT}"));
@@ -121,12 +123,12 @@ pub fn read() -> ScriptedDay {
     ScriptedDay { record, growth, flapping, calm, outage, back }
 }
 
-/// The family of a series, with the suffix that a histogram's parts have.
+/// The family of a series, including the suffix of a histogram's parts.
 pub fn family(series: &str) -> &str {
     series.split_once('{').map_or(series, |(family, _)| family)
 }
 
-/// A family and the names of its labels, as `family{a,b}`.
+/// The families with their label names, as `family{a,b}`.
 pub fn shapes<'a>(series: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     series
         .map(|series| {
@@ -140,7 +142,7 @@ pub fn shapes<'a>(series: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
 fn changes(values: &BTreeMap<usize, f64>, scrapes: usize) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     for scrape in 0..scrapes {
-        // Rust's text of a number is the shortest that reads back as the same.
+        // Rust prints the shortest number that parses to the same value.
         let value = values.get(&scrape).map(ToString::to_string);
         let is_same = match changes.last() {
             Some(last) => last.1 == value,
@@ -167,12 +169,12 @@ fn values(changes: &[Change], scrapes: usize) -> BTreeMap<usize, f64> {
 
 #[test]
 fn what_is_recorded_reads_back_with_its_gaps_and_to_the_last_bit() {
-    let lived: BTreeMap<usize, f64> =
+    let expected: BTreeMap<usize, f64> =
         [(1, 0.1 + 0.2), (2, 0.1 + 0.2), (5, f64::INFINITY), (6, 1e300)].into();
-    let recorded = changes(&lived, 9);
+    let recorded = changes(&expected, 9);
     let starts: Vec<_> = recorded.iter().map(|change| (change.0, change.1.is_some())).collect();
     assert_eq!(starts, [(1, true), (3, false), (5, true), (6, true), (7, false)]);
-    assert_eq!(values(&recorded, 9), lived);
+    assert_eq!(values(&recorded, 9), expected);
     assert!(changes(&BTreeMap::new(), 9).is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! Owns the expositions that were captured, as the series of a history.
+//! The captured scrapes as series of a history.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::support::prometheus_server::History;
 /// Names and values.
 type Labels = Vec<(String, String)>;
 
-/// What was told, by series, one scrape a step.
+/// The values of all series, with one scrape per step.
 pub struct ScrapeRecord {
     from: Timestamp,
     step: SignedDuration,
@@ -19,37 +19,37 @@ pub struct ScrapeRecord {
 }
 
 impl ScrapeRecord {
-    /// Nothing yet.
+    /// An empty record.
     pub fn new(from: Timestamp, step: SignedDuration) -> Self {
         Self { from, step, scrapes: 0, series: BTreeMap::new() }
     }
 
-    /// When the next scrape is.
+    /// Time of a scrape.
     fn at(&self, scrape: usize) -> Timestamp {
-        self.from + self.step * i32::try_from(scrape).expect("few")
+        self.from + self.step * i32::try_from(scrape).expect("fits")
     }
 
-    /// When the latest was.
+    /// Time of the latest scrape.
     pub fn end(&self) -> Timestamp {
         self.at(self.scrapes.saturating_sub(1))
     }
 
-    /// When the first was.
+    /// Time of the first scrape.
     pub fn start(&self) -> Timestamp {
         self.from
     }
 
-    /// From the first to the latest.
+    /// Time from the first to the latest scrape.
     pub fn length(&self) -> SignedDuration {
         self.end().duration_since(self.start())
     }
 
-    /// How many there were.
+    /// Number of scrapes.
     pub fn scrapes(&self) -> usize {
         self.scrapes
     }
 
-    /// One scrape of a page.
+    /// Adds a scrape of a page.
     pub fn add_scrape(&mut self, page: &str) {
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let (series, value) = line.rsplit_once(' ').expect("a series and its value");
@@ -63,7 +63,7 @@ impl ScrapeRecord {
         self.scrapes += 1;
     }
 
-    /// The time between two scrapes.
+    /// The interval between scrapes.
     pub fn step(&self) -> SignedDuration {
         self.step
     }
@@ -73,35 +73,35 @@ impl ScrapeRecord {
         self.series.iter().map(|(series, values)| (series.as_str(), values))
     }
 
-    /// Adds a series as a whole.
+    /// Adds a whole series.
     pub fn add_series(&mut self, series: String, values: BTreeMap<usize, f64>) {
         self.series.insert(series, values);
     }
 
-    /// Ends it after so many scrapes.
+    /// Ends the record after this many scrapes.
     pub fn ends_after(&mut self, scrapes: usize) {
         self.scrapes = scrapes;
     }
 
-    /// The only series of a family that has all of this in its text.
+    /// The only series of a family whose text contains all of this.
     pub fn single_series(&self, family: &str, parts: &[&str]) -> &str {
         let start = format!("{family}{{");
         let mut found = self.series.keys().filter(|series| {
             series.starts_with(&start) && parts.iter().all(|part| series.contains(part))
         });
-        let one = found.next().unwrap_or_else(|| panic!("there is no {family} of {parts:?}"));
-        assert!(found.next().is_none(), "there are several {family} of {parts:?}");
+        let one = found.next().unwrap_or_else(|| panic!("no {family} with {parts:?}"));
+        assert!(found.next().is_none(), "several {family} with {parts:?}");
         one
     }
 
-    /// What a series told last, which is at the end.
+    /// The last value of a series, which must exist at the end.
     pub fn last_value(&self, series: &str) -> f64 {
         let (scrape, value) = self.series[series].last_key_value().expect("a value");
         assert_eq!(scrape + 1, self.scrapes, "{series} has ended");
         *value
     }
 
-    /// From which scrape to before which a series was like that, by its text.
+    /// The intervals, by scrape, in which the value of a series satisfies a condition; ends are exclusive.
     pub fn intervals_where(
         &self,
         series: &str,
@@ -118,7 +118,7 @@ impl ScrapeRecord {
         times
     }
 
-    /// As a Prometheus has it that scrapes a pod by its monitor: labels of objects are honoured.
+    /// The series as scraped by a Prometheus with our PodMonitor: `honorLabels` is set.
     pub fn history(&self) -> History {
         let (from, step, end) = (self.from, self.step, self.end());
         let mut history = History::new(from, end + step, step);
@@ -136,7 +136,7 @@ impl ScrapeRecord {
         history.series("up", &all, |_| Some(1.0))
     }
 
-    /// As input of promtool's tests of rules: the series with these names, one value a scrape.
+    /// The series with these names as input of a promtool test, one value per scrape.
     pub fn promtool_input(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<Value> {
         let wanted = self.scraped().filter(|(name, _, _)| is_wanted(name));
         wanted
@@ -147,7 +147,7 @@ impl ScrapeRecord {
                 let values: Vec<String> = (0..self.scrapes)
                     .map(|scrape| {
                         let value = values.get(&scrape);
-                        // A series that a page leaves out is stale at once.
+                        // A series that is missing from a page is stale at once.
                         let word = match value {
                             Some(value) => value.to_string(),
                             None if was_there => "stale".to_owned(),
@@ -165,7 +165,7 @@ impl ScrapeRecord {
             .collect()
     }
 
-    /// Every series as it is stored: its name, its labels with those of the target, and its values by scrape.
+    /// Every series as stored: its name, its labels including those of the target, and its values by scrape.
     fn scraped(&self) -> impl Iterator<Item = (&str, Labels, &BTreeMap<usize, f64>)> {
         self.series.iter().map(|(series, values)| {
             let (name, labels) = parse_series(series);

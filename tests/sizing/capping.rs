@@ -37,7 +37,7 @@ fn limit_ranges_merge_to_the_lowest_maximum_and_the_highest_minimum() {
     ] {
         let items: Vec<Value> =
             items.as_array().into_iter().flatten().cloned().map(container).collect();
-        let merged = range(json!(items)).expect("a range");
+        let merged = range(json!(items)).expect("valid range");
         for (list, expected) in [(&merged.max, max), (&merged.default, default), (&merged.min, min)]
         {
             let expected = match expected {
@@ -156,10 +156,10 @@ fn a_container_is_held_to_range_policy_and_limit_in_this_order() {
     ];
     for row in rows {
         let range = if row.range.is_null() { json!([]) } else { json!([container(row.range)]) };
-        let said = format!("c1: {}", row.target);
+        let recommended = format!("c1: {}", row.target);
         for compat in BOTH {
-            let (pod, vpa) = (pod(&[row.current]), vpa(row.policy.clone(), &[&said]));
-            let found = process(&pod, &vpa, &ranges(range.clone()), compat).expect("is processed");
+            let (pod, vpa) = (pod(&[row.current]), vpa(row.policy.clone(), &[&recommended]));
+            let found = process(&pod, &vpa, &ranges(range.clone()), compat).expect("processed");
             let different = compat == Compat::Plimsoll && !row.plimsoll.is_empty();
             let expected = if different { row.plimsoll } else { row.upstream };
             assert_eq!(targets(&found), [format!("c1: {expected}")], "{} {compat:?}", row.name);
@@ -173,8 +173,8 @@ fn a_container_is_held_to_range_policy_and_limit_in_this_order() {
 /// Golden vectors 33 to 36.
 #[test]
 fn all_three_numbers_are_held_and_only_what_the_target_went_through_is_told() {
-    let said = "c1: cpu 20, memory 80000 | | cpu 100, memory 90000";
-    for (what, policy, status, expected, told) in [
+    let recommended = "c1: cpu 20, memory 80000 | | cpu 100, memory 90000";
+    for (name, policy, status, expected, reasons) in [
         ("34", Value::Null, "", "cpu 20, memory 80000 | cpu 100, memory 90000", &[][..]),
         (
             "34, said",
@@ -204,38 +204,38 @@ fn all_three_numbers_are_held_and_only_what_the_target_went_through_is_told() {
         }
         let found = process(
             &pod,
-            &vpa(policy, &[said]),
+            &vpa(policy, &[recommended]),
             &NamespaceLimitRanges::default(),
             Compat::Upstream,
         )
-        .expect(what);
+        .expect(name);
         let numbers = format!(
             "{} | {}",
             text(&found[0].recommendation.target),
             text(&found[0].recommendation.upper_bound)
         );
         let expected = expected.replace("80000", "80k").replace("90000", "90k");
-        assert_eq!(numbers, expected, "{what}");
-        assert_eq!(reason_items(&found[0].reasons), told, "{what}");
+        assert_eq!(numbers, expected, "{name}");
+        assert_eq!(reason_items(&found[0].reasons), reasons, "{name}");
     }
     let policy = json!([{
         "containerName": "c1",
         "minAllowed": {"cpu": "400", "memory": "40000"},
         "maxAllowed": {"cpu": "450", "memory": "45000"},
     }]);
-    let said = "c1: cpu 300, memory 50000 | cpu 200, memory 43000 | cpu 500, memory 55000";
+    let recommended = "c1: cpu 300, memory 50000 | cpu 200, memory 43000 | cpu 500, memory 55000";
     for compat in BOTH {
         let found = process(
             &pod(&[""]),
-            &vpa(policy.clone(), &[said]),
+            &vpa(policy.clone(), &[recommended]),
             &NamespaceLimitRanges::default(),
             compat,
         )
         .expect("33");
-        let said = &found[0].recommendation;
-        assert_eq!(text(&said.target), "cpu 400, memory 45k");
-        assert_eq!(text(&said.lower_bound), "cpu 400, memory 43k");
-        assert_eq!(text(&said.upper_bound), "cpu 450, memory 45k");
+        let recommended = &found[0].recommendation;
+        assert_eq!(text(&recommended.target), "cpu 400, memory 45k");
+        assert_eq!(text(&recommended.lower_bound), "cpu 400, memory 43k");
+        assert_eq!(text(&recommended.upper_bound), "cpu 450, memory 45k");
         assert_eq!(
             reason_items(&found[0].reasons),
             ["cpu capped to minAllowed", "memory capped to maxAllowed"]
@@ -243,7 +243,7 @@ fn all_three_numbers_are_held_and_only_what_the_target_went_through_is_told() {
     }
 }
 
-/// Golden vectors 37 and 39; 38 cannot be written down here.
+/// Golden vectors 37 and 39; 38 cannot be expressed here.
 #[test]
 fn what_the_pod_does_not_have_is_left_out_and_nothing_recommended_is_nothing() {
     for compat in BOTH {

@@ -1,4 +1,4 @@
-//! Requests and limits of whole pods: golden vectors 67 to 82, and those of the rest that say something of both.
+//! Requests and limits of whole pods: golden vectors 67 to 82, and the other vectors that cover both.
 
 use plimsoll_core::{
     sizing::{NamespaceLimitRanges, SizedContainer, SizingError, SizingRules, SizingSpec},
@@ -31,7 +31,7 @@ fn line(size: &SizedContainer) -> String {
     format!("{}; {}", text(&size.requests), text(&size.limits))
 }
 
-/// What a pod has, the policy, the target; requests and limits that come of it, and what is said about them.
+/// Pod resources, policy, target; the resulting requests and limits; and the annotations for them.
 type Row<'a> = (&'a str, &'a str, (&'a str, &'a str, &'a str), &'a str, &'a str, &'a [&'a str]);
 
 #[test]
@@ -139,22 +139,22 @@ fn a_container_gets_what_upstream_gives_it() {
             &["cpu: limit NOT set since recommendedRequest is nil or 0"],
         ),
     ];
-    for (what, has, (min, max, values), target, expected, told) in rows {
+    for (name, current, (min, max, values), target, expected, reasons) in rows {
         let vpa = vpa(policy(min, max, values), &[&format!("c1: {target}")]);
-        let mut pod = pod(&[has]);
-        if what == "80" {
-            pod.containers[0].status = Some(resources(has));
+        let mut pod = pod(&[current]);
+        if name == "80" {
+            pod.containers[0].status = Some(resources(current));
             pod.containers[0].spec = resources("");
         }
         for compat in BOTH {
-            let sizes = size(&pod, &vpa, &NamespaceLimitRanges::default(), compat).expect(what);
-            let expected = match (what, compat) {
-                // A pod that requests less than its limits is never to become one that does not.
+            let sizes = size(&pod, &vpa, &NamespaceLimitRanges::default(), compat).expect(name);
+            let expected = match (name, compat) {
+                // A pod whose requests are below its limits must not become Guaranteed.
                 ("75" | "76", Compat::Plimsoll) => "cpu 1999m, memory 200Mi; ",
                 _ => expected,
             };
-            assert_eq!(line(&sizes[0]), expected, "{what} {compat:?}");
-            assert_eq!(reason_items(&sizes[0].reasons), told, "{what} {compat:?}");
+            assert_eq!(line(&sizes[0]), expected, "{name} {compat:?}");
+            assert_eq!(reason_items(&sizes[0].reasons), reasons, "{name} {compat:?}");
         }
     }
 }
@@ -196,7 +196,7 @@ fn limits_that_stay_beat_the_range_of_the_pod() {
     let only = json!([{"containerName": "c1", "controlledValues": "RequestsOnly"}]);
     let process = |pod: &_, vpa: &_, range: Value| {
         let found = super::process(pod, vpa, &ranges(json!([range])), Compat::Upstream);
-        let found = found.expect("is processed");
+        let found = found.expect("processed");
         (text(&found[0].recommendation.target), reason_items(&found[0].reasons))
     };
     let vpa = vpa(only, &["c1: cpu 1, memory 200M"]);
@@ -205,11 +205,11 @@ fn limits_that_stay_beat_the_range_of_the_pod() {
     let limited = "memory capped to container limit".to_owned();
     assert_eq!(process(&plain, &vpa, range), ("cpu 1, memory 100M".into(), vec![limited.clone()]));
 
-    let mut told = pod(&["cpu 10, memory 1G; cpu 10, memory 1G"]);
-    told.containers[0].status = Some(resources("cpu 5m, memory 50M; cpu 5m, memory 100M"));
+    let mut resized = pod(&["cpu 10, memory 1G; cpu 10, memory 1G"]);
+    resized.containers[0].status = Some(resources("cpu 5m, memory 50M; cpu 5m, memory 100M"));
     let range = json!({"type": "Pod", "min": {"cpu": "2", "memory": "500M"}});
     let both = vec!["cpu capped to container limit".to_owned(), limited];
-    assert_eq!(process(&told, &vpa, range), ("cpu 5m, memory 100M".into(), both));
+    assert_eq!(process(&resized, &vpa, range), ("cpu 5m, memory 100M".into(), both));
 
     let policy = json!([{"containerName": "c1", "minAllowed": {"memory": "2G"}}]);
     let mut silent = super::vpa(policy, &[]);

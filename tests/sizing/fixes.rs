@@ -1,4 +1,4 @@
-//! Each fix that changes what a pod gets: upstream's result, ours, and ours without it.
+//! Each fix that changes a pod's resources: upstream's result, Plimsoll's, and Plimsoll's with the fix disabled.
 
 use plimsoll_core::{
     admission::{AdmissionSettings, patch_pod},
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{pod, quantity, ranges, text, vpa};
 
-/// What containers get, as `requests; limits`.
+/// Expected container resources, as `requests; limits`.
 struct FixCase {
     pod: Pod,
     vpa: VerticalPodAutoscaler,
@@ -19,8 +19,8 @@ struct FixCase {
 }
 
 impl FixCase {
-    fn new(has: &[&str], vpa: VerticalPodAutoscaler, items: Value) -> Self {
-        Self { pod: pod(has), vpa, ranges: ranges(items), max_boost: "0" }
+    fn new(current: &[&str], vpa: VerticalPodAutoscaler, items: Value) -> Self {
+        Self { pod: pod(current), vpa, ranges: ranges(items), max_boost: "0" }
     }
 
     fn boosted(mut self, boost: Value) -> Self {
@@ -44,7 +44,7 @@ impl FixCase {
         }
     }
 
-    /// Upstream's result, ours, and ours without the fix.
+    /// Asserts upstream's result, Plimsoll's, and Plimsoll's with the fix disabled.
     fn assert_fix(&self, fix: Fix, upstream: &[&str], ours: &[&str], without: &[&str]) {
         assert_eq!(
             self.resources_with(SizingRules::for_compat(Compat::Upstream)),
@@ -61,25 +61,25 @@ impl FixCase {
 #[test]
 fn pod_range_spares_others() {
     let vpa = || vpa(Value::Null, &["c1: memory 3Gi"]);
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["memory 1Gi; memory 1Gi"; 2],
         vpa(),
         json!([{"type": "Pod", "max": {"memory": "2Gi"}}]),
     );
     let scaled = ["memory 1536Mi; memory 1536Mi", "memory 512Mi; memory 512Mi"];
-    scene.assert_fix(Fix::PodRangeSparesOthers, &scaled, &["memory 1Gi; memory 1Gi", ";"], &scaled);
-    let scene = FixCase::new(
+    case.assert_fix(Fix::PodRangeSparesOthers, &scaled, &["memory 1Gi; memory 1Gi", ";"], &scaled);
+    let case = FixCase::new(
         &["memory 1Gi; memory 1Gi", ""],
         vpa(),
         json!([{"type": "Pod", "max": {"memory": "1Gi"}}]),
     );
     let crash = ["crashes_upstream"];
-    scene.assert_fix(Fix::PodRangeSparesOthers, &crash, &["memory 1Gi; memory 1Gi", ";"], &crash);
+    case.assert_fix(Fix::PodRangeSparesOthers, &crash, &["memory 1Gi; memory 1Gi", ";"], &crash);
 }
 
 #[test]
 fn pod_range_is_met() {
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["memory 50M; memory 50M"; 2],
         vpa(Value::Null, &["c1: memory 1Gi", "c2: memory 2Gi"]),
         json!([{"type": "Pod", "min": {"memory": "4Gi"}}]),
@@ -89,68 +89,68 @@ fn pod_range_is_met() {
         "memory 2863311530; memory 2863311530",
     ];
     let met = ["memory 1431655766; memory 1431655766", "memory 2863311531; memory 2863311531"];
-    // The pod as it is would not be accepted either, so there is nothing to lose.
-    scene.assert_fix(Fix::PodRangeIsMet, &short, &met, &short);
+    // The pod would be rejected unchanged too, so nothing is lost.
+    case.assert_fix(Fix::PodRangeIsMet, &short, &met, &short);
 
-    // After the sums were held, the policy raises one of the two.
+    // The policy raises one of the two after the sums were capped.
     let policy = json!([{"containerName": "c1", "minAllowed": {"cpu": "800m"}}]);
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["cpu 100m; cpu 100m"; 2],
         vpa(policy, &["c1: cpu 1", "c2: cpu 1"]),
         json!([{"type": "Pod", "max": {"cpu": "1"}}]),
     );
     let above = ["cpu 800m; cpu 800m", "cpu 500m; cpu 500m"];
     let inside = ["cpu 800m; cpu 800m", "cpu 200m; cpu 200m"];
-    scene.assert_fix(Fix::PodRangeIsMet, &above, &inside, &["would_be_rejected"]);
+    case.assert_fix(Fix::PodRangeIsMet, &above, &inside, &["would_be_rejected"]);
 }
 
 #[test]
 fn unlimited_containers_obey_range_max() {
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["cpu 250m"],
         vpa(Value::Null, &["c1: cpu 2"]),
         json!([{"type": "Container", "max": {"cpu": "1"}}]),
     );
-    scene.assert_fix(Fix::UnlimitedContainersObeyRangeMax, &["cpu 2;"], &["cpu 1;"], &["cpu 2;"]);
+    case.assert_fix(Fix::UnlimitedContainersObeyRangeMax, &["cpu 2;"], &["cpu 1;"], &["cpu 2;"]);
 }
 
 #[test]
 fn limits_obey_ranges() {
-    // The policy beats the range's bound of the request; the limit that would follow is beyond the range.
+    // The policy overrides the range's bound of the request; the proportional limit would exceed the range.
     let policy = json!([{"containerName": "c1", "minAllowed": {"memory": "2G"}}]);
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["memory 1G; memory 2G"],
         vpa(policy, &["c1: memory 2G"]),
         json!([{"type": "Container", "max": {"memory": "3G"}}]),
     );
     let beyond = ["memory 2G; memory 4G"];
-    scene.assert_fix(
+    case.assert_fix(
         Fix::LimitsObeyRanges,
         &beyond,
         &["memory 2G; memory 3G"],
         &["would_be_rejected"],
     );
-    // A limit that stays is more and more times a request that falls.
+    // With a fixed limit and a falling request, the ratio of limit to request grows.
     let only = json!([{"containerName": "c1", "controlledValues": "RequestsOnly"}]);
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["cpu 500m; cpu 1"],
         vpa(only, &["c1: cpu 100m"]),
         json!([{"type": "Container", "maxLimitRequestRatio": {"cpu": "3"}}]),
     );
-    scene.assert_fix(Fix::LimitsObeyRanges, &["cpu 100m;"], &["cpu 334m;"], &["would_be_rejected"]);
+    case.assert_fix(Fix::LimitsObeyRanges, &["cpu 100m;"], &["cpu 334m;"], &["would_be_rejected"]);
 }
 
 #[test]
 fn requests_only_stays_burstable() {
     let only = json!([{"containerName": "c1", "controlledValues": "RequestsOnly"}]);
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["cpu 100m, memory 1Gi; cpu 1, memory 1500Mi"],
         vpa(only, &["c1: cpu 2, memory 2Gi"]),
         json!([]),
     );
     let guaranteed = ["cpu 1, memory 1500Mi;"];
     let ours = ["cpu 999m, memory 1500Mi;"];
-    scene.assert_fix(Fix::RequestsOnlyStaysBurstable, &guaranteed, &ours, &guaranteed);
+    case.assert_fix(Fix::RequestsOnlyStaysBurstable, &guaranteed, &ours, &guaranteed);
 }
 
 fn factor(factor: i32) -> Value {
@@ -159,33 +159,33 @@ fn factor(factor: i32) -> Value {
 
 #[test]
 fn boost_takes_default_limit_along() {
-    let scene = FixCase::new(
+    let case = FixCase::new(
         &["cpu 100m"],
         vpa(Value::Null, &["c1: cpu 100m"]),
         json!([{"type": "Container", "default": {"cpu": "200m"}}]),
     );
-    let scene = scene.boosted(factor(3));
+    let case = case.boosted(factor(3));
     let ours = ["cpu 300m; cpu 600m"];
     let fix = Fix::BoostTakesDefaultLimitAlong;
-    scene.assert_fix(fix, &["cpu 300m; cpu 200m"], &ours, &["would_be_rejected"]);
+    case.assert_fix(fix, &["cpu 300m; cpu 200m"], &ours, &["would_be_rejected"]);
 }
 
 #[test]
 fn boost_of_nothing_is_none() {
-    let scene = FixCase::new(&["memory 1Gi"], vpa(Value::Null, &[]), json!([])).boosted(factor(2));
-    scene.assert_fix(Fix::BoostOfNothingIsNone, &["cpu 0;"], &[";"], &["cpu 0;"]);
+    let case = FixCase::new(&["memory 1Gi"], vpa(Value::Null, &[]), json!([])).boosted(factor(2));
+    case.assert_fix(Fix::BoostOfNothingIsNone, &["cpu 0;"], &[";"], &["cpu 0;"]);
 }
 
 #[test]
 fn boost_never_lowers() {
-    let scene = FixCase::new(&["cpu 100m"], vpa(Value::Null, &["c1: cpu 800m"]), json!([]));
-    let scene = FixCase { max_boost: "400m", ..scene.boosted(factor(2)) };
-    scene.assert_fix(Fix::BoostNeverLowers, &["cpu 400m;"], &["cpu 800m;"], &["cpu 400m;"]);
+    let case = FixCase::new(&["cpu 100m"], vpa(Value::Null, &["c1: cpu 800m"]), json!([]));
+    let case = FixCase { max_boost: "400m", ..case.boosted(factor(2)) };
+    case.assert_fix(Fix::BoostNeverLowers, &["cpu 400m;"], &["cpu 800m;"], &["cpu 400m;"]);
 }
 
 #[test]
 fn boost_in_mode_off() {
     let off = json!([{"containerName": "c1", "mode": "Off"}]);
-    let scene = FixCase::new(&["cpu 1; cpu 1"], vpa(off, &[]), json!([])).boosted(factor(2));
-    scene.assert_fix(Fix::BoostInModeOff, &[";"], &["cpu 2; cpu 2"], &[";"]);
+    let case = FixCase::new(&["cpu 1; cpu 1"], vpa(off, &[]), json!([])).boosted(factor(2));
+    case.assert_fix(Fix::BoostInModeOff, &[";"], &["cpu 2; cpu 2"], &[";"]);
 }

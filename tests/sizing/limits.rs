@@ -1,4 +1,4 @@
-//! Limits in proportion: golden vectors 1 to 16, and the other policies.
+//! Proportional limits: golden vectors 1 to 16, and the other limit policies.
 
 use plimsoll_core::{
     api::{ResourceList, ResourceName},
@@ -18,20 +18,20 @@ fn single_resource(name: &ResourceName, amount: &str) -> ResourceList {
     }
 }
 
-/// Limit, request, recommendation, default; the limit that comes of it, and whether something is said about it.
+/// Limit, request, recommendation, default limit; the resulting limit, and whether it is annotated.
 type Row<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, bool);
 
 fn check(resource: &ResourceName, rows: &[Row<'_>]) {
-    for &(limit, request, target, default, expected, is_told) in rows {
+    for &(limit, request, target, default, expected, has_reason) in rows {
         let [limits, requests, targets, defaults] =
             [limit, request, target, default].map(|amount| single_resource(resource, amount));
         let original =
             CurrentResources { requests: &requests, limits: &limits, defaults: &defaults };
         let (found, reason) = proportional_limit(resource, &original, targets.get(resource));
-        let found = found.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let found = found.map_or_else(|| "-".to_owned(), |found| found.to_string());
         let name = format!("{resource} L {limit} R {request} T {target} D {default}");
         assert_eq!(found, expected, "{name}");
-        assert_eq!(reason.is_some(), is_told, "{name}: {reason:?}");
+        assert_eq!(reason.is_some(), has_reason, "{name}: {reason:?}");
     }
 }
 
@@ -89,7 +89,7 @@ fn each_limit_policy_makes_a_limit_of_its_own() {
         assert_eq!(parsed.to_string(), policy);
         let most = single_resource(&name, most).get(&name);
         let found = limit_by_policy(parsed, &name, &original, Some(quantity("1")), most).0;
-        let found = found.map_or_else(|| "-".to_owned(), |it| it.to_string());
+        let found = found.map_or_else(|| "-".to_owned(), |found| found.to_string());
         assert_eq!(found, expected, "{policy}, {most:?}");
 
         let none = CurrentResources { limits: &defaults, ..original };

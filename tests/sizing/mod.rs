@@ -1,4 +1,4 @@
-//! From a recommendation to the resources of one pod: golden vectors, fixes, properties.
+//! Computes the resources of a pod from a recommendation: golden vectors, fixes and properties.
 
 mod capping;
 mod container_resources;
@@ -21,7 +21,7 @@ use plimsoll_core::{
 };
 use serde_json::{Value, json};
 
-/// `cpu 1, memory 2Gi`; nothing for an empty text.
+/// Parses `cpu 1, memory 2Gi`. An empty string is an empty list.
 pub fn list(text: &str) -> ResourceList {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(entry).collect()
 }
@@ -35,20 +35,20 @@ pub fn quantity(text: &str) -> Quantity {
     text.trim().parse().expect("a quantity")
 }
 
-/// As [`list`] reads it.
+/// Formats a list as [`list`] parses it.
 pub fn text(list: &ResourceList) -> String {
     let entries: Vec<String> =
         list.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
     entries.join(", ")
 }
 
-/// `requests; limits`, each as a list; a part that is left out is absent.
+/// Parses `requests; limits`, each as a list. A missing part is absent.
 pub fn resources(text: &str) -> Resources {
     let mut parts = text.split(';').map(|part| Some(list(part)).filter(|list| !list.is_empty()));
     Resources { requests: parts.next().flatten(), limits: parts.next().flatten() }
 }
 
-/// A pod of containers c1, c2, ... with these resources.
+/// Returns a pod of containers c1, c2, ... with these resources.
 pub fn pod(containers: &[&str]) -> Pod {
     let container = |(index, text): (usize, &&str)| Container {
         name: format!("c{}", index + 1).into(),
@@ -63,9 +63,9 @@ pub fn pod(containers: &[&str]) -> Pod {
     }
 }
 
-/// `c1: target | lower | upper`, as lists.
+/// Parses `c1: target | lower | upper`, as lists.
 pub fn container_recommendation(text: &str) -> ContainerRecommendation {
-    let (name, lists) = text.split_once(':').expect("a container and its numbers");
+    let (name, lists) = text.split_once(':').expect("container with amounts");
     let mut lists = lists.split('|').map(list);
     let mut next = || lists.next().unwrap_or_default();
     ContainerRecommendation {
@@ -77,8 +77,8 @@ pub fn container_recommendation(text: &str) -> ContainerRecommendation {
     }
 }
 
-/// A VPA with container policies and a recommendation.
-#[expect(clippy::needless_pass_by_value, reason = "what calls it makes it in place")]
+/// Returns a VPA with these container policies and this recommendation.
+#[expect(clippy::needless_pass_by_value, reason = "callers pass a temporary")]
 pub fn vpa(policies: Value, recommendations: &[&str]) -> VerticalPodAutoscaler {
     let mut spec = json!({"targetRef": {"kind": "Deployment", "name": "web"}});
     if !policies.is_null() {
@@ -90,7 +90,7 @@ pub fn vpa(policies: Value, recommendations: &[&str]) -> VerticalPodAutoscaler {
         "metadata": {"name": "web", "namespace": "default"},
         "spec": spec,
     });
-    let mut vpa: VerticalPodAutoscaler = serde_json::from_value(object).expect("a VPA");
+    let mut vpa: VerticalPodAutoscaler = serde_json::from_value(object).expect("valid VPA");
     let recommendation = Recommendation {
         container_recommendations: recommendations
             .iter()
@@ -104,10 +104,10 @@ pub fn vpa(policies: Value, recommendations: &[&str]) -> VerticalPodAutoscaler {
     vpa
 }
 
-/// Entries of LimitRanges, as the API writes them.
+/// Parses the entries of LimitRanges, as the API writes them.
 pub fn ranges(items: Value) -> NamespaceLimitRanges {
     let items: Vec<LimitRangeItem> =
-        serde_json::from_value(items).expect("entries of a LimitRange");
+        serde_json::from_value(items).expect("valid LimitRange entries");
     NamespaceLimitRanges::merge(&items)
 }
 
@@ -140,10 +140,10 @@ pub fn size(
     )
 }
 
-/// `c1: target | lower | upper` of each container.
+/// Formats each container as `c1: target | lower | upper`.
 pub fn targets(processed: &[CappedRecommendation]) -> Vec<String> {
-    let line = |one: &CappedRecommendation| {
-        format!("{}: {}", one.recommendation.container_name, text(&one.recommendation.target))
+    let line = |capped: &CappedRecommendation| {
+        format!("{}: {}", capped.recommendation.container_name, text(&capped.recommendation.target))
     };
     processed.iter().map(line).collect()
 }

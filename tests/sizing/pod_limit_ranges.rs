@@ -1,4 +1,4 @@
-//! LimitRanges for whole pods: golden vectors 46 to 66 and 304 to 307, each beside the right answer.
+//! LimitRanges of type Pod: golden vectors 46 to 66 and 304 to 307, each with the correct result.
 
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::{pod, process, ranges, targets, vpa};
 
-/// What a pod has, what is recommended, the LimitRange for pods; the targets that upstream makes of it, and ours where
-/// they differ.
+/// Pod resources, recommendation, LimitRange of type Pod; upstream's targets, and Plimsoll's where they differ.
 type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Value, &'a [&'a str], &'a [&'a str]);
 
 const SAME: &[&str] = &[];
@@ -61,7 +60,7 @@ fn sums_are_held_to_the_range_by_one_factor() {
             &["c1: memory 2G", "c2: memory 2G"],
             SAME,
         ),
-        // Upstream's function alone, without what it is always called after, makes 2G of it, and notes that the sum is wrong.
+        // Upstream's function alone, without the step that always precedes it, returns 2G and notes that the sum is wrong.
         (
             "49",
             &["memory 1G; memory 2G"; 2],
@@ -184,31 +183,32 @@ fn sums_are_held_to_the_range_by_one_factor() {
             &["c1: memory 1Gi"],
         ),
     ];
-    for (what, has, said, range, upstream, plimsoll) in rows {
-        let (pod, vpa) = (pod(has), vpa(Value::Null, said));
-        assert_eq!(found(&pod, &vpa, &range, Compat::Upstream), upstream, "{what}, upstream");
+    for (name, current, recommended, range, upstream, plimsoll) in rows {
+        let (pod, vpa) = (pod(current), vpa(Value::Null, recommended));
+        assert_eq!(found(&pod, &vpa, &range, Compat::Upstream), upstream, "{name}, upstream");
         let ours = if plimsoll.is_empty() { upstream } else { plimsoll };
-        assert_eq!(found(&pod, &vpa, &range, Compat::Plimsoll), ours, "{what}, ours");
+        assert_eq!(found(&pod, &vpa, &range, Compat::Plimsoll), ours, "{name}, ours");
     }
 }
 
 #[test]
 fn sums_are_held_by_the_limits_that_will_be_written_and_to_no_less_than_something() {
-    for (has, recommended, limits, max, expected) in [
-        // In proportion the limit would be 2, and the request a seventh of this.
+    for (current, recommended, limits, max, expected) in [
+        // The proportional limit would be 2, and the request a seventh of this.
         ("cpu 100m; cpu 2", "c1: cpu 100m", "fixed:1.5", "300m", "c1: cpu 100m"),
         ("cpu 100m; cpu 2", "c1: cpu 100m", "ratio", "300m", "c1: cpu 15m"),
         ("cpu 100m; cpu 2", "c1: cpu 400m", "fixed:1.5", "300m", "c1: cpu 200m"),
-        // A share of 1m that is cut off is nothing, and with nothing requested the limit would stay.
+        // A share of 1m rounds down to zero, and without a request the limit would not change.
         ("cpu 1m; cpu 20m", "c1: cpu 1m", "fixed:1.5", "1m", "c1: cpu 1m"),
         ("cpu 3m; cpu 4m", "c1: cpu 3m", "ratio", "1m", "c1: cpu 1m"),
     ] {
-        let (pod, vpa) = (pod(&[has]), vpa(Value::Null, &[recommended]));
-        let plan = SizingSpec::from_vpa(&vpa).with_limit_policy(limits.parse().expect("a policy"));
+        let (pod, vpa) = (pod(&[current]), vpa(Value::Null, &[recommended]));
+        let plan =
+            SizingSpec::from_vpa(&vpa).with_limit_policy(limits.parse().expect("valid policy"));
         let ranges = ranges(json!([{"type": "Pod", "max": {"cpu": max}}]));
         let found =
             cap_recommendation(&pod, &plan, &ranges, SizingRules::for_compat(Compat::Plimsoll));
-        let found = found.expect("is possible").expect("something is recommended");
-        assert_eq!(targets(&found), [expected], "{has}, {recommended}, {limits}, {max}");
+        let found = found.expect("possible").expect("has a recommendation");
+        assert_eq!(targets(&found), [expected], "{current}, {recommended}, {limits}, {max}");
     }
 }

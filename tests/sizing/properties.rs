@@ -1,4 +1,4 @@
-//! What holds for every pod, recommendation, policy and LimitRange.
+//! Properties that hold for every pod, recommendation, policy and LimitRange.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 use super::{pod, ranges, vpa};
 use crate::support::tier;
 
-/// An amount of CPU and one of memory, or not; mostly of a size that matters.
+/// Optional amounts of CPU and memory, mostly of a realistic size.
 fn amounts() -> impl Strategy<Value = ResourceList> {
     let cpu = prop_oneof![1_i64..20, 1_i64..5000, Just(0), Just(i64::MAX)];
     let memory = prop_oneof![
         1_i64..20,
         1_i64..(8 << 30),
-        (1_i64..4096).prop_map(|it| it << 20),
+        (1_i64..4096).prop_map(|mebibytes| mebibytes << 20),
         Just(i64::MAX)
     ];
     let format = prop_oneof![Just(Format::DecimalSi), Just(Format::BinarySi)];
@@ -37,7 +37,7 @@ fn amounts() -> impl Strategy<Value = ResourceList> {
         .prop_map(|(cpu, memory)| ResourceList::cpu_and_memory(cpu, memory))
 }
 
-/// Requests and limits that the API server would accept: no request above its limit.
+/// Requests and limits that the API server accepts: no request exceeds its limit.
 fn container() -> impl Strategy<Value = (ResourceList, ResourceList)> {
     (amounts(), amounts()).prop_map(|(requests, limits)| {
         let limits = limits.iter().map(|(name, limit)| {
@@ -50,7 +50,7 @@ fn container() -> impl Strategy<Value = (ResourceList, ResourceList)> {
 }
 
 fn value(list: &ResourceList) -> Value {
-    serde_json::to_value(list).expect("is written")
+    serde_json::to_value(list).expect("serializes")
 }
 
 #[derive(Clone, Debug)]
@@ -65,14 +65,14 @@ prop_compose! {
     fn ordered(most: usize)(
         lists in proptest::collection::vec((amounts(), amounts(), amounts(), any::<bool>()), 1..=most)
     ) -> Vec<Option<[ResourceList; 3]>> {
-        lists.into_iter().map(|(lower, target, upper, is_said)| is_said.then_some([target, lower, upper])).collect()
+        lists.into_iter().map(|(lower, target, upper, is_recommended)| is_recommended.then_some([target, lower, upper])).collect()
     }
 }
 
 prop_compose! {
     fn cases()(
         containers in proptest::collection::vec(container(), 1..4),
-        said in ordered(4),
+        recommended in ordered(4),
         (min, max, only, off) in (amounts(), amounts(), any::<bool>(), any::<bool>()),
         (pod_min, pod_max, low, high, default) in (amounts(), amounts(), amounts(), amounts(), amounts()),
         (has_policy, has_pod, has_container) in (any::<bool>(), any::<bool>(), any::<bool>()),
@@ -96,7 +96,7 @@ prop_compose! {
         let mut vpa = vpa(if has_policy { policy } else { Value::Null }, &[]);
         let status = vpa.status.get_or_insert_default();
         let recommendation = status.recommendation.get_or_insert_default();
-        for (index, lists) in said.into_iter().enumerate() {
+        for (index, lists) in recommended.into_iter().enumerate() {
             let Some([target, lower_bound, upper_bound]) = lists else { continue };
             recommendation.container_recommendations.push(plimsoll_core::api::vpa::ContainerRecommendation {
                 container_name: format!("c{}", index + 1),
@@ -119,7 +119,7 @@ prop_compose! {
             }
             items.push(item);
         }
-        Case { pod, vpa, ranges: ranges(json!(items)), limits: limits.parse().expect("a policy") }
+        Case { pod, vpa, ranges: ranges(json!(items)), limits: limits.parse().expect("valid policy") }
     }
 }
 
@@ -138,17 +138,17 @@ impl Case {
     }
 }
 
-/// What a patch makes of a document.
+/// Applies a patch to a document.
 fn apply(document: &mut Value, operations: &[Operation]) {
     for operation in operations {
         assert_eq!(operation.op, Op::Add);
-        let (parent, name) = operation.path.rsplit_once('/').expect("a path");
+        let (parent, name) = operation.path.rsplit_once('/').expect("has a path");
         let name = name.replace("~1", "/").replace("~0", "~");
         let parent = document.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}"));
         match parent {
             Value::Object(map) => drop(map.insert(name, operation.value.clone())),
             Value::Array(list) => {
-                list[name.parse::<usize>().expect("an index")] = operation.value.clone();
+                list[name.parse::<usize>().expect("valid index")] = operation.value.clone();
             }
             other => panic!("{other} cannot be added to"),
         }
@@ -156,7 +156,7 @@ fn apply(document: &mut Value, operations: &[Operation]) {
 }
 
 fn document(pod: &Pod) -> Value {
-    let container = |one: &plimsoll_core::sizing::Container| json!({"name": &*one.name, "resources": serde_json::to_value(&one.spec).expect("is written")});
+    let container = |container: &plimsoll_core::sizing::Container| json!({"name": &*container.name, "resources": serde_json::to_value(&container.spec).expect("serializes")});
     let containers: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({"metadata": {"name": &*pod.name}, "spec": {"containers": containers}})
 }
@@ -166,7 +166,7 @@ proptest! {
 
     #[test]
     fn nothing_is_ever_negative_and_no_limit_is_below_its_request(case in cases()) {
-        let sizes = case.sizes().expect("ours refuses nothing here");
+        let sizes = case.sizes().expect("Plimsoll rejects nothing here");
         for size in &sizes {
             for (resource, amount) in size.requests.iter().chain(size.limits.iter()) {
                 prop_assert!(!amount.is_negative(), "{resource} {amount}: {size:?}");
@@ -188,11 +188,11 @@ proptest! {
 
     #[test]
     fn only_what_is_recommended_is_written(case in cases()) {
-        let said = &case.vpa.status.as_ref().and_then(|it| it.recommendation.as_ref()).expect("is there");
-        for (size, container) in case.sizes().expect("ours").iter().zip(&case.pod.containers) {
-            let said = said.container_recommendations.iter().find(|it| it.container_name == *container.name);
+        let recommended = &case.vpa.status.as_ref().and_then(|status| status.recommendation.as_ref()).expect("exists");
+        for (size, container) in case.sizes().expect("sizes are computed").iter().zip(&case.pod.containers) {
+            let recommended = recommended.container_recommendations.iter().find(|entry| entry.container_name == *container.name);
             for (resource, _) in size.requests.iter().chain(size.limits.iter()) {
-                prop_assert!(said.is_some_and(|it| it.target.get(resource).is_some()), "{size:?}");
+                prop_assert!(recommended.is_some_and(|entry| entry.target.get(resource).is_some()), "{size:?}");
             }
         }
     }
@@ -200,26 +200,26 @@ proptest! {
     #[test]
     fn a_pod_is_inside_the_sums_wherever_its_smallest_sizes_are(case in cases()) {
         let Some(range) = &case.ranges.pod else { return Ok(()) };
-        let sizes = case.sizes().expect("ours");
+        let sizes = case.sizes().expect("sizes are computed");
         let demand = PodTotals::new(&case.pod, &sizes);
-        // The limit of a container that is told to request nothing is left as it is.
-        let said = case.vpa.status.iter().filter_map(|it| it.recommendation.as_ref());
-        let mut said = said.flat_map(|it| &it.container_recommendations);
-        if said.any(|one| one.target.iter().any(|(_, amount)| amount.is_zero())) {
+        // The limit of a container whose recommended request is zero does not change.
+        let recommended = case.vpa.status.iter().filter_map(|status| status.recommendation.as_ref());
+        let mut recommended = recommended.flat_map(|recommendation| &recommendation.container_recommendations);
+        if recommended.any(|entry| entry.target.iter().any(|(_, amount)| amount.is_zero())) {
             return Ok(());
         }
-        // The least that policies and ranges leave of everything that moves.
+        // The minimum that policies and ranges allow for everything that changes.
         let mut least = case.clone();
         let tiny = ResourceList::cpu_and_memory(
             Some(Quantity::from_milli(1, Format::DecimalSi)),
             Some(Quantity::from_units(1, Format::DecimalSi)),
         );
-        let status = least.vpa.status.as_mut().and_then(|it| it.recommendation.as_mut()).expect("is there");
-        for one in &mut status.container_recommendations {
-            one.target = one.target.iter().filter_map(|(name, _)| Some((name.clone(), tiny.get(name)?))).collect();
+        let status = least.vpa.status.as_mut().and_then(|status| status.recommendation.as_mut()).expect("exists");
+        for entry in &mut status.container_recommendations {
+            entry.target = entry.target.iter().filter_map(|(name, _)| Some((name.clone(), tiny.get(name)?))).collect();
         }
         least.ranges.pod = None;
-        let floor = PodTotals::new(&least.pod, &least.sizes().expect("ours"));
+        let floor = PodTotals::new(&least.pod, &least.sizes().expect("sizes are computed"));
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
             let Some(max) = range.max(&resource) else { continue };
             let of = |list: &ResourceList| list.get(&resource).unwrap_or_default();
@@ -249,7 +249,7 @@ proptest! {
 
     #[test]
     fn a_resize_never_changes_the_class(case in cases()) {
-        let sizes = case.sizes().expect("ours");
+        let sizes = case.sizes().expect("sizes are computed");
         if api_validation::ensure_same_qos_class(&case.pod, &sizes).is_ok() {
             prop_assert_eq!(qos_with(&case.pod, &sizes), case.pod.qos());
         }
@@ -265,7 +265,7 @@ proptest! {
             let mut twice = once.clone();
             apply(&mut twice, &admitted.operations);
             prop_assert_eq!(&once, &twice);
-            let patched: Pod = serde_json::from_value(once).expect("is still a pod");
+            let patched: Pod = serde_json::from_value(once).expect("still a valid pod");
             for (size, container) in admitted.sized_containers.iter().zip(&patched.containers) {
                 prop_assert!(!size.changes(&container.spec), "{size:?} {container:?}");
             }
@@ -274,8 +274,8 @@ proptest! {
 
     #[test]
     fn a_webhook_that_is_called_again_changes_nothing(mut case in cases()) {
-        // Limits in proportion are cut to whole units, and the next proportion is taken from what was cut: with a
-        // LimitRange, whose bounds follow that proportion, a unit may be won back.
+        // Proportional limits are rounded down to whole units, and the next ratio is computed from the rounded value. With a
+        // LimitRange, whose bounds depend on that ratio, a unit may be gained.
         case.ranges = NamespaceLimitRanges::default();
         let admission = AdmissionSettings { rules: SizingRules::for_compat(Compat::Plimsoll), ..AdmissionSettings::default() };
         let Ok(first) = patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) else { return Ok(()) };
@@ -283,9 +283,9 @@ proptest! {
         for (size, container) in first.sized_containers.iter().zip(&mut pod.containers) {
             container.spec = size.apply_to(&container.spec);
         }
-        let seen = pod.containers.iter().map(|one| &*one.name).collect::<Vec<_>>().join(", ");
-        pod.annotations = Some(BTreeMap::from([("vpaObservedContainers".to_owned(), seen)]));
-        let second = patch_pod(&pod, &case.plan(), Some(&case.ranges), &admission).expect("once more");
+        let observed = pod.containers.iter().map(|container| &*container.name).collect::<Vec<_>>().join(", ");
+        pod.annotations = Some(BTreeMap::from([("vpaObservedContainers".to_owned(), observed)]));
+        let second = patch_pod(&pod, &case.plan(), Some(&case.ranges), &admission).expect("second patch");
         for (size, container) in second.sized_containers.iter().zip(&pod.containers) {
             prop_assert!(!size.changes(&container.spec), "{size:?} of {container:?}");
         }

@@ -1,4 +1,4 @@
-//! Quotas, and what a pod asks for as a whole.
+//! ResourceQuotas, and the total resources of a pod.
 
 use plimsoll_core::{
     api::ResourceName,
@@ -23,11 +23,11 @@ fn size(index: usize, requests: &str, limits: &str) -> SizedContainer {
 #[test]
 fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
     let container = |name: &str, stays: bool, cpu: &str| {
-        let mut one = json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
+        let mut container = json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
         if stays {
-            one["restartPolicy"] = json!("Always");
+            container["restartPolicy"] = json!("Always");
         }
-        one
+        container
     };
     for (inits, expected) in [
         (json!([]), "cpu 3100m"),
@@ -44,7 +44,7 @@ fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
             "initContainers": inits,
             "overhead": {"cpu": "100m"},
         }});
-        let pod: Pod = serde_json::from_value(object).expect("a pod");
+        let pod: Pod = serde_json::from_value(object).expect("valid pod");
         assert_eq!(text(&PodTotals::new(&pod, &[]).requests), expected, "{inits}");
     }
     let limited = pod(&["; cpu 1", "cpu 1; cpu 2"]);
@@ -62,7 +62,7 @@ fn a_quota_has_room_or_says_what_is_missing() {
         scopes: Vec::new(),
     };
     let sizes = [size(0, "cpu 2", "cpu 4")];
-    for (what, hard, used, change, expected) in [
+    for (name, hard, used, change, expected) in [
         (
             "fits",
             "requests.cpu 10, limits.cpu 10",
@@ -89,12 +89,14 @@ fn a_quota_has_room_or_says_what_is_missing() {
         ("is another", "pods 1, requests.storage 1", "pods 1", PodOperation::Create, &[]),
     ] {
         let found = exceeded_quotas(&[quota(hard, used)], &pod, &sizes, change);
-        let lines: Vec<String> =
-            found.iter().map(|it| format!("{} {} {}", it.resource, it.wanted, it.left)).collect();
-        assert_eq!(lines, expected, "{what}");
+        let lines: Vec<String> = found
+            .iter()
+            .map(|exceeded| format!("{} {} {}", exceeded.resource, exceeded.wanted, exceeded.left))
+            .collect();
+        assert_eq!(lines, expected, "{name}");
     }
     assert_eq!(
-        list("cpu 1").get(&ResourceName::Cpu).map(|it| it.to_string()).as_deref(),
+        list("cpu 1").get(&ResourceName::Cpu).map(|amount| amount.to_string()).as_deref(),
         Some("1")
     );
 }
@@ -114,7 +116,7 @@ fn a_quota_counts_only_pods_that_its_scopes_take() {
     for (scopes, counts) in [
         (vec![], true),
         (vec![Scope::BestEffort(true)], false),
-        // It asks for something once it is sized.
+        // The pod has requests once it is sized.
         (vec![Scope::BestEffort(false)], true),
         (vec![Scope::Terminating(true)], true),
         (vec![Scope::Terminating(false)], false),
@@ -140,17 +142,17 @@ fn sizes_are_refused_for_a_quota_only_if_it_takes_the_pod_as_it_is() {
     };
     let pod = pod(&["cpu 1"]);
     let sizes = [size(0, "cpu 2", "")];
-    let said = |used: &str| {
+    let check = |used: &str| {
         ensure_quota(&[quota(used)], &pod, &sizes, PodOperation::Create)
             .map_err(|why| (why.name(), why.to_string()))
     };
-    assert_eq!(said("requests.cpu 2"), Ok(()));
-    let (name, why) = said("requests.cpu 3").expect_err("there is room for 1");
+    assert_eq!(check("requests.cpu 2"), Ok(()));
+    let (name, why) = check("requests.cpu 3").expect_err("only 1 is left");
     assert_eq!(name, "quota_exceeded");
     assert_eq!(
         why,
-        "2 of requests.cpu more would be asked of ResourceQuota team, which has 1 left: the pod is left as it is"
+        "ResourceQuota team would be exceeded: 2 more requests.cpu needed, 1 left: the pod is not changed"
     );
-    // It is refused either way, and by leaving it as it is nothing is won.
-    assert_eq!(said("requests.cpu 4"), Ok(()));
+    // The pod is rejected either way, so leaving it unchanged gains nothing.
+    assert_eq!(check("requests.cpu 4"), Ok(()));
 }

@@ -1,4 +1,4 @@
-//! The conformance suite on the backends that there are.
+//! The conformance suite on all writable backends.
 
 use std::{path::Path, sync::Arc};
 
@@ -48,7 +48,7 @@ impl TestBackend for LocalSubject {
     async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
         let directory = Arc::clone(&self.directory);
         drop(self);
-        // Waits for the lock, in case a save that was dropped half-way still holds it.
+        // Waits for the lock, in case a cancelled save still holds it.
         drop(reopened(directory.path())?);
         match tampering {
             Tampering::None => {}

@@ -1,4 +1,4 @@
-//! What stands in a checkpoint: upstream's format, and beside it the annotation, which counts only for its own status.
+//! The contents of a checkpoint: upstream's format, plus the annotation, which is valid only for its own status.
 
 use plimsoll_core::{
     history::{
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::checkpoint_objects::{CheckpointFixture, annotation_of, save};
 
-/// As upstream's 1.8.1 writes one.
+/// A checkpoint as written by upstream 1.8.1.
 fn of_upstream(vpa: &str, container: &str, count: i64) -> Value {
     json!({
         "metadata": {"name": format!("{vpa}-{container}")},
@@ -35,14 +35,15 @@ fn of_upstream(vpa: &str, container: &str, count: i64) -> Value {
 
 #[tokio::test]
 async fn what_upstream_wrote_is_read_and_what_replaces_it_is_upstreams_format() {
-    let Some(shelf) = CheckpointFixture::new("upstream").await else { return };
-    shelf.create(of_upstream("web", "app", 4)).await;
-    let storage = shelf.open();
+    let Some(fixture) = CheckpointFixture::new("upstream").await else { return };
+    fixture.create(of_upstream("web", "app", 4)).await;
+    let storage = fixture.open();
     let loaded =
         super::checkpoint_objects::load(&storage, &plimsoll_storage::LoadRequest::All).await;
     assert_eq!(loaded.report.skipped, []);
-    let snapshot = &loaded.snapshots[&shelf.key("web", "app")];
-    let time = |text: &str| Some(Time::from(text.parse::<jiff::Timestamp>().expect("a time")));
+    let snapshot = &loaded.snapshots[&fixture.key("web", "app")];
+    let time =
+        |text: &str| Some(Time::from(text.parse::<jiff::Timestamp>().expect("valid timestamp")));
     assert_eq!(
         snapshot.cpu_seen,
         SampleStats {
@@ -55,10 +56,10 @@ async fn what_upstream_wrote_is_read_and_what_replaces_it_is_upstreams_format() 
     assert_eq!(snapshot.cpu.span, Some((8, 49)));
     assert!(snapshot.memory.buckets.is_empty());
 
-    let record = shelf.record("web", "app", 5);
+    let record = fixture.record("web", "app", 5);
     assert_eq!(save(&storage, std::slice::from_ref(&record)).await.written, 1);
-    assert_eq!(shelf.names().await, ["web-app"]);
-    let object = shelf.object("web-app").await;
+    assert_eq!(fixture.names().await, ["web-app"]);
+    let object = fixture.object("web-app").await;
     let status = serde_json::to_value(object.status.clone()).expect("JSON");
     let fields: Vec<&String> = status.as_object().expect("an object").keys().collect();
     assert_eq!(
@@ -77,61 +78,61 @@ async fn what_upstream_wrote_is_read_and_what_replaces_it_is_upstreams_format() 
     let buckets = status["cpuHistogram"]["bucketWeights"].as_object().expect("buckets");
     assert!(!buckets.contains_key("8") && buckets["21"] == json!(10_000), "{buckets:?}");
     assert!(buckets.values().all(|weight| weight.as_u64().is_some()));
-    assert_eq!(shelf.load().await.snapshots[&record.key], record.snapshot);
+    assert_eq!(fixture.load().await.snapshots[&record.key], record.snapshot);
 }
 
 #[tokio::test]
 async fn an_annotation_that_is_stale_or_unreadable_is_named_and_the_status_counts() {
-    let Some(shelf) = CheckpointFixture::new("stale").await else { return };
-    let record = shelf.record("web", "app", 5);
-    let storage = shelf.open();
+    let Some(fixture) = CheckpointFixture::new("stale").await else { return };
+    let record = fixture.record("web", "app", 5);
+    let storage = fixture.open();
     save(&storage, std::slice::from_ref(&record)).await;
-    let good = annotation_of(&shelf.object("web-app").await).expect("it is there").to_owned();
+    let valid = annotation_of(&fixture.object("web-app").await).expect("exists").to_owned();
     let status = &of_upstream("web", "app", 40)["status"];
-    let newer = good.replacen("\"v\":1", "\"v\":2", 1);
+    let newer = valid.replacen("\"v\":1", "\"v\":2", 1);
     for (text, why) in [
-        ("{broken", "cannot be read"),
-        ("{\"v\":1,\"of\":\"x\"}", "cannot be read"),
-        (&newer, "version is 2"),
-        (&good, "replaced since"),
+        ("{broken", "malformed"),
+        ("{\"v\":1,\"of\":\"x\"}", "malformed"),
+        (&newer, "unsupported version 2"),
+        (&valid, "replaced since"),
     ] {
-        shelf.annotate("web-app", text).await;
+        fixture.annotate("web-app", text).await;
         if why.contains("replaced") {
-            // A merge patch, so the buckets of before stay; it is another status all the same.
-            shelf.change("web-app", json!({"status": status})).await;
+            // A merge patch, so the previous buckets stay; it is still another status.
+            fixture.change("web-app", json!({"status": status})).await;
         }
-        let loaded = shelf.load().await;
+        let loaded = fixture.load().await;
         let [skipped] = &loaded.report.skipped[..] else { panic!("{:?}", loaded.report) };
         assert!(skipped.reason.contains(why), "{skipped:?}");
         assert!(skipped.record.contains(annotation::KEY), "{skipped:?}");
         let snapshot = &loaded.snapshots[&record.key];
         assert_eq!((snapshot.memory_seen.count, &snapshot.owner), (0, &None), "{why}");
     }
-    // What is written next counts whole again.
-    let next = shelf.record("web", "app", 50);
+    // The next write is complete again.
+    let next = fixture.record("web", "app", 50);
     assert_eq!(save(&storage, std::slice::from_ref(&next)).await.written, 1);
-    let loaded = shelf.load().await;
+    let loaded = fixture.load().await;
     assert_eq!((loaded.report.skipped, &loaded.snapshots[&next.key]), (vec![], &next.snapshot));
 }
 
 #[tokio::test]
 async fn without_extras_an_annotation_that_is_there_stays_and_does_not_count() {
-    let Some(shelf) = CheckpointFixture::new("plain").await else { return };
-    let batch = [shelf.record("web", "app", 5)];
-    save(&shelf.open(), &batch).await;
-    let before = shelf.object("web-app").await;
-    let upstream = shelf.open_with(|options| options.write_annotations = false);
+    let Some(fixture) = CheckpointFixture::new("plain").await else { return };
+    let batch = [fixture.record("web", "app", 5)];
+    save(&fixture.open(), &batch).await;
+    let before = fixture.object("web-app").await;
+    let upstream = fixture.open_with(|options| options.write_annotations = false);
     super::checkpoint_objects::load(&upstream, &plimsoll_storage::LoadRequest::All).await;
     assert_eq!(save(&upstream, &batch).await.unchanged, 1, "the status is the same");
-    assert_eq!(save(&upstream, &[shelf.record("web", "app", 6)]).await.written, 1);
-    let after = shelf.object("web-app").await;
+    assert_eq!(save(&upstream, &[fixture.record("web", "app", 6)]).await.written, 1);
+    let after = fixture.object("web-app").await;
     assert_eq!(annotation_of(&after), annotation_of(&before));
-    let loaded = shelf.load().await;
+    let loaded = fixture.load().await;
     assert_eq!(loaded.report.skipped.len(), 1, "{:?}", loaded.report);
     assert_eq!(loaded.snapshots[&batch[0].key].cpu_seen.count, 6);
 
-    save(&upstream, &[shelf.record("db", "app", 6)]).await;
-    assert_eq!(annotation_of(&shelf.object("db-app").await), None);
+    save(&upstream, &[fixture.record("db", "app", 6)]).await;
+    assert_eq!(annotation_of(&fixture.object("db-app").await), None);
 }
 
 fn pod(number: i64) -> ReplicaState {
@@ -149,37 +150,37 @@ fn pod(number: i64) -> ReplicaState {
 
 #[tokio::test]
 async fn of_a_large_fleet_the_largest_open_peaks_are_kept_and_the_rest_counts_as_closed() {
-    let Some(shelf) = CheckpointFixture::new("large").await else { return };
-    let mut record = shelf.record("web", "app", 5);
+    let Some(fixture) = CheckpointFixture::new("large").await else { return };
+    let mut record = fixture.record("web", "app", 5);
     record.snapshot.replicas = (0..600).map(pod).collect();
     record.snapshot.memory_closed = Some(record.snapshot.cpu.clone());
-    let storage = shelf.open();
+    let storage = fixture.open();
     assert_eq!(save(&storage, std::slice::from_ref(&record)).await.written, 1);
     assert_eq!(save(&storage, std::slice::from_ref(&record)).await.unchanged, 1);
-    let object = shelf.object("web-app").await;
-    let text = annotation_of(&object).expect("it is there");
+    let object = fixture.object("web-app").await;
+    let text = annotation_of(&object).expect("exists");
     assert!(text.len() <= annotation::MAX_BYTES, "{} bytes", text.len());
-    assert!(!text.contains("memoryClosed\":{"), "the status says it");
+    assert!(!text.contains("memoryClosed\":{"), "the status has it already");
 
-    let kept = &shelf.load().await.snapshots[&record.key];
-    assert!(kept.replicas.len() > 100, "{} pods are kept", kept.replicas.len());
-    let smallest = kept.replicas.iter().filter_map(|pod| pod.usage_peak).min();
-    let left_out = record.snapshot.replicas.iter().filter(|pod| !kept.replicas.contains(pod));
+    let stored = &fixture.load().await.snapshots[&record.key];
+    assert!(stored.replicas.len() > 100, "{} pods are stored", stored.replicas.len());
+    let smallest = stored.replicas.iter().filter_map(|pod| pod.usage_peak).min();
+    let left_out = record.snapshot.replicas.iter().filter(|pod| !stored.replicas.contains(pod));
     assert!(left_out.filter_map(|pod| pod.usage_peak).max() <= smallest);
     let as_kept = encode(&record.snapshot.cpu).and_then(|saved| decode(&saved, 176, 0.0001));
     let expected = Snapshot {
-        replicas: kept.replicas.clone(),
-        memory_closed: Some(as_kept.expect("it can be kept")),
+        replicas: stored.replicas.clone(),
+        memory_closed: Some(as_kept.expect("stored")),
         ..record.snapshot
     };
-    assert_eq!(*kept, expected);
+    assert_eq!(*stored, expected);
 }
 
 /// A service of three pods after some days.
 #[tokio::test]
 async fn a_typical_annotation_takes_less_than_four_kilobytes() {
-    let Some(shelf) = CheckpointFixture::new("typical").await else { return };
-    let mut record = shelf.record("web", "app", 20_000);
+    let Some(fixture) = CheckpointFixture::new("typical").await else { return };
+    let mut record = fixture.record("web", "app", 20_000);
     let weights = |first: u8, count: u8| plimsoll_core::history::HistogramWeights {
         reference: Some(Time::from_secs(1_790_000_000)),
         total: 25_385.781_156_456_942,
@@ -195,8 +196,8 @@ async fn a_typical_annotation_takes_less_than_four_kilobytes() {
         replicas: (0..3).map(pod).collect(),
         ..record.snapshot
     };
-    save(&shelf.open(), &[record]).await;
-    let object = shelf.object("web-app").await;
-    let bytes = annotation_of(&object).expect("it is there").len();
+    save(&fixture.open(), &[record]).await;
+    let object = fixture.object("web-app").await;
+    let bytes = annotation_of(&object).expect("exists").len();
     assert!((1_000..4_000).contains(&bytes), "{bytes} bytes");
 }

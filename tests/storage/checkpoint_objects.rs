@@ -1,4 +1,4 @@
-//! Checkpoint objects of the shared control plane: made, looked at and changed as other programs would.
+//! Checkpoint objects on the shared control plane, created, read and changed as other programs would.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::temp_store::{AlwaysPermitted, record};
 use crate::support::{Testbed, wait};
 
-/// When everything is written.
+/// Time of all writes.
 pub const NOW: Time = Time::from_secs(1_790_100_000);
 
 /// The clock of these tests.
@@ -26,7 +26,7 @@ pub fn at_now() -> Time {
     NOW
 }
 
-/// Has the definitions in place.
+/// Creates the CRDs.
 pub async fn create_definitions(bed: &Testbed) {
     let definitions = Api::<CustomResourceDefinition>::all(bed.client());
     for definition in plimsoll_core::api::crdgen::crds().expect("definitions") {
@@ -42,7 +42,7 @@ pub async fn create_definitions(bed: &Testbed) {
     .await;
 }
 
-/// A namespace of its own, and what is in it.
+/// A namespace with its checkpoints.
 pub struct CheckpointFixture {
     pub bed: Testbed,
     pub namespace: String,
@@ -50,7 +50,7 @@ pub struct CheckpointFixture {
 }
 
 impl CheckpointFixture {
-    /// An empty one; `None` when there is no control plane to have it on.
+    /// An empty namespace; `None` if there is no control plane.
     pub async fn new(name: &str) -> Option<Self> {
         let bed = Testbed::shared().await?;
         create_definitions(&bed).await;
@@ -59,12 +59,12 @@ impl CheckpointFixture {
         Some(Self { bed, namespace, objects })
     }
 
-    /// A backend on it.
+    /// A backend for the namespace.
     pub fn open(&self) -> CheckpointStorage {
         self.open_with(|_| {})
     }
 
-    /// A backend on it with other options.
+    /// A backend with other options.
     pub fn open_with(&self, change: impl FnOnce(&mut CheckpointOptions)) -> CheckpointStorage {
         let mut options = CheckpointOptions {
             namespace: Some(self.namespace.clone()),
@@ -74,17 +74,17 @@ impl CheckpointFixture {
         CheckpointStorage::new(self.bed.client(), at_now, options)
     }
 
-    /// A key in it.
+    /// A key in the namespace.
     pub fn key(&self, vpa: &str, container: &str) -> ContainerKey {
         ContainerKey::new(ObjectKey::new(self.namespace.as_str(), vpa), container)
     }
 
-    /// A record of a key in it, richer with each generation.
+    /// A record of a key; each generation has more samples.
     pub fn record(&self, vpa: &str, container: &str, generation: u64) -> Record {
         Record { key: self.key(vpa, container), ..record(0, generation) }
     }
 
-    /// The object of that name.
+    /// The checkpoint of that name.
     pub async fn object(&self, name: &str) -> Checkpoint {
         self.objects.get(name).await.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
@@ -92,7 +92,7 @@ impl CheckpointFixture {
     /// Creates an object.
     pub async fn create(&self, object: Value) {
         let object: Checkpoint = serde_json::from_value(object).expect("a checkpoint");
-        self.objects.create(&PostParams::default(), &object).await.expect("it can be created");
+        self.objects.create(&PostParams::default(), &object).await.expect("created");
     }
 
     /// Changes an object by a merge patch.
@@ -109,7 +109,7 @@ impl CheckpointFixture {
 
     /// Removes an object.
     pub async fn remove(&self, name: &str) {
-        self.objects.delete(name, &DeleteParams::default()).await.expect("it is there");
+        self.objects.delete(name, &DeleteParams::default()).await.expect("exists");
     }
 
     /// The names of all objects.
@@ -118,7 +118,7 @@ impl CheckpointFixture {
         list.items.into_iter().filter_map(|object| object.metadata.name).collect()
     }
 
-    /// Loads everything with a backend of its own.
+    /// Loads everything with a new backend.
     pub async fn load(&self) -> LoadedSnapshots {
         load(&self.open(), &LoadRequest::All).await
     }
@@ -129,7 +129,7 @@ pub fn annotation_of(object: &Checkpoint) -> Option<&str> {
     object.metadata.annotations.as_ref()?.get(annotation::KEY).map(String::as_str)
 }
 
-/// What a load brought.
+/// The result of a load.
 #[derive(Debug, Default)]
 pub struct LoadedSnapshots {
     pub snapshots: BTreeMap<ContainerKey, Snapshot>,
@@ -139,23 +139,23 @@ pub struct LoadedSnapshots {
 impl Sink for LoadedSnapshots {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
         let known = self.snapshots.insert(key, snapshot);
-        assert_eq!(known, None, "a key came twice");
+        assert_eq!(known, None, "duplicate key");
     }
 
     fn sample(&mut self, key: &ContainerKey, _: Sample) {
-        panic!("{key}: checkpoints hold no samples");
+        panic!("{key}: checkpoints have no samples");
     }
 }
 
-/// Loads what is wanted.
+/// Loads the requested snapshots.
 pub async fn load(checkpoints: &CheckpointStorage, wanted: &LoadRequest) -> LoadedSnapshots {
     let mut loaded = LoadedSnapshots::default();
-    let report = checkpoints.load(wanted, &mut loaded).await.expect("it loads");
+    let report = checkpoints.load(wanted, &mut loaded).await.expect("loads");
     assert_eq!(report.snapshots, loaded.snapshots.len());
     LoadedSnapshots { report, ..loaded }
 }
 
 /// Saves with all permits.
 pub async fn save(checkpoints: &CheckpointStorage, batch: &[Record]) -> SaveReport {
-    checkpoints.save(batch, &AlwaysPermitted).await.expect("nothing stops it")
+    checkpoints.save(batch, &AlwaysPermitted).await.expect("succeeds")
 }

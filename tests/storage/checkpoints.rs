@@ -1,4 +1,4 @@
-//! The checkpoint backend on a real API server: the suite that all backends must pass, with annotations and without.
+//! The checkpoint backend on a real API server: the conformance suite of all backends, with and without annotations.
 
 use std::{
     collections::BTreeSet,
@@ -33,7 +33,7 @@ use serde_json::json;
 use super::checkpoint_objects::{NOW, at_now, create_definitions};
 use crate::support::Testbed;
 
-/// The suite names namespaces as it likes; each subject has its own, which all begin alike.
+/// The suite uses any namespaces; each subject maps them to its own with a prefix.
 struct ClusterNamespaces {
     bed: Testbed,
     prefix: String,
@@ -51,7 +51,7 @@ impl ClusterNamespaces {
         ObjectKey::new(format!("{}{}", self.prefix, vpa.namespace), vpa.name.clone())
     }
 
-    /// The key as the suite knows it, if it is of this subject.
+    /// The key without the prefix, if it belongs to this subject.
     fn unprefixed(&self, key: &ContainerKey) -> Option<ContainerKey> {
         let namespace = key.vpa.namespace.strip_prefix(&self.prefix)?;
         Some(ContainerKey::new(
@@ -61,7 +61,7 @@ impl ClusterNamespaces {
     }
 
     async fn create_namespace(&self, namespace: &str) {
-        let known = self.created.lock().expect("nobody panics with it").contains(namespace);
+        let known = self.created.lock().expect("no panic").contains(namespace);
         if known || !namespace.is_ascii() {
             return;
         }
@@ -72,11 +72,11 @@ impl ClusterNamespaces {
         let namespaces = Api::<Namespace>::all(self.bed.client());
         match namespaces.create(&PostParams::default(), &object).await {
             Ok(_) => {}
-            // Another save of the same subject was quicker.
+            // Another save of the same subject was faster.
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => panic!("{error}"),
         }
-        self.created.lock().expect("nobody panics with it").insert(namespace.into());
+        self.created.lock().expect("no panic").insert(namespace.into());
     }
 
     fn checkpoints(&self) -> CheckpointStorage {
@@ -111,7 +111,7 @@ impl Sink for PrefixFilter<'_> {
     }
 
     fn sample(&mut self, _: &ContainerKey, _: Sample) {
-        panic!("checkpoints hold no samples");
+        panic!("checkpoints have no samples");
     }
 }
 
@@ -153,7 +153,7 @@ impl Writer for PrefixedCheckpoints {
         }
         let mut report = self.checkpoints.save(&renamed, permit).await?;
         for key in &mut report.stored_richer {
-            *key = self.cluster.unprefixed(key).expect("it was saved by this subject");
+            *key = self.cluster.unprefixed(key).expect("saved by this subject");
         }
         Ok(report)
     }
@@ -189,8 +189,8 @@ impl TestBackend for PrefixedCheckpoints {
         if self.cluster.extras {
             return record.snapshot.clone();
         }
-        let status = status_from_snapshot(&record.snapshot, NOW).expect("it has room");
-        snapshot_from_status(&status).expect("what was written")
+        let status = status_from_snapshot(&record.snapshot, NOW).expect("has capacity");
+        snapshot_from_status(&status).expect("written file is readable")
     }
 
     async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
@@ -204,7 +204,7 @@ impl TestBackend for PrefixedCheckpoints {
                 let change = json!({"status": {"cpuHistogram": {"bucketWeights": {"x": 1}}}});
                 let name = format!("{}-{}", key.vpa.name, key.container);
                 let patch = Patch::Merge(change);
-                api.patch(&name, &PatchParams::default(), &patch).await.expect("it is stored");
+                api.patch(&name, &PatchParams::default(), &patch).await.expect("stored");
             }
             Tampering::Foreign(key) => {
                 let key = cluster.key(&key);
@@ -215,7 +215,7 @@ impl TestBackend for PrefixedCheckpoints {
                     "status": {"version": "v4", "totalSamplesCount": 5},
                 }));
                 let object: Checkpoint = object.expect("an object");
-                api.create(&PostParams::default(), &object).await.expect("it can be created");
+                api.create(&PostParams::default(), &object).await.expect("created");
             }
         }
         let checkpoints = cluster.checkpoints();

@@ -1,4 +1,4 @@
-//! Checkpoints of VPAs that come and go, as others delete their objects.
+//! Checkpoints of VPAs that are created and deleted, whose objects are deleted by another replica.
 
 use kube::{
     Api, ResourceExt as _,
@@ -25,23 +25,23 @@ async fn what_is_known_of_objects_of_vpas_that_are_gone_is_forgotten() {
     );
     let save = async |batch: &[Record]| {
         let before = api.requests().len();
-        let report = store.save(batch, &AlwaysPermitted).await.expect("the server is there");
+        let report = store.save(batch, &AlwaysPermitted).await.expect("server is reachable");
         assert_eq!(report.written, batch.len());
         let methods = api.requests().into_iter().skip(before).map(|request| request.method);
         methods.filter(|method| *method == http::Method::POST).count()
     };
     let saved = records(VPAS, 1);
     assert_eq!(save(&saved).await, VPAS, "each is created");
-    // Another replica collects them, as their VPAs are gone.
+    // Another replica collects them, because their VPAs are gone.
     let objects = Api::<Checkpoint>::namespaced(api.client(), "shop");
     for object in objects.list(&ListParams::default()).await.expect("is listed").items {
-        objects.delete(&object.name_any(), &DeleteParams::default()).await.expect("is there");
+        objects.delete(&object.name_any(), &DeleteParams::default()).await.expect("exists");
     }
     let of_none = |_: &_| true;
-    store.collect_garbage(&of_none, &AlwaysPermitted).await.expect("the server is there");
+    store.collect_garbage(&of_none, &AlwaysPermitted).await.expect("server is reachable");
     assert_eq!(store.cached_objects(), 0);
-    assert_eq!(save(&records(VPAS, 2)).await, VPAS, "each is created, and at once");
-    // Those of others stay known.
-    store.collect_garbage(&|_: &_| false, &AlwaysPermitted).await.expect("the server is there");
+    assert_eq!(save(&records(VPAS, 2)).await, VPAS, "each is created at once");
+    // Checkpoints of existing VPAs stay known.
+    store.collect_garbage(&|_: &_| false, &AlwaysPermitted).await.expect("server is reachable");
     assert_eq!(store.cached_objects(), VPAS);
 }

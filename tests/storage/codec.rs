@@ -1,4 +1,4 @@
-//! Records as bytes: nothing is lost on the way, and nothing that comes back can do harm.
+//! Encoding of records: it is lossless, and decoding arbitrary bytes is safe.
 
 use plimsoll_core::{
     history::{
@@ -88,7 +88,7 @@ prop_compose! {
     }
 }
 
-/// Every float of a snapshot as its bits: unlike `==`, this tells NaNs and zeros apart.
+/// Every float of a snapshot as its bits: unlike `==`, this distinguishes NaNs and zeros.
 fn bits(snapshot: &Snapshot) -> Vec<u64> {
     let throttling = snapshot.throttling.map(|known| [known.throttled, known.periods]);
     [Some(&snapshot.cpu), Some(&snapshot.memory)]
@@ -103,7 +103,7 @@ fn bits(snapshot: &Snapshot) -> Vec<u64> {
         .collect()
 }
 
-/// The snapshot with its floats taken out, for comparing all the rest.
+/// The snapshot without its floats, to compare the rest.
 fn without_floats(mut snapshot: Snapshot) -> Snapshot {
     let all = [Some(&mut snapshot.cpu), Some(&mut snapshot.memory)];
     let others = [&mut snapshot.cpu_standard, &mut snapshot.memory_closed, &mut snapshot.fleet];
@@ -124,7 +124,7 @@ proptest! {
     #[test]
     fn a_snapshot_survives_encoding_to_the_last_bit(snapshot in snapshot()) {
         let bytes = encode_snapshot(&snapshot);
-        let back = decode_snapshot(FORMAT, &bytes).expect("what was encoded decodes");
+        let back = decode_snapshot(FORMAT, &bytes).expect("encoded record decodes");
         prop_assert_eq!(bits(&back), bits(&snapshot));
         prop_assert_eq!(encode_snapshot(&back), bytes);
         prop_assert_eq!(without_floats(back), without_floats(snapshot));
@@ -149,7 +149,7 @@ proptest! {
         snapshot in snapshot(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), bit in 0..8_u8,
     ) {
         let bytes = encode_snapshot(&snapshot);
-        prop_assert!(decode_snapshot(FORMAT, &bytes[..cut.index(bytes.len())]).is_err(), "a cut is found");
+        prop_assert!(decode_snapshot(FORMAT, &bytes[..cut.index(bytes.len())]).is_err(), "truncation is detected");
         let mut flipped = bytes;
         let place = flip.index(flipped.len());
         flipped[place] ^= 1 << bit;
@@ -162,12 +162,12 @@ fn bytes_after_the_end_of_a_record_are_refused() {
     let mut bytes = encode_snapshot(&Snapshot::default());
     bytes.push(0);
     let refused = decode_snapshot(FORMAT, &bytes).expect_err("a byte too many");
-    assert_eq!(refused.to_string(), "its content does not decode: 1 bytes too many");
+    assert_eq!(refused.to_string(), "malformed content: 1 unexpected bytes at the end");
 }
 
 #[test]
 fn another_format_is_named_in_the_refusal() {
     assert_eq!(decode_snapshot(7, &[]), Err(CodecError::UnsupportedFormat(7)));
     let line = CodecError::UnsupportedFormat(7).to_string();
-    assert_eq!(line, "it is in record format 7, this version reads format 1");
+    assert_eq!(line, "unsupported record format 7, expected 1");
 }

@@ -1,4 +1,4 @@
-//! Proof that the suite has teeth: a backend with one defect fails exactly the case that is about it.
+//! Tests the conformance suite: a backend with one defect fails exactly the cases about it.
 
 use std::{
     collections::BTreeMap,
@@ -22,21 +22,21 @@ use plimsoll_storage::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
     None,
-    /// Keeps weights in single precision.
+    /// Stores weights in single precision.
     RoundsWeights,
-    /// Writes whatever it is given.
+    /// Overwrites richer records with poorer ones.
     PoorerWins,
     /// Takes any VPA of the same name for the owner.
     CollectsByNameAlone,
-    /// Asks for the right to write once for a whole batch.
+    /// Acquires the permit once for a whole batch.
     AcquiresOncePerBatch,
     /// Writes the halves of a record one after the other.
     TearsRecords,
     /// Reads all, changes, writes all.
     LosesUpdates,
-    /// Passes over what it cannot read without a word.
+    /// Skips unreadable records silently.
     SkipsSilently,
-    /// Removes what it did not write.
+    /// Removes objects that it did not write.
     CollectsForeign,
 }
 
@@ -49,7 +49,7 @@ enum StoredRecord {
 
 type Records = BTreeMap<ContainerKey, StoredRecord>;
 
-/// A backend that does everything right but for its defect. What it keeps outlives it.
+/// A backend that is correct except for its defect. Its data outlives it.
 struct DefectiveBackend {
     defect: Defect,
     records: Arc<Mutex<Records>>,
@@ -57,7 +57,7 @@ struct DefectiveBackend {
 
 impl DefectiveBackend {
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().expect("nobody panics with the lock held")
+        self.records.lock().expect("no panic")
     }
 
     fn has_defect(&self, defect: Defect) -> bool {
@@ -105,7 +105,7 @@ impl Storage for DefectiveBackend {
             if !wanted.includes(&key) {
                 continue;
             }
-            let why = match stored {
+            let reason = match stored {
                 StoredRecord::Own(snapshot) => {
                     sink.snapshot(key, *snapshot);
                     report.snapshots += 1;
@@ -113,9 +113,9 @@ impl Storage for DefectiveBackend {
                 }
                 StoredRecord::Unreadable if self.has_defect(Defect::SkipsSilently) => continue,
                 StoredRecord::Unreadable => "it cannot be read",
-                StoredRecord::Foreign => "somebody else wrote it",
+                StoredRecord::Foreign => "written by another program",
             };
-            report.skipped.push(SkippedRecord { record: key.to_string(), reason: why.into() });
+            report.skipped.push(SkippedRecord { record: key.to_string(), reason: reason.into() });
         }
         Ok(report)
     }
@@ -129,16 +129,16 @@ impl Storage for DefectiveBackend {
 impl Writer for DefectiveBackend {
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let mut report = SaveReport::default();
-        let mut asked = false;
+        let mut is_acquired = false;
         for record in batch {
             let standing = self.save_result(&self.records(), record);
             match standing {
                 SaveDecision::Unchanged => report.unchanged += 1,
                 SaveDecision::StoredIsRicher => report.stored_richer.push(record.key.clone()),
                 SaveDecision::Write => {
-                    if !(asked && self.has_defect(Defect::AcquiresOncePerBatch)) {
+                    if !(is_acquired && self.has_defect(Defect::AcquiresOncePerBatch)) {
                         permit.acquire().await?;
-                        asked = true;
+                        is_acquired = true;
                     }
                     let kept = self.kept(&record.snapshot);
                     if self.has_defect(Defect::TearsRecords) {
@@ -172,7 +172,7 @@ impl Writer for DefectiveBackend {
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
         let all = self.records().clone();
-        let lives = |key: &ContainerKey| {
+        let is_alive = |key: &ContainerKey| {
             let alike = all.keys().filter(|other| other.vpa.name == key.vpa.name);
             !orphaned(key)
                 || self.has_defect(Defect::CollectsByNameAlone)
@@ -181,7 +181,7 @@ impl Writer for DefectiveBackend {
         let orphans = all.iter().filter(|(key, stored)| {
             let own = !matches!(stored, StoredRecord::Foreign)
                 || self.has_defect(Defect::CollectsForeign);
-            own && !lives(key)
+            own && !is_alive(key)
         });
         let mut removed = 0;
         for (key, _) in orphans {
@@ -222,7 +222,7 @@ impl BackendFactory for DefectiveBackendMaker {
     }
 }
 
-/// Runs the suite on one thread, so that tasks take turns in the same order every time.
+/// Runs the suite on one thread, so that tasks are scheduled in the same order every time.
 async fn expect_failure(defect: Defect, expected: &[Case]) {
     let outcomes = run_suite(&DefectiveBackendMaker(defect)).await;
     assert_eq!(failed_cases(&outcomes), expected, "{defect:?}:\n{}", format_table(&outcomes));

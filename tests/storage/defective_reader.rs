@@ -1,4 +1,4 @@
-//! Proof that the suite of backends that only read has teeth: one defect fails exactly the cases that are about it.
+//! Tests the conformance suite of read-only backends: a reader with one defect fails exactly the cases about it.
 
 use std::{
     sync::{
@@ -28,23 +28,23 @@ enum Defect {
     None,
     /// Loses an hour in the middle.
     LosesAnHour,
-    /// Hands the last two samples on in the wrong order.
+    /// Emits the last two samples in the wrong order.
     Disorders,
-    /// Hands each sample on twice.
+    /// Emits each sample twice.
     Doubles,
-    /// Tells pods by how their names begin.
+    /// Identifies pods by a prefix of their names.
     TakesOthers,
-    /// Does not say of what it has come to the end.
+    /// Does not report completed VPAs.
     NeverCompletes,
-    /// Says so before the end.
+    /// Reports completion too early.
     CompletesTooEarly,
-    /// Passes over what it cannot tell without a word.
+    /// Skips ambiguous series silently.
     SkipsSilently,
-    /// Brings less the second time.
+    /// Emits fewer samples on the second load.
     LosesSamplesOnReload,
 }
 
-/// A backend that does everything right but for its defect.
+/// A reader that is correct except for its defect.
 struct DefectiveReader {
     defect: Defect,
     lives: Vec<ContainerLifetime>,
@@ -56,27 +56,27 @@ impl DefectiveReader {
         self.defect == defect
     }
 
-    fn owns(&self, owner: &str, life: &ContainerLifetime) -> bool {
+    fn owns(&self, owner: &str, lifetime: &ContainerLifetime) -> bool {
         let name = owner.rsplit('/').next().expect("a name");
         if self.has_defect(Defect::TakesOthers) {
-            life.pod.starts_with(name)
+            lifetime.pod.starts_with(name)
         } else {
-            life.owner == owner
+            lifetime.owner == owner
         }
     }
 
     fn send_samples(
         &self,
         key: &ContainerKey,
-        life: &ContainerLifetime,
+        lifetime: &ContainerLifetime,
         sink: &mut dyn Sink,
     ) -> usize {
         let mut samples = Vec::new();
-        let mut at = life.start.later(STEP);
+        let mut at = lifetime.start.later(STEP);
         let (mut left, mut steps) = (self.loads.load(SeqCst), 0);
-        while at <= life.end {
+        while at <= lifetime.end {
             for measurement in
-                [Measurement::CpuCores(life.cores), Measurement::MemoryBytes(life.bytes)]
+                [Measurement::CpuCores(lifetime.cores), Measurement::MemoryBytes(lifetime.bytes)]
             {
                 let is_lost = self.has_defect(Defect::LosesAnHour) && (30..42).contains(&steps);
                 let is_forgotten = self.has_defect(Defect::LosesSamplesOnReload) && left > 0;
@@ -84,7 +84,7 @@ impl DefectiveReader {
                 if is_lost || is_forgotten {
                     continue;
                 }
-                let replica = life.pod.into();
+                let replica = lifetime.pod.into();
                 let sample = Sample { replica, at, covers: Some(STEP), measurement };
                 if self.has_defect(Defect::Doubles) {
                     samples.push(sample.clone());
@@ -126,10 +126,12 @@ impl Storage for DefectiveReader {
                 }
                 continue;
             };
-            for life in self.lives.iter().filter(|life| *life.namespace == *vpa.namespace) {
-                if self.owns(owner, life) {
-                    let key = ContainerKey::new(vpa.clone(), life.container);
-                    report.samples += self.send_samples(&key, life, sink);
+            for lifetime in
+                self.lives.iter().filter(|lifetime| *lifetime.namespace == *vpa.namespace)
+            {
+                if self.owns(owner, lifetime) {
+                    let key = ContainerKey::new(vpa.clone(), lifetime.container);
+                    report.samples += self.send_samples(&key, lifetime, sink);
                 }
             }
             if !matches!(self.defect, Defect::NeverCompletes | Defect::CompletesTooEarly) {

@@ -1,4 +1,4 @@
-//! `local` where it cannot work: one clear line each, and nothing is lost.
+//! `local` where it cannot work: one clear line for each fault, and no data is lost.
 
 use std::{
     env, fs,
@@ -15,14 +15,14 @@ use super::temp_store::{
 };
 use crate::support::skipped::report_skipped;
 
-/// Set for a test that another run of itself started on a stage: where it is to try.
+/// Set for a child process that runs the same test in a prepared environment: the directory to use.
 const DIRECTORY: &str = "PLIMSOLL_TEST_FAULTS_IN";
 
 fn refusal(directory: &Path) -> String {
-    let error = LocalStorage::open(directory).expect_err("this cannot work").to_string();
+    let error = LocalStorage::open(directory).expect_err("must fail").to_string();
     assert!(!error.contains('\n'), "one line: {error}");
     let at = directory.display().to_string();
-    error.strip_prefix(&at).unwrap_or_else(|| panic!("{error} names {at}")).to_string()
+    error.strip_prefix(&at).unwrap_or_else(|| panic!("{error} does not contain {at}")).to_string()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_missing_directory_is_made_but_not_the_one_above_it() {
     assert_same(&load(&open(&directory)).0, &by_key(&records(1, 1)));
     assert_eq!(
         refusal(&above.path().join("missing/history")),
-        ": the directory above it does not exist: create it, or mount the volume"
+        ": its parent directory does not exist: create it, or mount the volume"
     );
 }
 
@@ -42,18 +42,15 @@ fn a_file_in_place_of_the_directory_is_refused_and_left_alone() {
     let above = temp_directory();
     let file = above.path().join("history");
     fs::write(&file, "precious").expect("the directory is writable");
-    assert_eq!(refusal(&file), ": it is not a directory: name a directory for the history");
-    assert_eq!(fs::read(&file).expect("it is there"), b"precious");
+    assert_eq!(refusal(&file), ": it is not a directory: use a directory for the history");
+    assert_eq!(fs::read(&file).expect("exists"), b"precious");
 }
 
 #[test]
 fn a_directory_in_place_of_the_history_file_is_refused() {
     let directory = temp_directory();
     fs::create_dir(directory.path().join("history.plimsoll")).expect("the directory is writable");
-    assert_eq!(
-        refusal(directory.path()),
-        ": history cannot be opened: Is a directory (os error 21)"
-    );
+    assert_eq!(refusal(directory.path()), ": failed to open history: Is a directory (os error 21)");
 }
 
 #[test]
@@ -63,7 +60,7 @@ fn a_directory_that_another_process_uses_is_refused_and_that_one_is_not_disturbe
     save(&first, &records(2, 1));
     assert_eq!(
         refusal(directory.path()),
-        ": another process uses it, and local storage is for one alone: stop the other, or give \
+        ": another process is using it, and local storage supports only one: stop the other, or give \
          each its own directory"
     );
     save(&first, &records(2, 2));
@@ -80,7 +77,7 @@ fn a_history_of_a_later_layout_is_refused_and_left_untouched() {
     let before = fs::read(&path).expect("the history is there");
     assert_eq!(
         refusal(directory.path()),
-        ": history is in layout 2, which this version does not read: use the version that wrote \
+        ": history has layout 2, which this version does not support: use the version that wrote \
          it, or another directory"
     );
     assert_eq!(fs::read(&path).expect("the history is there"), before);
@@ -95,9 +92,9 @@ fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
     let mut long = batch[0].clone();
     long.key.container = "c".repeat(100_000).into();
     batch.insert(1, long);
-    let report = run(local.save(&batch, &AlwaysPermitted)).expect("the others are saved");
+    let report = run(local.save(&batch, &AlwaysPermitted)).expect("other records are saved");
     let [refused] = &*report.refused else { panic!("{report:?}") };
-    assert_eq!(refused.reason, "its name or its content is too long to be kept");
+    assert_eq!(refused.reason, "its name or its content is too long");
     assert!(refused.record.len() < 200, "{}", refused.record);
     assert_same(&load(&local).0, &by_key(&records(2, 2)));
 }
@@ -107,17 +104,17 @@ fn a_directory_without_permission_to_write_is_refused() {
     if let Some(directory) = env::var_os(DIRECTORY) {
         return say_why_it_cannot_open(Path::new(&directory));
     }
-    // Root writes regardless of permissions, unless it gives up that right.
-    let is_root = fs::metadata("/proc/self").expect("Linux has it").uid() == 0;
+    // Root ignores permissions, unless it drops that capability.
+    let is_root = fs::metadata("/proc/self").expect("exists on Linux").uid() == 0;
     let plain = ["setpriv", BOUND, INHERITED, "sh"];
     let shell = if is_root { &plain[..] } else { &plain[3..] };
     if is_root && !succeeds(&["setpriv", BOUND, INHERITED, "true"]) {
-        return report_skipped("root cannot give up its right to write everywhere here (setpriv)");
+        return report_skipped("root cannot drop its capabilities here (setpriv)");
     }
     let directory = temp_directory();
     save(&open(directory.path()), &records(1, 1));
     let allow = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("own object");
     };
     allow(&directory.path().join("lock"), 0o444);
     allow(directory.path(), 0o555);
@@ -125,12 +122,12 @@ fn a_directory_without_permission_to_write_is_refused() {
     let output = on_stage(shell, "true", test, directory.path());
     allow(directory.path(), 0o755);
     assert_eq!(
-        said(&output, "why "),
-        ": cannot write into it: no permission: let this user write there"
+        output_value(&output, "why "),
+        ": cannot write to it: permission denied: allow this user to write there"
     );
 }
 
-/// What makes root an ordinary user before files.
+/// Drops root's capabilities to bypass file permissions.
 const BOUND: &str = "--bounding-set=-dac_override,-dac_read_search";
 const INHERITED: &str = "--inh-caps=-dac_override,-dac_read_search";
 
@@ -139,14 +136,14 @@ fn succeeds(command: &[&str]) -> bool {
     tried.is_ok_and(|output| output.status.success())
 }
 
-/// Starts the same test again, through a shell that first sets the stage. `{}` in the stage is the
-/// directory.
-fn on_stage(shell: &[&str], stage: &str, test: &str, directory: &Path) -> Output {
+/// Runs the same test again as a child process, through a shell that first prepares the environment. `{}` in `stage`
+/// is the directory.
+fn on_stage(shell: &[&str], setup: &str, test: &str, directory: &Path) -> Output {
     let exe = env::current_exe().expect("this binary has a path");
     Command::new(shell[0])
         .args(&shell[1..])
         .arg("-c")
-        .arg(format!("{stage}; exec \"$0\" \"$@\"").replace("{}", &directory.display().to_string()))
+        .arg(format!("{setup}; exec \"$0\" \"$@\"").replace("{}", &directory.display().to_string()))
         .arg(exe)
         .args([test, "--exact", "--nocapture"])
         .env(DIRECTORY, directory)
@@ -155,7 +152,7 @@ fn on_stage(shell: &[&str], stage: &str, test: &str, directory: &Path) -> Output
         .expect("a shell can be started")
 }
 
-/// Whether this user may mount something in a world of its own; notes it when not.
+/// Whether this user may mount file systems in its own namespace; reports it if not.
 fn may_mount() -> bool {
     let may = succeeds(&["unshare", "-rm", "true"]);
     if !may {
@@ -164,10 +161,10 @@ fn may_mount() -> bool {
     may
 }
 
-fn said(output: &Output, prefix: &str) -> String {
+fn output_value(output: &Output, prefix: &str) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let all = || format!("{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "the child went well:\n{}", all());
+    assert!(output.status.success(), "the child failed:\n{}", all());
     let line = text.lines().find_map(|line| line.split_once(prefix));
     line.unwrap_or_else(|| panic!("a line with {prefix:?}:\n{}", all())).1.to_string()
 }
@@ -185,7 +182,7 @@ fn save_until_nothing_fits(directory: &Path) {
     let last = by_key(&records(size - 1, size as u64 - 1));
     // The last completed save is there.
     assert_same(&load(&local).0, &last);
-    // A smaller save goes through still, and after it everything is as if nothing had been.
+    // A smaller save still succeeds, and after it the state is as if nothing had failed.
     let filler = directory.join("filler");
     if filler.exists() {
         fs::remove_file(filler).expect("the filler can be removed");
@@ -205,18 +202,18 @@ fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() 
         return save_until_nothing_fits(Path::new(&directory));
     }
     let directory = temp_directory();
-    let stage = "trap '' XFSZ; ulimit -f 200";
+    let setup = "trap '' XFSZ; ulimit -f 200";
     let test = "storage::faults::a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else";
-    let output = on_stage(&["sh"], stage, test, directory.path());
+    let output = on_stage(&["sh"], setup, test, directory.path());
     let at = directory.path().display();
     assert_eq!(
-        said(&output, "error "),
+        output_value(&output, "error "),
         format!(
-            "{at}: nothing of this save is kept, what was saved before is: the file may not grow: \
-             raise the limit on file sizes (will be tried again)"
+            "{at}: save failed, earlier saves are kept: the file is too large: \
+             raise the file size limit (will be retried)"
         )
     );
-    let size: usize = said(&output, "size ").parse().expect("a number");
+    let size: usize = output_value(&output, "size ").parse().expect("a number");
     assert_same(&load(&open(directory.path())).0, &by_key(&records(size, size as u64)));
 }
 
@@ -229,12 +226,12 @@ fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on
         return;
     }
     let directory = temp_directory();
-    let stage = "mount -t tmpfs -o size=400k tmpfs {} && head -c 100000 /dev/zero > {}/filler";
+    let setup = "mount -t tmpfs -o size=400k tmpfs {} && head -c 100000 /dev/zero > {}/filler";
     let test = "storage::faults::a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
-    let error = said(&output, "error ");
-    let expected = "nothing of this save is kept, what was saved before is: no space left: free some \
-                    or give it more (will be tried again)";
+    let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
+    let error = output_value(&output, "error ");
+    let expected = "save failed, earlier saves are kept: no space left: free some \
+                    or enlarge the volume (will be retried)";
     assert!(error.ends_with(expected), "{error}");
 }
 
@@ -253,16 +250,16 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
     }
     let directory = temp_directory();
     save(&open(directory.path()), &records(2, 1));
-    let before = fs::read(directory.path().join("history.plimsoll")).expect("it is there");
-    let stage = "mount --bind {} {} && mount -o remount,bind,ro {}";
+    let before = fs::read(directory.path().join("history.plimsoll")).expect("exists");
+    let setup = "mount --bind {} {} && mount -o remount,bind,ro {}";
     let test =
         "storage::faults::a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
+    let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
     assert_eq!(
-        said(&output, "why "),
-        ": cannot write into it: the file system is read-only: mount it for writing"
+        output_value(&output, "why "),
+        ": cannot write to it: the file system is read-only: mount it writable"
     );
-    let after = fs::read(directory.path().join("history.plimsoll")).expect("it is there");
+    let after = fs::read(directory.path().join("history.plimsoll")).expect("exists");
     assert_eq!(before, after);
 }
 
@@ -275,11 +272,11 @@ fn a_disk_without_space_for_even_the_beginning_is_refused() {
         return;
     }
     let directory = temp_directory();
-    let stage = "mount -t tmpfs -o size=4k tmpfs {} && head -c 4096 /dev/zero > {}/filler";
+    let setup = "mount -t tmpfs -o size=4k tmpfs {} && head -c 4096 /dev/zero > {}/filler";
     let test = "storage::faults::a_disk_without_space_for_even_the_beginning_is_refused";
-    let output = on_stage(&["unshare", "-rm", "sh"], stage, test, directory.path());
+    let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
     assert_eq!(
-        said(&output, "why "),
-        ": history cannot be begun: no space left: free some or give it more"
+        output_value(&output, "why "),
+        ": failed to create history: no space left: free some or enlarge the volume"
     );
 }

@@ -1,5 +1,5 @@
-//! `local` with its file cut or a bit flipped: all data, or one line that says what is lost. Never a panic,
-//! never a state that nobody saved.
+//! `local` with a truncated file or a flipped bit: either all data, or one line that says what is lost. It never
+//! panics and never loads a state that was not saved.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -21,10 +21,10 @@ use crate::support::{random, tier};
 const HISTORY: &str = "history.plimsoll";
 /// Bytes before the first entry.
 const HEADER: usize = 1024;
-/// A record of these tests has more bytes than that; removals and ends of saves have fewer.
+/// Records of these tests are at least this long; removals and commit markers are shorter.
 const SHORTEST_RECORD: usize = 100;
 
-/// A history of several saves and a removal, and everything that was ever saved into it.
+/// A file with several saves and a removal, and everything that was saved into it.
 struct UndamagedFile {
     bytes: Vec<u8>,
     last: BTreeMap<ContainerKey, Snapshot>,
@@ -60,49 +60,52 @@ fn original(keys: usize, saves: u64) -> UndamagedFile {
 }
 
 impl UndamagedFile {
-    /// Opens these bytes and checks everything that must hold of what comes out. Answers how many keys
-    /// are lost or set back.
+    /// Opens these bytes and checks all invariants of the result. Returns how many keys are lost or outdated.
     fn check(&self, directory: &Path, damaged: &[u8], how: &str) -> usize {
         fs::write(directory.join(HISTORY), damaged).expect("the directory is writable");
         let (local, report) =
             LocalStorage::open(directory).unwrap_or_else(|e| panic!("{how}: {e}"));
         let (loaded, loading) = load(&local);
-        assert_eq!(report.records, loaded.len(), "{how}: the report counts what is there");
+        assert_eq!(report.records, loaded.len(), "{how}: the report has the right count");
         for (key, snapshot) in &loaded {
             let saved = self.ever.get(key).is_some_and(|states| states.contains(snapshot));
-            assert!(saved, "{how}: {key} is in a state that nobody saved");
+            assert!(saved, "{how}: {key} has a state that was never saved");
         }
         let differs = |key: &&ContainerKey| loaded.get(*key) != self.last.get(*key);
         let keys: HashSet<&ContainerKey> = self.last.keys().chain(loaded.keys()).collect();
         let lost = keys.into_iter().filter(|key| differs(key)).count();
 
         let Some(damage) = report.damage else {
-            assert_eq!(lost, 0, "{how}: {lost} records are lost and not a word is said");
+            assert_eq!(lost, 0, "{how}: {lost} records are lost silently");
             return 0;
         };
         let line = damage.to_string();
-        assert!(!line.contains('\n'), "{how}: not one line: {line}");
-        assert!(line.starts_with(&directory.display().to_string()), "{how}: where? {line}");
-        assert_eq!(loading.skipped, damage.lost, "{how}: a load names what opening named");
+        assert!(!line.contains('\n'), "{how}: more than one line: {line}");
+        assert!(line.starts_with(&directory.display().to_string()), "{how}: no path: {line}");
+        assert_eq!(loading.skipped, damage.lost, "{how}: open and load report the same");
         if lost > 0 {
-            assert!(!damage.lost.is_empty(), "{how}: {lost} lost, but it says: {line}");
+            assert!(!damage.lost.is_empty(), "{how}: {lost} lost, but the report is: {line}");
         }
         match damage.damaged_copy {
             Some(name) => {
                 let aside = directory.join(name);
-                assert_eq!(fs::read(&aside).expect("it is kept"), damaged, "{how}: kept as it was");
-                fs::remove_file(aside).expect("it can be removed");
+                assert_eq!(
+                    fs::read(&aside).expect("stored"),
+                    damaged,
+                    "{how}: damaged file is preserved"
+                );
+                fs::remove_file(aside).expect("removed");
             }
-            None => assert_eq!(damage.lost, [], "{how}: what is lost is kept aside"),
+            None => assert_eq!(damage.lost, [], "{how}: lost data is preserved"),
         }
         drop(local);
         let (again, loading) = load(&open(directory));
         assert_same(&again, &loaded);
-        assert_eq!(loading.skipped, [], "{how}: repaired once and for all");
+        assert_eq!(loading.skipped, [], "{how}: repaired");
         lost
     }
 
-    /// Where the entries of the file are. Its format is written down in storage/src/local/frame.rs.
+    /// Positions of the entries in the file. Their format is documented in storage/src/local/frame.rs.
     fn entries(&self) -> Vec<Range<usize>> {
         let number = |at: usize| {
             let bytes = self.bytes[at..at + 4].try_into().expect("four bytes");
@@ -119,8 +122,8 @@ impl UndamagedFile {
         entries
     }
 
-    /// The bytes that a tier damages. Deep: all. The gate: those of the header, of the first record, and of the last entries
-    /// from the last record on; of the others every seventh, and which ones depends on the seed.
+    /// The byte positions that a tier damages. Deep: all. Gate: the header, the first record, and everything from the
+    /// last record on; of the others every seventh, with an offset that depends on the seed.
     fn cut_positions(&self) -> Vec<usize> {
         let entries = self.entries();
         let last_record = entries.iter().rposition(|entry| entry.len() > SHORTEST_RECORD);
@@ -149,7 +152,7 @@ fn a_small_history_cut_at_any_byte_opens_or_says_what_is_lost() {
         let how = format!("cut at {length} of {}", original.bytes.len());
         let lost = original.check(directory.path(), &original.bytes[..length], &how);
         if length < HEADER {
-            assert_eq!(lost, original.last.len(), "{how}: history starts anew");
+            assert_eq!(lost, original.last.len(), "{how}: history starts empty");
         }
     }
 }
@@ -199,14 +202,14 @@ fn a_damaged_record_is_named_and_the_state_before_it_is_used() {
     let flipped = plimsoll_storage::local::corruption::flip_bit(directory.path(), damaged);
     assert!(flipped.expect("the history can be written"), "the record is there");
 
-    let (local, report) = LocalStorage::open(directory.path()).expect("it opens");
+    let (local, report) = LocalStorage::open(directory.path()).expect("opens");
     let line = report.damage.expect("the damage is found").to_string();
     let at = directory.path().display();
     assert_eq!(
         line,
         format!(
-            "{at}: history was damaged; 3 records are whole; lost: shop/web-1/app (it fails its \
-             check; the state before it is used); the damaged file is kept as \
+            "{at}: history is damaged; 3 records are intact; lost: shop/web-1/app (checksum \
+             mismatch; using the previous state); the damaged file is kept as \
              history.plimsoll.damaged-1"
         )
     );
@@ -226,7 +229,7 @@ fn a_record_that_goes_bad_while_the_process_runs_is_skipped_and_named() {
     assert_same(&loaded, &by_key(&[batch[0].clone(), batch[2].clone()]));
     assert_eq!(report.skipped.len(), 1);
     assert_eq!(report.skipped[0].record, "shop/web-1/app");
-    assert_eq!(report.skipped[0].reason, "it fails its check");
+    assert_eq!(report.skipped[0].reason, "checksum mismatch");
 }
 
 #[test]
@@ -240,7 +243,7 @@ fn what_an_unfinished_save_left_behind_is_dropped_without_a_word() {
     drop(local);
     let after = fs::read(&path).expect("the history is there");
 
-    // The marks as they were before, and some of what the second save appended.
+    // The old commit markers, with a part of what the second save appended.
     let (all, offset) = (after.len() - before.len(), random::seed(0) as usize % 7);
     let is_chosen = |appended: &usize| {
         let is_near_an_end = *appended < 200 || all - *appended < 200;
@@ -274,7 +277,7 @@ fn a_save_after_an_unfinished_one_is_not_mixed_with_what_that_left_behind() {
         drop(local);
         fs::read(fresh.path().join(HISTORY)).expect("the history is there")
     };
-    assert_eq!(committed.len(), before, "the same save makes the same bytes");
+    assert_eq!(committed.len(), before, "the same save writes the same bytes");
     bytes[..1024].copy_from_slice(&committed[..1024]);
     fs::write(&path, &bytes).expect("the history can be written");
 
@@ -291,11 +294,11 @@ proptest! {
     fn any_bytes_in_place_of_a_history_are_kept_aside_and_history_starts_anew(bytes in vec(any::<u8>(), 0..4_000)) {
         let directory = memory_directory();
         fs::write(directory.path().join(HISTORY), &bytes).expect("the directory is writable");
-        let (local, report) = LocalStorage::open(directory.path()).expect("it opens");
+        let (local, report) = LocalStorage::open(directory.path()).expect("opens");
         let damage = report.damage.expect("the damage is found");
         prop_assert!(!damage.lost.is_empty());
-        let aside = damage.damaged_copy.expect("it is kept");
-        prop_assert_eq!(fs::read(directory.path().join(aside)).expect("it is kept"), bytes);
+        let aside = damage.damaged_copy.expect("stored");
+        prop_assert_eq!(fs::read(directory.path().join(aside)).expect("stored"), bytes);
         save(&local, &records(2, 1));
         assert_same(&load(&local).0, &by_key(&records(2, 1)));
     }

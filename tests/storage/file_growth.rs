@@ -1,4 +1,4 @@
-//! `local` over a long life: the file does not grow for ever, and a load sees one moment whatever is saved.
+//! `local` over a long time: the file does not grow without bound, and a load is a consistent snapshot during saves.
 
 use std::{fs, path::Path};
 
@@ -31,17 +31,17 @@ fn endless_overwrites_do_not_let_the_file_grow_without_bound() {
         largest = largest.max(now);
         before = now;
     }
-    assert!(200 * one_save > 6_000_000, "enough was written to tell: {one_save} bytes a save");
+    assert!(200 * one_save > 6_000_000, "too little was written: {one_save} bytes per save");
     assert!(compactions >= 3, "{compactions} compactions");
     assert!(largest <= 2 * one_save + (1 << 20), "it grew to {largest} bytes");
     assert_same(&load(&local).0, &by_key(&records(RECORDS, 200)));
     drop(local);
     assert_same(&load(&open(directory.path())).0, &by_key(&records(RECORDS, 200)));
     let files = fs::read_dir(directory.path()).expect("the directory can be read").count();
-    assert_eq!(files, 2, "the history and its lock, and nothing left over");
+    assert_eq!(files, 2, "only the history and its lock file");
 }
 
-/// Saves over and over while a load is under way.
+/// Saves repeatedly while a load is in progress.
 struct SavingSink<'a> {
     local: &'a LocalStorage,
     loaded: LoadedSnapshots,
@@ -72,6 +72,6 @@ fn a_load_sees_one_moment_though_saves_and_a_compaction_happen_meanwhile() {
     let report = run(local.load(&LoadRequest::All, &mut sink)).expect("local loads");
     assert_eq!(report.skipped, []);
     assert_same(&sink.loaded.0, &by_key(&records(200, 1)));
-    assert!(size(directory.path()) < 30 * first, "it was compacted meanwhile");
+    assert!(size(directory.path()) < 30 * first, "a compaction happened meanwhile");
     assert_same(&load(&local).0, &by_key(&records(200, 39)));
 }

@@ -1,5 +1,5 @@
-//! The storage backends: the suite that all must pass, what `local` makes of damage, kills and full disks, and
-//! `checkpoint` of other writers.
+//! The storage backends: the conformance suite, `local` with damage, kills and full disks, and `checkpoint` with
+//! concurrent writers.
 
 mod backends;
 mod checkpoint_annotation;

@@ -1,8 +1,8 @@
-//! kill -9 during saves: what is loaded afterwards is the last completed save, or one that had completed
-//! without being able to say so. Never a mixture.
+//! SIGKILL during saves: a load returns the last completed save, or one that completed without being reported. It
+//! never returns a mixture.
 //!
-//! The child is the same test, started again with a variable that tells it where to save; what it saves
-//! is up to whoever uses [`kill_during_saves`] and [`save_until_killed`].
+//! The child runs the same test with an environment variable for its directory; callers of [`kill_during_saves`] and
+//! [`save_until_killed`] decide what it saves.
 
 use std::{
     collections::BTreeMap,
@@ -24,10 +24,10 @@ use plimsoll_storage::LocalStorage;
 use super::temp_store::{SeededRandom, assert_same, by_key, load, records, save, temp_directory};
 use crate::support::{random, tier};
 
-/// Tells a child where to save.
+/// The directory of the child.
 const DIRECTORY: &str = "PLIMSOLL_TEST_SAVES_IN";
 
-/// A child that does not outlive the test.
+/// Kills the child when dropped.
 struct ChildGuard(Child);
 
 impl Drop for ChildGuard {
@@ -37,19 +37,19 @@ impl Drop for ChildGuard {
     }
 }
 
-/// Where to save until killed, in a process that [`kill_during_saves`] started.
+/// The directory to save to, in a process that [`kill_during_saves`] started.
 pub fn child_directory() -> Option<PathBuf> {
     env::var_os(DIRECTORY).map(PathBuf::from)
 }
 
-/// The child's part: saves one generation after another, and says so after each.
+/// The child: saves one generation after another and reports each.
 pub fn save_until_killed(
     directory: &Path,
     latest: impl Fn(&BTreeMap<ContainerKey, Snapshot>) -> u64,
     generate: impl Fn(u64) -> Vec<Record>,
 ) {
     let mut out = std::io::stdout();
-    // A parent that is gone makes these writes fail, and that ends the child.
+    // These writes fail if the parent is gone, which ends the child.
     writeln!(out, "opening").expect("the parent listens");
     let (local, report) =
         LocalStorage::open(directory).expect("the lock of a killed process is free");
@@ -60,9 +60,9 @@ pub fn save_until_killed(
     }
 }
 
-/// The parent's part: starts its own `test` over and over as a child, kills it at random moments, and hands what
-/// is then stored to `check`, with the number of the last save that is known to be complete. `check`
-/// answers the number of the save that it found. Answers the last of them.
+/// The parent: starts its own `test` repeatedly as a child, kills it at random moments, and passes the stored data to
+/// `check`, with the number of the last save that is known to be complete. `check` returns the number of the save that
+/// it found. Returns the last of them.
 pub fn kill_during_saves(
     directory: &Path,
     test: &str,
@@ -82,32 +82,32 @@ pub fn kill_during_saves(
                 .spawn()
                 .expect("this binary can be started again"),
         );
-        let out = BufReader::new(child.0.stdout.take().expect("its output is piped"));
-        let (say, heard) = mpsc::channel();
+        let out = BufReader::new(child.0.stdout.take().expect("stdout is piped"));
+        let (sender, lines) = mpsc::channel();
         let listening = thread::spawn(move || {
             for line in out.lines() {
                 let Ok(line) = line else { break };
-                if say.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
         });
-        let opening = heard.iter().any(|line| line.ends_with("opening"));
+        let opening = lines.iter().any(|line| line.ends_with("opening"));
         assert!(opening, "the child of kill {kill} starts");
-        // After some saves, and then at any moment of opening or of the next one.
-        for line in heard.iter().take(seeded.below(8) as usize) {
+        // After some saves, and then at any moment of opening or of the next save.
+        for line in lines.iter().take(seeded.below(8) as usize) {
             completed = saved(&line).unwrap_or(completed);
         }
         thread::sleep(Duration::from_micros(seeded.below(3_000)));
         drop(child);
-        listening.join().expect("listening does not panic");
-        for line in &heard {
+        listening.join().expect("listener does not panic");
+        for line in &lines {
             completed = saved(&line).unwrap_or(completed);
         }
         let (local, report) =
             LocalStorage::open(directory).expect("the lock of a killed process is free");
         assert_eq!(report.damage, None, "kill {kill} is not damage");
-        // A save that completed and could not say so is one of those that must not get lost from now on.
+        // A save that completed without being reported must not get lost from now on.
         completed = completed.max(check(load(&local).0, completed));
     }
     completed
@@ -115,7 +115,7 @@ pub fn kill_during_saves(
 
 fn saved(line: &str) -> Option<u64> {
     let generation = line.strip_prefix("saved ")?;
-    Some(generation.parse().expect("a line is written whole"))
+    Some(generation.parse().expect("lines are written atomically"))
 }
 
 const RECORDS: usize = 40;
@@ -139,8 +139,8 @@ fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
         kills,
         |loaded, completed| {
             let found = generation(&loaded);
-            assert!(found >= completed, "save {completed} had completed, {found} is there");
-            assert!(found <= completed + 1, "save {found} is there, {completed} was the last");
+            assert!(found >= completed, "save {completed} had completed, found {found}");
+            assert!(found <= completed + 1, "found save {found}, the last one was {completed}");
             if found > 0 {
                 assert_same(&loaded, &by_key(&records(RECORDS, found)));
             }
@@ -149,8 +149,8 @@ fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
     );
     assert!(
         completed > 2 * u64::from(kills),
-        "{completed} saves in {kills} lives: the kills came too early to tell"
+        "{completed} saves in {kills} runs: too few, the kills came too early"
     );
     let files = fs::read_dir(directory.path()).expect("the directory can be read").count();
-    assert!(files <= 3, "nothing was kept aside as damaged");
+    assert!(files <= 3, "no damaged file was set aside");
 }

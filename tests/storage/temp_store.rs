@@ -1,4 +1,4 @@
-//! Directories that vanish with the test, records to fill them with, and loading them back.
+//! Temporary directories, generated records, and helpers to load and save them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -11,16 +11,16 @@ use plimsoll_storage::{
 };
 use tempfile::TempDir;
 
-/// A directory of its own.
+/// A temporary directory.
 pub fn temp_directory() -> TempDir {
     tempfile::Builder::new()
         .prefix("storage-")
         .tempdir_in(env!("CARGO_TARGET_TMPDIR"))
-        .expect("the target directory is writable")
+        .expect("target directory is writable")
 }
 
-/// A directory of its own, in memory where there is such a place: for tests that open thousands of times
-/// and are not about the disk.
+/// A temporary directory in memory, if available: for tests that open thousands of files and do not depend on the
+/// disk.
 pub fn memory_directory() -> TempDir {
     let memory = tempfile::Builder::new().prefix("plimsoll-storage-").tempdir_in("/dev/shm");
     memory.unwrap_or_else(|_| temp_directory())
@@ -30,11 +30,11 @@ pub fn memory_directory() -> TempDir {
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .build()
-        .expect("a runtime without IO needs nothing")
+        .expect("runtime without IO")
         .block_on(future)
 }
 
-/// Always granted.
+/// A permit that is always granted.
 pub struct AlwaysPermitted;
 
 #[async_trait::async_trait]
@@ -44,7 +44,7 @@ impl WritePermit for AlwaysPermitted {
     }
 }
 
-/// A record whose every number tells of its generation; richer with each.
+/// A record whose every number depends on its generation; each generation has more samples.
 pub fn record(n: usize, generation: u64) -> Record {
     let value = generation as f64 / 3.0;
     let at = Time::from_secs(1_790_000_000 + generation as i64);
@@ -71,17 +71,17 @@ pub fn records(count: usize, generation: u64) -> Vec<Record> {
     (0..count).map(|n| record(n, generation)).collect()
 }
 
-/// Everything that a load brings.
+/// All snapshots of a load.
 #[derive(Default)]
 pub struct LoadedSnapshots(pub BTreeMap<ContainerKey, Snapshot>);
 
 impl Sink for LoadedSnapshots {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
-        assert!(self.0.insert(key, snapshot).is_none(), "a key comes once in a load");
+        assert!(self.0.insert(key, snapshot).is_none(), "duplicate key in a load");
     }
 
     fn sample(&mut self, key: &ContainerKey, _: Sample) {
-        panic!("{key}: local keeps no samples");
+        panic!("{key}: local has no samples");
     }
 }
 
@@ -92,12 +92,12 @@ pub fn load(local: &LocalStorage) -> (BTreeMap<ContainerKey, Snapshot>, LoadRepo
     (loaded.0, report)
 }
 
-/// Saves, expecting it to go through.
+/// Saves and expects success.
 pub fn save(local: &LocalStorage, batch: &[Record]) {
     run(local.save(batch, &AlwaysPermitted)).expect("local saves");
 }
 
-/// Opens a place that must be undamaged.
+/// Opens a store that must be undamaged.
 pub fn open(directory: &Path) -> LocalStorage {
     let (local, report) = LocalStorage::open(directory).expect("local opens");
     assert_eq!(report.damage, None, "the history is undamaged");
@@ -109,7 +109,7 @@ pub fn by_key(records: &[Record]) -> BTreeMap<ContainerKey, Snapshot> {
     records.iter().map(|record| (record.key.clone(), record.snapshot.clone())).collect()
 }
 
-/// Compares two states and names the first difference: printed whole they would fill the screen.
+/// Compares two states and reports only the first difference, because a full dump would be too long.
 pub fn assert_same(
     found: &BTreeMap<ContainerKey, Snapshot>,
     expected: &BTreeMap<ContainerKey, Snapshot>,
@@ -119,7 +119,7 @@ pub fn assert_same(
     }
 }
 
-/// Numbers that look random and are the same in every run (SplitMix64).
+/// Pseudo-random numbers that are the same in every run (SplitMix64).
 pub struct SeededRandom(pub u64);
 
 impl SeededRandom {

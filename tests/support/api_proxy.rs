@@ -1,5 +1,5 @@
-//! Owns a way to the real API server that can be made slow, deaf or unwilling, have others write first, or break off,
-//! and that notes what is written through it.
+//! A proxy in front of the real API server that can delay, reject or cut off requests, run code before them, and
+//! record the writes.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -25,16 +25,16 @@ use tokio::task::JoinHandle;
 
 use super::ports::Port;
 
-/// What happens to a request before it reaches the server: an answer instead, or nothing.
+/// Runs before a request is forwarded: returns a response instead, or `None` to forward it.
 pub type Interception = Pin<Box<dyn Future<Output = Option<Response<Full<Bytes>>>> + Send>>;
 type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 type Interceptor = dyn Fn(&Method, &str) -> Interception + Send + Sync;
 
-/// A proxy, until it is dropped.
+/// A proxy, which runs until it is dropped.
 pub struct ApiProxy {
-    /// A client that goes through it.
+    /// A client that uses the proxy.
     pub client: Client,
-    seen: Arc<Mutex<Vec<(Method, String, Instant)>>>,
+    received: Arc<Mutex<Vec<(Method, String, Instant)>>>,
     written: Arc<Mutex<BTreeSet<String>>>,
     codes: Arc<Mutex<Vec<(Method, String, StatusCode)>>>,
     cuts: watch::Sender<u64>,
@@ -43,37 +43,37 @@ pub struct ApiProxy {
 }
 
 impl ApiProxy {
-    /// Passes requests on with this client, once the meddler lets them.
+    /// Starts a proxy that forwards requests with this client after `interceptor` has let them pass.
     pub async fn start(
         behind: Client,
-        meddler: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
+        interceptor: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
     ) -> Self {
-        Self::start_with_response_interceptor(behind, meddler, |_, _| pass_through()).await
+        Self::start_with_response_interceptor(behind, interceptor, |_, _| pass_through()).await
     }
 
-    /// The same with a second meddler, which is asked once the server has answered: it can keep the answer back, or give
-    /// another one.
+    /// Like `start`, with a second interceptor that runs after the server responded: it can delay the response or
+    /// replace it.
     pub async fn start_with_response_interceptor(
         behind: Client,
-        meddler: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
+        interceptor: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
         afterwards: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
     ) -> Self {
         let port = Port::claim();
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
-        let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+        let received: Arc<Mutex<Vec<_>>> = Arc::default();
         let written: Arc<Mutex<BTreeSet<_>>> = Arc::default();
         let codes: Arc<Mutex<Vec<_>>> = Arc::default();
-        let meddler: Arc<Interceptor> = Arc::new(meddler);
+        let interceptor: Arc<Interceptor> = Arc::new(interceptor);
         let afterwards: Arc<Interceptor> = Arc::new(afterwards);
         let (cuts, cut) = watch::channel(0);
         let task = tokio::spawn({
-            let (seen, written, codes) =
-                (Arc::clone(&seen), Arc::clone(&written), Arc::clone(&codes));
+            let (received, written, codes) =
+                (Arc::clone(&received), Arc::clone(&written), Arc::clone(&codes));
             async move {
                 loop {
                     let Ok((stream, _)) = listener.accept().await else { continue };
-                    let (seen, meddler) = (Arc::clone(&seen), Arc::clone(&meddler));
+                    let (received, interceptor) = (Arc::clone(&received), Arc::clone(&interceptor));
                     let (written, codes) = (Arc::clone(&written), Arc::clone(&codes));
                     let afterwards = Arc::clone(&afterwards);
                     let (behind, cut) = (behind.clone(), cut.clone());
@@ -81,17 +81,17 @@ impl ApiProxy {
                         let service = service_fn(move |request: Request<Incoming>| {
                             let path = request.uri().path().to_owned();
                             let method = request.method().clone();
-                            let meddle = meddler(&method, &path);
-                            seen.lock().expect("no panic").push((method, path, Instant::now()));
-                            let way = ProxyContext {
+                            let interception = interceptor(&method, &path);
+                            received.lock().expect("no panic").push((method, path, Instant::now()));
+                            let context = ProxyContext {
                                 upstream: behind.clone(),
                                 written: Arc::clone(&written),
                                 codes: Arc::clone(&codes),
                                 response_interceptor: Arc::clone(&afterwards),
                             };
-                            respond(way, request, meddle, cut.clone())
+                            respond(context, request, interception, cut.clone())
                         });
-                        // A client that goes away is no concern of a test.
+                        // Ignore clients that disconnect.
                         let _ = Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(stream), service)
                             .await;
@@ -102,58 +102,58 @@ impl ApiProxy {
         let mut config = kube::Config::new(address(&port).parse().expect("an address"));
         config.default_retry = false;
         let client = Client::try_from(config).expect("a client");
-        Self { client, seen, written, codes, cuts, task, port }
+        Self { client, received, written, codes, cuts, task, port }
     }
 
-    /// A kubeconfig for a process that is to go through it.
+    /// A kubeconfig for a process that uses the proxy.
     pub fn kubeconfig(&self) -> String {
         format!(
-            "apiVersion: v1\nkind: Config\ncurrent-context: way\n\
-             clusters: [{{name: way, cluster: {{server: '{}'}}}}]\n\
-             users: [{{name: way, user: {{}}}}]\n\
-             contexts: [{{name: way, context: {{cluster: way, user: way}}}}]\n",
+            "apiVersion: v1\nkind: Config\ncurrent-context: proxy\n\
+             clusters: [{{name: proxy, cluster: {{server: '{}'}}}}]\n\
+             users: [{{name: proxy, user: {{}}}}]\n\
+             contexts: [{{name: proxy, context: {{cluster: proxy, user: proxy}}}}]\n",
             address(&self.port),
         )
     }
 
-    /// Ends all answers that are still being given: watches, above all.
+    /// Ends all responses in progress, in particular watches.
     pub fn cut_responses(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many requests have arrived.
+    /// The number of requests received.
     pub fn request_count(&self) -> usize {
-        self.seen.lock().expect("no panic").len()
+        self.received.lock().expect("no panic").len()
     }
 
-    /// All requests that have arrived, in order.
+    /// All requests received, in order.
     pub fn requests(&self) -> Vec<(Method, String)> {
-        let seen = self.seen.lock().expect("no panic");
-        seen.iter().map(|(method, path, _)| (method.clone(), path.clone())).collect()
+        let received = self.received.lock().expect("no panic");
+        received.iter().map(|(method, path, _)| (method.clone(), path.clone())).collect()
     }
 
-    /// Those that the server answered, and how, in the order of its answers.
+    /// The requests that the server responded to, with status codes, in order of the responses.
     pub fn responses(&self) -> Vec<(Method, String, StatusCode)> {
         self.codes.lock().expect("no panic").clone()
     }
 
-    /// How many of these the server answered with a conflict: somebody else had written first.
+    /// The number of these requests that the server rejected with a conflict.
     pub fn conflict_count(&self, is_one: impl Fn(&Method, &str) -> bool) -> usize {
         let late = self.responses().into_iter().filter(|(.., code)| *code == StatusCode::CONFLICT);
         late.filter(|(method, path, _)| is_one(method, path)).count()
     }
 
-    /// The objects below this path that were to be written, a status as the object that it is of: after
-    /// `/apis/apps/v1/` it is `namespaces/web/deployments/web`.
+    /// The paths of the objects below this path that requests tried to write; that of a status is the path of its
+    /// object. Below `/apis/apps/v1/` it is `namespaces/web/deployments/web`.
     pub fn written_objects(&self, below: &str) -> BTreeSet<String> {
         let written = self.written.lock().expect("no panic");
         written.iter().filter_map(|path| path.strip_prefix(below)).map(str::to_owned).collect()
     }
 
-    /// When requests of this method to paths that end so arrived.
+    /// When requests with this method and path suffix arrived.
     pub fn arrival_times(&self, method: &Method, end: &str) -> Vec<Instant> {
-        let seen = self.seen.lock().expect("no panic");
-        let fits = seen.iter().filter(|(is, path, _)| is == method && path.ends_with(end));
+        let received = self.received.lock().expect("no panic");
+        let fits = received.iter().filter(|(is, path, _)| is == method && path.ends_with(end));
         fits.map(|(_, _, at)| *at).collect()
     }
 }
@@ -164,17 +164,17 @@ impl Drop for ApiProxy {
     }
 }
 
-/// Lets a request pass.
+/// Forwards a request.
 pub fn pass_through() -> Interception {
     Box::pin(async { None })
 }
 
-/// Never answers.
+/// Never responds.
 pub fn hang() -> Interception {
     Box::pin(std::future::pending())
 }
 
-/// Answers in the server's place.
+/// Responds in place of the server.
 pub fn respond_with(code: u16, retry_after: Option<u64>) -> Interception {
     let mut answer = Response::builder().status(code);
     if let Some(seconds) = retry_after {
@@ -188,7 +188,7 @@ fn address(port: &Port) -> String {
     format!("http://127.0.0.1:{}", port.number())
 }
 
-/// Where requests go on to, and what is noted and asked on the way.
+/// The upstream client, and the records and interceptors of a request.
 struct ProxyContext {
     upstream: Client,
     written: Arc<Mutex<BTreeSet<String>>>,
@@ -199,29 +199,29 @@ struct ProxyContext {
 async fn respond(
     ProxyContext { upstream: behind, written, codes, response_interceptor: afterwards }: ProxyContext,
     request: Request<Incoming>,
-    meddle: Interception,
+    interception: Interception,
     mut cut: watch::Receiver<u64>,
 ) -> Result<Answer, Infallible> {
-    let whole = |body: Full<Bytes>| body.map_err(|never| match never {}).boxed_unsync();
-    if let Some(answer) = meddle.await {
-        return Ok(answer.map(whole));
+    let boxed = |body: Full<Bytes>| body.map_err(|never| match never {}).boxed_unsync();
+    if let Some(answer) = interception.await {
+        return Ok(answer.map(boxed));
     }
     let (mut parts, body) = request.into_parts();
-    let (method, asked) = (parts.method.clone(), parts.uri.path().to_owned());
+    let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
     let bad = |why: String| {
         let answer = Response::builder().status(StatusCode::BAD_GATEWAY);
-        answer.body(whole(Full::from(why))).expect("an answer")
+        answer.body(boxed(Full::from(why))).expect("an answer")
     };
-    // One that is given up half-way is nobody's any more.
-    let Ok(body) = body.collect().await else { return Ok(bad("half a request".into())) };
+    // A request that the client aborted.
+    let Ok(body) = body.collect().await else { return Ok(bad("truncated request".into())) };
     let body = body.to_bytes();
     if parts.method != Method::GET {
         let object = object_path(&parts.method, parts.uri.path(), &body);
         written.lock().expect("no panic").insert(object);
     }
     parts.headers.remove(http::header::HOST);
-    let path = parts.uri.path_and_query().expect("a path").as_str();
-    parts.uri = path.parse().expect("a path is a URI");
+    let target = parts.uri.path_and_query().expect("a path").as_str();
+    parts.uri = target.parse().expect("a path is a URI");
     parts.version = http::Version::HTTP_11;
     let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
     cut.mark_unchanged();
@@ -229,9 +229,9 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
-    codes.lock().expect("no panic").push((method.clone(), asked.clone(), answer.status()));
-    if let Some(other) = afterwards(&method, &asked).await {
-        return Ok(other.map(whole));
+    codes.lock().expect("no panic").push((method.clone(), path.clone(), answer.status()));
+    if let Some(other) = afterwards(&method, &path).await {
+        return Ok(other.map(boxed));
     }
     let (parts, body) = answer.into_parts();
     let ends = async move {
@@ -250,7 +250,7 @@ async fn respond(
     Ok(answer)
 }
 
-/// The path of the object that a request writes: one that is created has its name in the body.
+/// The path of the object that a request writes; for a create the name is in the body.
 fn object_path(method: &Method, path: &str, body: &[u8]) -> String {
     let path = path.trim_end_matches("/status");
     if method != Method::POST {

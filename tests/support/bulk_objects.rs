@@ -1,6 +1,6 @@
-//! Owns fleets: thousands of objects that are written as fast as an API server takes them, by nobody's controllers.
+//! Bulk writes of thousands of objects, as fast as an API server accepts them, without controllers.
 //!
-//! Controllers would bring such objects to what they think is right: a test that creates them stops the controllers first.
+//! Controllers would reconcile such objects: a test that creates them stops the controllers first.
 
 mod workload;
 
@@ -18,12 +18,12 @@ use super::testbed::Testbed;
 use super::wait;
 pub use workload::{ContainerRun, Workload, WorkloadKind, collection, create_definition};
 
-/// Connections in use at once; more do not make an API server of two cores faster.
+/// Concurrent requests; more do not make an API server on two cores faster.
 const AT_ONCE: usize = 32;
-/// An API that was defined a moment ago answers 404 until every part of the server has heard of it.
+/// An API that was just registered returns 404 until all parts of the server know it.
 const TRIES: u32 = 40;
 
-/// One write.
+/// One write request.
 #[derive(Clone, Debug)]
 pub struct ApiWrite {
     method: Method,
@@ -31,7 +31,7 @@ pub struct ApiWrite {
     body: Vec<u8>,
 }
 
-// === impl Write ===
+// === impl ApiWrite ===
 
 impl ApiWrite {
     /// Creates an object in a collection.
@@ -39,18 +39,18 @@ impl ApiWrite {
         Self { method: Method::POST, path: collection.into(), body: object.to_string().into() }
     }
 
-    /// Changes fields of an object, or of its subresource.
+    /// Patches an object or its subresource.
     pub fn patch(path: impl Into<String>, change: &Value) -> Self {
         Self { method: Method::PATCH, path: path.into(), body: change.to_string().into() }
     }
 
-    /// Deletes an object at once, or all of a collection.
+    /// Deletes an object without a grace period, or a whole collection.
     pub fn delete(path: impl Into<String>) -> Self {
         let at_once = br#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}"#;
         Self { method: Method::DELETE, path: path.into(), body: at_once.to_vec() }
     }
 
-    /// Method, path and body, for what is compared with another run.
+    /// Method, path and body, for a comparison with another run.
     pub fn text(&self) -> String {
         format!("{} {} {}", self.method, self.path, String::from_utf8_lossy(&self.body))
     }
@@ -83,18 +83,18 @@ impl ApiWrite {
         }
     }
 
-    /// What is to be deleted and is not there is as good as deleted.
+    /// Deleting an object that does not exist counts as success.
     fn is_success(&self, code: u16) -> bool {
         self.method == Method::DELETE && code == 404
     }
 }
 
-/// Makes all these writes, in no particular order.
+/// Sends all writes, in no particular order.
 pub async fn send(client: &Client, writes: impl IntoIterator<Item = ApiWrite>) {
     futures::stream::iter(writes).for_each_concurrent(AT_ONCE, |write| write.send(client)).await;
 }
 
-/// Ends the controllers and the scheduler of a bed, so that its objects stay as they are written.
+/// Stops the controllers and the scheduler of a testbed, so that objects stay as they are written.
 pub async fn stop_controllers(bed: &Testbed) {
     for name in ["kube-controller-manager", "kube-scheduler"] {
         bed.process_guard().signal(name, "KILL");
@@ -106,7 +106,8 @@ pub async fn stop_controllers(bed: &Testbed) {
     }
 }
 
-/// A namespace of that name, ready for pods, on a bed of the test's own: for names that are part of what is recorded.
+/// Creates a namespace with a fixed name, ready for pods, on a private testbed: for names that are part of a
+/// recording.
 pub async fn create_namespace(bed: &Testbed, name: &str) {
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },

@@ -1,4 +1,4 @@
-//! Owns what is logged in the test's own process.
+//! Captures the log of the test's own process.
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -7,23 +7,23 @@ use tracing::Dispatch;
 use tracing::subscriber::{DefaultGuard, NoSubscriber};
 use tracing_subscriber::EnvFilter;
 
-/// Lines that were logged on this thread, where all is done that a test's runtime does, and on the liveness threads of roles
-/// that were started on it.
+/// Lines that were logged on this thread, on which a test's runtime runs everything, and on the liveness threads of
+/// controllers that were started on it.
 #[derive(Clone, Default)]
 pub struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-/// While a process has a single subscriber, tracing asks the thread that comes by first whether a line is wanted, and
-/// keeps the answer for all threads: a test that keeps no log would silence the lines of one that does. With a second
-/// one it asks the subscribers.
+/// With a single subscriber, tracing caches the interest of the first thread that reaches a call site, for all
+/// threads: a test without log capture would silence the lines of a test with one. With a second subscriber tracing
+/// asks each time.
 static SECOND_SUBSCRIBER: LazyLock<Dispatch> =
     LazyLock::new(|| Dispatch::new(NoSubscriber::default()));
 
-/// Begins to keep the log of this project, until the guard is dropped.
+/// Captures the log of this project until the guard is dropped.
 pub fn capture() -> (CapturedLog, DefaultGuard) {
     capture_filtered("plimsoll=debug,plimsoll_storage=debug")
 }
 
-/// As [`keep`], of what this filter lets through.
+/// Like [`capture`], with this filter.
 pub fn capture_filtered(filter: &str) -> (CapturedLog, DefaultGuard) {
     LazyLock::force(&SECOND_SUBSCRIBER);
     let log = CapturedLog::default();
@@ -38,36 +38,36 @@ pub fn capture_filtered(filter: &str) -> (CapturedLog, DefaultGuard) {
 }
 
 impl CapturedLog {
-    /// All of it.
+    /// The whole text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().expect("no panic")).into_owned()
     }
 
-    /// The last lines, for a test that fails.
+    /// The last lines, for failure messages.
     pub fn tail(&self) -> String {
         let lines = self.lines(&[]);
         lines[lines.len().saturating_sub(25)..].join("\n")
     }
 
-    /// The lines with all of these words.
+    /// The lines that contain all of these words.
     pub fn lines(&self, words: &[&str]) -> Vec<String> {
         let text = self.text();
         let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
         text.lines().filter(has_all).map(str::to_owned).collect()
     }
 
-    /// Fails unless there is a line with all of these words.
+    /// Fails unless a line contains all of these words.
     pub fn assert_line(&self, words: &[&str]) {
         assert_line(&self.text(), words);
     }
 }
 
-/// Fails unless the text has a line with all of these words.
+/// Fails unless a line of the text contains all of these words.
 pub fn assert_line(text: &str, words: &[&str]) {
     let found = text.lines().any(|line| words.iter().all(|word| line.contains(word)));
     let lines: Vec<_> = text.lines().collect();
     let end = lines[lines.len().saturating_sub(40)..].join("\n");
-    assert!(found, "no line with {words:?}; the end of the log is\n{end}");
+    assert!(found, "no line contains {words:?}; the log ends with\n{end}");
 }
 
 impl io::Write for CapturedLog {

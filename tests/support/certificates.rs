@@ -1,10 +1,10 @@
-//! Owns keys and certificates of the beds: made anew each time, so nothing secret is in the repository.
+//! Keys and certificates of testbeds: generated for each run, so the repository contains no secrets.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
 };
 
-/// An authority that signs for servers on loopback.
+/// A CA that signs certificates for servers on loopback.
 pub struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -17,10 +17,10 @@ pub struct CertificateWithKey {
     pub key: String,
 }
 
-// === impl Authority ===
+// === impl CertificateAuthority ===
 
 impl CertificateAuthority {
-    /// A new one.
+    /// Creates a CA.
     pub fn new(name: &str) -> Self {
         let mut params = certificate_params(name, Vec::new());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -35,12 +35,12 @@ impl CertificateAuthority {
         self.issuer.pem()
     }
 
-    /// An identity for a server, or a client, on loopback.
+    /// Issues a certificate for a server, or a client, on loopback.
     pub fn sign(&self, name: &str) -> CertificateWithKey {
         self.sign_with_alternative_names(name, &[])
     }
 
-    /// The same for a server that goes by these names too.
+    /// The same with additional DNS names.
     pub fn sign_with_alternative_names(&self, name: &str, names: &[&str]) -> CertificateWithKey {
         let names = ["localhost", "127.0.0.1"].iter().chain(names);
         let names = names.map(ToString::to_string).collect();
@@ -52,7 +52,7 @@ impl CertificateAuthority {
     }
 }
 
-/// A new private key; elliptic, because Kubernetes takes those and they are made in no time.
+/// Generates a private key: ECDSA, which Kubernetes supports and which is fast to generate.
 pub fn new_key() -> KeyPair {
     KeyPair::generate().expect("the system has randomness")
 }

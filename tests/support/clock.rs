@@ -1,42 +1,42 @@
-//! Owns the time that the parts of a bed stamp on what they write: the wall's, or a test's own.
+//! The clock of a testbed's parts: real time, or a time that the test controls.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A clock that a test and the parts of its bed share.
+/// A clock that a test shares with the parts of its testbed.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Mutex<Option<Timestamp>>>);
 
 // === impl Clock ===
 
 impl Clock {
-    /// The wall's time.
+    /// Real time.
     pub fn wall() -> Self {
         Self(Arc::new(Mutex::new(None)))
     }
 
-    /// Time that stands still until it is stepped.
+    /// A clock that only moves with `step`.
     pub fn frozen_at(start: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(Some(start))))
     }
 
-    /// Its time.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
-        let standing = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.unwrap_or_else(wall_now)
+        let frozen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        frozen.unwrap_or_else(wall_now)
     }
 
-    /// Steps a standing clock.
+    /// Moves a frozen clock.
     pub fn step(&self, by: SignedDuration) {
-        let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = standing.expect("only a standing clock can be stepped");
-        *standing = Some(now.checked_add(by).expect("tests stay within time"));
+        let mut frozen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = frozen.expect("only a frozen clock can be stepped");
+        *frozen = Some(now.checked_add(by).expect("a time in range"));
     }
 }
 
-/// The wall's time, for what a test compares with real servers.
-#[expect(clippy::disallowed_methods, reason = "the testbed's one look at the wall")]
+/// The real time, for comparisons with real servers.
+#[expect(clippy::disallowed_methods, reason = "the only use of real time in the testbed")]
 pub fn wall_now() -> Timestamp {
     Timestamp::now()
 }

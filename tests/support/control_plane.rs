@@ -1,4 +1,4 @@
-//! Owns the start of etcd, API server, controller manager and scheduler on free ports of loopback.
+//! Starts etcd, API server, controller manager and scheduler on free ports of loopback.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,21 +12,22 @@ use super::ports::Port;
 use super::process_guard::{ProcessGuard, ProcessState};
 use super::wait;
 
-/// What the API server takes for the administrator; it listens on loopback and lives for minutes.
+/// The administrator's token; the server listens on loopback and lives for minutes.
 pub const ADMIN_TOKEN: &str = "administrator";
-/// A server that is still starting may take a connection and not answer on it.
+/// A server that is starting may accept a connection and never respond on it.
 const REQUEST_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Go's own choice is memory for time. A bed has memory, and shares its cores with everything else.
+/// Go's default saves memory at the expense of time. A testbed has enough memory, but shares its cores.
 const GO_GC_SETTINGS: &[(&str, &str)] = &[("GOGC", "400"), ("GOMEMLIMIT", "800MiB")];
 
-/// A control plane that runs.
+/// A running control plane.
 #[derive(Debug)]
 pub struct ControlPlane {
     keeper: ProcessGuard,
     ports: Ports,
     api_server: (Program, Vec<String>),
-    /// False when there is only etcd and an API server: on a bare bed, or where `KUBEBUILDER_ASSETS` has no more.
+    /// False if only etcd and the API server run: on an API-server-only testbed, or if `KUBEBUILDER_ASSETS` has no
+    /// more.
     pub has_controllers: bool,
 }
 
@@ -40,7 +41,7 @@ struct Ports {
 // === impl ControlPlane ===
 
 impl ControlPlane {
-    /// Starts etcd and an API server with these flags too, and waits until it answers.
+    /// Starts etcd and an API server with additional flags, and waits until it is ready.
     pub async fn start(programs: &test_programs::ControlPlane, extra: &[&str]) -> Self {
         let keeper = ProcessGuard::new("bed");
         let ports = Ports { etcd: Port::claim(), peer: Port::claim(), api: Port::claim() };
@@ -56,7 +57,7 @@ impl ControlPlane {
         plane
     }
 
-    /// Starts controller manager and scheduler, if there are such.
+    /// Starts controller manager and scheduler, if available.
     pub fn start_controllers(&mut self, programs: &test_programs::ControlPlane) {
         let Some((manager, scheduler)) = &programs.others else { return };
         let mut arguments: Vec<_> = MANAGER_ARGUMENTS.iter().map(ToString::to_string).collect();
@@ -66,7 +67,7 @@ impl ControlPlane {
         self.has_controllers = true;
     }
 
-    /// The keeper of its processes, for what else runs beside it.
+    /// The guard of its processes, to start others next to it.
     pub fn process_guard(&self) -> &ProcessGuard {
         &self.keeper
     }
@@ -76,17 +77,17 @@ impl ControlPlane {
         format!("https://127.0.0.1:{}", self.ports.api)
     }
 
-    /// A kubeconfig of the administrator.
+    /// Path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.keeper.folder().join("kubeconfig")
     }
 
-    /// A kubeconfig for whoever holds that token.
+    /// A kubeconfig with this token.
     pub fn kubeconfig_for(&self, token: &str) -> String {
         kubeconfig(&self.keeper, &self.ports, token)
     }
 
-    /// Waits until the API server answers, and tells the ends of the logs when it does not.
+    /// Waits until the API server is ready; panics with the log tails if it is not.
     pub async fn ready(&self) {
         let client = client(&self.kubeconfig_for(ADMIN_TOKEN)).await;
         let logs = || {
@@ -111,7 +112,7 @@ impl ControlPlane {
         }
     }
 
-    /// Takes the API server away, as a crash would.
+    /// Kills the API server.
     pub async fn kill_api_server(&self) {
         self.keeper.signal("kube-apiserver", "KILL");
         wait::until("the API server is gone", || async {
@@ -121,16 +122,16 @@ impl ControlPlane {
         .await;
     }
 
-    /// Brings it back on the same port, with everything it knew.
+    /// Restarts the API server on the same port, with the same data.
     pub async fn restart_api_server(&self) {
         start(&self.keeper, "kube-apiserver", &self.api_server.0, &self.api_server.1);
         self.ready().await;
     }
 }
 
-/// A client for a kubeconfig, without kube's own retries: those would sit on a refused eviction for minutes.
+/// A client for a kubeconfig, without kube's own retries, which would retry a rejected eviction for minutes.
 pub async fn client(kubeconfig: &str) -> Client {
-    // Fails when another test was first, which is as good.
+    // Fails if another test was first, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let parsed = Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig");
     let mut config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
@@ -147,7 +148,7 @@ fn start<A: AsRef<str>>(keeper: &ProcessGuard, name: &str, program: &Program, ar
     keeper.start(name, &program.path, &words, GO_GC_SETTINGS);
 }
 
-/// Arguments name files as `@name`: those are in the keeper's folder.
+/// Arguments with `@name` refer to files in the guard's folder.
 fn resolve_paths(keeper: &ProcessGuard, arguments: &[String]) -> Vec<String> {
     let folder = format!("={}/", keeper.folder().display());
     arguments.iter().map(|argument| argument.replace("=@", &folder)).collect()
@@ -162,7 +163,7 @@ fn write_keys(keeper: &ProcessGuard, ports: &Ports) {
     write("ca.crt", authority.certificate());
     write("server.crt", server.certificate);
     write("server.key", server.key);
-    // Aggregated API servers know the API server by this one.
+    // Aggregated API servers verify the API server by this CA.
     let front = CertificateAuthority::new("plimsoll-front");
     let proxy = front.sign("front-proxy");
     write("front-ca.crt", front.certificate());
@@ -196,7 +197,7 @@ fn etcd_arguments(ports: &Ports) -> Vec<String> {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=default={peer}"),
-        // Nothing in a bed has to survive the machine.
+        // Data need not survive a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
         "--quota-backend-bytes=8589934592".to_owned(),
         "--log-level=warn".to_owned(),
@@ -232,7 +233,7 @@ const API_SERVER_ARGUMENTS: &[&str] = &[
     "--requestheader-username-headers=X-Remote-User",
     "--requestheader-group-headers=X-Remote-Group",
     "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-    // Tests of scale would otherwise meet the server's own limits.
+    // Tests of scale would otherwise hit the server's own limits.
     "--max-requests-inflight=2000",
     "--max-mutating-requests-inflight=1000",
 ];
@@ -248,8 +249,8 @@ const MANAGER_ARGUMENTS: &[&str] = &[
     "--secure-port=0",
 ];
 
-/// Those that tests see the work of; the rest would only read and watch. Nodes are kept ready by the hollow nodes, and a
-/// test that stops theirs does not want its pods evicted.
+/// The controllers whose results tests observe; the others would only read and watch. Hollow nodes stay ready without
+/// one, and a test that stops its nodes does not want its pods evicted.
 const CONTROLLERS: &[&str] = &[
     "clusterrole-aggregation-controller",
     "cronjob-controller",

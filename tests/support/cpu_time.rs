@@ -1,13 +1,13 @@
-//! Owns what a program has cost: the CPU time that it used, which is the same on a machine that is busy.
+//! CPU time of programs and threads, which does not depend on the load of the machine.
 
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// How the kernel counts CPU time: Linux shows hundredths of a second to everybody.
+/// The unit of CPU time in /proc: 10 ms on Linux.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Does some work on this thread, and answers with the CPU time that the thread used for it.
+/// Runs `work` on this thread and returns the CPU time that the thread used.
 pub fn measure_on_thread<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = thread_cpu_time();
     let done = work();
@@ -20,7 +20,7 @@ fn thread_cpu_time() -> Duration {
     Duration::from_nanos(spent.parse().expect("a number"))
 }
 
-/// Runs a program to its end, and answers what it said and the CPU time that it used.
+/// Runs a program to its end and returns its output and CPU time.
 pub fn run_and_measure(command: &mut Command) -> (Output, Duration) {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
@@ -29,11 +29,11 @@ pub fn run_and_measure(command: &mut Command) -> (Output, Duration) {
     let reads = std::thread::spawn(move || errors.read_to_end(&mut stderr).map(|_| stderr));
     child.stdout.take().expect("a pipe").read_to_end(&mut stdout).expect("it is read");
     let stderr = reads.join().expect("no panic").expect("it is read");
-    // What has ended and was not waited for is still counted.
+    // A process that has ended but was not waited for still has its counters.
     let spent = loop {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is ours");
-        // The name of the program may have anything in it.
+        // The name of the program may contain any character.
         let fields =
             stat.rsplit(')').next().expect("fields").split_whitespace().collect::<Vec<_>>();
         if fields[0] == "Z" {

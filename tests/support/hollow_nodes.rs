@@ -1,4 +1,4 @@
-//! Owns hollow nodes: they register with the API server and run the pods that the scheduler binds to them.
+//! Hollow nodes: they register with the API server and run the pods that the scheduler binds to them.
 //!
 //! ```text
 //!   watch of pods ──▶ lifecycle (pure) ──▶ pods/status, or the end of a pod
@@ -32,18 +32,18 @@ pub use behaviour::{
     VariableValue,
 };
 
-/// The hollow nodes of a bed.
+/// The hollow nodes of a testbed.
 #[derive(Debug)]
 pub struct HollowNodes {
     agent: Arc<Agent>,
     watch: JoinHandle<()>,
 }
 
-/// What the nodes know of pods, for other parts of the bed.
+/// A view of the nodes' pods, for other parts of the testbed.
 #[derive(Clone, Debug)]
 pub struct NodeView(Arc<Agent>);
 
-// === impl View ===
+// === impl NodeView ===
 
 impl NodeView {
     /// All pods that are bound to a node.
@@ -51,29 +51,29 @@ impl NodeView {
         self.0.all()
     }
 
-    /// Those of a namespace.
+    /// The pods of a namespace.
     pub fn pods_of(&self, namespace: &str) -> Vec<Pod> {
         self.0.pods_with_prefix(namespace, "")
     }
 
-    /// See [`Nodes::port`].
+    /// See [`HollowNodes::port`].
     pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
         self.0.port(pod, container, variable)
     }
 }
 
-// === impl Nodes ===
+// === impl HollowNodes ===
 
 impl HollowNodes {
-    /// Begins to run the pods of a bed's nodes; there is no node yet. The client belongs to the current runtime, which
-    /// must live as long as the nodes.
+    /// Starts the node agent; there are no nodes yet. The client belongs to the current runtime, which must outlive
+    /// the nodes.
     pub fn start(plane: &Arc<ControlPlane>, client: Client, clock: Clock) -> Self {
         let agent = Arc::new(Agent::new(Arc::downgrade(plane), client, clock));
         let watch = tokio::spawn(Arc::clone(&agent).watch());
         Self { agent, watch }
     }
 
-    /// Registers a node of that size: ready, and open for pods.
+    /// Registers a ready node of this size.
     pub async fn add(&self, name: &str, cpu: &str, memory: &str) {
         let quantity = |text: &str| Quantity(text.to_owned());
         let capacity = [("cpu", cpu), ("memory", memory), ("pods", "5000")]
@@ -122,24 +122,25 @@ impl HollowNodes {
         api.patch_status(name, &plain, &Patch::Merge(json!({ "status": status })))
             .await
             .expect("the node reports its status");
-        // Admission taints every new node as not ready, and a controller that beds do without takes the taint away.
+        // Admission taints every new node as not ready, and the controller that removes the taint does not run.
         api.patch(name, &plain, &Patch::Merge(json!({ "spec": { "taints": null } })))
             .await
             .expect("the node is untainted");
     }
 
-    /// What the nodes know.
+    /// A view of the nodes' pods.
     pub fn view(&self) -> NodeView {
         NodeView(Arc::clone(&self.agent))
     }
 
-    /// Has the pods of a namespace whose name begins with `prefix` behave like this, those that exist too. The latest
-    /// rule counts.
+    /// Sets the behaviour of pods in a namespace whose name starts with `prefix`, including existing ones. The latest
+    /// rule wins.
     pub fn set_behaviour(&self, namespace: &str, prefix: &str, behaviour: Behaviour) {
         self.agent.add_rule(namespace, prefix, behaviour);
     }
 
-    /// Ends a container that runs, with that exit code and reason; the nodes restart it as its pod says.
+    /// Ends a running container with this exit code and reason; it is restarted according to the pod's restart
+    /// policy.
     pub async fn end_container(
         &self,
         namespace: &str,
@@ -151,22 +152,22 @@ impl HollowNodes {
         self.agent.end(namespace, pod, container, exit_code, reason).await;
     }
 
-    /// Kills a container for its memory, as the kernel does.
+    /// OOM-kills a container.
     pub async fn oom_kill(&self, namespace: &str, pod: &str, container: &str) {
         self.end_container(namespace, pod, container, 137, "OOMKilled").await;
     }
 
-    /// What a container's process has written so far, in its latest run.
+    /// The output of a container's process in its latest run.
     pub fn log(&self, pod: &Pod, container: &str) -> String {
         self.agent.log(pod, container)
     }
 
-    /// The port that a container's process was given by that variable, in its latest run.
+    /// The port that a container's process received in this variable in its latest run.
     pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
         self.agent.port(pod, container, variable)
     }
 
-    /// Waits until a pod is as wanted, and returns it.
+    /// Waits until a pod satisfies a condition, and returns it.
     pub async fn pod(
         &self,
         namespace: &str,
@@ -180,7 +181,7 @@ impl HollowNodes {
         .await
     }
 
-    /// Waits until `count` pods with that name prefix are as wanted, and returns them by name.
+    /// Waits until `count` pods with this prefix satisfy a condition, and returns them by name.
     pub async fn pods(
         &self,
         namespace: &str,
@@ -205,12 +206,12 @@ impl Drop for HollowNodes {
     }
 }
 
-/// Whether the pod runs and all of it is ready.
+/// Whether the pod is running and ready.
 pub fn is_ready(pod: &Pod) -> bool {
     has_condition(pod, "Ready", "True") && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// Whether the pod has a condition with that status.
+/// Whether the pod has a condition with this status.
 pub fn has_condition(pod: &Pod, kind: &str, status: &str) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == status)

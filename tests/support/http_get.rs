@@ -1,4 +1,4 @@
-//! Owns one GET of plain HTTP, which never takes for ever: a server that hangs has not answered.
+//! A plain HTTP GET with a timeout.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// Long for an answer, and short beside the patience of a wait, so that a wait can ask again.
+/// Long enough for a response, and short compared to the timeout of a wait, so that a wait can retry.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The body that a server answers with, whatever the status; `None` when there is no answer.
+/// The body of the response, whatever its status; `None` if there is no response.
 pub async fn http_get(address: &str) -> Option<Bytes> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let address = address.parse().expect("an address");

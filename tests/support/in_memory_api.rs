@@ -1,6 +1,6 @@
-//! Owns an API server in memory: the same requests and answers as those of a real one, without sockets, so that a test can
-//! run on tokio's paused clock. It is for when leases end, how long pauses are and what hangs; what a server does, a test asks
-//! a real one. `tests/cluster_writes/conformance.rs` plays one script of requests against both.
+//! An in-memory API server: the same requests and responses as a real one, without sockets, so that a test can run on
+//! tokio's paused clock. It is for tests of lease expiry, retry delays and hanging requests; server behavior is
+//! tested against a real server. `tests/cluster_writes/conformance.rs` runs the same script of requests against both.
 
 mod patch_and_selector;
 mod status_error;
@@ -39,11 +39,11 @@ pub struct RecordedRequest {
     pub method: Method,
     pub path: String,
     pub at: Instant,
-    /// `None` while there is no answer, and for ever if it was given up.
+    /// `None` until the response is sent, and forever if the client gave up.
     pub answered: Option<(Instant, StatusCode)>,
 }
 
-/// Which server answers, and how.
+/// The generation of the server, and its settings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ServerState {
     number: u32,
@@ -52,26 +52,26 @@ struct ServerState {
     keeps_watch_history: bool,
 }
 
-/// Such a server. Clones are the same one.
+/// An in-memory API server. Clones share the same state.
 #[derive(Clone)]
 pub struct InMemoryApiServer {
     store: Arc<Mutex<Store>>,
     server: Arc<watch::Sender<ServerState>>,
     changes: Arc<watch::Sender<u64>>,
-    seen: Arc<Mutex<Vec<RecordedRequest>>>,
+    received: Arc<Mutex<Vec<RecordedRequest>>>,
     interceptor: Arc<Interceptor>,
 }
 
 impl InMemoryApiServer {
-    /// Without faults.
+    /// A server without faults.
     pub fn new() -> Self {
         Self::with_interceptor(|_, _| pass_through())
     }
 
-    /// Asks the meddler before each request, as a [`super::proxy::Proxy`] does: it can answer in the server's place, or take
-    /// its time.
+    /// Runs the interceptor before each request, like [`super::api_proxy::ApiProxy`]: it can respond in place of the
+    /// server, or wait.
     pub fn with_interceptor(
-        meddler: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
+        interceptor: impl Fn(&Method, &str) -> Interception + Send + Sync + 'static,
     ) -> Self {
         let server = ServerState {
             number: 1,
@@ -83,23 +83,23 @@ impl InMemoryApiServer {
             store: Arc::default(),
             server: Arc::new(watch::Sender::new(server)),
             changes: Arc::new(watch::Sender::new(0)),
-            seen: Arc::default(),
-            interceptor: Arc::new(meddler),
+            received: Arc::default(),
+            interceptor: Arc::new(interceptor),
         }
     }
 
-    /// A client of it. Needs a runtime.
+    /// A client of this server. Needs a runtime.
     pub fn client(&self) -> Client {
         Client::new(self.clone(), "default")
     }
 
-    /// Stops it, as SIGSTOP does: connections stay open, requests are accepted, and nothing is answered any more.
+    /// Stops the server like SIGSTOP: connections stay open and requests are accepted, but never answered.
     pub fn stop(&self) {
         self.server.send_modify(|server| server.is_stopped = true);
     }
 
-    /// Another server with the same objects takes the place of one that was stopped. What that one had accepted is never
-    /// answered.
+    /// Replaces a stopped server with another one that has the same objects. Requests that the old one accepted are
+    /// never answered.
     pub fn replace(&self) {
         self.server.send_modify(|server| {
             server.number += 1;
@@ -107,19 +107,19 @@ impl InMemoryApiServer {
         });
     }
 
-    /// Whether it streams lists.
+    /// Whether it supports streaming lists.
     pub fn stream_lists(&self, does: bool) {
         self.server.send_modify(|server| server.streams_lists = does);
     }
 
-    /// Whether it knows the changes since any version. If not, every watch that goes on from one is refused.
+    /// Whether it keeps the watch history. If not, every watch that continues from a version fails as expired.
     pub fn keep_watch_history(&self, does: bool) {
         self.server.send_modify(|server| server.keeps_watch_history = does);
     }
 
     /// All requests so far.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.seen.lock().expect("no panic").clone()
+        self.received.lock().expect("no panic").clone()
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -130,10 +130,10 @@ impl InMemoryApiServer {
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         let number = {
-            let mut seen = self.seen.lock().expect("no panic");
+            let mut received = self.received.lock().expect("no panic");
             let (method, path) = (parts.method.clone(), path.clone());
-            seen.push(RecordedRequest { method, path, at: Instant::now(), answered: None });
-            seen.len() - 1
+            received.push(RecordedRequest { method, path, at: Instant::now(), answered: None });
+            received.len() - 1
         };
         if self.server.borrow().is_stopped {
             std::future::pending::<()>().await;
@@ -143,7 +143,7 @@ impl InMemoryApiServer {
             None => self.serve(&parts, &body.collect_bytes().await?),
         };
         let status = answer.status();
-        self.seen.lock().expect("no panic")[number].answered = Some((Instant::now(), status));
+        self.received.lock().expect("no panic")[number].answered = Some((Instant::now(), status));
         Ok(answer)
     }
 
@@ -195,14 +195,14 @@ impl InMemoryApiServer {
         }
     }
 
-    /// What happens at a place after a version, one event a line, until the time is over.
+    /// The events of a resource after a version, one per line, until the timeout.
     fn watch(&self, place: ResourcePath, query: ListOptions) -> Answer {
         let server = *self.server.borrow();
         if query.sends_initial && !server.streams_lists {
             return failure(&StatusError::no_initial_events());
         }
         let since = match query.since {
-            // From nowhere, and from anywhere: all that there is comes first.
+            // Without a version, or from version 0: all existing objects come first.
             None | Some(0) => {
                 let store = self.store();
                 let mut first = store.initial_events(&place, &query.selector);
@@ -245,12 +245,12 @@ impl InMemoryApiServer {
     }
 }
 
-/// A watch under way.
+/// A watch in progress.
 struct WatchStream {
     api: InMemoryApiServer,
     changed: watch::Receiver<u64>,
     server: watch::Receiver<ServerState>,
-    /// Of the server that accepted it.
+    /// Generation of the server that accepted it.
     number: u32,
     has_bookmarks: bool,
     place: ResourcePath,
@@ -269,7 +269,7 @@ impl WatchStream {
                     std::future::pending::<()>().await;
                 }
                 if let Some(event) = watching.ready.pop_front() {
-                    // A real one writes the type first, and readers of raw objects count on it.
+                    // A real server writes the type first, and readers of raw objects rely on it.
                     let (kind, object) = (&event["type"], &event["object"]);
                     let line = format!("{{\"type\":{kind},\"object\":{object}}}\n");
                     return Some((Ok(Frame::data(Bytes::from(line))), watching));
@@ -320,12 +320,12 @@ impl Service<Request<Body>> for InMemoryApiServer {
     }
 }
 
-/// As a real one does.
+/// The interval of a real server.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
 const JSON: http::HeaderValue = http::HeaderValue::from_static("application/json");
 
-/// What a list or a watch is asked for.
+/// The parameters of a list or watch.
 #[derive(Default)]
 struct ListOptions {
     is_watch: bool,

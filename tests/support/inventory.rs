@@ -1,4 +1,4 @@
-//! Lists what there is in a cluster.
+//! Lists all objects of a cluster.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use kube::{Client, ResourceExt as _};
 
 use super::wait;
 
-/// Kinds of objects that the control plane makes and deletes by itself.
+/// Kinds of objects that the control plane creates and deletes by itself.
 const TRANSIENT: [&str; 4] = ["Event", "EndpointSlice", "Endpoints", "ComponentStatus"];
 
-/// An object, by what is needed to delete it.
+/// An object, identified by what is needed to delete it.
 #[derive(Clone, Debug)]
 pub struct ClusterObject {
     pub resource: ApiResource,
@@ -19,9 +19,9 @@ pub struct ClusterObject {
     pub name: String,
 }
 
-/// All objects of all kinds, by title, but for events, endpoints and metrics. Only metadata is read.
+/// All objects of all kinds, by title, except events, endpoints and metrics. Only metadata is read.
 pub async fn all_objects(client: &Client) -> BTreeMap<String, ClusterObject> {
-    // Groups come and go while definitions do.
+    // API groups appear and disappear with CRDs.
     let discovered = wait::until("the kinds of the cluster are known", || async {
         Discovery::new(client.clone()).run().await.ok()
     })
@@ -37,7 +37,7 @@ pub async fn all_objects(client: &Client) -> BTreeMap<String, ClusterObject> {
             let list = wait::until_ok(&format!("{} are listed", resource.plural), || async {
                 match api.list_metadata(&ListParams::default()).await {
                     Ok(list) => Ok(list.items),
-                    // Its definition is gone by now.
+                    // Its CRD has been deleted meanwhile.
                     Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
                     Err(why) => Err(why.to_string()),
                 }
@@ -53,7 +53,7 @@ pub async fn all_objects(client: &Client) -> BTreeMap<String, ClusterObject> {
     all
 }
 
-// === impl Found ===
+// === impl ClusterObject ===
 
 impl ClusterObject {
     /// `Kind namespace/name`.
@@ -62,7 +62,7 @@ impl ClusterObject {
         format!("{} {namespace}/{}", self.resource.kind, self.name)
     }
 
-    /// Where it is read and deleted.
+    /// The API to read and delete it.
     pub fn api(&self, client: &Client) -> Api<DynamicObject> {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),

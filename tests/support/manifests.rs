@@ -1,4 +1,4 @@
-//! Owns objects that many tests create: small ones, in YAML, as their users would write them.
+//! Common test objects: small YAML manifests as users would write them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
@@ -24,8 +24,8 @@ where
     create_with_retry(&api, &object).await
 }
 
-/// Creates an object of an API that may have been registered a moment ago: until every part of the server has heard of
-/// it, the answer is 404, or 429 while its storage is made.
+/// Creates an object of an API that was just registered: until all parts of the server know it, the response is 404,
+/// or 429 while its storage is being set up.
 pub async fn create_with_retry<K>(api: &Api<K>, object: &K) -> K
 where
     K: Clone + std::fmt::Debug + DeserializeOwned + Serialize,
@@ -40,7 +40,7 @@ where
     .await
 }
 
-/// Registers an API, unless that was done, and waits until its objects can be created.
+/// Registers a CRD, unless it exists, and waits until its objects can be created.
 pub async fn create_definition(client: Client, definition: &CustomResourceDefinition) {
     let api = Api::<CustomResourceDefinition>::all(client);
     match api.create(&PostParams::default(), definition).await {
@@ -56,7 +56,7 @@ pub async fn create_definition(client: Client, definition: &CustomResourceDefini
     .await;
 }
 
-/// A Deployment of one container, `main`, with these requests.
+/// A Deployment with one container, `main`, with these requests.
 pub fn deployment(name: &str, replicas: u32, cpu: &str, memory: &str) -> String {
     format!(
         "
@@ -75,7 +75,7 @@ spec:
     )
 }
 
-/// A pod of one container, `main`, with these requests and a restart policy.
+/// A pod with one container, `main`, with these requests and restart policy.
 pub fn pod(name: &str, restart_policy: &str, cpu: &str, memory: &str) -> String {
     format!(
         "

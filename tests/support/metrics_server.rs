@@ -1,5 +1,5 @@
-//! Owns usage: a metrics API server that a test fills with values or curves, registered with the bed's API server the way
-//! metrics-server and metric adapters are, and the same pods as series for a Prometheus to scrape.
+//! A metrics API server whose values a test sets. It is registered with the testbed's API server like metrics-server
+//! and metrics adapters, and exports the same pods as series for a Prometheus to scrape.
 //!
 //! ```text
 //!   reader ──▶ API server ──▶ this server: metrics.k8s.io, custom.metrics.k8s.io, external.metrics.k8s.io
@@ -28,7 +28,7 @@ pub use prerendered::Sample;
 use state::{ConfiguredUsage, Scope, State};
 pub use state::{Fault, MetricsApi, UsageCurve, UsageValue};
 
-/// What a test decides about the metrics API server of a bed, of which there is one.
+/// The settings of a testbed's metrics API server.
 #[derive(Debug)]
 pub struct MetricsServer {
     server: Arc<MetricsServerTask>,
@@ -43,16 +43,16 @@ pub struct MetricsServerTask {
     task: JoinHandle<()>,
 }
 
-// === impl Usage ===
+// === impl MetricsServer ===
 
 impl MetricsServer {
-    /// Serves usage of a private bed's pods, and waits until the bed's API server passes it on.
+    /// Serves usage of a private testbed's pods, and waits until the API server proxies it.
     pub async fn serve(bed: &Testbed) -> Self {
         Self { server: Arc::new(MetricsServerTask::start(bed).await), namespace: None }
     }
 
-    /// The same on a bed that others may share: the time that is served, what is broken and who reads are those of one
-    /// namespace. A read of the whole cluster sees this namespace too, without its faults.
+    /// The same on a testbed that others may share: time, faults and readers are those of one namespace. A read of
+    /// the whole cluster includes this namespace too, without its faults.
     pub async fn shared(bed: &Testbed, namespace: &str) -> Self {
         let server = bed
             .usage()
@@ -70,13 +70,13 @@ impl MetricsServer {
         of(self.known().scope(self.namespace.as_deref()))
     }
 
-    /// What a container uses, from now on: a value, or a curve over time. The pod need not exist.
+    /// Sets the usage of a container from now on: a value, or a curve over time. The pod need not exist.
     pub fn set(&self, namespace: &str, pod: &str, container: &str, curve: impl Into<UsageCurve>) {
         let key = (namespace.to_owned(), pod.to_owned(), container.to_owned());
         self.known().exact.insert(key, curve.into());
     }
 
-    /// What a container of every pod uses that runs on the bed's nodes and whose name begins with `prefix`.
+    /// Sets the usage of a container in all pods on the testbed's nodes whose name starts with `prefix`.
     pub fn set_all(
         &self,
         namespace: &str,
@@ -88,7 +88,7 @@ impl MetricsServer {
         self.known().rules.insert(key, curve.into());
     }
 
-    /// A metric of an object, as custom.metrics.k8s.io tells it: `resource` is plural, `pods` or `deployments.apps`.
+    /// Sets a metric of custom.metrics.k8s.io: `resource` is plural, `pods` or `deployments.apps`.
     pub fn set_custom(
         &self,
         namespace: &str,
@@ -101,7 +101,7 @@ impl MetricsServer {
         self.known().custom.insert(key, value);
     }
 
-    /// A metric of something outside the cluster, as external.metrics.k8s.io tells it.
+    /// Sets a metric of external.metrics.k8s.io.
     pub fn set_external(&self, namespace: &str, metric: &str, labels: &[(&str, &str)], value: f64) {
         let labels: BTreeMap<_, _> =
             labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -109,20 +109,20 @@ impl MetricsServer {
         self.known().external.insert(key, value);
     }
 
-    /// From now on each read of the external API is noted.
+    /// Starts recording reads of the external API.
     pub fn record_external_queries(&self) {
         self.scope(|scope| {
             scope.noted.get_or_insert_default();
         });
     }
 
-    /// What was noted: path and query, and when.
+    /// Recorded reads: path and query, and time.
     pub fn recorded_external_queries(&self) -> Vec<(String, Timestamp)> {
         self.scope(|scope| scope.noted.clone().unwrap_or_default())
     }
 
-    /// Serves the usage of that time, under that time, until the next call; before the first, of the wall's time. What
-    /// was counted of readers is forgotten.
+    /// Serves the usage at this time, with this timestamp, until the next call; before the first call it is real
+    /// time. Resets the read counts.
     pub fn at(&self, time: Timestamp) {
         self.scope(|scope| {
             scope.time = Some(time);
@@ -131,9 +131,9 @@ impl MetricsServer {
         });
     }
 
-    /// Serves exactly these samples under that time, until the next call: written once, so that tens of thousands are
-    /// answered at once. They are in order of namespace and pod. Label selectors are not looked at. What was counted of
-    /// readers is forgotten.
+    /// Serves exactly these samples with this timestamp until the next call: rendered once, so that tens of thousands
+    /// are served fast. They must be ordered by namespace and pod. Label selectors are ignored. Resets the read
+    /// counts.
     pub fn show<'a>(&self, time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) {
         let rendered = PrerenderedUsage::new(time, samples);
         self.scope(|scope| {
@@ -143,19 +143,19 @@ impl MetricsServer {
         });
     }
 
-    /// How often a reader whose user agent begins like this has read what is served now.
+    /// How often a reader whose user agent starts with `agent` has read the current usage.
     pub fn read_count(&self, agent: &str) -> usize {
         let readers = self.readers();
         let of_agent = readers.iter().filter(|(reader, _)| reader.starts_with(agent));
         of_agent.map(|(_, count)| count).sum()
     }
 
-    /// How often who has read the usage of pods at this time; readers are told apart by their user agent.
+    /// The number of reads of pod usage at this time, by user agent.
     pub fn readers(&self) -> BTreeMap<String, usize> {
         self.scope(|scope| scope.readers.clone())
     }
 
-    /// Waits until somebody whose user agent contains this has read the usage of pods at this time.
+    /// Waits until a reader whose user agent contains `agent` has read the pod usage at this time.
     pub async fn read_by(&self, agent: &str) {
         wait::until(&format!("{agent} reads the usage"), || async {
             self.readers().keys().any(|reader| reader.contains(agent)).then_some(())
@@ -163,13 +163,13 @@ impl MetricsServer {
         .await;
     }
 
-    /// Breaks an API, or mends it.
+    /// Sets or clears a fault of an API.
     pub fn set_fault(&self, api: MetricsApi, fault: Option<Fault>) {
         self.scope(|scope| scope.faults.insert(api, fault));
     }
 
-    /// `127.0.0.1:PORT`, for a scrape of `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS. At
-    /// `/metrics/cadvisor/stamped` samples carry the time that is served, as those of a kubelet carry theirs.
+    /// `127.0.0.1:PORT`, to scrape `/metrics/cadvisor` and `/metrics/kube-state` over HTTPS. At
+    /// `/metrics/cadvisor/stamped` samples have timestamps, like those of a kubelet.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.server.port)
     }
@@ -183,7 +183,7 @@ impl Drop for MetricsServer {
     }
 }
 
-// === impl Server ===
+// === impl MetricsServerTask ===
 
 impl MetricsServerTask {
     async fn start(bed: &Testbed) -> Self {

@@ -1,16 +1,16 @@
-//! The real parts that tests stand on: see docs/testing.md.
+//! Real parts for tests to run against: see docs/testing.md.
 //!
 //! ```text
-//!   Bed ─┬─ control plane ── keeper ── etcd, kube-apiserver, kube-controller-manager, kube-scheduler
-//!        └─ nodes: run the pods that the scheduler binds to them
-//!  Usage ── metrics APIs and series of those pods, from values and curves of the test
-//!  Prometheus ── releases 2 and 3, with days of history
-//!  Upstream ── the three programs that this project replaces
-//!  Ours ── the roles of this project, as processes; Peers has recommenders of both side by side
-//!  Proxy ── a way to the API server that can be meddled with
-//!  MemoryApi ── a server without sockets, for timing on virtual time
-//!  Network ── the way from the API server to what is behind a Service
-//!  fleet ── thousands of workloads of every kind, without controllers
+//!   Testbed ─┬─ ControlPlane ── ProcessGuard ── etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+//!            └─ HollowNodes: run the pods that the scheduler binds to them
+//!   MetricsServer ── metrics APIs and series of those pods, from values and curves of the test
+//!   PrometheusServer ── releases 2 and 3, with days of history
+//!   UpstreamProcesses ── the three programs that this project replaces
+//!   PlimsollProcesses ── this project's controllers; RecommenderPair runs recommenders of both sides
+//!   ApiProxy ── a proxy in front of the API server that injects faults
+//!   in_memory_api ── an API server without sockets, for tests on virtual time
+//!   ServiceNetwork ── the network from the API server to Services
+//!   bulk_objects ── thousands of workloads of every kind, without controllers
 //! ```
 
 pub mod api_proxy;

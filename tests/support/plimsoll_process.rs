@@ -1,4 +1,4 @@
-//! Owns this project's own roles as processes on a bed, beside those of upstream that they replace.
+//! Runs this project's controllers as processes on a testbed, like the upstream ones that they replace.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,30 +9,29 @@ use super::process_guard::ProcessState;
 use super::testbed::Testbed;
 use super::upstream_process::write_certificates;
 
-/// Our binary, ready to be started on a bed.
+/// Our binary on a testbed.
 #[derive(Debug)]
 pub struct PlimsollProcesses {
     bed: Testbed,
     ports: Mutex<Vec<Port>>,
 }
 
-// === impl Ours ===
+// === impl PlimsollProcesses ===
 
 impl PlimsollProcesses {
-    /// For a bed that has the definitions.
+    /// For a testbed that has the CRDs.
     pub fn new(bed: &Testbed) -> Self {
         Self { bed: bed.clone(), ports: Mutex::default() }
     }
 
-    /// Why there is no such role, if there is none in this build.
+    /// Why this build lacks a role, if it does.
     pub fn missing_role(role: &str) -> Option<String> {
         let help = Command::new(program()).args([role, "--help"]).output();
         let known = help.is_ok_and(|output| output.status.success());
         (!known).then(|| format!("this build has no `plimsoll {role}`"))
     }
 
-    /// Starts the recommender under this name with these flags beside those that it needs here, and says on which port
-    /// it serves.
+    /// Starts the recommender under this name with additional flags, and returns its metrics port.
     pub fn start(&self, name: &str, flags: &[&str]) -> u16 {
         self.start_role("recommender", name, flags)
     }
@@ -56,14 +55,13 @@ impl PlimsollProcesses {
         number
     }
 
-    /// Starts the updater under this name with these flags beside those that it needs here, and says on which port it
-    /// serves. A kubeconfig among the flags goes before that of the bed.
+    /// Starts the updater under this name with additional flags, and returns its metrics port. A kubeconfig in the
+    /// flags overrides that of the testbed.
     pub fn updater(&self, name: &str, flags: &[&str]) -> u16 {
         self.start_role("updater", name, flags)
     }
 
-    /// Starts the watermark controller under this name with these flags beside those that it needs here, and says on which
-    /// port it serves metrics.
+    /// Starts the watermark controller under this name with additional flags, and returns its metrics port.
     pub fn watermark(&self, name: &str, flags: &[&str]) -> u16 {
         let (metrics, health) = (Port::claim(), Port::claim());
         let mut arguments = vec![
@@ -84,15 +82,14 @@ impl PlimsollProcesses {
         number
     }
 
-    /// Starts several roles in one process under this name with these flags beside those that they need here, and says on
-    /// which port it serves.
+    /// Starts several roles in one process under this name with additional flags, and returns its metrics port.
     pub fn all_in_one(&self, name: &str, roles: &str, flags: &[&str]) -> u16 {
         let roles = format!("--roles={roles}");
         self.start_role("run", name, &[&[&*roles], flags].concat())
     }
 
-    /// Starts the admission controller under this name, without registering it, and says on which port it serves, and
-    /// which certificate vouches for it.
+    /// Starts the admission controller under this name, without registering it, and returns its port and its CA
+    /// certificate.
     pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {
         let (metrics, webhook) = (Port::claim(), Port::claim());
         let file = write_certificates(&self.bed, name);
@@ -118,7 +115,7 @@ impl PlimsollProcesses {
         (number, std::fs::read_to_string(file("ca.crt")).expect("it was just written"))
     }
 
-    /// Panics with the end of its log when the process has ended.
+    /// Panics with the log tail if the process has ended.
     pub fn assert_running(&self, name: &str) {
         let keeper = self.bed.process_guard();
         if let Some(ProcessState::Exited(code)) = keeper.state(name) {

@@ -1,19 +1,19 @@
-//! Owns ports on loopback that several test processes can choose at once without getting in each other's way.
+//! Ports on loopback that concurrent test processes can claim without conflicts.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
-/// Below the ports that the kernel gives to outgoing connections, so none of those takes one while a server starts.
+/// Below the kernel's range of ephemeral ports, so no outgoing connection takes one while a server starts.
 const FIRST: u16 = 20_000;
-/// Claimed together by a process, so that there is one lock file for each block and not for each port.
+/// A process claims ports in blocks, so that there is one lock file per block and not per port.
 const BLOCK: u16 = 100;
 const BLOCKS: u16 = 120;
 
-/// The blocks of this process. The locks are given back by the kernel, whatever becomes of the process.
+/// The blocks of this process. The kernel releases the locks, even if the process is killed.
 static OWN_BLOCKS: Mutex<Vec<PortBlock>> = Mutex::new(Vec::new());
 
-/// A port that nobody else takes while this lives.
+/// A port that is reserved while this value lives.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
@@ -23,16 +23,16 @@ pub struct Port {
 struct PortBlock {
     first: u16,
     taken: [bool; BLOCK as usize],
-    /// Where to look next: a port that was given back rests until the others have had their turn.
+    /// The next port to try: a released port is reused only after all others.
     next: u16,
-    /// Held, never read: the lock is the claim.
+    /// Never read: holding the lock is the claim.
     _lock: File,
 }
 
 // === impl Port ===
 
 impl Port {
-    /// Claims a free one.
+    /// Claims a free port.
     pub fn claim() -> Self {
         let mut ours = OWN_BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -68,20 +68,20 @@ impl std::fmt::Display for Port {
     }
 }
 
-// === impl Block ===
+// === impl PortBlock ===
 
 impl PortBlock {
-    /// One that neither another process nor this one has.
+    /// Claims a block that no process has, including this one.
     fn claim() -> Self {
         let claims = xtask::cache::folder().expect("there is a cache folder").join("locks/ports");
         fs::create_dir_all(&claims).expect("the cache folder is writable");
-        // Each process begins elsewhere, so that claims are rarely contended.
+        // Each process starts at another block, so that claims rarely contend.
         let start = (std::process::id() % u32::from(BLOCKS)) as u16;
         for step in 0..BLOCKS {
             let first = FIRST + (start + step) % BLOCKS * BLOCK;
             let name = format!("{first}-{}", first + BLOCK - 1);
             let lock = File::create(claims.join(name)).expect("the cache is writable");
-            // A second lock of this process is refused as well: it is the open file that has it.
+            // A second lock by this process fails as well: the lock belongs to the open file.
             if lock.try_lock().is_ok() {
                 return Self { first, taken: [false; BLOCK as usize], next: 0, _lock: lock };
             }
@@ -89,7 +89,7 @@ impl PortBlock {
         panic!("no free ports between {FIRST} and {}", FIRST + BLOCKS * BLOCK);
     }
 
-    /// A port that this process has not given away, and that nobody listens on who knows nothing of claims.
+    /// A port that this process has not claimed, and on which no other program listens.
     fn take(&mut self) -> Option<u16> {
         for _ in 0..BLOCK {
             let index = self.next;

@@ -1,5 +1,6 @@
-//! Owns the processes of a bed and its folder, so that neither outlives the test: not after a panic, a Ctrl-C or a
-//! kill -9. A small shell script holds them and ends with the pipe to this process, which only the kernel closes for sure.
+//! Owns the processes of a testbed and its folder, so that neither outlives the test: not after a panic, Ctrl-C or
+//! kill -9. A small shell script starts them and ends when the pipe to this process closes, which the kernel
+//! guarantees.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use std::time::Duration;
 const SCRIPT: &str = include_str!("keeper.sh");
 const SHELL_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Keeps processes and the folder they work in.
+/// Processes and their working folder.
 #[derive(Debug)]
 pub struct ProcessGuard {
     folder: PathBuf,
@@ -32,19 +33,19 @@ struct ProcessStates {
     changed: Condvar,
 }
 
-/// What is known of a process.
+/// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessState {
-    /// It runs under this id.
+    /// It runs with this process id.
     Running(u32),
-    /// It ended with this code; 128 and the signal's number when a signal ended it.
+    /// It exited with this code; 128 plus the signal number if it was killed.
     Exited(i32),
 }
 
-// === impl Keeper ===
+// === impl ProcessGuard ===
 
 impl ProcessGuard {
-    /// A keeper with a fresh folder.
+    /// Starts a guard with an empty folder.
     pub fn new(purpose: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,10 +59,10 @@ impl ProcessGuard {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Out of the terminal's foreground group: a Ctrl-C is for the tests, the keeper cleans up after them.
+            // In its own process group: Ctrl-C is for the tests, and the guard cleans up after them.
             .process_group(0)
             .spawn()
-            .expect("there is a shell");
+            .expect("a shell");
         let news = Arc::new(ProcessStates::default());
         let output = script.stdout.take().expect("piped");
         thread::spawn({
@@ -71,12 +72,12 @@ impl ProcessGuard {
         Self { folder, commands: Mutex::new(script.stdin.take()), script, process_states: news }
     }
 
-    /// The folder, gone when the keeper is.
+    /// The folder, which is removed with the guard.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Starts a process; its output goes to `NAME.log` in the folder. A name is used again after its process ended.
+    /// Starts a process; its output goes to `NAME.log` in the folder. A name can be reused after its process ended.
     pub fn start<A: AsRef<OsStr>>(
         &self,
         name: &str,
@@ -107,31 +108,31 @@ impl ProcessGuard {
         assert!(states.contains_key(name), "the keeper has not started {name}");
     }
 
-    /// What has become of a process; `None` when none of that name was ever started.
+    /// The state of a process; `None` if no process with this name was started.
     pub fn state(&self, name: &str) -> Option<ProcessState> {
         self.process_states.lock().get(name).copied()
     }
 
-    /// Sends a signal (`TERM`, `KILL`, `STOP`, ...) to a process that runs.
+    /// Sends a signal (`TERM`, `KILL`, `STOP`, ...) to a running process.
     pub fn signal(&self, name: &str, signal: &str) {
         if let Some(ProcessState::Running(id)) = self.state(name) {
-            // Noise beside a run stops and continues processes too, and must not continue one that a test has stopped.
+            // `--noise` pauses and continues processes too, and must not continue one that a test has stopped.
             let mark = std::env::temp_dir().join(format!("stopped-{id}"));
             match signal {
                 "STOP" => std::fs::write(mark, "by a test").expect("a writable folder"),
-                // There is none unless the test has stopped it.
+                // The file only exists if the test has stopped the process.
                 _ => drop(std::fs::remove_file(mark)),
             }
             self.command(&format!("kill -s {signal} {id} 2>/dev/null"));
         }
     }
 
-    /// Where a process writes its output.
+    /// Path of a process's log.
     pub fn log(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.log"))
     }
 
-    /// The end of a process's output, for a message about what went wrong.
+    /// The tail of a process's log, for failure messages.
     pub fn log_tail(&self, name: &str, lines: usize) -> String {
         let text = fs::read(self.log(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -150,12 +151,12 @@ impl ProcessGuard {
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The script ends by itself, so there is nothing to be done about an error here.
+        // The script ends by itself, so an error can be ignored.
         let _ = self.script.wait();
     }
 }
 
-// === impl News ===
+// === impl ProcessStates ===
 
 impl ProcessStates {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, ProcessState>> {
@@ -180,7 +181,7 @@ fn listen(output: ChildStdout, news: &ProcessStates) {
     }
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

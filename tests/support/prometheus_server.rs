@@ -1,4 +1,4 @@
-//! Owns real Prometheus servers, of release 2 and 3, with history that was written as blocks.
+//! Real Prometheus servers, releases 2 and 3, with history that is written as TSDB blocks.
 
 mod sample_history;
 
@@ -20,10 +20,10 @@ use super::process_guard::{ProcessGuard, ProcessState};
 use super::skipped::report_skipped;
 use super::wait;
 
-/// Where queries are written down.
+/// File of the query log.
 const QUERY_LOG: &str = "queries.log";
 
-/// A Prometheus server of the test's own.
+/// A private Prometheus server.
 #[derive(Debug)]
 pub struct PrometheusServer {
     keeper: ProcessGuard,
@@ -32,27 +32,27 @@ pub struct PrometheusServer {
     arguments: Vec<String>,
 }
 
-/// What a server scrapes, each second.
+/// A scrape target, scraped each second.
 #[derive(Clone, Debug)]
 pub struct ScrapeTarget {
-    /// The job.
+    /// Value of the label `job`.
     pub job: String,
-    /// `http` or `https`; certificates are not looked at.
+    /// `http` or `https`; certificates are not verified.
     pub scheme: &'static str,
     /// `HOST:PORT`.
     pub address: String,
-    /// The path.
+    /// Path of the metrics.
     pub path: String,
-    /// Labels that it gives to all series, as the operator's monitors do: `namespace`, `pod`, ...
+    /// Labels added to all series, as the operator's monitors do: `namespace`, `pod`, ...
     pub labels: Vec<(&'static str, String)>,
-    /// Whether a series keeps its own label where the target has one of the same name.
+    /// Whether a series keeps its own label if the target has one with the same name.
     pub honor_labels: bool,
 }
 
-// === impl Target ===
+// === impl ScrapeTarget ===
 
 impl ScrapeTarget {
-    /// What a kubelet and kube-state-metrics tell of the pods of a bed, the first under this job.
+    /// Targets for a kubelet (with this job name) and kube-state-metrics.
     pub fn for_usage(usage: &MetricsServer, kubelet: &str) -> [Self; 2] {
         [(kubelet, "/metrics/cadvisor"), ("kube-state", "/metrics/kube-state")].map(
             |(job, path)| Self {
@@ -67,15 +67,15 @@ impl ScrapeTarget {
     }
 }
 
-// === impl Prometheus ===
+// === impl PrometheusServer ===
 
 impl PrometheusServer {
-    /// Starts a server that scrapes nothing and knows this history. `None` after noting why there is none.
+    /// Starts a server with this history and without targets. Returns `None` after reporting why it is not available.
     pub async fn with_history(release: PrometheusRelease, history: History) -> Option<Self> {
         Self::start(release, Some(history), &[]).await
     }
 
-    /// As [`Self::with_history`], with more flags.
+    /// Like [`Self::with_history`], with additional flags.
     pub async fn with_flags(
         release: PrometheusRelease,
         history: History,
@@ -84,17 +84,17 @@ impl PrometheusServer {
         Self::launch(release, Some(history), &[], flags).await
     }
 
-    /// As [`Self::with_history`], and each query is written down.
+    /// Like [`Self::with_history`], with a query log.
     pub async fn with_query_log(release: PrometheusRelease, history: History) -> Option<Self> {
         Self::launch_with(release, Some(history), &[], &[], true).await
     }
 
-    /// The queries that were written down, each as a line of JSON.
+    /// The query log, one JSON object per line.
     pub fn query_log(&self) -> String {
         fs::read_to_string(self.keeper.folder().join(QUERY_LOG)).unwrap_or_default()
     }
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it is ready.
     pub async fn start(
         release: PrometheusRelease,
         history: Option<History>,
@@ -137,7 +137,7 @@ impl PrometheusServer {
         let mut arguments = vec![
             format!("--config.file={}", configuration.display()),
             format!("--storage.tsdb.path={}", data.display()),
-            // History may be older than the fifteen days that are kept by default.
+            // History may be older than the default retention of 15 days.
             "--storage.tsdb.retention.time=10y".to_owned(),
             format!("--web.listen-address=127.0.0.1:{port}"),
             "--web.enable-admin-api".to_owned(),
@@ -149,18 +149,18 @@ impl PrometheusServer {
         Some(server)
     }
 
-    /// Where its blocks are. It sees new ones when it is started again.
+    /// Folder of its blocks. New blocks are loaded on a restart.
     pub fn data_folder(&self) -> PathBuf {
         self.keeper.folder().join("data")
     }
 
-    /// Ends it and starts it again.
+    /// Stops the server and starts it again.
     pub async fn restart(&self) {
         self.stop().await;
         self.start_again().await;
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub async fn stop(&self) {
         self.keeper.signal("prometheus", "TERM");
         let ended = || async {
@@ -169,7 +169,7 @@ impl PrometheusServer {
         wait::until("Prometheus ended", ended).await;
     }
 
-    /// Starts one that was ended.
+    /// Starts a stopped server.
     pub async fn start_again(&self) {
         self.keeper.start("prometheus", &self.programs.server, &self.arguments, &[]);
         self.ready().await;
@@ -185,12 +185,12 @@ impl PrometheusServer {
         &self.programs
     }
 
-    /// The server's process, named `prometheus`, and its log.
+    /// The guard of the process `prometheus`, with its log.
     pub fn process_guard(&self) -> &ProcessGuard {
         &self.keeper
     }
 
-    /// The result of an instant query: the `result` of its data.
+    /// Runs an instant query; returns the `result` of its data.
     pub async fn query(&self, expression: &str, at: Timestamp) -> Value {
         let query = escape(expression);
         let answer =
@@ -200,7 +200,7 @@ impl PrometheusServer {
         answer["data"]["result"].clone()
     }
 
-    /// The value of an instant query that has one.
+    /// The value of an instant query, if it has one.
     pub async fn value(&self, expression: &str, at: Timestamp) -> Option<f64> {
         let result = self.query(expression, at).await;
         result[0]["value"][1].as_str()?.parse().ok()
@@ -233,7 +233,7 @@ fn scrape_configuration(targets: &[ScrapeTarget]) -> String {
     if targets.is_empty() {
         return text.replace("scrape_configs:", "scrape_configs: []");
     }
-    // Several targets may have one job, and a configuration has a name of its own.
+    // Several targets may have the same job, but job names must be unique in a configuration.
     for (place, target) in targets.iter().enumerate() {
         let ScrapeTarget { job, scheme, address, path, labels, honor_labels } = target;
         let labels: Vec<_> =
@@ -248,7 +248,7 @@ fn scrape_configuration(targets: &[ScrapeTarget]) -> String {
     text
 }
 
-/// A text as it may stand in a query.
+/// Escapes a text for a query.
 fn escape(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

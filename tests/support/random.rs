@@ -1,15 +1,15 @@
-//! Owns random numbers that are the same everywhere for the same seed, and where a test's seeds come from.
+//! Reproducible random numbers, and the seeds of tests.
 
 use std::path::{Path, PathBuf};
 
-/// Replays a run: its value is the seed that the run printed.
+/// Replays a run: the seed that the run printed.
 pub const SEED: &str = "PLIMSOLL_SEED";
 
 /// A sequence of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
-// === impl Noise ===
+// === impl Random ===
 
 impl Random {
     /// The sequence of a seed.
@@ -17,17 +17,17 @@ impl Random {
         Self(seed)
     }
 
-    /// The sequence of one thing among many of a seed: the same, whatever else is drawn.
-    pub fn derive(seed: u64, what: &[u64]) -> Self {
+    /// A sequence derived from a seed and numbers, independent of what else is drawn.
+    pub fn derive(seed: u64, path: &[u64]) -> Self {
         let mut noise = Self::new(seed);
-        for number in what {
+        for number in path {
             noise.0 ^= number.wrapping_mul(0xd6e8_feb8_6659_fd93);
             noise.0 = noise.number();
         }
         noise
     }
 
-    /// Any number. (splitmix64)
+    /// Any number (SplitMix64).
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -36,46 +36,45 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to `below`.
+    /// A number in `0..below`.
     pub fn below(&mut self, below: u64) -> u64 {
         self.number() % below.max(1)
     }
 
-    /// From one up to and with the other.
+    /// A number in `first..=last`.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True that often of a hundred times.
+    /// Returns true with this probability in percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// One of these values.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
 }
 
-/// The seed that the environment names; without one, this one, so that a run of the suite can be made again.
+/// The seed in the environment, or else `usual`, so that runs are reproducible.
 pub fn seed(usual: u64) -> u64 {
     let named = std::env::var(SEED).ok();
     named.map_or(usual, |text| text.parse().expect("PLIMSOLL_SEED is a whole number"))
 }
 
-/// The seeds that a test plays: that of [`seed`], and then those of `tests/regressions/NAME.seed`, with which it once
-/// failed.
+/// The seeds of a test: that of [`seed`], followed by those of `tests/regressions/NAME.seed`, which failed before.
 pub fn seeds(name: &str, usual: u64) -> Vec<u64> {
     let first = seed(usual);
-    let kept = read_seeds(&regressions_folder().join(format!("{name}.seed")));
-    std::iter::once(first).chain(kept.into_iter().filter(|seed| *seed != first)).collect()
+    let regressions = read_seeds(&regressions_folder().join(format!("{name}.seed")));
+    std::iter::once(first).chain(regressions.into_iter().filter(|seed| *seed != first)).collect()
 }
 
 fn regressions_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions")
 }
 
-/// The seeds of a file: one a line, and after a `#` the reason. No file, no seeds.
+/// The seeds of a file: one per line, with the reason after a `#`. A missing file has none.
 fn read_seeds(path: &Path) -> Vec<u64> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

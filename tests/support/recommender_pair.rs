@@ -1,4 +1,4 @@
-//! Owns recommenders side by side on one bed: upstream's and ours, told apart by the name in their user agent.
+//! Upstream's recommender and ours on one testbed, distinguished by their user agents.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::testbed::Testbed;
 use super::upstream_process::{Role, UpstreamProcesses};
 use super::wait;
 
-/// Whose recommender.
+/// An implementation of the recommender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Implementation {
-    /// Upstream's own.
+    /// Upstream's.
     Upstream,
     /// Ours.
     Ours,
@@ -26,23 +26,23 @@ pub struct RecommenderPair {
     ours: PlimsollProcesses,
 }
 
-/// One that was started.
+/// A recommender that was started.
 #[derive(Clone, Debug)]
 pub struct RecommenderProcess {
-    /// Whose.
+    /// Its implementation.
     pub side: Implementation,
-    /// Its name with the bed's keeper.
+    /// Its name in the process guard.
     pub name: String,
-    /// How its user agent begins.
+    /// Prefix of its user agent.
     pub user_agent: String,
-    /// Where it serves metrics.
+    /// Its metrics port.
     pub port: u16,
 }
 
-// === impl Peers ===
+// === impl RecommenderPair ===
 
 impl RecommenderPair {
-    /// Creates the definitions on a private bed. `None` after noting what is missing.
+    /// Creates the CRDs on a private testbed. Returns `None` after reporting what is missing.
     pub async fn new(bed: &Testbed, wanted: &[Implementation]) -> Option<Self> {
         if wanted.contains(&Implementation::Ours)
             && let Some(reason) = PlimsollProcesses::missing_role("recommender")
@@ -54,7 +54,7 @@ impl RecommenderPair {
         Some(Self { bed: bed.clone(), upstream, ours: PlimsollProcesses::new(bed) })
     }
 
-    /// Starts a recommender under a name of its own.
+    /// Starts a recommender under its own name.
     pub fn start(&self, side: Implementation, name: &str, flags: &[&str]) -> RecommenderProcess {
         let (agent, port) = match side {
             Implementation::Upstream => {
@@ -68,7 +68,7 @@ impl RecommenderPair {
         RecommenderProcess { side, name: name.to_owned(), user_agent: agent, port }
     }
 
-    /// Panics with the end of its log when a recommender has ended.
+    /// Panics with the log tail if a recommender has ended.
     pub fn assert_running(&self, recommender: &RecommenderProcess) {
         match recommender.side {
             Implementation::Upstream => self.upstream.assert_running(&recommender.name),
@@ -85,7 +85,7 @@ impl RecommenderPair {
         }
     }
 
-    /// Asks a recommender to end, and waits until it has. Upstream's ends at once and saves nothing.
+    /// Sends SIGTERM to a recommender and waits until it has ended. Upstream's ends immediately and saves nothing.
     pub async fn stop(&self, recommender: &RecommenderProcess) {
         self.bed.process_guard().signal(&recommender.name, "TERM");
         let gone = || async {

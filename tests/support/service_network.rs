@@ -1,6 +1,5 @@
-//! Owns a cluster's network, as far as an API server needs one: the way from it to what is behind a Service. On one machine
-//! nothing has the addresses of Services, so the server is told to go through here, as it does where the nodes of a cluster
-//! are out of its reach.
+//! The network from the API server to Services. On a single machine no process has the address of a Service, so the
+//! API server uses this as an egress proxy, as in clusters whose nodes it cannot reach.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,11 @@ use tokio::task::JoinHandle;
 use super::hollow_nodes::{NodeView, is_ready};
 use super::testbed::{self, Testbed};
 
-/// Which variable a process was told the port by that its container says it has; see [`Variable`](super::nodes::Variable).
+/// The variable in which a process received the port that its container declares; see
+/// [`VariableValue`](super::hollow_nodes::VariableValue).
 pub type PortVariableLookup = fn(i32) -> Option<&'static str>;
 
-/// The network of one bed.
+/// The network of one testbed.
 pub struct ServiceNetwork {
     folder: TempDir,
     known: Arc<OnceLock<NetworkView>>,
@@ -35,10 +35,10 @@ struct NetworkView {
     variable: PortVariableLookup,
 }
 
-// === impl Network ===
+// === impl ServiceNetwork ===
 
 impl ServiceNetwork {
-    /// A network that knows nobody yet. It is there before its bed is, because the API server is started with it.
+    /// A network without a testbed. It is created first, because the API server is started with it.
     pub fn start() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let known = Arc::new(OnceLock::new());
@@ -60,7 +60,7 @@ impl ServiceNetwork {
             while let Ok((caller, _)) = listener.accept().await {
                 let known = Arc::clone(&leads);
                 tokio::spawn(async move {
-                    // Whoever called hears of it: the connection ends.
+                    // The caller notices: the connection is closed.
                     let _ = forward(caller, known.get()).await;
                 });
             }
@@ -68,7 +68,7 @@ impl ServiceNetwork {
         Self { folder, known, serving }
     }
 
-    /// The flag by which an API server goes through here.
+    /// The API server flag that routes traffic through this network.
     pub fn egress_selector_flag(&self) -> String {
         format!(
             "--egress-selector-config-file={}",
@@ -76,9 +76,10 @@ impl ServiceNetwork {
         )
     }
 
-    /// Leads to the Services of this bed from now on. `variable` says how processes are told their ports.
+    /// Routes to the Services of this testbed from now on. `variable` returns in which variable processes received
+    /// their ports.
     pub async fn route_to(&self, bed: &Testbed, variable: PortVariableLookup) {
-        // Of the runtime that serves: a client belongs to one.
+        // A client belongs to the runtime on which it was created.
         let path = bed.kubeconfig_path();
         let client = testbed::on_runtime(async move {
             let text = std::fs::read_to_string(path).expect("the bed has one");
@@ -100,7 +101,7 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("network")
 }
 
-/// Takes a caller where it wants to go.
+/// Connects a caller to the address that it requested.
 async fn forward(caller: UnixStream, known: Option<&NetworkView>) -> Result<()> {
     let mut caller = BufReader::new(caller);
     let mut request = String::new();
@@ -129,7 +130,7 @@ async fn forward(caller: UnixStream, known: Option<&NetworkView>) -> Result<()> 
     Ok(())
 }
 
-/// Where `HOST:PORT` leads: this machine by its own names, and a Service's address to one of its pods.
+/// Resolves `HOST:PORT`: names of this machine, or the address of a Service to one of its pods.
 async fn resolve(wanted: &str, known: Option<&NetworkView>) -> Result<SocketAddr> {
     let (host, port) = wanted.rsplit_once(':').context("no port")?;
     let port: u16 = port.parse()?;
@@ -164,7 +165,7 @@ async fn resolve(wanted: &str, known: Option<&NetworkView>) -> Result<SocketAddr
     bail!("no pod of the Service is ready")
 }
 
-/// The port that a container has under that name.
+/// The number of a container port.
 fn container_port(container: &Container, target: &IntOrString) -> Option<i32> {
     match target {
         IntOrString::Int(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! Owns beds: a real control plane that a test talks to, shared by all tests of the process or private to one.
+//! Testbeds: a real control plane to test against, shared by all tests of the process or private to one test.
 
 mod exclusive;
 mod prestart;
@@ -26,15 +26,15 @@ use super::{metrics_server, wait};
 use exclusive::{ExclusiveTestbed, ExclusiveUse};
 use prestart::TestbedSpec;
 
-/// One for all tests of this process. Never dropped: its keeper sees the end of the process.
-/// The reason why there is none is kept too, because every test that wants the bed has to give it.
+/// The testbed that all tests of this process share. It is never dropped: its process guard notices the end of the
+/// process. An error is stored too, because every test that needs the testbed reports it.
 static SHARED: OnceCell<Result<Arc<Inner>, String>> = OnceCell::const_new();
 
-/// The beds that are used by one test at a time.
+/// Testbeds that one test at a time uses.
 static WEBHOOKS: LazyLock<ExclusiveTestbed> = LazyLock::new(ExclusiveTestbed::default);
 static RIGHTS: LazyLock<ExclusiveTestbed> = LazyLock::new(ExclusiveTestbed::default);
 
-/// Set for a run in which each test has beds of its own.
+/// If set, each test has its own testbed.
 const PRIVATE: &str = "PLIMSOLL_PRIVATE";
 
 /// A control plane to test against.
@@ -46,22 +46,22 @@ pub struct Testbed {
 }
 
 struct Inner {
-    // Dropped in this order: the slot is free when the processes are gone.
+    // Fields are dropped in this order: the slot is released once the processes have ended.
     usage: OnceCell<Arc<metrics_server::MetricsServerTask>>,
     nodes: HollowNodes,
     plane: Arc<ControlPlane>,
     _slot: Option<TestbedSlot>,
 }
 
-/// Parts that run beside the tests live here: a test's own runtime ends with the test, a shared bed does not.
+/// Runs parts that outlive a test: a test's own runtime ends with the test, a shared testbed does not.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).thread_name("bed").enable_all().build().expect("a runtime")
 });
 
-/// What a service account is to the API server.
+/// Credentials of a service account.
 pub struct Account {
-    /// A token that the API server signed.
+    /// A token that the API server issued.
     pub token: String,
     /// A kubeconfig with that token.
     pub kubeconfig: String,
@@ -69,7 +69,7 @@ pub struct Account {
     pub client: Client,
 }
 
-// === impl Bed ===
+// === impl Testbed ===
 
 impl std::fmt::Debug for Testbed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -78,7 +78,8 @@ impl std::fmt::Debug for Testbed {
 }
 
 impl Testbed {
-    /// The bed that all tests of the process share, each in namespaces of its own. `None` after noting why there is none.
+    /// The testbed that all tests of the process share, each in its own namespaces. Returns `None` after reporting
+    /// why it is not available.
     pub async fn shared() -> Option<Self> {
         if forces_private_testbeds() {
             return Self::from_started(shared("private", true).await).await;
@@ -86,32 +87,32 @@ impl Testbed {
         Self::from_started(SHARED.get_or_init(|| shared("shared", false)).await.clone()).await
     }
 
-    /// A bed of the test's own: for whatever acts on the whole cluster, breaks it, or registers APIs or webhooks.
+    /// A private testbed: for tests that act on the whole cluster, break it, or register APIs or webhooks.
     pub async fn private() -> Option<Self> {
         Self::private_with(&[], Clock::wall()).await
     }
 
-    /// A bed of the test's own, whose API server takes these flags too and whose nodes have that clock.
+    /// A private testbed with additional API server flags and this clock for its nodes.
     pub async fn private_with(api_server_flags: &[&str], clock: Clock) -> Option<Self> {
         let (kind, flags) = ("private", api_server_flags);
         let wanted = TestbedSpec { kind, flags, clock, controllers: true, takes_slot: true };
         Self::from_started(wanted.start().await).await
     }
 
-    /// A bed of the test's own without controller manager and scheduler, for what only needs an API server.
+    /// A private testbed without controller manager and scheduler, for tests that only need an API server.
     pub async fn api_server_only() -> Option<Self> {
         let (kind, clock) = ("bare", Clock::wall());
         let wanted = TestbedSpec { kind, flags: &[], clock, controllers: false, takes_slot: true };
         Self::from_started(wanted.start().await).await
     }
 
-    /// A bed for what registers webhooks: it is no other test's until this one is over, and then as it was before.
+    /// A testbed for tests that register webhooks: one test at a time uses it, and its state is restored afterwards.
     pub async fn exclusive_for_webhooks() -> Option<Self> {
         Self::exclusive(&WEBHOOKS, "webhooks").await
     }
 
-    /// The same for what grants rights on the whole cluster and tries them. Neither of the two has a node, and a test that
-    /// adds one has a private bed: pods on a node that is taken away may stay.
+    /// The same for tests that grant cluster-wide permissions. Neither of the two has nodes; a test that adds one
+    /// needs a private testbed, because pods on a removed node may remain.
     pub async fn exclusive_for_rbac() -> Option<Self> {
         Self::exclusive(&RIGHTS, "rights").await
     }
@@ -127,18 +128,18 @@ impl Testbed {
 
     async fn from_started(started: Result<Arc<Inner>, String>) -> Option<Self> {
         let inner = started.map_err(report_skipped).ok()?;
-        // Made for each test, because a client belongs to the runtime that it was made on.
+        // Created for each test, because a client belongs to the runtime on which it was created.
         let client =
             control_plane::client(&inner.plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await;
         Some(Self { inner, client, exclusive_use: None })
     }
 
-    /// A client that may do everything.
+    /// A client with cluster-admin permissions.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A kubeconfig that may do everything.
+    /// A kubeconfig with cluster-admin permissions.
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.inner.plane.kubeconfig()
     }
@@ -148,27 +149,28 @@ impl Testbed {
         self.inner.plane.address()
     }
 
-    /// The hollow nodes. A shared bed has one of 64 cores and 256 GiB, a private one has those that the test adds.
+    /// The hollow nodes. A shared testbed has one with 64 cores and 256 GiB; a private one has those that the test
+    /// adds.
     pub fn nodes(&self) -> &HollowNodes {
         &self.inner.nodes
     }
 
-    /// The metrics API server of a bed on which several tests use it.
+    /// The metrics API server of a testbed that several tests use.
     pub fn usage(&self) -> &OnceCell<Arc<metrics_server::MetricsServerTask>> {
         &self.inner.usage
     }
 
-    /// Keeps processes that shall not outlive the bed.
+    /// The guard of all processes of the testbed.
     pub fn process_guard(&self) -> &ProcessGuard {
         self.inner.plane.process_guard()
     }
 
-    /// The control plane itself, to break it and bring it back.
+    /// The control plane itself, to stop and restart it.
     pub fn control_plane(&self) -> &ControlPlane {
         &self.inner.plane
     }
 
-    /// Whether controller manager and scheduler run; notes why not when they do not.
+    /// Whether controller manager and scheduler run; reports the test as skipped if not.
     pub fn has_controllers(&self) -> bool {
         if !self.inner.plane.has_controllers {
             report_skipped(
@@ -178,7 +180,7 @@ impl Testbed {
         self.inner.plane.has_controllers
     }
 
-    /// A new namespace that begins with `name`, ready for pods.
+    /// Creates a namespace with this prefix, ready for pods.
     pub async fn namespace(&self, name: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -190,7 +192,7 @@ impl Testbed {
             .create(&PostParams::default(), &namespace)
             .await
             .expect("a new namespace");
-        // Pods are refused before their service account exists, which otherwise a controller creates.
+        // Pods are rejected until the namespace has its service account, which a controller usually creates.
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), &name);
         if !self.inner.plane.has_controllers {
             create_account(&accounts, "default").await;
@@ -202,7 +204,8 @@ impl Testbed {
         name
     }
 
-    /// Signs in as a service account, which is created when it does not exist. It has the rights that RBAC gives it.
+    /// Credentials of a service account, which is created if it does not exist. It has the permissions that RBAC
+    /// grants.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Account {
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         if accounts.get_opt(name).await.expect("readable").is_none() {
@@ -212,7 +215,7 @@ impl Testbed {
         let token = accounts
             .create_token_request(name, &PostParams::default(), &request)
             .await
-            .expect("a token")
+            .expect("a token request")
             .status
             .expect("the server signs it")
             .token;
@@ -238,12 +241,12 @@ impl Inner {
     }
 }
 
-/// Whether no test is to share a bed with others, to tell what another one left from what is wrong.
+/// Whether tests may not share testbeds: to find out whether a failure is caused by another test's leftovers.
 fn forces_private_testbeds() -> bool {
     std::env::var_os(PRIVATE).is_some_and(|value| !value.is_empty())
 }
 
-/// A bed as the shared one is.
+/// Starts a testbed like the shared one.
 async fn shared(kind: &'static str, in_slot: bool) -> Result<Arc<Inner>, String> {
     let clock = Clock::wall();
     let inner = TestbedSpec { kind, flags: &[], clock, controllers: true, takes_slot: in_slot }
@@ -253,12 +256,12 @@ async fn shared(kind: &'static str, in_slot: bool) -> Result<Arc<Inner>, String>
     Ok(inner)
 }
 
-/// Runs this where it does not end with the test.
+/// Runs a future on the runtime that outlives the test.
 pub async fn on_runtime<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     spawn(work).await.expect("no panic")
 }
 
-/// Has this run on where it does not end with the test.
+/// Spawns a task on the runtime that outlives the test.
 pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     RUNTIME.spawn(work)
 }

@@ -1,19 +1,19 @@
-//! Owns how many beds there are at once on a machine, over all test processes: each takes half a gigabyte.
+//! Limits the number of testbeds on a machine over all test processes: each needs half a gigabyte.
 
 use std::fs::{self, File};
 
 const SLOTS: usize = 8;
 
-/// The right to run a bed, given back on drop. Who has one must not wait for another.
+/// The right to run a testbed, released on drop. Its holder must not wait for another one.
 #[derive(Debug)]
 pub struct TestbedSlot {
     _lock: File,
 }
 
-// === impl Slot ===
+// === impl TestbedSlot ===
 
 impl TestbedSlot {
-    /// A slot, if one is free.
+    /// Takes a slot, if one is free.
     pub fn try_take() -> Option<Self> {
         let folder = xtask::cache::folder().expect("there is a cache folder").join("locks");
         fs::create_dir_all(&folder).expect("the cache folder is writable");

@@ -1,4 +1,4 @@
-//! Owns upstream's vertical pod autoscaler on a bed: its definitions and its three programs, release 1.8.1.
+//! Upstream's vertical pod autoscaler, release 1.8.1, on a testbed: its CRDs and its three programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::skipped::report_skipped;
 use super::testbed::Testbed;
 use super::wait;
 
-/// Upstream's autoscaler, ready to be started on a bed.
+/// Upstream's autoscaler on a testbed.
 #[derive(Debug)]
 pub struct UpstreamProcesses {
     programs: Autoscaler,
@@ -29,14 +29,14 @@ pub enum Role {
     Recommender,
     /// Evicts and resizes; does nothing until the admission controller's Lease is fresh.
     Updater,
-    /// The webhook. Registers nothing: a test points its own configuration to the port.
+    /// The webhook. It does not register itself: the test creates the webhook configuration.
     AdmissionController,
 }
 
-// === impl Upstream ===
+// === impl UpstreamProcesses ===
 
 impl UpstreamProcesses {
-    /// Creates upstream's definitions on a bed of the test's own. `None` after noting why there is no upstream.
+    /// Creates upstream's CRDs on a private testbed. Returns `None` after reporting why upstream is not available.
     pub async fn new(bed: &Testbed) -> Option<Self> {
         let found = || {
             test_programs::autoscaler()
@@ -48,8 +48,8 @@ impl UpstreamProcesses {
         Some(Self { programs, bed: bed.clone(), ports: std::sync::Mutex::default() })
     }
 
-    /// Starts a program with these flags beside those that it needs here, and says on which port it serves: metrics for
-    /// recommender and updater, the webhook for the admission controller.
+    /// Starts a program with additional flags and returns its port: metrics for recommender and updater, the webhook
+    /// for the admission controller.
     pub fn start(&self, role: Role, flags: &[&str]) -> u16 {
         let name = match role {
             Role::Recommender => "recommender",
@@ -59,15 +59,14 @@ impl UpstreamProcesses {
         self.start_as(name, role, flags)
     }
 
-    /// Starts an admission controller under this name, and says on which port it serves, and which certificate vouches
-    /// for it.
+    /// Starts an admission controller under this name, and returns its port and its CA certificate.
     pub fn webhook(&self, name: &str, flags: &[&str]) -> (u16, String) {
         let port = self.start_as(name, Role::AdmissionController, flags);
         let folder = self.bed.process_guard().folder().join(name);
         (port, fs::read_to_string(folder.join("ca.crt")).expect("it was just written"))
     }
 
-    /// As [`start`](Self::start), under another name, with which its user agent begins too.
+    /// Like [`start`](Self::start), under another name, which is also the prefix of its user agent.
     pub fn start_as(&self, name: &str, role: Role, flags: &[&str]) -> u16 {
         let (metrics, webhook) = (Port::claim(), Port::claim());
         let mut arguments = vec![
@@ -98,7 +97,7 @@ impl UpstreamProcesses {
         port
     }
 
-    /// Panics with the end of its log when a program has ended.
+    /// Panics with the log tail if a program has ended.
     pub fn assert_running(&self, name: &str) {
         let keeper = self.bed.process_guard();
         if let Some(ProcessState::Exited(code)) = keeper.state(name) {
@@ -106,18 +105,18 @@ impl UpstreamProcesses {
         }
     }
 
-    /// The program under that name: clients made with client-go call themselves as they were started.
+    /// A link to the program with this name: client-go uses the executable's name as user agent.
     fn process_name(&self, name: &str, program: &Path) -> PathBuf {
         let folder = self.bed.process_guard().folder().join("programs");
         fs::create_dir_all(&folder).expect("the bed's folder is writable");
         let link = folder.join(name);
-        // Left from an earlier start, it is the same.
+        // A link from an earlier start is the same.
         let _ = std::os::unix::fs::symlink(program, &link);
         link
     }
 }
 
-/// Certificates for a webhook, on loopback or behind upstream's Service, in a folder of its own.
+/// Certificates for a webhook, on loopback or behind upstream's Service, in their own folder.
 pub fn write_certificates(bed: &Testbed, name: &str) -> impl Fn(&str) -> String + use<> {
     let folder = bed.process_guard().folder().join(name);
     fs::create_dir_all(&folder).expect("the bed's folder is writable");

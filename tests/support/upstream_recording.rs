@@ -1,8 +1,7 @@
-//! Owns recordings of upstream's programs: `cargo xtask record` writes them, the gate compares ours with them.
+//! Recordings of upstream's programs: `cargo xtask record` writes them, and the gate compares ours with them.
 //!
-//! A recording is bound to what it was made from: upstream's version, Kubernetes' version, the seed, and a hash of the
-//! inputs that were generated from the seed. The gate generates the inputs again, so a changed generator is noticed
-//! before anything is compared.
+//! A recording stores what it was made from: the versions of upstream and Kubernetes, the seed, and a hash of the
+//! generated inputs. The gate generates the inputs again, so a changed generator is detected before the comparison.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
@@ -15,21 +14,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-/// Set by `cargo xtask record`: live tests then write what upstream did.
+/// Set by `cargo xtask record`: live tests then write recordings.
 pub const RECORD: &str = "PLIMSOLL_RECORD";
-/// The release of upstream's vertical pod autoscaler in tests/cluster/autoscaler/go.mod.
+/// The release of upstream's VPA in tests/cluster/autoscaler/go.mod.
 pub const UPSTREAM: &str = "1.8.1";
 /// The release of Kubernetes in tests/cluster/controlplane/go.mod.
 const KUBERNETES: &str = "1.36.3";
 
-/// One recording: `tests/golden/upstream-1.8.1/NAME.json.gz`.
+/// A recording in `tests/golden/upstream-1.8.1/NAME.json.gz`.
 #[derive(Debug)]
 pub struct UpstreamRecording {
     name: &'static str,
     header: Header,
 }
 
-/// A recording that people can read: `tests/golden/upstream-1.8.1/NAME`, of what needs no inputs.
+/// A text recording in `tests/golden/upstream-1.8.1/NAME`, for output that does not depend on inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamOutput {
     /// Its path below the folder.
@@ -67,15 +66,15 @@ fn record_hint(part: &str) -> String {
     format!("run `cargo xtask record {part}` and review the difference")
 }
 
-/// Whether live tests are to write recordings.
+/// Whether live tests write recordings.
 pub fn is_recording() -> bool {
     std::env::var_os(RECORD).is_some()
 }
 
-// === impl Golden ===
+// === impl UpstreamRecording ===
 
 impl UpstreamRecording {
-    /// The recording of that name for inputs that were generated from this seed.
+    /// The recording with this name, for inputs that were generated from this seed.
     pub fn new(name: &'static str, seed: u64, inputs: &impl Serialize) -> Self {
         let text = serde_json::to_vec(inputs).expect("inputs are JSON");
         let header = Header {
@@ -87,7 +86,7 @@ impl UpstreamRecording {
         Self { name, header }
     }
 
-    /// What `cargo xtask record` calls it: several recordings may be of one part.
+    /// Its name in `cargo xtask record`: a part may have several recordings.
     fn part(&self) -> &'static str {
         self.name.split('-').next().unwrap_or(self.name)
     }
@@ -96,7 +95,7 @@ impl UpstreamRecording {
         folder().join(format!("{}.json.gz", self.name))
     }
 
-    /// Writes what upstream did.
+    /// Writes the recording.
     pub fn write<T: Serialize>(&self, recorded: &T) {
         let path = self.path();
         fs::create_dir_all(path.parent().expect("it has a folder")).expect("a folder");
@@ -107,7 +106,7 @@ impl UpstreamRecording {
         encoder.finish().and_then(|mut file| std::io::Write::flush(&mut file)).expect("written");
     }
 
-    /// What upstream did. Fails with one line if there is no recording, or one of other inputs.
+    /// Reads the recording. Fails with one line if it is missing or has other inputs.
     pub fn read<T: DeserializeOwned>(&self) -> T {
         self.try_read().unwrap_or_else(|why| panic!("{why}: {}", record_hint(self.part())))
     }
@@ -128,10 +127,10 @@ impl UpstreamRecording {
     }
 }
 
-// === impl Page ===
+// === impl UpstreamOutput ===
 
 impl UpstreamOutput {
-    /// What upstream said. Fails with one line if it was not recorded.
+    /// Reads the recording. Fails with one line if it is missing.
     pub fn read(self) -> String {
         let path = folder().join(self.name);
         fs::read_to_string(&path).unwrap_or_else(|error| {
@@ -139,21 +138,21 @@ impl UpstreamOutput {
         })
     }
 
-    /// Writes what upstream says, or else fails if that is not what was recorded.
-    pub fn write_or_compare(self, said: &str) {
+    /// Writes the recording when recording, else fails if it differs.
+    pub fn write_or_compare(self, output: &str) {
         if !is_recording() {
-            assert_eq!(said, self.read(), "{} is another: {}", self.name, record_hint(self.part));
+            assert_eq!(output, self.read(), "{} differs: {}", self.name, record_hint(self.part));
             return;
         }
         let path = folder().join(self.name);
         fs::create_dir_all(path.parent().expect("it has a folder")).expect("a folder");
-        fs::write(path, said).expect("the recording is writable");
+        fs::write(path, output).expect("the recording is writable");
     }
 }
 
 #[test]
 fn a_recording_is_read_only_for_the_inputs_that_it_was_made_from() {
-    // Recorded of other inputs: here it is only the header that counts.
+    // Recorded with other inputs: this test only uses the header.
     let other = |seed, inputs: &[&str]| {
         let golden = UpstreamRecording::new("model", seed, &inputs);
         golden.try_read::<serde_json::Value>().expect_err("other inputs")

@@ -1,64 +1,64 @@
-//! Owns waiting: a condition is looked at again and again until it holds or its time is over, and nothing ever just sleeps.
+//! Waiting: polls a condition until it holds or times out, instead of sleeping for a fixed time.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// How long a condition may take before the test fails; generous, because other tests use the same cores.
+/// Timeout of a condition; generous, because other tests use the same cores.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks until there is an answer. Panics with `what` when there is none in time.
-pub async fn until<T, F>(what: &str, look: impl FnMut() -> F) -> T
+/// Polls until `poll` returns a value. Panics with `condition` on a timeout.
+pub async fn until<T, F>(condition: &str, poll: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
-    within(PATIENCE, what, look).await
+    within(PATIENCE, condition, poll).await
 }
 
-/// As [`until`], with another patience. It also ends a look that does not come back.
-pub async fn within<T, F>(patience: Duration, what: &str, mut look: impl FnMut() -> F) -> T
+/// Like [`until`], with another timeout. It also cancels a poll that does not return.
+pub async fn within<T, F>(patience: Duration, condition: &str, mut poll: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
     let start = Instant::now();
     loop {
-        let left = patience.saturating_sub(start.elapsed());
-        if let Ok(Some(answer)) = tokio::time::timeout(left, look()).await {
+        let remaining = patience.saturating_sub(start.elapsed());
+        if let Ok(Some(answer)) = tokio::time::timeout(remaining, poll()).await {
             return answer;
         }
-        assert!(start.elapsed() < patience, "not within {patience:?}: {what}");
+        assert!(start.elapsed() < patience, "not within {patience:?}: {condition}");
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// As [`until`], with a look that says what is not so yet; the panic ends with the last of it.
-pub async fn until_ok<T, F>(what: &str, look: impl FnMut() -> F) -> T
+/// Like [`until`], with a poll that returns an error until the condition holds; the panic contains the last error.
+pub async fn until_ok<T, F>(condition: &str, poll: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
-    often(POLL_INTERVAL, PATIENCE, what, look).await
+    often(POLL_INTERVAL, PATIENCE, condition, poll).await
 }
 
-/// As [`until_ok`], with a pause between looks and a patience of its own.
+/// Like [`until_ok`], with its own poll interval and timeout.
 pub async fn often<T, F>(
     pause: Duration,
     patience: Duration,
-    what: &str,
-    mut look: impl FnMut() -> F,
+    condition: &str,
+    mut poll: impl FnMut() -> F,
 ) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
     let start = Instant::now();
-    let mut why = "no look came back".to_owned();
+    let mut why = "no poll returned".to_owned();
     loop {
-        let left = patience.saturating_sub(start.elapsed());
-        match tokio::time::timeout(left, look()).await {
+        let remaining = patience.saturating_sub(start.elapsed());
+        match tokio::time::timeout(remaining, poll()).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(not_yet)) => why = not_yet,
             Err(_) => {}
         }
-        assert!(start.elapsed() < patience, "not within {patience:?}: {what}: {why}");
+        assert!(start.elapsed() < patience, "not within {patience:?}: {condition}: {why}");
         tokio::time::sleep(pause).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A namespace of a real API server with targets in it, and the texts of what lies there.
+//! A namespace of a real API server with targets, and manifests of workloads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,19 +20,19 @@ use tokio::sync::watch;
 
 use crate::support::{Testbed, wait};
 
-/// A namespace, and targets that are followed in it.
+/// A namespace and a resolver for its targets.
 pub struct Fixture {
     pub bed: Testbed,
     pub namespace: String,
     pub controllers: Arc<ControllerCache>,
     pub targets: TargetResolver,
-    /// Requests that came to the gate.
+    /// Number of requests through the gate.
     calls: Arc<AtomicUsize>,
     /// Whether the gate is open.
     pub open: watch::Sender<bool>,
 }
 
-// === impl Rig ===
+// === impl Fixture ===
 
 impl Fixture {
     pub async fn new(bed: Testbed, lifetimes: CacheLifetimes) -> Self {
@@ -50,7 +50,7 @@ impl Fixture {
         Self { bed, namespace, controllers, targets, calls, open }
     }
 
-    /// Reads all controllers of the namespace, as a watch would.
+    /// Reads all controllers of the namespace, like a watch.
     pub async fn read(&self) {
         self.read_kind::<SlimDaemonSet>().await;
         self.read_kind::<SlimDeployment>().await;
@@ -82,7 +82,7 @@ impl Fixture {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// What it says about a target that leads nowhere.
+    /// The message for a target that cannot be resolved.
     pub async fn resolve_error(&self, api_version: &str, kind: &str, name: &str) -> String {
         match self.resolve(api_version, kind, name).await {
             TargetResolution::Unsupported { message } => message,
@@ -90,7 +90,7 @@ impl Fixture {
         }
     }
 
-    /// Creates a definition whose kind can be scaled or not, and waits until its objects can be created.
+    /// Creates a CRD with or without a scale subresource, and waits until its objects can be created.
     pub async fn define(&self, group: &str, kind: &str, scale: bool) {
         let plural = format!("{}s", kind.to_lowercase());
         let mut version = json!({
@@ -126,7 +126,7 @@ impl Fixture {
         Api::namespaced_with(self.bed.client(), &self.namespace, &resource)
     }
 
-    /// Creates an object that selects its pods so, and returns its uid.
+    /// Creates an object with this selector, and returns its uid.
     pub async fn create_custom_object(
         &self,
         group: &str,
@@ -156,7 +156,7 @@ impl Fixture {
             .expect("a status");
     }
 
-    /// How often the API server was asked for scales of a group, by its own account.
+    /// The API server's own count of requests for scales of a group.
     pub async fn scale_request_count(&self, group: &str) -> u32 {
         let request = http::Request::get("/metrics").body(Vec::new()).expect("a request");
         let text = self.bed.client().request_text(request).await.expect("metrics");
@@ -185,7 +185,7 @@ pub fn owned(api_version: &str, kind: &str, name: &str, uid: &str) -> String {
     )
 }
 
-/// A workload without pods, with these labels and whatever else stands in its metadata.
+/// A workload without pods, with this label and additional metadata.
 pub fn workload(name: &str, metadata: &str, spec: &str) -> String {
     format!(
         "{{metadata: {{name: {name}, {metadata}}}, spec: {{{spec}, template: {{metadata: {{labels: {{app: {name}}}}}, \

@@ -1,4 +1,4 @@
-//! Targets that have no pods: what it costs to ask about them again and again, on virtual time.
+//! The cost of repeated lookups of targets without pods, on virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::fixture::target;
 use crate::support::in_memory_api::InMemoryApiServer;
 
 const TARGETS: usize = 3_000;
-/// The rate limit of the process, and how much may go at once.
+/// The rate limit of the process, and its burst.
 const QPS: f32 = 50.0;
 const BURST: u32 = 100;
 
@@ -69,7 +69,7 @@ fn new_targets(api: &InMemoryApiServer, limiter: &RateLimiter) -> TargetResolver
         .with_low_priority_gate(rate_limit_gate(limiter, true))
 }
 
-/// What the recommender does of all targets whose VPAs have no pods.
+/// Resolves all targets whose VPAs have no pods, like the recommender.
 async fn resolve_all(targets: &TargetResolver, all: &[TargetRef]) {
     let found = stream::iter(all).map(|target| async move {
         targets.revalidate("shop", target).await;
@@ -88,10 +88,10 @@ async fn targets_without_pods_are_asked_ever_more_rarely_and_in_nobodys_way() {
     let all: Vec<TargetRef> =
         (0..TARGETS).map(|number| target("x.io/v1", "Rollout", &format!("r{number}"))).collect();
     resolve_all(&targets, &all).await;
-    // What that took of the rate limit is there again.
+    // The rate limit has recovered.
     tokio::time::sleep(Duration::from_secs(10)).await;
 
-    // Something is to be written all the time.
+    // A writer that always has something to write.
     let writer = tokio::spawn({
         let limiter = limiter.clone();
         async move {
@@ -106,19 +106,19 @@ async fn targets_without_pods_are_asked_ever_more_rarely_and_in_nobodys_way() {
             longest
         }
     });
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..2 {
         let (before, end) = (api.requests().len(), Instant::now() + Duration::from_mins(30));
         while Instant::now() < end {
             resolve_all(&targets, &all).await;
             tokio::time::sleep(Duration::from_mins(1)).await;
         }
-        asked.push(api.requests().len() - before);
+        requests.push(api.requests().len() - before);
     }
-    assert_eq!(writer.await.expect("no panic"), Duration::ZERO, "no write waits for a question");
+    assert_eq!(writer.await.expect("no panic"), Duration::ZERO, "writes do not wait for lookups");
     // Once a minute would be 90,000.
-    assert!(asked[1] < 5 * TARGETS, "{asked:?} questions in each half hour");
-    assert!(asked[1] > TARGETS / 2, "{asked:?}: and they are asked about");
+    assert!(requests[1] < 5 * TARGETS, "{requests:?} requests in each half hour");
+    assert!(requests[1] > TARGETS / 2, "{requests:?}: targets are still requested");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,7 +133,8 @@ async fn a_name_that_no_object_can_have_is_refused_without_a_request() {
     };
     let why = format!("last error invalid resource name {path:?}: may not contain '/'");
     assert!(message.ends_with(&why), "{message}");
-    let scales = api.requests().iter().filter(|seen| seen.path.contains("namespaces")).count();
+    let scales =
+        api.requests().iter().filter(|request| request.path.contains("namespaces")).count();
     assert_eq!(scales, 0);
     let TargetResolution::Unsupported { message } =
         targets.resolve("shop", &target("../v1", "Rollout", "web")).await

@@ -1,4 +1,4 @@
-//! Proof that every part of the testbed is real: what the tests of the suite rely on is itself tested here.
+//! Every part of the testbed is real: tests of the behavior that the suite relies on.
 
 mod control_plane;
 pub mod nodes;

@@ -1,4 +1,4 @@
-//! Owns a referee: it follows the pods of a workload version by version, and knows how many were up at the worst moment.
+//! Watches the pods of a workload, and records the smallest number that was ready at any time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,19 +20,19 @@ use tokio::task::JoinHandle;
 use super::fixture::cpu;
 use crate::support::{hollow_nodes::is_ready, wait};
 
-/// Follows pods until it is dropped.
+/// Watches pods until it is dropped.
 pub struct AvailabilityWatch {
-    told: Arc<Mutex<ObservedPods>>,
+    observed: Arc<Mutex<ObservedPods>>,
     task: JoinHandle<()>,
 }
 
-/// What the watch has told.
+/// What the watch has reported.
 #[derive(Default)]
 struct ObservedPods {
-    /// Whether each pod that is there is up, by uid.
+    /// Whether each existing pod is ready, by uid.
     pods: BTreeMap<String, bool>,
-    /// The CPU that each pod requested, one value after the other, of all that ever were.
-    lives: BTreeMap<String, Vec<String>>,
+    /// The CPU requests over time of every pod seen so far, by uid.
+    requests: BTreeMap<String, Vec<String>>,
     listed: BTreeSet<String>,
     least: Option<usize>,
 }
@@ -68,10 +68,10 @@ impl ObservedPods {
     fn put(&mut self, pod: &Pod) {
         let uid = pod.uid().expect("set by the server");
         self.pods.insert(uid.clone(), is_ready(pod));
-        let life = self.lives.entry(uid).or_default();
+        let requests = self.requests.entry(uid).or_default();
         let now = cpu(pod).unwrap_or_default();
-        if life.last().map(String::as_str) != Some(now) {
-            life.push(now.to_owned());
+        if requests.last().map(String::as_str) != Some(now) {
+            requests.push(now.to_owned());
         }
     }
 
@@ -81,75 +81,75 @@ impl ObservedPods {
 }
 
 impl AvailabilityWatch {
-    /// Begins to follow the pods of this workload, which are all up.
+    /// Starts watching the pods of this workload, all of which must be ready.
     pub async fn watch(client: Client, namespace: &str, name: &str) -> Self {
         let pods = Api::<Pod>::namespaced(client, namespace);
         let of = watcher::Config::default().labels(&format!("app={name}"));
-        let told: Arc<Mutex<ObservedPods>> = Arc::default();
+        let observed: Arc<Mutex<ObservedPods>> = Arc::default();
         let task = tokio::spawn({
-            let told = Arc::clone(&told);
+            let observed = Arc::clone(&observed);
             async move {
                 let mut events = pin!(watcher(pods, of).default_backoff());
                 loop {
-                    // Errors are those of a server that a test has taken away: the watch goes on by itself.
+                    // Ignore errors from an API server that a test stopped: the watch reconnects by itself.
                     if let Ok(event) = events.try_next().await {
                         let Some(event) = event else { return };
-                        told.lock().expect("no panic").apply(event);
+                        observed.lock().expect("no panic").apply(event);
                     }
                 }
             }
         });
-        let referee = Self { told, task };
-        wait::until("the referee sees the pods", || async { referee.lock().least }).await;
-        referee
+        let availability = Self { observed, task };
+        wait::until("the watch sees the pods", || async { availability.lock().least }).await;
+        availability
     }
 
     fn lock(&self) -> MutexGuard<'_, ObservedPods> {
-        self.told.lock().expect("no panic")
+        self.observed.lock().expect("no panic")
     }
 
-    /// How many are up now.
+    /// Returns how many pods are ready now.
     pub fn up(&self) -> usize {
         self.lock().up()
     }
 
-    /// How many were up when the fewest were.
+    /// Returns the smallest number of ready pods so far.
     pub fn min_available(&self) -> usize {
         self.lock().least.unwrap_or_default()
     }
 
-    /// How many pods there ever were.
+    /// Returns how many pods existed so far.
     pub fn total_pods(&self) -> usize {
-        self.lock().lives.len()
+        self.lock().requests.len()
     }
 
-    /// The CPU that each pod that ever was requested, one value after the other.
+    /// Returns the CPU requests over time of every pod seen so far, by uid.
     pub fn requests_over_time(&self) -> BTreeMap<String, Vec<String>> {
-        self.lock().lives.clone()
+        self.lock().requests.clone()
     }
 
-    /// How many of those that are there request so much.
+    /// Returns how many of the existing pods request this much CPU.
     pub fn count_with_cpu(&self, cpu: &str) -> usize {
-        let told = self.lock();
-        let has = |uid: &&String| told.lives[*uid].last().is_some_and(|last| last == cpu);
-        told.pods.keys().filter(has).count()
+        let observed = self.lock();
+        let has = |uid: &&String| observed.requests[*uid].last().is_some_and(|last| last == cpu);
+        observed.pods.keys().filter(has).count()
     }
 
-    /// Waits until so many are up, and no other one is there.
+    /// Waits until exactly this many pods exist, all of them ready.
     pub async fn wait_until_available(&self, count: usize) {
-        let what = format!("{count} pods are up, and there are no others");
-        wait::until_ok(&what, || async {
-            let told = self.lock();
-            let is_so = told.up() == count && told.pods.len() == count;
-            if is_so { Ok(()) } else { Err(format!("{:?}", told.pods)) }
+        let description = format!("exactly {count} pods exist, all ready");
+        wait::until_ok(&description, || async {
+            let observed = self.lock();
+            let is_so = observed.up() == count && observed.pods.len() == count;
+            if is_so { Ok(()) } else { Err(format!("{:?}", observed.pods)) }
         })
         .await;
     }
 
-    /// Waits until so many that are there request so much.
+    /// Waits until this many existing pods request this much CPU.
     pub async fn wait_for_cpu(&self, count: usize, cpu: &str) {
-        let what = format!("{count} pods have {cpu}");
-        wait::until_ok(&what, || async {
+        let description = format!("{count} pods have {cpu}");
+        wait::until_ok(&description, || async {
             if self.count_with_cpu(cpu) == count {
                 Ok(())
             } else {

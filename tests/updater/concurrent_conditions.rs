@@ -1,4 +1,4 @@
-//! Conditions of one VPA that two roles write at the same time, and somebody else too.
+//! Two roles and a third party write conditions of one VPA at the same time.
 
 use std::{
     collections::BTreeSet,
@@ -36,24 +36,24 @@ use crate::{
     },
 };
 
-/// In every third pass both roles write at the same moment; in the others when they happen to.
+/// In every third pass both roles write at the same moment; in the others their writes are not synchronized.
 const PASSES_PER_COLLISION: u64 = 3;
 const MINUTE: Duration = Duration::from_mins(1);
 const ALL_CONDITIONS: [&str; 3] = ["Foreign", "RecommendationProvided", "UpdatesHeldBack"];
 
 /// Follows every version of a VPA.
 struct VpaFollower {
-    seen: Arc<Mutex<ObservedVersions>>,
+    observed: Arc<Mutex<ObservedVersions>>,
     task: JoinHandle<()>,
 }
 
 #[derive(Default)]
 struct ObservedVersions {
     versions: usize,
-    /// What each version had after all three were there, where one of them was not.
+    /// The conditions of each version that lacked one, after all three had existed.
     lost: Vec<BTreeSet<String>>,
     is_whole: bool,
-    /// How often what a role says became something else.
+    /// How often the recommendation changed, and the message of the updater's condition.
     recommended: ConditionChanges,
     held: ConditionChanges,
 }
@@ -65,7 +65,7 @@ struct ConditionChanges {
 }
 
 impl ConditionChanges {
-    fn see(&mut self, now: String) {
+    fn record(&mut self, now: String) {
         if now != self.last {
             self.last = now;
             self.count += 1;
@@ -74,63 +74,63 @@ impl ConditionChanges {
 }
 
 impl ObservedVersions {
-    fn see(&mut self, vpa: &VerticalPodAutoscaler) {
+    fn record(&mut self, vpa: &VerticalPodAutoscaler) {
         let status = vpa.status.clone().unwrap_or_default();
         let kinds: BTreeSet<String> =
-            status.conditions.iter().map(|one| one.kind.clone()).collect();
+            status.conditions.iter().map(|condition| condition.kind.clone()).collect();
         let is_whole = ALL_CONDITIONS.iter().all(|kind| kinds.contains(*kind));
         if self.is_whole && !is_whole {
             self.lost.push(kinds);
         }
         self.is_whole |= is_whole;
         self.versions += 1;
-        self.recommended.see(serde_json::to_string(&status.recommendation).expect("JSON"));
-        let held = status.conditions.iter().find(|one| one.kind == "UpdatesHeldBack");
-        self.held.see(held.map(|one| one.message.clone()).unwrap_or_default());
+        self.recommended.record(serde_json::to_string(&status.recommendation).expect("JSON"));
+        let held = status.conditions.iter().find(|condition| condition.kind == "UpdatesHeldBack");
+        self.held.record(held.map(|condition| condition.message.clone()).unwrap_or_default());
     }
 }
 
 impl VpaFollower {
     fn follow(client: Client, namespace: &str) -> Self {
         let vpas = Api::<VerticalPodAutoscaler>::namespaced(client, namespace);
-        let seen: Arc<Mutex<ObservedVersions>> = Arc::default();
+        let observed: Arc<Mutex<ObservedVersions>> = Arc::default();
         let task = tokio::spawn({
-            let seen = Arc::clone(&seen);
+            let observed = Arc::clone(&observed);
             async move {
                 let mut events = pin!(watcher(vpas, watcher::Config::default()));
                 while let Ok(Some(event)) = events.try_next().await {
                     if let Event::Apply(vpa) | Event::InitApply(vpa) = event {
-                        seen.lock().expect("no panic").see(&vpa);
+                        observed.lock().expect("no panic").record(&vpa);
                     }
                 }
             }
         });
-        Self { seen, task }
+        Self { observed, task }
     }
 
-    fn look<T>(&self, at: impl FnOnce(&ObservedVersions) -> T) -> T {
+    fn inspect<T>(&self, at: impl FnOnce(&ObservedVersions) -> T) -> T {
         assert!(!self.task.is_finished(), "the watch has ended");
-        at(&self.seen.lock().expect("no panic"))
+        at(&self.observed.lock().expect("no panic"))
     }
 }
 
-/// A gate on the way of two roles to the API server. While it is closed, it holds the statuses that they write: those that
-/// arrive meanwhile were all made from versions before any of them is stored, so all but one become conflicts.
+/// A gate between two roles and the API server. While it is closed it delays their status writes. All writes that arrive
+/// meanwhile are based on versions from before any of them is stored, so all but one conflict.
 #[derive(Clone, Default)]
 struct Gate(Arc<watch::Sender<GateState>>);
 
 #[derive(Default)]
 struct GateState {
     is_closed: bool,
-    /// Which of the two has a status here.
+    /// Whether each role has a status write waiting.
     arrived: [bool; 2],
 }
 
 impl Gate {
-    /// The way of one of the two.
+    /// Starts a proxy for one of the two roles.
     async fn proxy_through_gate(&self, behind: Client, side: usize) -> ApiProxy {
         let gate = Arc::clone(&self.0);
-        let meddler = move |method: &Method, path: &str| -> Interception {
+        let intercept = move |method: &Method, path: &str| -> Interception {
             let is_status = path.contains("/verticalpodautoscalers/") && path.ends_with("/status");
             if *method != Method::PATCH || !is_status {
                 return pass_through();
@@ -141,12 +141,12 @@ impl Gate {
                     held.arrived[side] |= held.is_closed;
                     held.is_closed
                 });
-                // An error would be the end of the test.
+                // An error means that the test has ended.
                 let _ = gate.subscribe().wait_for(|held| !held.is_closed).await;
                 None
             })
         };
-        ApiProxy::start(behind, meddler).await
+        ApiProxy::start(behind, intercept).await
     }
 
     fn close(&self) {
@@ -157,7 +157,7 @@ impl Gate {
         self.0.send_replace(GateState::default());
     }
 
-    /// Whether both are here, or arrive within a second.
+    /// Whether both roles have a write waiting, or do so within a second.
     async fn wait_for_both(&self) -> bool {
         let mut held = self.0.subscribe();
         let met = held.wait_for(|held| held.arrived == [true, true]);
@@ -165,8 +165,8 @@ impl Gate {
     }
 }
 
-/// A workload whose pods need more, with a condition of others. Every other minute it is a window that holds updates back,
-/// and else the budget of the updater.
+/// Creates a workload whose pods need more resources, with a third-party condition. Updates are paused every other minute by
+/// a maintenance window, and otherwise by the disruption budget.
 async fn create_blocked_workload(bed: &Testbed, namespace: &str) -> Api<VerticalPodAutoscaler> {
     let yaml = manifests::deployment("web", 2, "10m", "16Mi");
     manifests::create::<Deployment>(bed.client(), namespace, &yaml).await;
@@ -176,15 +176,16 @@ async fn create_blocked_workload(bed: &Testbed, namespace: &str) -> Api<Vertical
     let foreign = json!([{"type": "Foreign", "status": "True", "reason": "Test"}]);
     let foreign = json!({"status": {"conditions": foreign}});
     let parameters = PatchParams::default();
-    vpas.patch_status("web", &parameters, &Patch::Merge(&foreign)).await.expect("a status");
+    vpas.patch_status("web", &parameters, &Patch::Merge(&foreign)).await.expect("valid status");
     let window = json!({"metadata": {"annotations": {
         "plimsoll.dev/change-window": "*/2 * * * * for 1m",
     }}});
-    vpas.patch("web", &parameters, &Patch::Merge(&window)).await.expect("an annotation");
+    vpas.patch("web", &parameters, &Patch::Merge(&window)).await.expect("valid annotation");
     vpas
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one scenario")]
 async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none_is_lost() {
     let wanted = tier::cases(120, 5_000);
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
@@ -202,13 +203,13 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
     let fast = ["--kube-api-qps=1000", "--kube-api-burst=2000"];
     let flags = [&fast[..], &["--bounds-dead-band=0", "--checkpoint-interval=48h"]].concat();
     let gate = Gate::default();
-    let ways = [
+    let proxies = [
         gate.proxy_through_gate(bed.client(), 0).await,
         gate.proxy_through_gate(bed.client(), 1).await,
     ];
     let flags = [&["--address=127.0.0.1:0", "--leader-elect=false"], &*flags].concat();
-    let config = recommender_config(&flags).expect("flags that make sense");
-    let recommender = controllers::start(config, ways[0].client.clone(), clock.clone()).await;
+    let config = recommender_config(&flags).expect("valid flags");
+    let recommender = controllers::start(config, proxies[0].client.clone(), clock.clone()).await;
     let recommender = recommender.expect("starts");
     let flags = [
         &fast[..],
@@ -220,12 +221,12 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
         ],
     ]
     .concat();
-    let client = ways[1].client.clone();
+    let client = proxies[1].client.clone();
     let updater = fixture::start_with(client, &namespace, &flags, clock.clone(), |_| {}).await;
     wait_for_passes(&recommender, 1).await;
     let mut passes = updater.passes();
-    let mut made = passes.borrow_and_update().0;
-    let (mut pass, mut meetings, mut is_awaited) = (1, 0, false);
+    let mut passes_before = passes.borrow_and_update().0;
+    let (mut pass, mut collisions, mut is_awaited) = (1, 0, false);
     while pass < wanted || is_awaited {
         if pass % PASSES_PER_COLLISION == 0 && !is_awaited {
             gate.close();
@@ -233,18 +234,21 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
         }
         usage.at(clock.now().later(MINUTE).into());
         clock.step(MINUTE);
-        // Both decide at once, and neither waits for what the other one writes.
+        // Both decide at the same time, and neither waits for the other's write.
         wait_for_passes(&recommender, 1 + pass).await;
-        let done = passes.wait_for(|(count, _)| *count > made);
-        made =
-            tokio::time::timeout(wait::PATIENCE, done).await.expect("a pass").expect("it runs").0;
-        // One that has nothing new to write may have in the next minute.
+        let next_pass = passes.wait_for(|(count, _)| *count > passes_before);
+        passes_before = tokio::time::timeout(wait::PATIENCE, next_pass)
+            .await
+            .expect("pass finishes in time")
+            .expect("running")
+            .0;
+        // A role without anything to write may have something in the next minute.
         if is_awaited && gate.wait_for_both().await {
             gate.open();
-            (meetings, is_awaited) = (meetings + 1, false);
+            (collisions, is_awaited) = (collisions + 1, false);
         }
         pass += 1;
-        assert!(pass < 2 * wanted, "in {pass} passes they met {meetings} times");
+        assert!(pass < 2 * wanted, "{collisions} collisions in {pass} passes");
     }
     wait_until_written(&recommender).await;
     let pages = [
@@ -254,7 +258,7 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
                 recommender.address()
             ))
             .await
-            .expect("is served"),
+            .expect("served"),
         )
         .into_owned(),
         fixture::metrics(&updater).await,
@@ -267,30 +271,34 @@ async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none
     updater.stop().await;
     recommender.stop().await;
 
-    let last = vpas.get("web").await.expect("it is there");
-    let conditions = last.status.clone().expect("a status").conditions;
+    let last = vpas.get("web").await.expect("exists");
+    let conditions = last.status.clone().expect("valid status").conditions;
     for kind in ALL_CONDITIONS {
-        let found = conditions.iter().find(|one| one.kind == kind);
-        assert!(found.is_some_and(|one| one.status == "True"), "{kind}: {conditions:?}");
+        let found = conditions.iter().find(|condition| condition.kind == kind);
+        assert!(
+            found.is_some_and(|condition| condition.status == "True"),
+            "{kind}: {conditions:?}"
+        );
     }
     let text = serde_json::to_string(&last.status).expect("JSON");
-    wait::until("the last version was seen", || async {
-        let last = follower.look(|seen| (seen.recommended.last.clone(), seen.held.last.clone()));
+    wait::until("the last version was observed", || async {
+        let last = follower
+            .inspect(|observed| (observed.recommended.last.clone(), observed.held.last.clone()));
         let held = serde_json::to_string(&last.1).expect("JSON");
         (text.contains(&last.0) && text.contains(&held)).then_some(())
     })
     .await;
-    follower.look(|seen| {
-        let (targets, held) = (seen.recommended.count as u64, seen.held.count as u64);
+    follower.inspect(|observed| {
+        let (targets, held) = (observed.recommended.count as u64, observed.held.count as u64);
         let summary = format!(
             "{} versions, {targets} recommendations, {held} reasons, {stored:?} stored, {conflicts:?} conflicts",
-            seen.versions
+            observed.versions
         );
-        assert_eq!(seen.lost, Vec::<BTreeSet<String>>::new(), "{summary}");
-        // Each meeting is a status of both. Who loses it is chance, and a loser may have nothing left to write.
-        assert!(stored.iter().all(|count| *count > 0.0), "{meetings} meetings: {summary}");
-        // A status that is held for longer than a request may take is given up, without a conflict.
+        assert_eq!(observed.lost, Vec::<BTreeSet<String>>::new(), "{summary}");
+        // In each collision both write a status. Which one loses is random, and the loser may have nothing left to write.
+        assert!(stored.iter().all(|count| *count > 0.0), "{collisions} collisions: {summary}");
+        // A status write that is delayed beyond the request timeout is abandoned, without a conflict.
         let conflicts = conflicts.iter().sum::<f64>();
-        assert!(conflicts >= f64::from(meetings) / 2.0, "{meetings} meetings: {summary}");
+        assert!(conflicts >= f64::from(collisions) / 2.0, "{collisions} collisions: {summary}");
     });
 }

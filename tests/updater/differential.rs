@@ -1,9 +1,10 @@
-//! The differential of the updaters: what upstream's did with the same pods is compared with what ours does. Whatever they
-//! do differently outside of a list fails.
+//! Differential test of the updaters: compares what upstream's updater does to the same pods with what Plimsoll's does. Any
+//! difference that is not in the list of expected differences fails the test.
 //!
-//! In the gate upstream is a recording, which `cargo xtask record updater` renews, and ours has the API server that upstream
-//! had, as it was recorded. In deep ([`deep`]) both live: `PLIMSOLL_SEED=n` replays a run, `PLIMSOLL_PEER=upstream` puts a
-//! second process of upstream's in the place of ours: what then differs is the fault of this test.
+//! By default upstream's side is a recording, which `cargo xtask record updater` renews, and Plimsoll runs against the
+//! recorded API server. In a deep run ([`deep`]) both run live: `PLIMSOLL_SEED=n` replays a run, and
+//! `PLIMSOLL_PEER=upstream` replaces Plimsoll with a second upstream process, so that any difference is an error of this
+//! test.
 
 mod assertions;
 mod compare;
@@ -31,23 +32,23 @@ use self::scenario::Scenario;
 const NAMESPACES: [&str; 8] =
     ["team-0", "team-1", "team-2", "team-3", "team-4", "team-5", "team-6", "team-7"];
 const WORKLOADS: usize = 112;
-/// Of the recording.
+/// Seed of the recording.
 const SEED: u64 = 6;
 
-/// What both are told, beside what every run needs, and how long they go on.
+/// Flags of both updaters in addition to the common ones, and the number of passes.
 #[derive(Debug)]
 struct DifferentialPart {
     flags: &'static [&'static str],
     passes: PassCounts,
-    /// Whether boosts are taken back.
+    /// Whether startup boosts are removed.
     unboosts: bool,
 }
 
 static PARTS: [DifferentialPart; 2] = [
     DifferentialPart {
         flags: &["--feature-gates=CPUStartupBoost=true,InPlace=true"],
-        // The second one knows which resizes were impossible in the first.
-        passes: PassCounts { idle: 1, made: 2 },
+        // The second pass knows which resizes were infeasible in the first.
+        passes: PassCounts { idle: 1, recorded: 2 },
         unboosts: true,
     },
     DifferentialPart {
@@ -60,21 +61,21 @@ static PARTS: [DifferentialPart; 2] = [
             "--in-recommendation-bounds-eviction-lifetime-threshold=1h",
             "--evict-after-oom-threshold=30m",
         ],
-        passes: PassCounts { idle: 0, made: 1 },
+        passes: PassCounts { idle: 0, recorded: 1 },
         unboosts: false,
     },
 ];
 
-/// What one updater did.
+/// Everything that one updater did.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct UpdaterActions {
-    /// What it asked about pods, in order.
+    /// Requests about pods, in order.
     asked: Vec<RecordedWrite>,
-    /// What it wanted to write beside pods and events.
+    /// Writes to anything but pods and events.
     elsewhere: Vec<String>,
-    /// Its own metrics.
+    /// Its own metrics page.
     metrics: String,
-    /// How urgent it finds pods, if it says so.
+    /// Update priorities of pods, if the updater logs them.
     urgencies: Urgencies,
 }
 
@@ -82,13 +83,13 @@ struct UpdaterActions {
 async fn ours_touches_the_pods_that_upstreams_updater_touched_and_tells_prometheus_the_same() {
     let recording: Arc<Recording> = Arc::new(golden(SEED).read());
     let scenario = Scenario::draw(SEED, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
-    let deeds = Arc::new(ActionNames::of(&scenario));
-    let mut done = Vec::new();
+    let names = Arc::new(ActionNames::of(&scenario));
+    let mut replayed = Vec::new();
     for part in PARTS.iter().enumerate() {
-        done.push(replay::replay_recording(&recording, &deeds, part).await);
+        replayed.push(replay::replay_recording(&recording, &names, part).await);
     }
-    let sides = recording.parts.iter().zip(&done);
+    let sides = recording.parts.iter().zip(&replayed);
     let sides: Vec<_> = sides.map(|(recorded, ours)| [&recorded.theirs, ours]).collect();
-    let against = ComparedPair { who: "recorded", is_ours: true, is_usual: true };
-    against.assert_same(&scenario, &sides);
+    let pair = ComparedPair { label: "recorded", is_ours: true, is_usual: true };
+    pair.assert_same(&scenario, &sides);
 }

@@ -1,4 +1,5 @@
-//! Many pods that need an update at once: how many of them move, and whether each moves once. The gate has 40, deep 500.
+//! Many pods need an update at once: how many of them are updated, and whether each is updated once. The default run has 40
+//! pods, a deep run 500.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,10 +19,10 @@ use crate::{
 
 const SMALL: StormSize = StormSize { workloads: 5, replicas: 8 };
 const MINUTE: Duration = Duration::from_mins(1);
-/// 500 pods take a while on two cores.
+/// 500 pods take minutes on two cores.
 const PATIENCE: Duration = Duration::from_mins(6);
 
-/// How many workloads there are, and how many pods each of them has.
+/// Number of workloads, and pods of each workload.
 #[derive(Clone, Copy)]
 struct StormSize {
     workloads: usize,
@@ -29,12 +30,12 @@ struct StormSize {
 }
 
 impl StormSize {
-    fn all(self) -> usize {
+    fn total_pods(self) -> usize {
         self.workloads * self.replicas
     }
 }
 
-/// Workloads whose pods are up and ask for 100m, and a VPA of each that wants 250m.
+/// Workloads whose pods are ready and request 100m, each with a VPA that recommends 250m.
 struct Fixture {
     bed: Testbed,
     namespace: String,
@@ -50,11 +51,11 @@ impl Fixture {
         let client = bed.client();
         for number in 0..size.workloads {
             let name = format!("web{number}");
-            let replicas = u32::try_from(size.replicas).expect("some");
+            let replicas = u32::try_from(size.replicas).expect("fits");
             let yaml = manifests::deployment(&name, replicas, "100m", "64Mi");
             manifests::create::<Deployment>(client.clone(), &namespace, &yaml).await;
         }
-        let mut referees = Vec::new();
+        let mut availability = Vec::new();
         for number in 0..size.workloads {
             let name = format!("web{number}");
             wait::within(PATIENCE, "its pods are up", || async {
@@ -63,17 +64,17 @@ impl Fixture {
                 (up.count() == size.replicas).then_some(())
             })
             .await;
-            referees.push(AvailabilityWatch::watch(client.clone(), &namespace, &name).await);
+            availability.push(AvailabilityWatch::watch(client.clone(), &namespace, &name).await);
             fixture::vpa(&bed, &namespace, &name, mode, "250m").await;
         }
-        Some(Self { bed, namespace, availability: referees })
+        Some(Self { bed, namespace, availability })
     }
 
     fn with(&self, cpu: &str) -> usize {
-        self.availability.iter().map(|referee| referee.count_with_cpu(cpu)).sum()
+        self.availability.iter().map(|watch| watch.count_with_cpu(cpu)).sum()
     }
 
-    fn ever(&self) -> usize {
+    fn pods_so_far(&self) -> usize {
         self.availability.iter().map(AvailabilityWatch::total_pods).sum()
     }
 
@@ -108,14 +109,14 @@ mod deep {
     }
 }
 
-/// Evictions of all pods: first with all guards, and then as upstream does it.
+/// Evicts all pods: first with all guards, then with upstream's behaviour.
 async fn evict_all(size: StormSize) {
-    let Some(scene) = Fixture::new("storm", "Recreate", size).await else { return };
-    let (workloads, replicas, all) = (size.workloads, size.replicas, size.all());
-    let (bed, namespace) = (&scene.bed, &scene.namespace);
+    let Some(fixture) = Fixture::new("storm", "Recreate", size).await else { return };
+    let (workloads, replicas, total) = (size.workloads, size.replicas, size.total_pods());
+    let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     let _webhook = SizingWebhook::start(bed, namespace, "web0", "250m").await;
 
-    // With all guards: one of each is tried, and watched for two minutes.
+    // With all guards: one pod of each workload is the canary, watched for two minutes.
     let guarded = HoldingProxy::start(bed, "guarded").await;
     let running = fixture::start(guarded.client(), namespace, &[]).await;
     wait::within(PATIENCE, "one of each has gone", || async {
@@ -123,84 +124,96 @@ async fn evict_all(size: StormSize) {
     })
     .await;
     fixture::wait_for_passes(&running, 10).await;
-    assert_eq!(guarded.completed_paths(RoleWrite::Eviction).len(), workloads, "and no other one");
+    assert_eq!(guarded.completed_paths(RoleWrite::Eviction).len(), workloads, "and no other pod");
     running.stop().await;
-    wait::within(PATIENCE, "all are up again", || async { (scene.up() == all).then_some(()) })
-        .await;
-    let first = scene.ever() - all;
+    wait::within(PATIENCE, "all pods are ready again", || async {
+        (fixture.up() == total).then_some(())
+    })
+    .await;
+    let first = fixture.pods_so_far() - total;
     assert_eq!(first, workloads);
-    for referee in &scene.availability {
+    for watch in &fixture.availability {
         assert!(
-            referee.min_available() >= replicas - 1,
-            "{} of {replicas} were up",
-            referee.min_available()
+            watch.min_available() >= replicas - 1,
+            "only {} of {replicas} were ready",
+            watch.min_available()
         );
     }
 
-    // Without: half of each workload may be away, and nobody goes twice.
-    let way = HoldingProxy::start(bed, "upstream").await;
+    // Without guards: half of each workload may be unavailable, and no pod is evicted twice.
+    let proxy = HoldingProxy::start(bed, "upstream").await;
     let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
-    let running = fixture::start(way.client(), namespace, &flags).await;
+    let running = fixture::start(proxy.client(), namespace, &flags).await;
     wait::within(PATIENCE, "all have more, and are up", || async {
-        (scene.with("250m") == all && scene.up() == all).then_some(())
+        (fixture.with("250m") == total && fixture.up() == total).then_some(())
     })
     .await;
     fixture::wait_for_passes(&running, 5).await;
     running.stop().await;
-    // The last one of a pass may be asked to go once more by the first look of the next, which is made while the watch has
-    // not told of the first: without guards nobody remembers it. It replaces nothing.
-    let gone: BTreeSet<String> = way.completed_paths(RoleWrite::Eviction).into_iter().collect();
-    assert_eq!(gone.len(), all - first, "all of the others went");
-    assert_eq!(scene.ever(), 2 * all, "and each was replaced once");
-    for referee in &scene.availability {
+    // The next pass may evict the last pod of this one again if its watch is behind: without guards the updater does not
+    // remember the eviction. The second eviction replaces no pod.
+    let evicted: BTreeSet<String> =
+        proxy.completed_paths(RoleWrite::Eviction).into_iter().collect();
+    assert_eq!(evicted.len(), total - first, "all others were evicted");
+    assert_eq!(fixture.pods_so_far(), 2 * total, "and each was replaced once");
+    for watch in &fixture.availability {
         assert!(
-            referee.min_available() >= replicas / 2,
-            "{} of {replicas} were up",
-            referee.min_available()
+            watch.min_available() >= replicas / 2,
+            "only {} of {replicas} were ready",
+            watch.min_available()
         );
     }
 }
 
-/// Resizes of all pods, of which the budget allows so many an hour. It takes more than three hours.
+/// Resizes all pods, limited by an hourly budget. Takes more than three hours of fake time.
 async fn resize_all(size: StormSize, an_hour: usize) {
-    let Some(scene) = Fixture::new("tide", "InPlaceOrRecreate", size).await else { return };
-    let (workloads, all) = (size.workloads, size.all());
-    let way = HoldingProxy::start(&scene.bed, "tide").await;
+    let Some(fixture) = Fixture::new("tide", "InPlaceOrRecreate", size).await else { return };
+    let (workloads, total) = (size.workloads, size.total_pods());
+    let proxy = HoldingProxy::start(&fixture.bed, "tide").await;
     let clock = Clock::fake(Clock::wall().now().later(MINUTE * 5));
     let budget = format!("--max-namespace-resizes-per-hour={an_hour}");
     let more = [
         "--updater-interval=1s",
         "--leader-elect=false",
-        // Kubelets are on another clock here.
+        // Kubelets use a different clock here.
         "--resize-timeout=48h",
         &*budget,
     ];
     let running =
-        fixture::start_with(way.client(), &scene.namespace, &more, clock.clone(), |_| {}).await;
-    // How many had been resized by each minute.
+        fixture::start_with(proxy.client(), &fixture.namespace, &more, clock.clone(), |_| {}).await;
+    // Number of pods resized by each minute.
     let mut resized = Vec::new();
-    let mut made = running.passes();
-    while resized.last() != Some(&all) {
+    let mut passes = running.passes();
+    while resized.last() != Some(&total) {
         assert!(resized.len() < 10 * 60, "not done after ten hours: {resized:?}");
-        let before = made.borrow_and_update().0;
+        let before = passes.borrow_and_update().0;
         clock.step(MINUTE);
-        let pass = made.wait_for(|(count, _)| *count > before);
-        tokio::time::timeout(PATIENCE, pass).await.expect("a pass").expect("it runs");
-        resized.push(way.completed_paths(RoleWrite::Resize).len());
+        let pass = passes.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(PATIENCE, pass)
+            .await
+            .expect("pass finishes in time")
+            .expect("running");
+        resized.push(proxy.completed_paths(RoleWrite::Resize).len());
     }
-    let done = way.completed_paths(RoleWrite::Resize);
+    let resize_paths = proxy.completed_paths(RoleWrite::Resize);
     // `/api/v1/namespaces/NAMESPACE/pods/WORKLOAD-…`
     let workload = |path: &String| path.split('/').nth(6)?.split('-').next().map(str::to_owned);
-    let first: BTreeSet<String> = done.iter().take(workloads).filter_map(workload).collect();
-    assert_eq!(first.len(), workloads, "one of each first: {done:?}");
+    let first: BTreeSet<String> =
+        resize_paths.iter().take(workloads).filter_map(workload).collect();
+    assert_eq!(first.len(), workloads, "one pod of each workload first: {resize_paths:?}");
     for (minute, count) in resized.iter().enumerate() {
         let hour_ago = minute.checked_sub(60).map_or(0, |minute| resized[minute]);
         assert!(count - hour_ago <= an_hour, "until minute {minute}: {resized:?}");
     }
-    assert!(resized.len() > 3 * 60, "{all} at {an_hour} an hour take more than three: {resized:?}");
-    wait::within(PATIENCE, "all have more", || async { (scene.with("250m") == all).then_some(()) })
-        .await;
+    assert!(
+        resized.len() > 3 * 60,
+        "{total} at {an_hour} an hour take more than three: {resized:?}"
+    );
+    wait::within(PATIENCE, "all pods are resized", || async {
+        (fixture.with("250m") == total).then_some(())
+    })
+    .await;
     running.stop().await;
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction), Vec::<String>::new());
-    assert_eq!(scene.ever(), all, "none was replaced");
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction), Vec::<String>::new());
+    assert_eq!(fixture.pods_so_far(), total, "none was replaced");
 }

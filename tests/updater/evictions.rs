@@ -1,4 +1,4 @@
-//! Evictions: within the budget of a workload, the first pod alone, and none where it is not allowed.
+//! Evictions: within the disruption budget of a workload, a canary first, and none where disallowed.
 
 use std::time::Duration;
 
@@ -27,24 +27,24 @@ async fn upstreams_way_takes_as_many_as_the_budget_lets_and_no_more() {
     deployment(&bed, &namespace, "web", 4).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
-    // A pass has as long as its interval, and two evictions are to be made in one.
+    // A pass may take as long as its interval, and this needs two evictions in one pass.
     let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=10s"];
     let running = fixture::start(bed.client(), &namespace, &flags).await;
     let mut summaries = running.passes();
     let acted = summaries.wait_for(|(_, summary)| summary.evicted > 0);
-    let acted = tokio::time::timeout(PATIENCE, acted).await.expect("pods are evicted");
-    let evicted = acted.expect("it runs").1.evicted;
-    assert_eq!(evicted, 2, "half of them may go in one pass");
-    wait::until("two were replaced", || async {
+    let acted = tokio::time::timeout(PATIENCE, acted).await.expect("evicted");
+    let evicted = acted.expect("running").1.evicted;
+    assert_eq!(evicted, 2, "half of them can be evicted in one pass");
+    wait::until("two pods were replaced", || async {
         let now = uids(&pods(&bed.client(), &namespace, "web").await);
         (before.difference(&now).count() >= 2).then_some(())
     })
     .await;
-    let told = fixture::metrics(&running).await;
-    assert!(told.contains("vpa_updater_evicted_pods_total{"), "{told}");
+    let metrics = fixture::metrics(&running).await;
+    assert!(metrics.contains("vpa_updater_evicted_pods_total{"), "{metrics}");
     running.stop().await;
     let annotations = fixture::read(&bed, &namespace, "web").await.metadata.annotations;
-    assert_eq!(annotations, None, "upstream writes nothing on VPAs");
+    assert_eq!(annotations, None, "upstream does not annotate VPAs");
 }
 
 #[tokio::test]
@@ -56,28 +56,35 @@ async fn one_pod_goes_first_and_none_follows_when_it_comes_up_as_it_was() {
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
     let running = fixture::start(bed.client(), &namespace, &[]).await;
-    // No webhook is there to size the new pod.
+    // There is no webhook to size the new pod.
     wait_until_blocked_by(&bed, &namespace, "web", "BreakerOpen").await;
     wait_for_passes(&running, 4).await;
     let now = uids(&wait_for_ready_pods(&bed, &namespace, "web", 4).await);
-    assert_eq!(before.difference(&now).count(), 1, "the first one showed that it changes nothing");
+    assert_eq!(before.difference(&now).count(), 1, "the first eviction had no effect");
     let vpa = fixture::read(&bed, &namespace, "web").await;
-    let memory = vpa.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/updates"));
-    assert!(memory.is_some_and(|text| text.contains("evicted")), "{memory:?}");
+    let annotation = vpa
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get("plimsoll.dev/updates"));
+    assert!(annotation.is_some_and(|text| text.contains("evicted")), "{annotation:?}");
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
-    let lease = leases.get("vpa-updater").await.expect("it is there");
-    let ledger =
-        lease.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/changes"));
+    let lease = leases.get("vpa-updater").await.expect("exists");
+    let ledger = lease
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get("plimsoll.dev/changes"));
     assert!(ledger.is_some_and(|text| text.contains(&namespace)), "{ledger:?}");
     running.stop().await;
 
-    // Whoever comes next knows it.
+    // The next updater process knows it too.
     let running = fixture::start(bed.client(), &namespace, &[]).await;
     wait_for_passes(&running, 4).await;
     let later = uids(&wait_for_ready_pods(&bed, &namespace, "web", 4).await);
     assert_eq!(now, later);
-    let told = fixture::metrics(&running).await;
-    assert!(told.contains(r#"reason="breaker_open",resource=""} 1"#), "{told}");
+    let metrics = fixture::metrics(&running).await;
+    assert!(metrics.contains(r#"reason="breaker_open",resource=""} 1"#), "{metrics}");
     running.stop().await;
 }
 
@@ -92,22 +99,22 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
     manifests::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
-    // Its time is stepped: between two questions a second goes by, however long a pass takes here.
+    // The test steps the clock: one second passes between two requests, however long a pass takes.
     let clock = Clock::fake(Clock::wall().now().later(Duration::from_mins(5)));
     let flags = ["--updater-interval=1s", "--leader-elect=false"];
     let its = clock.clone();
     let running = fixture::start_with(bed.client(), &namespace, &flags, its, |_| {}).await;
     let step = async || {
-        let mut made = running.passes();
-        let before = made.borrow_and_update().0;
+        let mut passes = running.passes();
+        let before = passes.borrow_and_update().0;
         clock.step(Duration::from_secs(1));
-        let made = made.wait_for(|(count, _)| *count > before);
-        tokio::time::timeout(PATIENCE, made)
+        let passes = passes.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(PATIENCE, passes)
             .await
-            .expect("not within patience: a pass")
-            .expect("it runs");
+            .expect("pass finishes in time")
+            .expect("running");
     };
-    wait::until_ok("a disruption budget holds it back", || async {
+    wait::until_ok("a disruption budget blocks it", || async {
         step().await;
         let held = fixture::blocked_condition(&fixture::read(&bed, &namespace, "web").await);
         let is_held = held.as_ref().is_some_and(|(_, reason)| reason == "DisruptionBudget");
@@ -118,25 +125,29 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
         step().await;
     }
     assert_eq!(uids(&pods(&bed.client(), &namespace, "web").await), before);
-    let told = fixture::metrics(&running).await;
-    let refused = told.lines().find(|line| line.contains(r#"kind="eviction",outcome="429""#));
+    let metrics = fixture::metrics(&running).await;
+    let refused = metrics.lines().find(|line| line.contains(r#"kind="eviction",outcome="429""#));
     let refused: f64 =
-        refused.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("counted");
-    let made = running.passes().borrow().0 as f64;
-    assert!(refused < made, "{refused} questions in {made} passes");
-    // What was booked before the question is taken back, and nothing is written while nobody asks.
+        refused.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("counter exists");
+    let passes = running.passes().borrow().0 as f64;
+    assert!(refused < passes, "{refused} attempts in {passes} passes");
+    // The recorded disruption is refunded, and nothing is written while there are no evictions.
     let vpa = fixture::read(&bed, &namespace, "web").await;
-    let memory = vpa.metadata.annotations.as_ref().and_then(|all| all.get("plimsoll.dev/updates"));
-    assert!(memory.is_some_and(|text| !text.contains("evicted")), "{memory:?}");
+    let annotation = vpa
+        .metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get("plimsoll.dev/updates"));
+    assert!(annotation.is_some_and(|text| !text.contains("evicted")), "{annotation:?}");
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
-    let ledger = leases.get("vpa-updater").await.expect("it is there").metadata.annotations;
-    let ledger = ledger.as_ref().and_then(|all| all.get("plimsoll.dev/changes"));
+    let ledger = leases.get("vpa-updater").await.expect("exists").metadata.annotations;
+    let ledger = ledger.as_ref().and_then(|annotations| annotations.get("plimsoll.dev/changes"));
     assert!(ledger.is_some_and(|text| !text.contains(&namespace)), "{ledger:?}");
 
     let off = json!({"spec": {"updatePolicy": {"updateMode": "Off"}}});
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
     vpas.patch("web", &PatchParams::default(), &Patch::Merge(&off)).await.expect("patched");
-    wait::until("nothing is held back that nobody wants", || async {
+    wait::until("nothing is paused without a pending update", || async {
         step().await;
         let held = fixture::blocked_condition(&fixture::read(&bed, &namespace, "web").await);
         held.filter(|(status, _)| status == "False")
@@ -153,19 +164,20 @@ async fn a_dry_run_says_all_and_writes_nothing() {
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
     let version = fixture::read(&bed, &namespace, "web").await.metadata.resource_version;
     let running = fixture::start(bed.client(), &namespace, &["--dry-run"]).await;
-    wait::until("it says what it would do", || async {
-        let told = fixture::metrics(&running).await;
-        told.contains(r#"plimsoll_updater_actions_total{action="evict",outcome="dry_run"} 1"#)
+    wait::until("it reports what it would do", || async {
+        let metrics = fixture::metrics(&running).await;
+        metrics
+            .contains(r#"plimsoll_updater_actions_total{action="evict",outcome="dry_run"} 1"#)
             .then_some(())
     })
     .await;
     wait_for_passes(&running, 3).await;
-    let told = fixture::metrics(&running).await;
+    let metrics = fixture::metrics(&running).await;
     assert!(
-        told.contains(r#"action="evict",outcome="dry_run"} 1"#),
-        "the canary holds here, too: {told}"
+        metrics.contains(r#"action="evict",outcome="dry_run"} 1"#),
+        "the canary applies here too: {metrics}"
     );
-    assert!(!told.contains("plimsoll_writes_total"), "{told}");
+    assert!(!metrics.contains("plimsoll_writes_total"), "{metrics}");
     running.stop().await;
     assert_eq!(uids(&pods(&bed.client(), &namespace, "web").await), before);
     let vpa = fixture::read(&bed, &namespace, "web").await;

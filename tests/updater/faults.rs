@@ -1,7 +1,8 @@
-//! Faults of an updater and of what it stands on, one a test: what was begun is neither repeated nor exceeded.
+//! Faults of an updater and its dependencies, one per test: an operation that has started is not repeated, and no limit is
+//! exceeded.
 //!
-//! Pods that go come back sized, by the webhook of their namespace, so that each has a reason to go once and none to go
-//! twice. What dies or freezes is the real binary; where it dies is chosen on its way to the API server.
+//! The webhook of the namespace sizes replacement pods, so each pod has a reason to be evicted once and none to be evicted
+//! twice. The process that dies or freezes is the real binary; a proxy to the API server determines where.
 
 mod api_server_outage;
 mod clock_skew;

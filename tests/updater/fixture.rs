@@ -1,4 +1,4 @@
-//! Owns an updater in this process, on one namespace of a bed, and the workloads that it looks after.
+//! Runs an updater in this process on one namespace of a testbed, and creates its workloads.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// The shared bed, with the definitions and a namespace of the test's own.
+/// Returns the shared testbed with the CRDs, and a namespace for this test.
 pub async fn testbed_and_namespace(name: &str) -> Option<(Testbed, String)> {
     let bed = Testbed::shared().await.filter(Testbed::has_controllers)?;
     create_definitions(&bed).await;
@@ -37,7 +37,7 @@ pub async fn testbed_and_namespace(name: &str) -> Option<(Testbed, String)> {
     Some((bed, namespace))
 }
 
-/// What every updater of a test needs: it sees one namespace, has its Leases there, and asks for no webhook.
+/// Flags that every updater of a test needs: it watches one namespace, has its Leases there, and requires no webhook.
 pub fn flags(namespace: &str, more: &[&str]) -> Vec<String> {
     let mut flags = vec![
         "--address=127.0.0.1:0".to_owned(),
@@ -51,12 +51,12 @@ pub fn flags(namespace: &str, more: &[&str]) -> Vec<String> {
     flags
 }
 
-/// Starts one.
+/// Starts an updater.
 pub async fn start(client: Client, namespace: &str, more: &[&str]) -> UpdaterHandle {
     start_with(client, namespace, more, Clock::wall(), |_| {}).await
 }
 
-/// The same on another clock, and with a configuration that is adjusted.
+/// Like [`start`], with another clock and an adjusted configuration.
 pub async fn start_with(
     client: Client,
     namespace: &str,
@@ -66,19 +66,19 @@ pub async fn start_with(
 ) -> UpdaterHandle {
     let flags = flags(namespace, more);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let mut config = updater_config(&flags, |_| String::new()).expect("valid flags");
     adjust(&mut config);
     controllers::start(config, client, clock).await.expect("starts")
 }
 
-/// A Deployment whose pods are ready.
+/// Creates a Deployment and waits until its pods are ready.
 pub async fn deployment(bed: &Testbed, namespace: &str, name: &str, replicas: u32) {
     let yaml = manifests::deployment(name, replicas, "100m", "64Mi");
     manifests::create::<Deployment>(bed.client(), namespace, &yaml).await;
     wait_for_ready_pods(bed, namespace, name, replicas as usize).await;
 }
 
-/// Waits until a workload has so many ready pods, and answers them.
+/// Waits until a workload has this many ready pods, and returns them.
 pub async fn wait_for_ready_pods(
     bed: &Testbed,
     namespace: &str,
@@ -93,8 +93,8 @@ pub async fn wait_for_ready_pods(
     .await
 }
 
-/// Waits until the pods of a workload are older than so many seconds. Pods that are younger than what clocks may differ
-/// by cannot be told from those that a change has made.
+/// Waits until the pods of a workload are older than this many seconds. Pods younger than the tolerated clock skew cannot be
+/// distinguished from replacement pods.
 pub async fn wait_for_age(bed: &Testbed, namespace: &str, name: &str, seconds: i64) {
     wait::until("its pods are old enough", || async {
         let pods = pods(&bed.client(), namespace, name).await;
@@ -106,7 +106,7 @@ pub async fn wait_for_age(bed: &Testbed, namespace: &str, name: &str, seconds: i
     .await;
 }
 
-/// The pods of a workload.
+/// Returns the pods of a workload.
 pub async fn pods(client: &Client, namespace: &str, name: &str) -> Vec<Pod> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let of = ListParams::default().labels(&format!("app={name}"));
@@ -117,12 +117,12 @@ pub fn uids(pods: &[Pod]) -> BTreeSet<String> {
     pods.iter().filter_map(ResourceExt::uid).collect()
 }
 
-/// A VPA of a Deployment, with this mode and a recommendation of so much CPU.
+/// Creates a VPA of a Deployment, with this mode and a recommendation of this much CPU.
 pub async fn vpa(bed: &Testbed, namespace: &str, name: &str, mode: &str, cpu: &str) {
     vpa_with(bed, namespace, name, json!({"updatePolicy": {"updateMode": mode}}), cpu).await;
 }
 
-/// The same with more in its spec.
+/// Like [`vpa`], with a given spec.
 pub async fn vpa_with(bed: &Testbed, namespace: &str, name: &str, spec: Value, cpu: &str) {
     let mut object = json!({
         "metadata": {"name": name},
@@ -135,64 +135,65 @@ pub async fn vpa_with(bed: &Testbed, namespace: &str, name: &str, spec: Value, c
     recommend(bed, namespace, name, cpu).await;
 }
 
-/// Recommends so much CPU.
+/// Sets the recommendation to this much CPU.
 pub async fn recommend(bed: &Testbed, namespace: &str, name: &str, cpu: &str) {
     let amounts = |cpu: &str| json!({"cpu": cpu, "memory": "64Mi"});
-    let said = json!([{
+    let recommendations = json!([{
         "containerName": "main", "target": amounts(cpu),
         "lowerBound": amounts(cpu), "upperBound": {"cpu": "4", "memory": "1Gi"},
     }]);
-    let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
+    let status =
+        json!({"status": {"recommendation": {"containerRecommendations": recommendations}}});
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let patch = Patch::Merge(&status);
-    api.patch_status(name, &PatchParams::default(), &patch).await.expect("a status");
+    api.patch_status(name, &PatchParams::default(), &patch).await.expect("valid status");
 }
 
 /// Changes the mode of a VPA.
 pub async fn set_mode(bed: &Testbed, namespace: &str, name: &str, mode: &str) {
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let spec = json!({"spec": {"updatePolicy": {"updateMode": mode}}});
-    api.patch(name, &PatchParams::default(), &Patch::Merge(&spec)).await.expect("a mode");
+    api.patch(name, &PatchParams::default(), &Patch::Merge(&spec)).await.expect("valid mode");
 }
 
-/// The VPA as it is.
+/// Reads the VPA.
 pub async fn read(bed: &Testbed, namespace: &str, name: &str) -> VerticalPodAutoscaler {
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
-    api.get(name).await.expect("it is there")
+    api.get(name).await.expect("exists")
 }
 
-/// Status and reason of the condition that tells what holds updates back.
+/// Returns status and reason of the condition that reports paused updates.
 pub fn blocked_condition(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
     let conditions = &vpa.status.as_ref()?.conditions;
-    let found = conditions.iter().find(|one| one.kind == "UpdatesHeldBack")?;
+    let found = conditions.iter().find(|condition| condition.kind == "UpdatesHeldBack")?;
     Some((found.status.clone(), found.reason.clone()))
 }
 
-/// Waits until updates are held back for this reason.
+/// Waits until updates are paused for this reason.
 pub async fn wait_until_blocked_by(bed: &Testbed, namespace: &str, name: &str, reason: &str) {
-    wait::until("updates are held back", || async {
+    wait::until("updates are paused", || async {
         let held = blocked_condition(&read(bed, namespace, name).await);
         held.filter(|(status, found)| status == "True" && found == reason)
     })
     .await;
 }
 
-/// Waits for so many more passes.
+/// Waits for this many more passes.
 pub async fn wait_for_passes(running: &UpdaterHandle, more: u64) {
     let mut passes = running.passes();
     let from = passes.borrow().0;
     let waited = passes.wait_for(|(count, _)| *count >= from + more);
     let waited = tokio::time::timeout(wait::PATIENCE, waited).await;
-    waited.expect("not within patience: passes are made").expect("it runs");
+    waited.expect("passes finish in time").expect("running");
 }
 
-/// All that it tells to Prometheus.
+/// Returns its metrics page.
 pub async fn metrics(running: &UpdaterHandle) -> String {
-    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("is served");
+    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("served");
     String::from_utf8_lossy(&page).into_owned()
 }
 
-/// The sum of the series of a metric with all of these labels.
+/// Sums the series of a metric that have all of these labels.
 pub fn metric_sum(page: &str, name: &str, labels: &[&str]) -> f64 {
     let of_name = page.lines().filter(|line| {
         let rest = line.strip_prefix(name);
@@ -202,23 +203,23 @@ pub fn metric_sum(page: &str, name: &str, labels: &[&str]) -> f64 {
     fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// The Lease of the updaters of a namespace.
+/// Returns the Lease of the updaters of a namespace.
 pub async fn lease(bed: &Testbed, namespace: &str) -> Lease {
     let leases = Api::<Lease>::namespaced(bed.client(), namespace);
-    leases.get("vpa-updater").await.expect("it is there")
+    leases.get("vpa-updater").await.expect("exists")
 }
 
-/// Changes of late in a namespace, as the Lease of its updaters tells.
+/// Returns the recent disruptions in a namespace that the updaters' Lease records.
 pub async fn recorded_disruptions(bed: &Testbed, namespace: &str, charge: BudgetKind) -> u32 {
     let annotations = lease(bed, namespace).await.metadata.annotations.unwrap_or_default();
     let ledger = annotations
         .get(disruption_budget::ANNOTATION)
-        .map(|text| DisruptionBudget::read(text).expect("is read"));
+        .map(|text| DisruptionBudget::read(text).expect("read"));
     let now = Clock::wall().now();
     ledger.map_or(0, |ledger| ledger.in_namespace(namespace, charge, now))
 }
 
-/// Amount of CPU that a pod asks for.
+/// Returns the CPU request of a pod.
 pub fn cpu(pod: &Pod) -> Option<&str> {
     let container = pod.spec.as_ref()?.containers.first()?;
     let requests = container.resources.as_ref()?.requests.as_ref()?;

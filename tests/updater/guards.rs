@@ -1,5 +1,5 @@
-//! What keeps surprises away, on a real cluster: each guard by its word, in the condition and in the series, and what
-//! goes on once it lets go.
+//! Guards against surprising updates, on a real cluster: each guard's reason in the condition and the metrics, and how
+//! updates resume afterwards.
 
 use std::{cell::Cell, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::support::{
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// An updater whose time a test steps, one pass a step, and the workload `web` that it looks after.
+/// An updater whose clock the test steps, one pass per step, and the workload `web`.
 struct Fixture {
     bed: Testbed,
     namespace: String,
@@ -37,30 +37,33 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Its pods are some minutes old.
+    /// Creates pods that are some minutes old.
     async fn new(name: &str, replicas: u32, window: Option<&str>, flags: &[&str]) -> Option<Self> {
         let (bed, namespace) = fixture::testbed_and_namespace(name).await?;
         deployment(&bed, &namespace, "web", replicas).await;
-        let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+        let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
         vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
         annotate(&bed, &namespace, window).await;
         let clock = Clock::fake(Clock::wall().now().later(MINUTE * 5));
         let flags = [flags, &["--updater-interval=1s", "--leader-elect=false"]].concat();
         let (client, its) = (bed.client(), clock.clone());
         let running = fixture::start_with(client, &namespace, &flags, its, |_| {}).await;
-        Some(Self { bed, namespace, clock, running, availability: referee })
+        Some(Self { bed, namespace, clock, running, availability })
     }
 
-    /// Lets time go by, and waits for the pass that this leads to.
+    /// Advances the clock, and waits for the resulting pass.
     async fn step(&self, by: Duration) {
-        let mut made = self.running.passes();
-        let before = made.borrow_and_update().0;
+        let mut passes = self.running.passes();
+        let before = passes.borrow_and_update().0;
         self.clock.step(by);
-        let made = made.wait_for(|(count, _)| *count > before);
-        tokio::time::timeout(wait::PATIENCE, made).await.expect("a pass").expect("it runs");
+        let passes = passes.wait_for(|(count, _)| *count > before);
+        tokio::time::timeout(wait::PATIENCE, passes)
+            .await
+            .expect("pass finishes in time")
+            .expect("running");
     }
 
-    /// Lets seconds go by until so many pods have that much.
+    /// Advances the clock by seconds until this many pods have this much CPU.
     async fn step_until(&self, count: usize, cpu: &str) {
         wait::until_ok(&format!("{count} have {cpu}"), || async {
             self.step(SECOND).await;
@@ -70,12 +73,12 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until the condition says this reason, and looks whether the series do.
+    /// Waits until the condition has this reason, and checks that the metrics do too.
     async fn wait_until_blocked_by(&self, reason: &str, word: &str) {
-        let looks = Cell::new(0_u32);
-        wait::until_ok(&format!("updates are held back: {reason}"), || async {
-            // It is written without another pass, and what holds them back is over some time.
-            if looks.replace(looks.get() + 1).is_multiple_of(20) {
+        let polls = Cell::new(0_u32);
+        wait::until_ok(&format!("updates are paused: {reason}"), || async {
+            // The condition is written outside of a pass, and what pauses updates ends after some time.
+            if polls.replace(polls.get() + 1).is_multiple_of(20) {
                 self.step(SECOND).await;
             }
             let vpa = fixture::read(&self.bed, &self.namespace, "web").await;
@@ -104,36 +107,36 @@ async fn annotate(bed: &Testbed, namespace: &str, window: Option<&str>) {
 #[tokio::test]
 async fn a_window_a_canary_and_a_rest_hold_a_workload_one_after_the_other_and_say_so() {
     let window = "0 0 29 2 * for 1m";
-    let Some(scene) = Fixture::new("guards", 4, Some(window), &[]).await else { return };
-    scene.wait_until_blocked_by("OutsideWindow", "outside_window").await;
-    assert_eq!(scene.availability.count_with_cpu("100m"), 4);
+    let Some(fixture) = Fixture::new("guards", 4, Some(window), &[]).await else { return };
+    fixture.wait_until_blocked_by("OutsideWindow", "outside_window").await;
+    assert_eq!(fixture.availability.count_with_cpu("100m"), 4);
 
-    annotate(&scene.bed, &scene.namespace, None).await;
-    scene.step_until(1, "250m").await;
-    scene.wait_until_blocked_by("Canary", "canary").await;
-    assert_eq!(restricted_count(&scene.running, "outside_window").await, 0.0);
+    annotate(&fixture.bed, &fixture.namespace, None).await;
+    fixture.step_until(1, "250m").await;
+    fixture.wait_until_blocked_by("Canary", "canary").await;
+    assert_eq!(restricted_count(&fixture.running, "outside_window").await, 0.0);
     for _ in 0..4 {
-        scene.step(SECOND * 10).await;
+        fixture.step(SECOND * 10).await;
     }
-    assert_eq!(scene.availability.count_with_cpu("250m"), 1, "two minutes are not over");
-    scene.step(MINUTE * 2).await;
-    scene.step_until(4, "250m").await;
+    assert_eq!(fixture.availability.count_with_cpu("250m"), 1, "two minutes are not over");
+    fixture.step(MINUTE * 2).await;
+    fixture.step_until(4, "250m").await;
 
-    // Another wish right after it: the workload rests first, and then one goes first again.
-    recommend(&scene.bed, &scene.namespace, "web", "400m").await;
-    scene.wait_until_blocked_by("CoolDown", "cool_down").await;
+    // A new recommendation right after it: first the workload cools down, then a canary goes first again.
+    recommend(&fixture.bed, &fixture.namespace, "web", "400m").await;
+    fixture.wait_until_blocked_by("CoolDown", "cool_down").await;
     for _ in 0..5 {
-        scene.step(MINUTE).await;
+        fixture.step(MINUTE).await;
     }
-    assert_eq!(scene.availability.count_with_cpu("250m"), 4, "ten minutes are not over");
-    scene.step(MINUTE * 6).await;
-    scene.step_until(1, "400m").await;
-    scene.wait_until_blocked_by("Canary", "canary").await;
+    assert_eq!(fixture.availability.count_with_cpu("250m"), 4, "ten minutes are not over");
+    fixture.step(MINUTE * 6).await;
+    fixture.step_until(1, "400m").await;
+    fixture.wait_until_blocked_by("Canary", "canary").await;
     assert_eq!(
-        (scene.availability.count_with_cpu("250m"), scene.availability.count_with_cpu("400m")),
+        (fixture.availability.count_with_cpu("250m"), fixture.availability.count_with_cpu("400m")),
         (3, 1)
     );
-    scene.running.stop().await;
+    fixture.running.stop().await;
 }
 
 #[tokio::test]
@@ -142,40 +145,40 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
         "--max-namespace-resizes-per-hour=3",
         "--cool-down=0",
         "--canary-watch=0",
-        // Kubelets are on another clock here.
+        // Kubelets use a different clock here.
         "--resize-timeout=48h",
     ];
-    let Some(scene) = Fixture::new("guards-budget", 6, None, &flags).await else { return };
-    scene.step_until(3, "250m").await;
-    scene.wait_until_blocked_by("NamespaceBudget", "namespace_budget").await;
+    let Some(fixture) = Fixture::new("guards-budget", 6, None, &flags).await else { return };
+    fixture.step_until(3, "250m").await;
+    fixture.wait_until_blocked_by("NamespaceBudget", "namespace_budget").await;
     for _ in 0..5 {
-        scene.step(MINUTE * 10).await;
+        fixture.step(MINUTE * 10).await;
     }
-    assert_eq!(scene.availability.count_with_cpu("250m"), 3, "an hour is not over");
-    // Changes are counted by five minutes.
+    assert_eq!(fixture.availability.count_with_cpu("250m"), 3, "an hour is not over");
+    // Disruptions are counted in buckets of five minutes.
     for _ in 0..2 {
-        scene.step(MINUTE * 10).await;
+        fixture.step(MINUTE * 10).await;
     }
-    scene.step_until(6, "250m").await;
-    wait::until("nothing holds it back any more", || async {
-        scene.step(SECOND).await;
-        let vpa = fixture::read(&scene.bed, &scene.namespace, "web").await;
+    fixture.step_until(6, "250m").await;
+    wait::until("updates are not paused any more", || async {
+        fixture.step(SECOND).await;
+        let vpa = fixture::read(&fixture.bed, &fixture.namespace, "web").await;
         blocked_condition(&vpa)
             .filter(|(status, reason)| status == "False" && reason == "NothingHoldsBack")
     })
     .await;
-    assert_eq!(restricted_count(&scene.running, "namespace_budget").await, 0.0);
-    assert_eq!(scene.availability.total_pods(), 6);
-    scene.running.stop().await;
+    assert_eq!(restricted_count(&fixture.running, "namespace_budget").await, 0.0);
+    assert_eq!(fixture.availability.total_pods(), 6);
+    fixture.running.stop().await;
 }
 
-/// Pods of a rollout are distinguished from those before it by their age, with a minute for wrong clocks. So pods are created by the
-/// clock that the updater goes by, and it steps over that minute.
+/// The age of pods distinguishes those of the rollout from older ones, with a minute for clock skew. So the test creates
+/// pods by the updater's clock and steps over that minute.
 #[tokio::test]
 async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("canary").await else { return };
     deployment(&bed, &namespace, "web", 4).await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     vpa(&bed, &namespace, "web", "Initial", "250m").await;
     let _webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
     let held = Behaviour { start: StartBehaviour::Held, ..Behaviour::default() };
@@ -186,40 +189,40 @@ async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow()
     let flags = ["--updater-interval=1s", "--canary-watch=1s", "--leader-elect=false"];
     let its = clock.clone();
     let running = fixture::start_with(client, &namespace, &flags, its, |_| {}).await;
-    let scene = Fixture { bed, namespace, clock, running, availability: referee };
-    wait::until_ok("it has seen the pods", || async {
-        scene.step(SECOND).await;
-        let page = metrics(&scene.running).await;
+    let fixture = Fixture { bed, namespace, clock, running, availability };
+    wait::until_ok("it has observed the pods", || async {
+        fixture.step(SECOND).await;
+        let page = metrics(&fixture.running).await;
         let synced = metric_sum(&page, "plimsoll_feed_synced", &["feed=\"pods\""]);
         if synced >= 1.0 { Ok(()) } else { Err(page) }
     })
     .await;
-    scene.step(MINUTE + SECOND * 2).await;
-    fixture::set_mode(&scene.bed, &scene.namespace, "web", "Recreate").await;
-    scene.wait_until_blocked_by("Canary", "canary").await;
-    let is_replaced = || (scene.availability.total_pods(), scene.availability.up()) == (5, 3);
-    wait::until("another one came", || async { is_replaced().then_some(()) }).await;
-    // The second that it is watched for is over, and more.
+    fixture.step(MINUTE + SECOND * 2).await;
+    fixture::set_mode(&fixture.bed, &fixture.namespace, "web", "Recreate").await;
+    fixture.wait_until_blocked_by("Canary", "canary").await;
+    let is_replaced = || (fixture.availability.total_pods(), fixture.availability.up()) == (5, 3);
+    wait::until("a replacement pod exists", || async { is_replaced().then_some(()) }).await;
+    // The second for which the canary is watched has passed, and more.
     for _ in 0..10 {
-        scene.step(SECOND).await;
+        fixture.step(SECOND).await;
     }
-    assert!(is_replaced(), "{:?}", scene.availability.requests_over_time());
-    scene.bed.nodes().set_behaviour(&scene.namespace, "web-", Behaviour::default());
-    scene.step_until(4, "250m").await;
-    scene.availability.wait_until_available(4).await;
+    assert!(is_replaced(), "{:?}", fixture.availability.requests_over_time());
+    fixture.bed.nodes().set_behaviour(&fixture.namespace, "web-", Behaviour::default());
+    fixture.step_until(4, "250m").await;
+    fixture.availability.wait_until_available(4).await;
     for _ in 0..3 {
-        scene.step(SECOND).await;
+        fixture.step(SECOND).await;
     }
     assert_eq!(
-        scene.availability.total_pods(),
+        fixture.availability.total_pods(),
         8,
-        "each went once: {:?}",
-        scene.availability.requests_over_time()
+        "each was evicted once: {:?}",
+        fixture.availability.requests_over_time()
     );
     assert!(
-        scene.availability.min_available() >= 2,
-        "{} of 4 were up",
-        scene.availability.min_available()
+        fixture.availability.min_available() >= 2,
+        "only {} of 4 were ready",
+        fixture.availability.min_available()
     );
-    scene.running.stop().await;
+    fixture.running.stop().await;
 }

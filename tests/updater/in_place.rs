@@ -1,4 +1,4 @@
-//! Resizes in place: accepted, waited for, and what is written beside them.
+//! In-place resizes: accepted, waited for, and the annotations written with them.
 
 use kube::ResourceExt as _;
 
@@ -13,13 +13,13 @@ async fn pods_get_more_where_they_run_and_say_so() {
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     let flags = ["--canary-watch=1s", "--cool-down=1s", "--cool-down-urgent=1s"];
     let running = fixture::start(bed.client(), &namespace, &flags).await;
-    let after = wait::until("all have more", || async {
+    let after = wait::until("all pods are resized", || async {
         let now = pods(&bed.client(), &namespace, "web").await;
         now.iter().all(|pod| cpu(pod) == Some("250m")).then_some(now)
     })
     .await;
     assert_eq!(uids(&after), before, "none was replaced");
-    wait::until("they say so", || async {
+    wait::until("they are annotated", || async {
         let now = pods(&bed.client(), &namespace, "web").await;
         now.iter()
             .all(|pod| {
@@ -28,9 +28,9 @@ async fn pods_get_more_where_they_run_and_say_so() {
             .then_some(())
     })
     .await;
-    let told = fixture::metrics(&running).await;
+    let metrics = fixture::metrics(&running).await;
     let counted =
-        told.lines().find(|line| line.starts_with("vpa_updater_in_place_updated_pods_total{"));
+        metrics.lines().find(|line| line.starts_with("vpa_updater_in_place_updated_pods_total{"));
     assert!(counted.is_some_and(|line| line.ends_with(" 3")), "{counted:?}");
     running.stop().await;
 }

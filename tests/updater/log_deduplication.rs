@@ -1,4 +1,4 @@
-//! What an updater logs of what lasts, and of what holds for each of its connections: once.
+//! An updater logs lasting conditions, and problems common to several connections, once.
 
 use std::{fs, time::Duration};
 
@@ -43,8 +43,8 @@ async fn an_admission_controller_that_is_away_is_logged_when_it_goes_and_when_it
     })
     .await;
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
-    let plain = DeleteParams::default();
-    leases.delete("vpa-admission-controller", &plain).await.expect("it is there");
+    let parameters = DeleteParams::default();
+    leases.delete("vpa-admission-controller", &parameters).await.expect("exists");
     wait::until("its absence is logged again", || async {
         (log.lines(NOT_READY).len() == 2).then_some(())
     })
@@ -55,20 +55,20 @@ async fn an_admission_controller_that_is_away_is_logged_when_it_goes_and_when_it
 #[tokio::test]
 async fn an_api_server_whose_certificate_is_not_verified_is_warned_of_once() {
     let Some((bed, namespace)) = testbed_and_namespace("unverified").await else { return };
-    let text = fs::read_to_string(bed.kubeconfig_path()).expect("a kubeconfig");
+    let text = fs::read_to_string(bed.kubeconfig_path()).expect("readable kubeconfig");
     let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");
     let cluster = config["clusters"][0]["cluster"].as_object_mut().expect("a cluster");
     cluster.retain(|key, _| !key.starts_with("certificate-authority"));
     cluster.insert("insecure-skip-tls-verify".to_owned(), true.into());
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let kubeconfig = folder.path().join("kubeconfig");
-    fs::write(&kubeconfig, config.to_string()).expect("can be written");
+    fs::write(&kubeconfig, config.to_string()).expect("writable");
     let process = RoleProcess::start(&bed, "unverified", &namespace, &kubeconfig, &[]);
     process.wait_for_passes(1).await;
     let text = process.log();
-    let lines = |words: &str| text.lines().filter(|line| line.contains(words)).count();
-    assert_eq!(lines("certificate of the API server is not verified"), 1, "{text}");
-    assert_eq!(lines("bypassed"), 0, "{text}");
-    assert_eq!(lines("became leader"), 1, "{text}");
-    assert_eq!(lines("new leader elected"), 0, "it is this process: {text}");
+    let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(count("certificate of the API server is not verified"), 1, "{text}");
+    assert_eq!(count("bypassed"), 0, "{text}");
+    assert_eq!(count("became leader"), 1, "{text}");
+    assert_eq!(count("new leader elected"), 0, "it is this process: {text}");
 }

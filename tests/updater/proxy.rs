@@ -1,5 +1,5 @@
-//! Owns the way of one role to the API server, on which what it does can be held: before it arrives, or once it is done
-//! and before the role hears of it.
+//! A proxy between a role and the API server that can hold a write: before it reaches the server, or after it succeeded and
+//! before the role gets the response.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,35 +19,35 @@ use crate::support::{
     wait,
 };
 
-/// What a role does.
+/// A write of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleWrite {
-    /// It books a change in its Lease.
+    /// Records a disruption in its Lease.
     Ledger,
-    /// It notes a change on the VPA.
+    /// Writes the annotation of the VPA.
     VpaAnnotation,
-    /// It evicts a pod.
+    /// Evicts a pod.
     Eviction,
-    /// It resizes a pod.
+    /// Resizes a pod.
     Resize,
-    /// It says so on the pod.
+    /// Writes the annotation of the pod.
     PodAnnotation,
-    /// A watermark controller books a change in the status of its object, or tells of it there.
+    /// A watermark controller writes the status of its object, before or after a scale update.
     WpaStatus,
-    /// It changes replicas.
+    /// Updates the scale.
     Scale,
 }
 
-/// Where it is held.
+/// Where a write is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldPoint {
-    /// Nobody has heard of it yet.
+    /// Before it reaches the server.
     Request,
-    /// It is done.
+    /// After the server processed it.
     Answer,
 }
 
-/// A moment of a role's life.
+/// A write, and where to hold it.
 pub type HeldMoment = (RoleWrite, HoldPoint);
 
 impl RoleWrite {
@@ -70,11 +70,11 @@ impl RoleWrite {
 struct HoldGate {
     held: Option<HeldMoment>,
     reached: usize,
-    /// Lets those on that wait now. Another one for each time that something is held.
+    /// Releases the writes held now. There is a new channel for each call of `hold`.
     release: watch::Sender<bool>,
 }
 
-/// A way that can be held.
+/// A proxy that can hold writes.
 pub struct HoldingProxy {
     proxy: ApiProxy,
     gate: Arc<Mutex<HoldGate>>,
@@ -84,13 +84,13 @@ pub struct HoldingProxy {
 
 fn intercept(gate: &Mutex<HoldGate>, method: &Method, path: &str, side: HoldPoint) -> Interception {
     let mut gate = gate.lock().expect("no panic");
-    if RoleWrite::of(method, path).map(|what| (what, side)) != gate.held || gate.held.is_none() {
+    if RoleWrite::of(method, path).map(|write| (write, side)) != gate.held || gate.held.is_none() {
         return api_proxy::pass_through();
     }
     gate.reached += 1;
     let mut released = gate.release.subscribe();
     Box::pin(async move {
-        // Who is never let on waits for ever, as a request of somebody who died does.
+        // A write that is never released waits forever, as does a request of a dead process.
         if released.wait_for(|is| *is).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -99,7 +99,7 @@ fn intercept(gate: &Mutex<HoldGate>, method: &Method, path: &str, side: HoldPoin
 }
 
 impl HoldingProxy {
-    /// A way to a bed, with a name of its own there.
+    /// Starts a proxy to a testbed, with a unique name there.
     pub async fn start(bed: &Testbed, name: &str) -> Self {
         let gate: Arc<Mutex<HoldGate>> = Arc::default();
         let (before, after) = (Arc::clone(&gate), Arc::clone(&gate));
@@ -108,8 +108,8 @@ impl HoldingProxy {
         let proxy = ApiProxy::start_with_response_interceptor(
             bed.client(),
             move |method, path| {
-                let looks = *method == Method::GET && path.ends_with("/pods");
-                if looks && blind.load(Ordering::SeqCst) {
+                let is_pod_watch = *method == Method::GET && path.ends_with("/pods");
+                if is_pod_watch && blind.load(Ordering::SeqCst) {
                     return api_proxy::hang();
                 }
                 intercept(&before, method, path, HoldPoint::Request)
@@ -118,21 +118,21 @@ impl HoldingProxy {
         )
         .await;
         let kubeconfig = bed.process_guard().folder().join(format!("{name}.kubeconfig"));
-        std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("the bed's folder is writable");
+        std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("testbed directory is writable");
         Self { proxy, gate, pod_view_frozen: is_blind, kubeconfig }
     }
 
-    /// For a process that goes this way.
+    /// Returns the kubeconfig for a process behind this proxy.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// For an updater of this process that does.
+    /// Returns a client for an updater in this process.
     pub fn client(&self) -> Client {
         self.proxy.client.clone()
     }
 
-    /// From now on it sees nothing of what becomes of pods: for it they stay as they are.
+    /// From now on the role gets no updates about pods: they stay as they are in its view.
     pub fn freeze_pod_view(&self) {
         self.pod_view_frozen.store(true, Ordering::SeqCst);
         self.proxy.cut_responses();
@@ -142,59 +142,59 @@ impl HoldingProxy {
         self.gate.lock().expect("no panic")
     }
 
-    /// From now on whatever comes to this moment waits. What waited before waits for ever.
+    /// From now on all writes at this point wait. Those that waited before wait forever.
     pub fn hold(&self, moment: HeldMoment) {
         *self.lock() = HoldGate { held: Some(moment), ..HoldGate::default() };
     }
 
-    /// From now on nothing waits. What waited before does for ever.
+    /// From now on no write waits. Those that waited before wait forever.
     pub fn open(&self) {
         *self.lock() = HoldGate::default();
     }
 
-    /// The same, and what waits goes on.
+    /// Like [`open`](Self::open), but also lets the waiting writes continue.
     pub fn release(&self) {
         let mut gate = self.lock();
         gate.held = None;
         gate.release.send_replace(true);
     }
 
-    /// Waits until something waits.
+    /// Waits until a write is held.
     pub async fn wait_until_held(&self) {
         let moment = self.lock().held;
-        let what = format!("it comes to {moment:?}");
-        wait::until(&what, || async { (self.lock().reached > 0).then_some(()) }).await;
+        let description = format!("a write is held at {moment:?}");
+        wait::until(&description, || async { (self.lock().reached > 0).then_some(()) }).await;
     }
 
-    /// The paths of all that was tried.
-    pub fn attempted_paths(&self, what: RoleWrite) -> Vec<String> {
+    /// Returns the paths of all attempts.
+    pub fn attempted_paths(&self, write: RoleWrite) -> Vec<String> {
         let requests = self.proxy.requests().into_iter();
-        let fits = requests.filter(|(method, path)| RoleWrite::of(method, path) == Some(what));
+        let fits = requests.filter(|(method, path)| RoleWrite::of(method, path) == Some(write));
         fits.map(|(_, path)| path).collect()
     }
 
-    /// The paths of those that the server let pass.
-    pub fn completed_paths(&self, what: RoleWrite) -> Vec<String> {
+    /// Returns the paths of all writes that the server accepted.
+    pub fn completed_paths(&self, write: RoleWrite) -> Vec<String> {
         let answers = self.proxy.responses().into_iter();
         let fits = answers.filter(|(method, path, code)| {
-            code.is_success() && RoleWrite::of(method, path) == Some(what)
+            code.is_success() && RoleWrite::of(method, path) == Some(write)
         });
         fits.map(|(_, path, _)| path).collect()
     }
 
-    /// How often it was tried while nobody else wrote to the same object: who comes too late has to ask again, so how
-    /// often that is depends on when a kubelet writes.
-    pub fn attempt_count(&self, what: RoleWrite) -> usize {
+    /// Returns how many attempts there were, without conflicts: a writer that lost to another one has to retry, and how
+    /// often depends on when a kubelet writes.
+    pub fn attempt_count(&self, write: RoleWrite) -> usize {
         let late =
-            self.proxy.conflict_count(|method, path| RoleWrite::of(method, path) == Some(what));
-        let all = self.attempted_paths(what).len();
-        // Who does not read before it writes comes too late again and again until others rest; who does, once at most for
-        // each write of theirs.
-        assert!(late <= all / 2 + 1, "{late} of {all} came too late");
-        all - late
+            self.proxy.conflict_count(|method, path| RoleWrite::of(method, path) == Some(write));
+        let attempts = self.attempted_paths(write).len();
+        // A writer that does not read before it writes conflicts repeatedly until the others stop; one that does conflicts
+        // at most once for each of their writes.
+        assert!(late <= attempts / 2 + 1, "{late} conflicts in {attempts} attempts");
+        attempts - late
     }
 
-    /// The writes that were tried, those of the Lease and questions about rights left out.
+    /// Returns the attempted writes, except for Lease writes and access reviews.
     pub fn attempted_writes(&self) -> Vec<String> {
         let requests = self.proxy.requests().into_iter();
         let is_write = |(method, path): &(Method, String)| {

@@ -1,4 +1,4 @@
-//! The updater with the rights that upstream's manifests give it, and with those of ours.
+//! The updater with the permissions of upstream's manifests, and of Plimsoll's.
 
 use kube::{Client, ResourceExt as _};
 use plimsoll::controllers;
@@ -12,7 +12,7 @@ use crate::{
     support::{Testbed, captured_log, skipped::report_skipped, wait},
 };
 
-/// Runs an updater with these rights until all pods of a workload were resized; answers what it logged.
+/// Runs an updater with these permissions until all pods of a workload are resized; returns its log.
 async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
     let namespace = bed.namespace("web").await;
     bed.nodes().add("node", "8", "16Gi").await;
@@ -27,23 +27,23 @@ async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
         "--cool-down=1s",
         "--cool-down-urgent=1s",
     ];
-    let (words, _guard) = captured_log::capture();
-    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
+    let (log, _guard) = captured_log::capture();
+    let config = updater_config(&flags, |_| String::new()).expect("valid flags");
     let running = controllers::start(config, client, Clock::wall()).await.expect("starts");
-    wait::until("all have more, and say so", || async {
+    wait::until("all pods are resized and annotated", || async {
         let now = pods(&bed.client(), &namespace, "web").await;
-        let done =
+        let is_done =
             |pod| cpu(pod) == Some("250m") && pod.annotations().contains_key("vpaInPlaceUpdated");
-        (now.iter().all(done) && uids(&now) == before).then_some(())
+        (now.iter().all(is_done) && uids(&now) == before).then_some(())
     })
     .await;
     running.stop().await;
     let noted = read(bed, &namespace, "web").await.metadata.annotations.unwrap_or_default();
     let is_noted = noted.contains_key("plimsoll.dev/updates");
-    let named = words.lines(&["not allowed", "verticalpodautoscalers"]);
-    assert_eq!(is_noted, named.is_empty(), "what is not allowed is named: {named:?}");
-    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
-    words
+    let named = log.lines(&["not allowed", "verticalpodautoscalers"]);
+    assert_eq!(is_noted, named.is_empty(), "missing permissions are logged: {named:?}");
+    assert_eq!(log.lines(&["forbidden"]), [""; 0], "no forbidden request was sent");
+    log
 }
 
 #[tokio::test]
@@ -54,11 +54,11 @@ async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
     let Ok(definitions) = found.map_err(|why| report_skipped(format!("{why:#}"))) else { return };
     create_definitions(&bed).await;
     let text = std::fs::read_to_string(definitions.with_file_name("vpa-rbac.yaml"));
-    grant(&bed.client(), &text.expect("upstream ships it")).await;
+    grant(&bed.client(), &text.expect("part of upstream's manifests")).await;
     let account = bed.service_account("kube-system", "vpa-updater").await;
-    let words = resizes(&bed, account.client).await;
-    let said = words.lines(&["not allowed"]);
-    assert_eq!(said.len(), 2, "notes on VPAs, and conditions: {said:?}");
+    let log = resizes(&bed, account.client).await;
+    let lines = log.lines(&["not allowed"]);
+    assert_eq!(lines.len(), 2, "annotations of VPAs, and conditions: {lines:?}");
 }
 
 #[tokio::test]
@@ -67,6 +67,6 @@ async fn our_rights_are_enough_for_everything() {
     create_definitions(&bed).await;
     grant(&bed.client(), &shipped("updater")).await;
     let account = bed.service_account("kube-system", "plimsoll-updater").await;
-    let words = resizes(&bed, account.client).await;
-    assert_eq!(words.lines(&["not allowed"]), [""; 0]);
+    let log = resizes(&bed, account.client).await;
+    assert_eq!(log.lines(&["not allowed"]), [""; 0]);
 }

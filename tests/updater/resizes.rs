@@ -1,4 +1,4 @@
-//! Resizes in place that are not done at once: those that wait, those that cannot be, and those that cost a restart.
+//! In-place resizes that are not done at once: deferred, infeasible, and those that need a restart.
 
 use std::{collections::BTreeSet, sync::Mutex};
 
@@ -24,7 +24,7 @@ use crate::support::{
     manifests, wait,
 };
 
-/// No rest and no canary: what holds a pod is what the kubelet says of it.
+/// No cooldown and no canary: only the kubelet's response delays a pod.
 const FLAGS: &[&str] =
     &["--leader-elect=false", "--updater-interval=300ms", "--cool-down=0", "--canary-watch=0"];
 
@@ -32,7 +32,7 @@ fn behave(bed: &Testbed, namespace: &str, resize: ResizeBehaviour) {
     bed.nodes().set_behaviour(namespace, "web-", Behaviour { resize, ..Behaviour::default() });
 }
 
-/// Waits until so many pods are left alone for that reason.
+/// Waits until this many pods are skipped for this reason.
 async fn skipped(
     running: &plimsoll::controllers::updater::UpdaterHandle,
     reason: &str,
@@ -40,16 +40,16 @@ async fn skipped(
 ) {
     let labels = [format!("reason=\"{reason}\"")];
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    wait::until_ok(&format!("{count} pods are left alone: {reason}"), || async {
-        let told = metrics(running).await;
-        let is = metric_sum(&told, "plimsoll_updater_skipped_pods", &labels);
-        if is == count { Ok(()) } else { Err(told) }
+    wait::until_ok(&format!("{count} pods are skipped: {reason}"), || async {
+        let page = metrics(running).await;
+        let value = metric_sum(&page, "plimsoll_updater_skipped_pods", &labels);
+        if value == count { Ok(()) } else { Err(page) }
     })
     .await;
 }
 
 async fn wait_for_cpu(bed: &Testbed, namespace: &str, wanted: &str) -> Vec<Pod> {
-    wait::until_ok(&format!("all have {wanted}, and the kubelet says so"), || async {
+    wait::until_ok(&format!("all pods have {wanted} in their status"), || async {
         let now = pods(&bed.client(), namespace, "web").await;
         let is_done = |pod: &Pod| {
             let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
@@ -78,25 +78,25 @@ async fn a_resize_that_waits_for_room_is_waited_for_and_asked_for_once() {
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     behave(&bed, &namespace, ResizeBehaviour::Deferred);
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
-    let way = HoldingProxy::start(&bed, &namespace).await;
-    let running = fixture::start(way.client(), &namespace, FLAGS).await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
+    let running = fixture::start(proxy.client(), &namespace, FLAGS).await;
     skipped(&running, "resize_deferred", 3.0).await;
     wait_for_passes(&running, 5).await;
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 3);
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction), [""; 0], "five minutes are not over");
-    // Another process knows no less: the times are those of the conditions.
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 3);
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction), [""; 0], "five minutes are not over");
+    // A restarted process knows as much: the times come from the conditions.
     running.stop().await;
-    let running = fixture::start(way.client(), &namespace, FLAGS).await;
+    let running = fixture::start(proxy.client(), &namespace, FLAGS).await;
     skipped(&running, "resize_deferred", 3.0).await;
     behave(&bed, &namespace, ResizeBehaviour::ByCapacity);
     let after = wait_for_cpu(&bed, &namespace, "250m").await;
     skipped(&running, "near_target", 3.0).await;
     assert_eq!(uids(&after), before, "none was replaced");
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 3);
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 3);
     running.stop().await;
 }
 
-/// A workload whose resizes end so. All pods are evicted, each once, and at most two of four are down.
+/// Checks a workload whose resizes end like this: all pods are evicted, each once, and at most two of four are unavailable.
 async fn assert_evicted_instead(name: &str, resize: ResizeBehaviour, flags: &[&str]) {
     let Some((bed, namespace)) = fixture::testbed_and_namespace(name).await else {
         return;
@@ -106,23 +106,30 @@ async fn assert_evicted_instead(name: &str, resize: ResizeBehaviour, flags: &[&s
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     let _webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
     fixture::wait_for_age(&bed, &namespace, "web", 6).await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
-    let way = HoldingProxy::start(&bed, &namespace).await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
     let flags = [FLAGS, flags].concat();
-    let running = fixture::start(way.client(), &namespace, &flags).await;
-    wait::until("all were replaced", || async { (referee.total_pods() == 8).then_some(()) }).await;
-    referee.wait_until_available(4).await;
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
+    wait::until("all pods were replaced", || async {
+        (availability.total_pods() == 8).then_some(())
+    })
+    .await;
+    availability.wait_until_available(4).await;
     wait_for_passes(&running, 4).await;
     running.stop().await;
     assert_eq!(
-        (referee.total_pods(), referee.count_with_cpu("250m")),
+        (availability.total_pods(), availability.count_with_cpu("250m")),
         (8, 4),
         "{:?}",
-        referee.requests_over_time()
+        availability.requests_over_time()
     );
-    assert!(referee.min_available() >= 2, "{} of 4 were up", referee.min_available());
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 4, "each was asked for once");
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction).len(), 4);
+    assert!(
+        availability.min_available() >= 2,
+        "only {} of 4 were ready",
+        availability.min_available()
+    );
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 4, "each was requested once");
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction).len(), 4);
 }
 
 #[tokio::test]
@@ -148,28 +155,28 @@ async fn without_evictions_an_impossible_resize_is_remembered_until_less_is_want
     let before = uids(&pods(&bed.client(), &namespace, "web").await);
     behave(&bed, &namespace, ResizeBehaviour::Infeasible);
     vpa(&bed, &namespace, "web", "InPlace", "250m").await;
-    let way = HoldingProxy::start(&bed, &namespace).await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
     let flags = [FLAGS, IN_PLACE].concat();
-    let running = fixture::start(way.client(), &namespace, &flags).await;
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
     skipped(&running, "infeasible", 3.0).await;
     wait_until_blocked_by(&bed, &namespace, "web", "Infeasible").await;
     wait_for_passes(&running, 4).await;
     running.stop().await;
-    let running = fixture::start(way.client(), &namespace, &flags).await;
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
     skipped(&running, "infeasible", 3.0).await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 3, "each was asked for once");
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 3, "each was requested once");
     recommend(&bed, &namespace, "web", "300m").await;
     skipped(&running, "infeasible", 3.0).await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 3, "more is no less impossible");
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 3, "a larger resize is infeasible too");
 
     behave(&bed, &namespace, ResizeBehaviour::ByCapacity);
     recommend(&bed, &namespace, "web", "150m").await;
     let after = wait_for_cpu(&bed, &namespace, "150m").await;
     assert_eq!(uids(&after), before);
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 6);
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction), [""; 0]);
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 6);
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction), [""; 0]);
     running.stop().await;
 }
 
@@ -182,26 +189,26 @@ async fn what_the_api_server_itself_refuses_is_asked_once_and_ends_in_one_evicti
     deployment(&bed, &namespace, "web", 3).await;
     // The node has 64 cores.
     vpa(&bed, &namespace, "web", "InPlace", "100").await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
-    let way = HoldingProxy::start(&bed, &namespace).await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
     let flags = [FLAGS, IN_PLACE].concat();
-    let running = fixture::start(way.client(), &namespace, &flags).await;
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
     skipped(&running, "infeasible", 3.0).await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 3);
-    let told = metrics(&running).await;
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 3);
+    let page = metrics(&running).await;
     let refused =
-        metric_sum(&told, "plimsoll_updater_actions_total", &[r#"outcome="no_capacity""#]);
+        metric_sum(&page, "plimsoll_updater_actions_total", &[r#"outcome="no_capacity""#]);
     assert_eq!(refused, 3.0);
-    assert_eq!((referee.total_pods(), referee.count_with_cpu("100m")), (3, 3));
+    assert_eq!((availability.total_pods(), availability.count_with_cpu("100m")), (3, 3));
     running.stop().await;
 
-    // Nobody sizes new pods here, so the first one shows that nothing is won.
+    // Nothing sizes new pods here, so the first one shows that evictions have no effect.
     fixture::set_mode(&bed, &namespace, "web", "InPlaceOrRecreate").await;
-    let running = fixture::start(way.client(), &namespace, &flags).await;
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
     wait_until_blocked_by(&bed, &namespace, "web", "BreakerOpen").await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction).len(), 1);
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction).len(), 1);
     running.stop().await;
 }
 
@@ -231,11 +238,11 @@ async fn a_pod_that_somebody_writes_to_meanwhile_is_resized_later_and_not_evicte
     let running = fixture::start(proxy.client.clone(), &namespace, FLAGS).await;
     let after = wait_for_cpu(&bed, &namespace, "250m").await;
     assert_eq!(uids(&after), before, "none was replaced");
-    let all = proxy.arrival_times(&Method::PATCH, "/resize").len();
+    let attempts = proxy.arrival_times(&Method::PATCH, "/resize").len();
     let late =
         proxy.conflict_count(|method, path| *method == Method::PATCH && path.ends_with("/resize"));
-    assert!(late >= 3, "each was written to by somebody else");
-    assert_eq!(all - late, 3, "each was asked for again, and once");
+    assert!(late >= 3, "each had a concurrent write");
+    assert_eq!(attempts - late, 3, "each was retried once");
     assert_eq!(proxy.arrival_times(&Method::POST, "/eviction").len(), 0);
     running.stop().await;
 }
@@ -251,28 +258,28 @@ async fn a_resize_that_restarts_containers_counts_as_a_disruption_and_keeps_to_t
     let yaml = yaml.replace("        resources:", &format!("{}\n        resources:", &policy[1..]));
     manifests::create::<Deployment>(bed.client(), &namespace, &yaml).await;
     let before = uids(&wait_for_ready_pods(&bed, &namespace, "web", 4).await);
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     let held = Behaviour { restart: RestartBehaviour::Held, ..Behaviour::default() };
     bed.nodes().set_behaviour(&namespace, "web-", held);
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     let flags = [FLAGS, &["--circuit-breaker=false"]].concat();
     let running = fixture::start(bed.client(), &namespace, &flags).await;
-    wait::until_ok("two are down", || async {
-        let told = metrics(&running).await;
+    wait::until_ok("two pods are down", || async {
+        let page = metrics(&running).await;
         let skipped: Vec<&str> =
-            told.lines().filter(|line| line.starts_with("plimsoll_updater_skipped")).collect();
-        if referee.up() == 2 { Ok(()) } else { Err(skipped.join("\n")) }
+            page.lines().filter(|line| line.starts_with("plimsoll_updater_skipped")).collect();
+        if availability.up() == 2 { Ok(()) } else { Err(skipped.join("\n")) }
     })
     .await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(referee.min_available(), 2, "no third one follows");
+    assert_eq!(availability.min_available(), 2, "no third one follows");
     bed.nodes().set_behaviour(&namespace, "web-", Behaviour::default());
     let after = wait_for_cpu(&bed, &namespace, "250m").await;
-    referee.wait_until_available(4).await;
+    availability.wait_until_available(4).await;
     wait_for_passes(&running, 3).await;
     running.stop().await;
     assert_eq!(uids(&after), before, "none was replaced");
-    assert_eq!(referee.min_available(), 2);
+    assert_eq!(availability.min_available(), 2);
     assert_eq!(recorded_disruptions(&bed, &namespace, BudgetKind::Disruption).await, 4);
     assert_eq!(recorded_disruptions(&bed, &namespace, BudgetKind::Resize).await, 0);
     let restarts = |pod: &Pod| {

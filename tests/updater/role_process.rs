@@ -1,4 +1,4 @@
-//! Owns a role as a process, for what only a process can show: it is killed, and it freezes.
+//! Runs a role as a process, for tests that kill or freeze it.
 
 use std::{fs, path::Path};
 
@@ -12,47 +12,47 @@ use serde_json::json;
 use super::fixture::{flags, metric_sum};
 use crate::support::{Testbed, http_get::http_get, ports::Port, process_guard::ProcessState, wait};
 
-/// Passes as short as they may be, for workloads that are changed without a rest.
+/// The shortest passes possible, for workloads without a cooldown.
 pub const FAST_FLAGS: &[&str] = &[
     "--updater-interval=300ms",
     "--cool-down=0",
     "--canary-watch=0",
-    // What is booked and never made would hold up the others for a quarter of an hour.
+    // A disruption that was recorded but never made would delay the others for 15 minutes.
     "--max-unproven-evictions=0",
 ];
 
-/// A Lease that is soon over for a holder who freezes, and not before a machine has stood still for some seconds.
+/// A Lease that expires soon after its holder freezes, but survives a machine that stalls for some seconds.
 pub const SHORT_LEASE_FLAGS: &[&str] = &[
     "--leader-elect-lease-duration=9s",
     "--leader-elect-renew-deadline=6s",
     "--leader-elect-retry-period=1s",
 ];
 
-/// A Lease that outlives whatever the machine does: who holds it holds it until it ends. See [`expire`].
+/// A Lease that outlives any stall of the machine: its holder keeps it until it exits. See [`expire_lease`].
 pub const LONG_LEASE_FLAGS: &[&str] = &[
     "--leader-elect-lease-duration=120s",
     "--leader-elect-renew-deadline=100s",
     "--leader-elect-retry-period=1s",
 ];
 
-/// Shortens the Lease of a dead holder to a second, so that the next leader need not wait two minutes.
+/// Shortens the Lease of a dead holder to one second, so that the next leader does not wait two minutes.
 pub async fn expire_lease(bed: &Testbed, namespace: &str, name: &str) {
     let leases = Api::<Lease>::namespaced(bed.client(), namespace);
     let soon = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
     leases.patch(name, &PatchParams::default(), &soon).await.expect("patched");
 }
 
-/// One process, in its latest life.
+/// A process, possibly restarted.
 pub struct RoleProcess {
     bed: Testbed,
     name: String,
     port: Port,
-    /// How long its log was when this life began.
+    /// Length of the log when this process started.
     began: usize,
 }
 
 impl RoleProcess {
-    /// Starts one on a namespace, under a name that nobody else on that bed has.
+    /// Starts a process on a namespace, with a name that is unique on that testbed.
     pub fn start(
         bed: &Testbed,
         name: &str,
@@ -63,14 +63,14 @@ impl RoleProcess {
         Self::start_role(bed, &format!("{name}-of-{namespace}"), &[], |port| {
             let mut arguments = vec!["updater".to_owned()];
             arguments.extend(flags(namespace, more));
-            // The last one counts.
+            // The last value counts.
             arguments.push(format!("--address=127.0.0.1:{port}"));
             arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
             arguments
         })
     }
 
-    /// Starts a role by these arguments; it serves on the port that they are made for.
+    /// Starts a role with these arguments; it listens on the port given in them.
     pub fn start_role(
         bed: &Testbed,
         name: &str,
@@ -84,29 +84,29 @@ impl RoleProcess {
         Self { bed: bed.clone(), name, port, began }
     }
 
-    /// Where it serves metrics.
+    /// Returns the address of its metrics.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A metric of it; `None` while it does not answer.
+    /// Returns one of its metrics; `None` while it does not respond.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
         let page = http_get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?;
         Some(metric_sum(&String::from_utf8_lossy(&page), name, labels))
     }
 
-    /// Waits until it has made so many passes more; only who leads makes any.
+    /// Waits until it has made this many more passes; only the leader makes passes.
     pub async fn wait_for_passes(&self, more: u32) {
-        let made = || self.metric("vpa_updater_execution_latency_seconds_count", TOTAL);
-        let before = wait::until("it answers", made).await;
-        wait::until_ok("passes are made", || async {
-            let now = made().await.ok_or_else(|| self.log())?;
+        let passes = || self.metric("vpa_updater_execution_latency_seconds_count", TOTAL);
+        let before = wait::until("it responds", passes).await;
+        wait::until_ok("passes finish", || async {
+            let now = passes().await.ok_or_else(|| self.log())?;
             if now >= before + f64::from(more) { Ok(()) } else { Err(self.log()) }
         })
         .await;
     }
 
-    /// Waits until it is ready, whether it leads or not.
+    /// Waits until it is ready, whether it is the leader or not.
     pub async fn wait_until_ready(&self) {
         wait::until_ok("it is ready", || async {
             let answer = http_get(&format!("http://127.0.0.1:{}/readyz", self.port)).await;
@@ -116,7 +116,7 @@ impl RoleProcess {
         .await;
     }
 
-    /// Waits until it has logged a line with all of these words in this life.
+    /// Waits until this process has logged a line with all of these words.
     pub async fn wait_for_log(&self, words: &[&str]) {
         wait::until_ok(&format!("it logs {words:?}"), || async {
             let log = self.log();
@@ -126,7 +126,7 @@ impl RoleProcess {
         .await;
     }
 
-    /// What it has logged in this life.
+    /// Returns the log of this process.
     pub fn log(&self) -> String {
         read_log(&self.bed, &self.name).split_off(self.began)
     }
@@ -136,7 +136,7 @@ impl RoleProcess {
         self.bed.process_guard().signal(&self.name, signal);
     }
 
-    /// Ends it, and answers its exit code.
+    /// Sends a signal, waits for the end of the process, and returns its exit code.
     pub async fn end(self, signal: &str) -> i32 {
         self.signal(signal);
         wait::until("it has ended", || async {

@@ -1,4 +1,4 @@
-//! Owns a webhook that sizes the new pods of one namespace, and leaves those of other tests alone.
+//! Runs a webhook that sizes the new pods of one namespace, and ignores those of other tests.
 
 use k8s_openapi::{
     ByteString,
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::fixture::cpu;
 use crate::support::{Testbed, plimsoll_process::PlimsollProcesses, wait};
 
-/// Our admission controller, until it is dropped.
+/// Plimsoll's admission controller. Stops when dropped.
 pub struct SizingWebhook {
     bed: Testbed,
     name: String,
@@ -21,8 +21,8 @@ pub struct SizingWebhook {
 }
 
 impl SizingWebhook {
-    /// Starts one for this namespace. It has a VPA and the Deployment `name`, whose new pods are to have so much CPU;
-    /// this waits until they would.
+    /// Starts a webhook for this namespace, which has a VPA and the Deployment `name`; waits until new pods would get this
+    /// much CPU.
     pub async fn start(bed: &Testbed, namespace: &str, name: &str, wanted: &str) -> Self {
         let (ours, as_process) = (PlimsollProcesses::new(bed), format!("webhook-of-{namespace}"));
         let (only, lease) = (
@@ -46,35 +46,35 @@ impl SizingWebhook {
         let configuration: MutatingWebhookConfiguration = serde_json::from_value(json!({
             "metadata": {"name": as_process}, "webhooks": [called],
         }))
-        .expect("a configuration");
-        let all = Api::<MutatingWebhookConfiguration>::all(bed.client());
-        all.create(&PostParams::default(), &configuration).await.expect("registered");
+        .expect("valid configuration");
+        let configurations = Api::<MutatingWebhookConfiguration>::all(bed.client());
+        configurations.create(&PostParams::default(), &configuration).await.expect("registered");
         let webhook = Self { bed: bed.clone(), name: as_process, _ours: ours };
         webhook.wait_until_sizing(namespace, name, wanted).await;
         webhook
     }
 
-    /// Waits until a new pod of a Deployment would have so much CPU.
+    /// Waits until a new pod of a Deployment would get this much CPU.
     pub async fn wait_until_sizing(&self, namespace: &str, name: &str, wanted: &str) {
         let deployments = Api::<Deployment>::namespaced(self.bed.client(), namespace);
-        let owner = deployments.get(name).await.expect("it is there");
-        let template = owner.spec.clone().expect("a spec").template;
+        let owner = deployments.get(name).await.expect("exists");
+        let template = owner.spec.clone().expect("valid spec").template;
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {
                 "name": format!("{name}-probe"), "labels": {"app": name},
                 "ownerReferences": [{
                     "apiVersion": "apps/v1", "kind": "Deployment", "name": name,
-                    "uid": owner.uid().expect("it was created"), "controller": true,
+                    "uid": owner.uid().expect("created"), "controller": true,
                 }],
             },
             "spec": template.spec,
         }))
-        .expect("a pod");
+        .expect("valid pod");
         let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
         let dry = PostParams { dry_run: true, ..PostParams::default() };
         wait::until_ok("the webhook sizes new pods", || async {
-            let made = pods.create(&dry, &pod).await.map_err(|why| why.to_string())?;
-            let found = cpu(&made).unwrap_or_default();
+            let created = pods.create(&dry, &pod).await.map_err(|why| why.to_string())?;
+            let found = cpu(&created).unwrap_or_default();
             if found == wanted { Ok(()) } else { Err(found.to_owned()) }
         })
         .await;
@@ -83,7 +83,7 @@ impl SizingWebhook {
 
 impl Drop for SizingWebhook {
     fn drop(&mut self) {
-        // The registration stays, is of that namespace only, and is passed over while nobody answers.
+        // The webhook configuration stays. It covers only that namespace and is ignored while the webhook is down.
         self.bed.process_guard().signal(&self.name, "KILL");
     }
 }

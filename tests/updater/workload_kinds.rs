@@ -1,4 +1,4 @@
-//! Workloads of other kinds: who replaces their pods, and how many there should be, is another object each time.
+//! Workloads of other kinds: each has a different object that replaces its pods and sets their number.
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, ReplicaSet, StatefulSet},
@@ -29,7 +29,7 @@ use crate::{
 const FLAGS: &[&str] =
     &["--leader-elect=false", "--updater-interval=300ms", "--cool-down=0", "--canary-watch=0"];
 
-/// Selector and template of a workload, as its spec has them.
+/// Selector and template of a workload, as in its spec.
 fn spec(name: &str) -> Value {
     json!({"selector": {"matchLabels": {"app": name}}, "template": template(name)})
 }
@@ -57,24 +57,24 @@ fn workload(name: &str, more: &Value) -> String {
     .to_string()
 }
 
-/// A VPA of a target that is no Deployment.
+/// Creates a VPA for a target that is not a Deployment.
 async fn autoscaled(bed: &Testbed, namespace: &str, name: &str, api_version: &str, kind: &str) {
     let target = json!({"apiVersion": api_version, "kind": kind, "name": name});
     let spec = json!({"targetRef": target, "updatePolicy": {"updateMode": "Recreate"}});
     vpa_with(bed, namespace, name, spec, "250m").await;
 }
 
-/// A custom resource with `/scale`, that says of its pods what its operator would.
+/// Creates a custom resource with `/scale` that describes its pods as an operator would.
 async fn custom(bed: &Testbed, namespace: &str, name: &str) -> DynamicObject {
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout");
     let resource = ApiResource::from_gvk_with_plural(&kind, "rollouts");
     let api = Api::<DynamicObject>::namespaced_with(bed.client(), namespace, &resource);
     let object = DynamicObject::new(name, &resource).data(json!({"spec": {"replicas": 3}}));
-    let made = manifests::create_with_retry(&api, &object).await;
+    let created = manifests::create_with_retry(&api, &object).await;
     let status = json!({"status": {"replicas": 3, "selector": format!("app={name}")}});
     let parameters = PatchParams::default();
-    api.patch_status(name, &parameters, &Patch::Merge(&status)).await.expect("a status");
-    made
+    api.patch_status(name, &parameters, &Patch::Merge(&status)).await.expect("valid status");
+    created
 }
 
 fn owned(owner: &DynamicObject) -> Value {
@@ -84,7 +84,7 @@ fn owned(owner: &DynamicObject) -> Value {
     }])
 }
 
-/// Keeps three pods of a custom resource, as an operator does that makes its pods itself.
+/// Maintains three pods of a custom resource, as an operator that creates its pods directly.
 fn operate(client: Client, namespace: String, owner: DynamicObject) -> JoinHandle<()> {
     tokio::spawn(async move {
         let name = owner.name_any();
@@ -92,14 +92,14 @@ fn operate(client: Client, namespace: String, owner: DynamicObject) -> JoinHandl
         let mut number = 0;
         loop {
             let now = fixture::pods(&client, &namespace, &name).await;
-            let lives = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
-            for _ in now.iter().filter(lives).count()..3 {
+            let is_active = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
+            for _ in now.iter().filter(is_active).count()..3 {
                 let mut pod = template(&name);
                 pod["metadata"]["name"] = format!("{name}-{number}").into();
                 pod["metadata"]["ownerReferences"] = owned(&owner);
                 number += 1;
-                let pod: Pod = serde_json::from_value(pod).expect("a pod");
-                api.create(&PostParams::default(), &pod).await.expect("a pod of a new name");
+                let pod: Pod = serde_json::from_value(pod).expect("valid pod");
+                api.create(&PostParams::default(), &pod).await.expect("pod with a generated name");
             }
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
@@ -121,10 +121,10 @@ async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_one
     manifests::create::<StatefulSet>(client(), &namespace, &workload("set", &parallel)).await;
     manifests::create::<DaemonSet>(client(), &namespace, &workload("daemon", &json!({}))).await;
     manifests::create::<ReplicaSet>(client(), &namespace, &workload("plain", &three)).await;
-    // A custom resource with a ReplicaSet below it, and one whose pods are its own.
+    // A custom resource with a ReplicaSet below it, and one that owns its pods directly.
     let rollout = custom(&bed, &namespace, "rollout").await;
     let mut below: Value =
-        serde_json::from_str(&workload("rollout", &three)).expect("it was just written");
+        serde_json::from_str(&workload("rollout", &three)).expect("just written");
     below["metadata"]["ownerReferences"] = owned(&rollout);
     manifests::create::<ReplicaSet>(client(), &namespace, &below.to_string()).await;
     let clones = custom(&bed, &namespace, "clones").await;
@@ -136,10 +136,10 @@ async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_one
         ("rollout", "argoproj.io/v1alpha1", "Rollout"),
         ("clones", "argoproj.io/v1alpha1", "Rollout"),
     ];
-    let mut referees = Vec::new();
+    let mut watches = Vec::new();
     for (name, api_version, kind) in kinds {
         wait_for_ready_pods(&bed, &namespace, name, 3).await;
-        referees.push((name, AvailabilityWatch::watch(client(), &namespace, name).await));
+        watches.push((name, AvailabilityWatch::watch(client(), &namespace, name).await));
         autoscaled(&bed, &namespace, name, api_version, kind).await;
     }
     let mut job = json!({"metadata": {"name": "job"}, "spec": {"template": template("job")}});
@@ -151,7 +151,7 @@ async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_one
         deployment(&bed, &namespace, name, 1).await;
         vpa(&bed, &namespace, name, "Recreate", "250m").await;
     }
-    // It is the last one that the webhook hears of.
+    // This is the last one that the webhook gets to know.
     let _webhook = SizingWebhook::start(&bed, &namespace, "single", "250m").await;
     for name in ["clones", "job", "single"] {
         fixture::wait_for_age(&bed, &namespace, name, 6).await;
@@ -160,49 +160,53 @@ async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_one
     let single = AvailabilityWatch::watch(client(), &namespace, "single").await;
     let lonely = AvailabilityWatch::watch(client(), &namespace, "lonely").await;
 
-    let way = HoldingProxy::start(&bed, &namespace).await;
-    let running = fixture::start(way.client(), &namespace, FLAGS).await;
-    for (name, referee) in &referees {
-        referee.wait_for_cpu(3, "250m").await;
-        referee.wait_until_available(3).await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
+    let running = fixture::start(proxy.client(), &namespace, FLAGS).await;
+    for (name, watch) in &watches {
+        watch.wait_for_cpu(3, "250m").await;
+        watch.wait_until_available(3).await;
         assert_eq!(
-            referee.total_pods(),
+            watch.total_pods(),
             6,
-            "{name}: each went once: {:?}",
-            referee.requests_over_time()
+            "{name}: each was evicted once: {:?}",
+            watch.requests_over_time()
         );
-        assert!(referee.min_available() >= 2, "{name}: {} of 3 were up", referee.min_available());
+        assert!(
+            watch.min_available() >= 2,
+            "{name}: only {} of 3 were ready",
+            watch.min_available()
+        );
     }
     wait_for_passes(&running, 4).await;
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction).len(), 15);
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction).len(), 15);
     let alone = [&single, &lonely, &job].map(AvailabilityWatch::total_pods);
-    assert_eq!(alone, [1, 1, 1], "who is alone is let alone");
-    let told = metrics(&running).await;
+    assert_eq!(alone, [1, 1, 1], "single replicas are not evicted");
+    let page = metrics(&running).await;
     for name in ["single", "lonely", "job"] {
         let labels = [r#"reason="below_min_replicas""#.to_owned(), format!(r#"name="{name}""#)];
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        assert_eq!(metric_sum(&told, "plimsoll_restricted_scaling", &labels), 1.0, "{told}");
+        assert_eq!(metric_sum(&page, "plimsoll_restricted_scaling", &labels), 1.0, "{page}");
     }
 
-    // Unless its VPA says that it need not be.
+    // Unless its VPA allows it.
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(client(), &namespace);
     let alone = json!({"spec": {"updatePolicy": {"minReplicas": 1}}});
     let parameters = PatchParams::default();
-    vpas.patch("single", &parameters, &Patch::Merge(&alone)).await.expect("a minimum");
+    vpas.patch("single", &parameters, &Patch::Merge(&alone)).await.expect("has a minimum");
     single.wait_for_cpu(1, "250m").await;
     single.wait_until_available(1).await;
     wait_for_passes(&running, 3).await;
     assert_eq!([&single, &lonely, &job].map(AvailabilityWatch::total_pods), [2, 1, 1]);
     running.stop().await;
 
-    // And by a flag, for all of them.
-    let all = [FLAGS, &["--min-replicas=1"]].concat();
-    let running = fixture::start(way.client(), &namespace, &all).await;
+    // And with a flag, for all of them.
+    let flags = [FLAGS, &["--min-replicas=1"]].concat();
+    let running = fixture::start(proxy.client(), &namespace, &flags).await;
     lonely.wait_for_cpu(1, "250m").await;
     lonely.wait_until_available(1).await;
     running.stop().await;
-    for (name, referee) in &referees {
-        assert_eq!(referee.total_pods(), 6, "{name}");
+    for (name, watch) in &watches {
+        assert_eq!(watch.total_pods(), 6, "{name}");
     }
     operator.abort();
 }

@@ -10,7 +10,7 @@ use super::{PassCase, pod, recommended};
 use crate::sizing::list;
 
 fn parse_requirements(text: &str) -> Vec<EvictionRequirement> {
-    let one = |part: &str| {
+    let requirement = |part: &str| {
         let (resources, change) = part.trim().split_once(' ').expect("resources and a change");
         let resources: Vec<&str> = resources.split('+').collect();
         let change = match change {
@@ -20,13 +20,13 @@ fn parse_requirements(text: &str) -> Vec<EvictionRequirement> {
         json!({"resources": resources, "changeRequirement": change})
     };
     let parts = text.split(',').filter(|part| !part.trim().is_empty());
-    serde_json::from_value(parts.map(one).collect()).expect("requirements")
+    serde_json::from_value(parts.map(requirement).collect()).expect("valid requirements")
 }
 
 #[test]
 fn one_container_has_to_meet_all_requirements() {
     let same = "cpu 500m,memory 10Gi";
-    for (row, asked, requests, targets, expected) in [
+    for (row, required, requests, targets, expected) in [
         (217, "cpu higher", &[""][..], &["cpu 600m,memory 10Gi"][..], true),
         (219, "", &[same], &["cpu 600m,memory 10Gi"], true),
         (220, "cpu higher", &[same], &["cpu 600m,memory 10Gi"], true),
@@ -45,7 +45,7 @@ fn one_container_has_to_meet_all_requirements() {
         (233, "cpu higher", &[same, same], &["", "cpu 300m"], false),
     ] {
         let (pod, targets) = (pod(0, requests), recommended(targets));
-        let met = are_met(&parse_requirements(asked), &pod.spec, &targets, false);
+        let met = are_met(&parse_requirements(required), &pod.spec, &targets, false);
         assert_eq!(met, expected, "row {row}");
     }
     let mut pod = pod(0, &[same]);

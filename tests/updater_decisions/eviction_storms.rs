@@ -1,4 +1,4 @@
-//! Storms of evictions that upstream's users lived through, replayed.
+//! Replays eviction storms that upstream's users reported.
 
 use plimsoll_core::{types::compat::Compat, updater::guard::RecommenderHeartbeat};
 
@@ -6,9 +6,9 @@ use super::simulated_cluster::{SimulatedWorkload, run};
 
 const HOUR: u64 = 60;
 
-/// What is recommended of a long history, and of none; each out of the bounds of the other.
+/// The recommendation from a long history, and from none; each target is outside of the other's bounds.
 const RICH: &str = "cpu 1, memory 100M; cpu 800m, memory 80M; cpu 2, memory 200M";
-/// What pods have is far out of these bounds, so that they need not be old to be evicted.
+/// The pods' requests are far outside of these bounds, so pods need no minimum age for an eviction.
 const WANTED: &str = "cpu 2, memory 200M; cpu 1500m, memory 150M; cpu 3, memory 300M";
 const POOR: &str = "cpu 25m, memory 250M; cpu 25m, memory 250M; cpu 100m, memory 500M";
 
@@ -16,18 +16,18 @@ fn evictions(workloads: &[SimulatedWorkload]) -> usize {
     workloads.iter().map(|workload| workload.evictions).sum()
 }
 
-/// A cluster whose pods have what is recommended.
+/// A cluster whose pods have the recommended requests.
 fn settled(compat: Compat, workloads: usize, pods: usize) -> Vec<SimulatedWorkload> {
-    let one = || {
+    let build = || {
         let mut workload = SimulatedWorkload::new(compat, "Recreate", pods);
         workload.target = RICH;
         workload
     };
-    (0..workloads).map(|_| one()).collect()
+    (0..workloads).map(|_| build()).collect()
 }
 
-/// autoscaler issue 2180: the recommender is deployed anew and recommends next to nothing until it knows better, so that
-/// two to three thousand pods are evicted within twenty minutes, and once more when it does.
+/// autoscaler issue 2180: the recommender is redeployed without history and recommends very little until it has samples, so
+/// two to three thousand pods are evicted within twenty minutes, and again when it has them.
 fn redeployed(compat: Compat) -> usize {
     let mut workloads = settled(compat, 30, 5);
     run(&mut workloads, HOUR, |minute, workloads| {
@@ -46,8 +46,8 @@ fn a_recommender_that_has_just_started_evicts_nobody() {
     assert_eq!(redeployed(Compat::Plimsoll), 0);
 }
 
-/// autoscaler issue 6884: the webhook is slowed down by its own client until the API server gives up on it. Its Lease is
-/// fresh, new pods are as the old ones were, and all are evicted again and again.
+/// autoscaler issue 6884: client-side throttling slows the webhook down until the API server's call times out. Its Lease is
+/// fresh, new pods are unchanged, and all of them are evicted again and again.
 fn unsized_pods(compat: Compat, count: usize, hours: u64) -> Vec<SimulatedWorkload> {
     let mut workloads: Vec<SimulatedWorkload> =
         (0..count).map(|_| SimulatedWorkload::new(compat, "Recreate", 5)).collect();
@@ -72,8 +72,8 @@ fn a_webhook_that_sizes_no_pods_is_found_out_by_one_eviction_and_is_tried_ever_m
         let workloads = unsized_pods(Compat::Plimsoll, 40, hours);
         assert_eq!(evictions(&workloads), tried, "of 200 pods within {hours} hours");
         let of_one = workloads.iter().map(|workload| workload.evictions).max();
-        assert!(of_one < Some(5), "the same workload is not tried again and again: {of_one:?}");
-        assert!(hours > 1 || of_one == Some(1), "in one hour each of them is another one's");
+        assert!(of_one < Some(5), "the same workload is not retried repeatedly: {of_one:?}");
+        assert!(hours > 1 || of_one == Some(1), "within an hour each is of a different workload");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Each named fix of an updater's decision: upstream's, ours, and that switching the fix off brings upstream's back.
+//! Each named fix of an updater decision: upstream's behaviour, Plimsoll's, and that disabling the fix restores upstream's.
 
 use plimsoll_core::{
     sizing::{ContainerRef, SizedContainer},
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{PassCase, ago, recommended, steps};
 use crate::sizing::list;
 
-/// Runs a scenario in upstream's mode, in ours without guards, and in that without the fix.
+/// Runs a scenario in upstream's mode, in Plimsoll's without guards, and in the latter without the fix.
 fn compare<T: PartialEq + std::fmt::Debug>(fix: Fix, scenario: impl Fn(Settings) -> T) -> (T, T) {
     let upstream = scenario(Settings::for_compat(Compat::Upstream));
     let ours = |fixes| Settings {
@@ -51,12 +51,12 @@ fn only_ready_pods_are_alive() {
         let mut case = case(settings, "Recreate", 4);
         for pod in &mut case.pods[..2] {
             pod.status.readiness = Readiness::Unready(ago(1));
-            // They have what they should, and are only starting.
+            // The pods have the recommended requests and are still starting.
             pod.spec.containers[0].spec = crate::sizing::resources("cpu 2, memory 200M");
         }
         changed_pods(&case).1
     });
-    assert_eq!(found, (2, 0), "two of four are up, and upstream evicts these two");
+    assert_eq!(found, (2, 0), "two of four are ready, and upstream evicts these two");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn boost_lifts_unboost_only() {
 fn resize_timeouts_by_condition() {
     let found = compare(Fix::ResizeTimeoutsByCondition, |settings| {
         let mut case = case(settings, "InPlaceOrRecreate", 4);
-        // A pod of this name was resized yesterday; this one waits for a minute.
+        // A pod of this name was resized yesterday; this one has been waiting for a minute.
         case.recall.resizes_first_seen.insert("web-0".into(), ago(24 * 60));
         case.pods
             .iter_mut()
@@ -194,11 +194,11 @@ fn resize_renews_age() {
 fn requirements_hold_evictions_only() {
     let found = compare(Fix::RequirementsHoldEvictionsOnly, |settings| {
         let mut case = case(settings, "InPlaceOrRecreate", 4);
-        let policy = case.spec.update_policy.as_mut().expect("is set");
+        let policy = case.spec.update_policy.as_mut().expect("set");
         policy.eviction_requirements = serde_json::from_value(json!([
             {"resources": ["cpu"], "changeRequirement": "TargetLowerThanRequests"}
         ]))
-        .expect("requirements");
+        .expect("valid requirements");
         changed_pods(&case)
     });
     assert_eq!(found, ((0, 0), (2, 0)));
@@ -209,7 +209,7 @@ fn only_possible_resizes() {
     let found = compare(Fix::OnlyPossibleResizes, |settings| {
         let mut case = case(settings, "InPlaceOrRecreate", 4);
         for pod in &mut case.pods {
-            // Nobody asked for anything: any request would make it Burstable.
+            // No requests: any request would make the pod Burstable.
             pod.spec.containers[0].spec = plimsoll_core::sizing::Resources::default();
         }
         changed_pods(&case)

@@ -1,4 +1,4 @@
-//! Golden vectors 189 to 191 and 193 to 215: whether a pod is resized, waited for, or evicted.
+//! Golden vectors 189 to 191 and 193 to 215: whether a pod is resized, waits, or is evicted.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn condition(reason: &str) -> ResizeCondition {
     ResizeCondition { reason: reason.into(), ..ResizeCondition::default() }
 }
 
-/// How the first of some pods is asked about, under upstream's rules.
+/// The resize decision for the first of some pods, under upstream's rules.
 struct ResizeCase {
     mode: &'static str,
     configured: u32,
@@ -82,10 +82,10 @@ impl ResizeCase {
             settings: &self.settings,
             now: self.now,
         };
-        let mut seen = ResizesFirstSeen::new();
-        seen.extend(self.first_seen.map(|at| (pods[0].spec.name.clone(), at)));
+        let mut first_seen = ResizesFirstSeen::new();
+        first_seen.extend(self.first_seen.map(|at| (pods[0].spec.name.clone(), at)));
         let refusal = refusals.find("uid-0", None, self.now);
-        question.decide(candidate(&pods[0], refusal), &mut seen).name()
+        question.decide(candidate(&pods[0], refusal), &mut first_seen).name()
     }
 }
 
@@ -108,35 +108,35 @@ fn budgets_decide_about_pods_that_are_not_being_resized() {
     let ipor = || ResizeCase::new("InPlaceOrRecreate", 3, 3);
     assert_eq!(ipor().answer(), "InPlaceApproved", "193");
     for mode in MODES {
-        let mut asked = ResizeCase::new(mode, 1, 1);
-        assert_eq!(asked.answer(), "InPlaceDeferred", "195 {mode}");
-        asked.settings.in_place_skips_budget = true;
-        assert_eq!(asked.answer(), "InPlaceApproved", "194 {mode}");
-        let asked = ResizeCase { min: 10, ..ResizeCase::new(mode, 5, 5) };
-        assert_eq!(asked.answer(), "InPlaceDeferred", "213 {mode}");
+        let mut case = ResizeCase::new(mode, 1, 1);
+        assert_eq!(case.answer(), "InPlaceDeferred", "195 {mode}");
+        case.settings.in_place_skips_budget = true;
+        assert_eq!(case.answer(), "InPlaceApproved", "194 {mode}");
+        let case = ResizeCase { min: 10, ..ResizeCase::new(mode, 5, 5) };
+        assert_eq!(case.answer(), "InPlaceDeferred", "213 {mode}");
     }
     assert_eq!(ResizeCase { running: 2, ..ipor() }.answer(), "InPlaceDeferred", "196");
-    let mut asked = ipor();
-    asked.settings.eviction_tolerance = 0.1;
-    assert_eq!(asked.answer(), "InPlaceApproved", "197");
-    let asked = ResizeCase { target: None, ..ResizeCase::new("InPlace", 3, 3) };
-    assert_eq!(asked.answer(), "InPlaceDeferred", "211");
-    let mut asked = ResizeCase::new("InPlace", 3, 3);
-    asked.settings.in_place = false;
-    assert_eq!(asked.answer(), "InPlaceDeferred", "212");
+    let mut case = ipor();
+    case.settings.eviction_tolerance = 0.1;
+    assert_eq!(case.answer(), "InPlaceApproved", "197");
+    let case = ResizeCase { target: None, ..ResizeCase::new("InPlace", 3, 3) };
+    assert_eq!(case.answer(), "InPlaceDeferred", "211");
+    let mut case = ResizeCase::new("InPlace", 3, 3);
+    case.settings.in_place = false;
+    assert_eq!(case.answer(), "InPlaceDeferred", "212");
 }
 
 #[test]
 fn a_resize_that_takes_too_long_leads_to_eviction_but_in_place_only() {
     let epoch = Some(Time::EPOCH);
-    let deferred = |mode, seen| ResizeCase {
+    let deferred = |mode, first_seen| ResizeCase {
         pending: Some(condition("Deferred")),
-        first_seen: seen,
+        first_seen,
         ..ResizeCase::new(mode, 3, 3)
     };
-    let progress = |mode, seen| ResizeCase {
+    let progress = |mode, first_seen| ResizeCase {
         progress: Some(condition("")),
-        first_seen: seen,
+        first_seen,
         ..ResizeCase::new(mode, 3, 3)
     };
     let infeasible =
@@ -144,38 +144,38 @@ fn a_resize_that_takes_too_long_leads_to_eviction_but_in_place_only() {
     let ipor = "InPlaceOrRecreate";
     assert_eq!(deferred(ipor, Some(HOUR)).answer(), "InPlaceDeferred", "198");
     let ten_minutes = Time::from_secs(600);
-    let asked = ResizeCase { now: ten_minutes, ..deferred(ipor, epoch) };
-    assert_eq!(asked.answer(), "InPlaceEvict", "199");
+    let case = ResizeCase { now: ten_minutes, ..deferred(ipor, epoch) };
+    assert_eq!(case.answer(), "InPlaceEvict", "199");
     assert_eq!(progress(ipor, epoch).answer(), "InPlaceEvict", "200");
     assert_eq!(progress(ipor, Some(HOUR)).answer(), "InPlaceDeferred", "201");
     assert_eq!(infeasible(ipor).answer(), "InPlaceEvict", "202");
     assert_eq!(progress("Recreate", epoch).answer(), "InPlaceEvict", "203");
-    let asked = ResizeCase { now: Time::from_secs(7200), ..progress("InPlace", epoch) };
-    assert_eq!(asked.answer(), "InPlaceDeferred", "204");
+    let case = ResizeCase { now: Time::from_secs(7200), ..progress("InPlace", epoch) };
+    assert_eq!(case.answer(), "InPlaceDeferred", "204");
     assert_eq!(infeasible("InPlace").answer(), "InPlaceInfeasible", "205");
     assert_eq!(deferred("InPlace", epoch).answer(), "InPlaceDeferred", "206");
-    let asked =
+    let case =
         ResizeCase { progress: Some(condition("Error")), ..ResizeCase::new("InPlace", 3, 3) };
-    assert_eq!(asked.answer(), "InPlaceDeferred", "206");
+    assert_eq!(case.answer(), "InPlaceDeferred", "206");
 }
 
 #[test]
 fn what_was_found_infeasible_is_not_tried_again_unless_less_is_wanted() {
-    let asked = |mode, before, now| ResizeCase {
+    let case = |mode, before, now| ResizeCase {
         remembered: Some(before),
         target: Some(now),
         ..ResizeCase::new(mode, 3, 3)
     };
     let (one, two) = ("cpu 1000m,memory 1Gi", "cpu 2000m,memory 2Gi");
-    assert_eq!(asked("InPlace", one, one).answer(), "InPlaceInfeasibleCached", "207");
+    assert_eq!(case("InPlace", one, one).answer(), "InPlaceInfeasibleCached", "207");
     let less = "cpu 1000m,memory 2Gi";
-    assert_eq!(asked("InPlace", two, less).answer(), "InPlaceApproved", "208");
+    assert_eq!(case("InPlace", two, less).answer(), "InPlaceApproved", "208");
     let more = "cpu 2000m,memory 2Gi";
-    assert_eq!(asked("InPlace", one, more).answer(), "InPlaceInfeasibleCached", "209");
-    assert_eq!(asked("InPlaceOrRecreate", one, one).answer(), "InPlaceApproved", "210");
+    assert_eq!(case("InPlace", one, more).answer(), "InPlaceInfeasibleCached", "209");
+    assert_eq!(case("InPlaceOrRecreate", one, one).answer(), "InPlaceApproved", "210");
 }
 
-/// How many of some pods are resized one after the other.
+/// Counts how many pods of a group can be resized in sequence.
 fn resized(pods: &[Pod], configured: u32, settings: &Settings) -> usize {
     let mut groups = groups(pods, DesiredReplicas::Known(configured), 2, settings);
     let raw = recommended_targets(&recommended(&["cpu 2"]));
@@ -190,7 +190,7 @@ fn resized(pods: &[Pod], configured: u32, settings: &Settings) -> usize {
         };
         let answer = question.decide(candidate(pod, None), &mut ResizesFirstSeen::new());
         if answer == InPlaceDecision::Approved {
-            groups.get_mut(&pod.status).expect("is there").budget.resized += 1;
+            groups.get_mut(&pod.status).expect("exists").budget.resized += 1;
             approved += 1;
         }
     }
@@ -216,12 +216,12 @@ fn resizes_share_the_budget_unless_they_skip_it_and_restart_nothing() {
     assert!(groups.may_evict(&alone[0].status, false).is_err(), "215");
 }
 
-/// How many of some pods are evicted one after the other.
+/// Counts how many pods of a group can be evicted in sequence.
 fn evicted(pods: &[Pod], configured: u32, tolerance: f64) -> (usize, usize) {
     let settings =
         Settings { eviction_tolerance: tolerance, ..Settings::for_compat(Compat::Upstream) };
     let mut groups = groups(pods, DesiredReplicas::Known(configured), 2, &settings);
-    let (mut before, mut gone) = (0, 0);
+    let (mut before, mut evicted) = (0, 0);
     for evict in [false, true] {
         for pod in pods {
             let question = InPlaceContext {
@@ -233,15 +233,15 @@ fn evicted(pods: &[Pod], configured: u32, tolerance: f64) -> (usize, usize) {
             };
             if question.may_evict(candidate(pod, None), &mut ResizesFirstSeen::new()).is_ok() {
                 if evict {
-                    groups.get_mut(&pod.status).expect("is there").budget.evicted += 1;
-                    gone += 1;
+                    groups.get_mut(&pod.status).expect("exists").budget.evicted += 1;
+                    evicted += 1;
                 } else {
                     before += 1;
                 }
             }
         }
     }
-    (before, gone)
+    (before, evicted)
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Laws that hold for every life of a small group: whatever is killed, whoever takes over, however old the view is,
-//! never more pods are down than may be.
+//! Invariants of a small replica group: whatever fails, whichever updater takes over, however stale its view, the number of
+//! unavailable pods never exceeds the limit.
 
 use plimsoll_core::{
     types::compat::Compat,
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::support::tier;
 
-/// What happens in a minute.
+/// What happens within a minute.
 #[derive(Clone, Debug)]
 enum ClusterEvent {
     Nothing,
     /// A pod ends by itself.
     Kill(usize),
-    /// The updater dies at its n-th step.
+    /// The updater crashes at its n-th step.
     Dies(usize, UpdaterCrash),
-    /// Another updater makes a pass, too, and has read what was written a minute ago.
+    /// Another updater makes a pass too, with the state persisted a minute ago.
     Second,
-    /// The list of pods is from before the last pass.
+    /// The pass uses the pods from before the previous pass.
     OldView,
     /// The recommendation changes.
     Target(&'static str),
-    /// The webhook goes away, or comes back.
+    /// The webhook goes down, or comes back.
     Webhook(bool),
 }
 
@@ -46,29 +46,29 @@ fn event() -> impl Strategy<Value = ClusterEvent> {
     ]
 }
 
-/// Lives through events, and says whether the budget was ever broken.
+/// Applies events, and checks that the disruption limit was never exceeded.
 fn run_events(workload: &mut SimulatedWorkload, events: &[ClusterEvent]) {
     let mut before = (workload.read(), workload.case.pods.clone());
     let mut was_killed = false;
     for event in events {
         let now = (workload.read(), workload.case.pods.clone());
         workload.step();
-        let (mut seen, mut fate, mut second) = (None, (0, UpdaterCrash::Survives), None);
+        let (mut stale_pods, mut fate, mut second) = (None, (0, UpdaterCrash::Survives), None);
         match event {
             ClusterEvent::Kill(pod) => workload.kill(*pod),
-            ClusterEvent::Dies(step, how) => fate = (*step, *how),
+            ClusterEvent::Dies(step, crash) => fate = (*step, *crash),
             ClusterEvent::Second => second = Some(before.0.clone()),
-            // What was killed meanwhile nobody could know; what updaters did themselves they do.
-            ClusterEvent::OldView if !was_killed => seen = Some(before.1.clone()),
+            // Pods killed in between cannot be known; changes made by updaters are.
+            ClusterEvent::OldView if !was_killed => stale_pods = Some(before.1.clone()),
             ClusterEvent::Nothing | ClusterEvent::OldView => {}
             ClusterEvent::Target(target) => workload.target = target,
             ClusterEvent::Webhook(up) => workload.is_webhook_up = *up,
         }
         let read = workload.read();
-        workload.pass(read.clone(), seen, fate);
+        workload.pass(read.clone(), stale_pods, fate);
         if let Some(stale) = second {
             workload.pass(stale, None, (0, UpdaterCrash::Survives));
-            // And one that read at the same moment as the first.
+            // A second updater that read the state at the same time as the first.
             workload.pass(read, None, (0, UpdaterCrash::Survives));
         }
         before = now;
@@ -76,7 +76,7 @@ fn run_events(workload: &mut SimulatedWorkload, events: &[ClusterEvent]) {
     }
 }
 
-/// With guards that let as much happen as they can.
+/// A workload whose guards allow as much as they can.
 fn hasty(mode: &str, pods: usize) -> SimulatedWorkload {
     let mut workload = SimulatedWorkload::new(Compat::Plimsoll, mode, pods);
     workload.case.settings.min_replicas = 1;
@@ -128,39 +128,39 @@ proptest! {
         let mut open = case.clone();
         open.settings.guards = GuardSettings::NONE;
         let most = steps(&open.decide(), "evict");
-        let mut one = open.clone();
-        let all = GuardSettings::default();
-        let guards = &mut one.settings.guards;
+        let mut guarded = open.clone();
+        let defaults = GuardSettings::default();
+        let guards = &mut guarded.settings.guards;
         match which {
-            0 => guards.canary = all.canary,
-            1 => guards.cool_down = all.cool_down,
-            2 => guards.breaker = all.breaker,
+            0 => guards.canary = defaults.canary,
+            1 => guards.cool_down = defaults.cool_down,
+            2 => guards.breaker = defaults.breaker,
             3 => guards.namespace_disruptions = Some(Allowance { at_least: 1, share: 0.0 }),
             4 => guards.max_unproven_evictions = Some(1),
-            _ => guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("a window"),
+            _ => guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("valid window"),
         }
-        let some = steps(&one.decide(), "evict");
-        prop_assert!(some <= most, "{some} > {most}");
-        prop_assert!(steps(&case.decide(), "evict") <= some.max(1));
+        let evictions = steps(&guarded.decide(), "evict");
+        prop_assert!(evictions <= most, "{evictions} > {most}");
+        prop_assert!(steps(&case.decide(), "evict") <= evictions.max(1));
     }
 
     #[test]
     fn whatever_a_pod_looks_like_a_decision_is_made(
-        lives in prop::collection::vec((0..3_u8, 0..4_u8, any::<bool>(), any::<bool>(), 0..3_usize), 0..6),
+        pods in prop::collection::vec((0..3_u8, 0..4_u8, any::<bool>(), any::<bool>(), 0..3_usize), 0..6),
         mode in prop_oneof![Just("Off"), Just("Recreate"), Just("InPlace"), Just("InPlaceOrRecreate")],
         is_upstream in any::<bool>(),
     ) {
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
-        let mut case = PassCase::new(compat, mode, lives.len());
+        let mut case = PassCase::new(compat, mode, pods.len());
         case.settings.in_place = true;
         case.settings.startup_boost = true;
-        for (number, (phase, readiness, owned, backs_off, shape)) in lives.iter().enumerate() {
+        for (number, (phase, readiness, owned, backs_off, shape)) in pods.iter().enumerate() {
             case.pods[number] = odd_pod(number, *phase, *readiness, *owned, *backs_off, *shape);
         }
         let decision = case.decide();
-        prop_assert_eq!(decision.pod_outcomes.len(), lives.len());
+        prop_assert_eq!(decision.pod_outcomes.len(), pods.len());
         case.recall = decision.state;
-        prop_assert_eq!(case.decide().pod_outcomes.len(), lives.len());
+        prop_assert_eq!(case.decide().pod_outcomes.len(), pods.len());
     }
 }
 
@@ -209,5 +209,5 @@ fn upstreams_rules_break_the_budget_in_such_a_life() {
     workload.starts_within = 10;
     workload.is_webhook_up = false;
     run_events(&mut workload, &vec![ClusterEvent::Nothing; 10]);
-    assert!(workload.broken_budget.is_some(), "so the law above can fail");
+    assert!(workload.broken_budget.is_some(), "so the invariant above can fail");
 }

@@ -1,4 +1,4 @@
-//! What change windows cost: they are evaluated once for a workload, and a long line of skipped pods pauses.
+//! The cost of maintenance windows: they are evaluated once per workload, and a pass yields while it skips many pods.
 
 use plimsoll_core::{
     types::compat::Compat,
@@ -10,7 +10,7 @@ use super::{NOW, PassCase};
 #[test]
 fn a_pass_pauses_after_so_many_skipped_pods_and_finds_the_same_reasons() {
     let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 100);
-    case.settings.guards.maintenance_windows = "0 0 31 2 * for 1h".parse().expect("a window");
+    case.settings.guards.maintenance_windows = "0 0 31 2 * for 1h".parse().expect("valid window");
     assert_eq!(
         case.settings.guards.maintenance_windows.state_at(NOW),
         WindowState::Closed { next: None }
@@ -28,6 +28,8 @@ fn a_pass_pauses_after_so_many_skipped_pods_and_finds_the_same_reasons() {
     assert_eq!(verdicts, case.decide().pod_outcomes);
     let skip = SkipReason::OutsideWindow { until: None };
     assert!(
-        verdicts.iter().all(|it| *it == plimsoll_core::updater::PodOutcome::Skipped(skip.clone()))
+        verdicts
+            .iter()
+            .all(|outcome| *outcome == plimsoll_core::updater::PodOutcome::Skipped(skip.clone()))
     );
 }

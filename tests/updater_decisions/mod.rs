@@ -1,4 +1,4 @@
-//! Which pods an updater touches, how, and in which order: golden vectors, fixes, and lives of small groups.
+//! Which pods an updater changes, how, and in which order: golden vectors, fixes, and simulations of small replica groups.
 
 mod eviction_requirements;
 mod eviction_storms;
@@ -41,18 +41,18 @@ pub fn ago(minutes: u64) -> Time {
     NOW.earlier(Duration::from_mins(minutes))
 }
 
-/// A VPA of this mode.
+/// Returns the spec of a VPA with this mode.
 pub fn spec(mode: &str) -> VerticalPodAutoscalerSpec {
     serde_json::from_value(json!({
         "targetRef": {"kind": "Deployment", "name": "web"},
         "updatePolicy": {"updateMode": mode},
     }))
-    .expect("a spec")
+    .expect("valid spec")
 }
 
-/// Containers c1, c2, ... with these targets; bounds follow after `;`.
+/// Returns a recommendation for containers c1, c2, ... with these targets; bounds follow after `;`.
 pub fn recommended(containers: &[&str]) -> Recommendation {
-    let one = |(index, text): (usize, &&str)| {
+    let container = |(index, text): (usize, &&str)| {
         let mut parts = text.split(';');
         let mut next = || parts.next().map(list).unwrap_or_default();
         ContainerRecommendation {
@@ -64,10 +64,10 @@ pub fn recommended(containers: &[&str]) -> Recommendation {
         }
     };
     let recommended = containers.iter().enumerate().filter(|(_, text)| !text.is_empty());
-    Recommendation { container_recommendations: recommended.map(one).collect() }
+    Recommendation { container_recommendations: recommended.map(container).collect() }
 }
 
-/// A pod of containers c1, c2, ... with these requests, that has been ready for a day.
+/// Returns a pod with containers c1, c2, ... with these requests, that has been ready for a day.
 pub fn pod(number: usize, containers: &[&str]) -> Pod {
     let container = |(index, text): (usize, &&str)| Container {
         name: format!("c{}", index + 1).into(),
@@ -95,7 +95,7 @@ pub fn owner() -> PodOwner {
     PodOwner { kind: "ReplicaSet".into(), name: "web-1".into() }
 }
 
-/// A VPA with its pods, and all that is asked with it.
+/// A VPA with its pods, and all other inputs of a pass.
 #[derive(Clone, Debug)]
 pub struct PassCase {
     pub settings: Settings,
@@ -109,16 +109,16 @@ pub struct PassCase {
     pub heartbeat: RecommenderHeartbeat,
     pub namespace: String,
     pub quotas: Vec<Quota>,
-    /// Pods in the whole cluster, if these are not all.
+    /// Number of pods in the cluster, if it has more than these.
     pub cluster: Option<u32>,
     pub now: Time,
 }
 
 impl PassCase {
-    /// So many pods, all of which request `cpu 1, memory 100M` and should have twice that (section 6.12).
+    /// Creates this many pods, each with requests `cpu 1, memory 100M` and twice that recommended (section 6.12).
     pub fn new(compat: Compat, mode: &str, pods: usize) -> Self {
         let mut recall = PersistedState::default();
-        // Evictions are known to have an effect.
+        // Evictions are known to be effective.
         recall.budget.record_effect(ago(1));
         Self {
             settings: Settings::for_compat(compat),
@@ -137,7 +137,7 @@ impl PassCase {
         }
     }
 
-    /// With a pass of it.
+    /// Calls `pass` with the inputs of one pass.
     pub fn with_subject<T>(&self, pass: impl FnOnce(VpaWithPods<'_>, PassContext<'_>) -> T) -> T {
         let key = ObjectKey { namespace: (&*self.namespace).into(), name: "web".into() };
         let ranges = NamespaceLimitRanges::default();
@@ -179,7 +179,7 @@ impl PassCase {
         })
     }
 
-    /// Why the first pod is left alone, if it is.
+    /// Returns why the first pod is skipped, if it is.
     pub fn skip_reasons(&self) -> Option<SkipReason> {
         match &self.decide().pod_outcomes[0] {
             PodOutcome::Skipped(skip) => Some(skip.clone()),
@@ -188,12 +188,12 @@ impl PassCase {
     }
 }
 
-/// How many steps of a word there are.
+/// Counts the steps of this type.
 pub fn steps(decision: &Decision, word: &str) -> usize {
     decision.steps.iter().filter(|(step, _)| step.action.as_str() == word).count()
 }
 
-/// The groups of some pods.
+/// Returns the replica groups of some pods.
 pub fn groups(
     pods: &[Pod],
     wanted: DesiredReplicas,

@@ -1,4 +1,4 @@
-//! Golden vectors 234 to 243, and what ours does in whole passes: refusals, dead pods, guards, boosts, surges.
+//! Golden vectors 234 to 243, and Plimsoll's behaviour in whole passes: refusals, dead pods, guards, boosts, surges.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::{NOW, PassCase, ago, pod, recommended, steps};
 
-/// With as much tolerance as the stubs of upstream's tests.
+/// Returns a case with as much eviction tolerance as the stubs of upstream's tests.
 fn case_with_full_tolerance(mode: &str) -> PassCase {
     let mut case = PassCase::new(Compat::Upstream, mode, 5);
     case.settings.eviction_tolerance = 1.0;
@@ -62,7 +62,7 @@ fn what_must_be_evicted_or_waited_for_is_not_resized() {
     assert_eq!(with("Deferred"), (0, 0), "row 238");
 }
 
-/// Makes a pass in which each step of a word comes to this.
+/// Runs a pass in which each step of this type has this result.
 fn run_pass(case: &PassCase, word: &str, outcome: StepResult) -> plimsoll_core::updater::Decision {
     case.with_subject(|subject, world| {
         let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
@@ -84,10 +84,10 @@ fn a_resize_that_fails_becomes_an_eviction_where_the_mode_allows_it() {
     let decision = run_pass(&case, "resize", StepResult::InsufficientCapacity);
     assert_eq!((steps(&decision, "resize"), steps(&decision, "evict")), (5, 0));
     case.recall = decision.state;
-    assert_eq!(steps(&case.decide(), "resize"), 0, "it is remembered");
+    assert_eq!(steps(&case.decide(), "resize"), 0, "persisted");
 }
 
-/// Row 240 as it is in 1.8.1: the loop leaves boosted pods to those who end boosts.
+/// Row 240 as of 1.8.1: the pass skips boosted pods; the boost removal handles them.
 #[test]
 fn boosted_pods_are_left_out_until_their_boost_is_over() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
@@ -112,12 +112,12 @@ fn boosted_pods_are_left_out_until_their_boost_is_over() {
                 pod.spec.ready_since = Some(since);
             }
             let decision = case.decide();
-            assert_eq!(decision.steps.len(), 0, "{compat:?} {mode}: not over yet");
+            assert_eq!(decision.steps.len(), 0, "{compat:?} {mode}: the boost has not ended");
         }
     }
 }
 
-/// A case of ours, without the guards that take their time.
+/// Returns a case in Plimsoll's mode, without the guards that take time.
 fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
     let mut case = PassCase::new(Compat::Plimsoll, mode, pods);
     case.settings.guards.canary = None;
@@ -167,7 +167,7 @@ fn a_dead_pod_does_not_hold_a_rollout_and_a_starting_one_is_let_start() {
     case.pods[0].status.readiness = Readiness::Unready(ago(60));
     case.pods[1].status.readiness = Readiness::Unready(ago(60));
     let decision = case.decide();
-    assert_eq!(steps(&decision, "evict"), 2, "only those that do not serve");
+    assert_eq!(steps(&decision, "evict"), 2, "only those that are not ready");
     assert_eq!(decision.pod_outcomes[0], PodOutcome::Changed("evict"));
     assert_eq!(
         decision.pod_outcomes[2],
@@ -191,7 +191,11 @@ fn a_disruption_budget_is_asked_once_a_group_and_costs_nothing() {
             .all(|verdict| *verdict == PodOutcome::Skipped(SkipReason::DisruptionBudget))
     );
     let PersistedState { workload: memory, budget: ledger, .. } = &decision.state;
-    assert_eq!((memory, ledger), (&case.recall.workload, &case.recall.budget), "nothing is booked");
+    assert_eq!(
+        (memory, ledger),
+        (&case.recall.workload, &case.recall.budget),
+        "nothing is recorded"
+    );
     let mut upstream = case_with_full_tolerance("Recreate");
     upstream.recall = case.recall;
     assert_eq!(run_pass(&upstream, "evict", StepResult::BlockedByBudget).steps.len(), 5);
@@ -219,10 +223,10 @@ fn what_cannot_be_booked_is_not_done() {
     assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::PersistFailed));
     case.with_subject(|subject, world| {
         let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
-        let step = pass.next().expect("a step");
+        let step = pass.next().expect("has a step");
         assert!(step.needs_persisting);
         let touch =
-            pass.state().workload.pod_change("uid-0").cloned().expect("stands there before");
+            pass.state().workload.pod_change("uid-0").cloned().expect("exists in the input");
         assert_eq!((touch.at, touch.what), (NOW, ChangeKind::Resized));
     });
 }
@@ -244,10 +248,10 @@ fn budgets_of_an_hour_end_a_pass() {
 #[test]
 fn change_windows_hold_changes() {
     let mut case = plimsoll_case("Recreate", 4);
-    case.settings.guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("a window");
+    case.settings.guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("valid window");
     let until = case.settings.guards.maintenance_windows.next_opening(NOW);
     assert_eq!(case.skip_reasons(), Some(SkipReason::OutsideWindow { until }));
-    case.now = until.expect("opens");
+    case.now = until.expect("the window opens");
     assert_eq!(case.skip_reasons(), None);
 }
 
@@ -276,7 +280,7 @@ fn somebody_who_writes_other_values_stops_changes_until_the_vpa_is_changed() {
     );
     assert_eq!(decision.pod_outcomes[3], PodOutcome::Skipped(SkipReason::ExternallyOverwritten));
     case.recall = decision.state;
-    assert!(!case.decide().externally_overwritten, "it is told once");
+    assert!(!case.decide().externally_overwritten, "reported once");
     assert_eq!(
         case.decide().pod_outcomes[3],
         PodOutcome::Skipped(SkipReason::ExternallyOverwritten)
@@ -285,7 +289,7 @@ fn somebody_who_writes_other_values_stops_changes_until_the_vpa_is_changed() {
     assert_ne!(
         case.decide().pod_outcomes[3],
         PodOutcome::Skipped(SkipReason::ExternallyOverwritten),
-        "the VPA is another"
+        "it is another VPA"
     );
 }
 
@@ -318,7 +322,7 @@ fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
         case
     };
     let mut case = one_at_a_time();
-    // Admission gives each pod that takes the place of another what is recommended at that time.
+    // Admission gives each replacement pod the recommendation of that moment.
     let replace = |case: &mut PassCase, minutes: u64, request: &str| {
         case.now = NOW.later(Duration::from_mins(minutes));
         let decision = case.decide();
@@ -327,10 +331,10 @@ fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
         case.recall = decision.state;
         let mut new = pod(10 + place, &[request]);
         new.spec.annotations = Some(BTreeMap::from([("vpaUpdates".into(), "c1".into())]));
-        let made = case.now.later(Duration::from_secs(1));
-        new.status.created = made;
-        new.status.readiness = Readiness::Ready(made);
-        new.spec.ready_since = Some(made);
+        let created = case.now.later(Duration::from_secs(1));
+        new.status.created = created;
+        new.status.readiness = Readiness::Ready(created);
+        new.spec.ready_since = Some(created);
         case.pods[place] = new;
         decision.externally_overwritten
     };
@@ -343,7 +347,7 @@ fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
         !decision.externally_overwritten,
         "the first one has what was recommended when it was made"
     );
-    // Of a wave that wants the same all the time, it is seen who writes something else.
+    // In a rollout with a constant recommendation, requests written by something else are detected.
     let mut case = one_at_a_time();
     assert!(!replace(&mut case, 0, "cpu 2, memory 200M"));
     assert!(!replace(&mut case, 5, "cpu 8, memory 800M"));
@@ -385,7 +389,7 @@ fn a_single_replica_gets_a_second_one_before_it_goes() {
     assert_eq!(decision.steps.len(), 1);
     assert_eq!(decision.steps[0].0.action, Action::Surge);
     assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::Surging));
-    // The second one starts.
+    // The second pod starts.
     case.recall = decision.state;
     case.wanted = DesiredReplicas::Known(2);
     let mut second = super::pod(1, &["cpu 2, memory 200M"]);
@@ -403,10 +407,10 @@ fn a_single_replica_gets_a_second_one_before_it_goes() {
     assert_eq!(given_up.regression, Some(plimsoll_core::updater::guard::Regression::Unready));
     assert_eq!(given_up.state.workload.surge, None);
     late.pods.clear();
-    assert!(late.decide().steps.is_empty(), "nobody is there to be sized");
-    let words: Vec<&str> =
+    assert!(late.decide().steps.is_empty(), "there is no pod to size");
+    let actions: Vec<&str> =
         case.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
-    assert_eq!(words, ["evict", "end_surge"]);
+    assert_eq!(actions, ["evict", "end_surge"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What a pass makes of what came of the changes before: pods that got worse stop it, one workload at a time and then
-//! all of them.
+//! How a pass reacts to the effects of earlier changes: pods that got worse stop updates, of one workload first and then of
+//! all.
 
 use std::time::Duration;
 
@@ -22,20 +22,20 @@ fn minutes_later(minutes: u64) -> Time {
     NOW.later(Duration::from_mins(minutes))
 }
 
-/// The first pod was changed just now; the updater that did it is gone, and another one has read what it wrote.
+/// The first pod was just changed; the updater that changed it is gone, and another one has read its state.
 fn case_after_first_change(mode: &str) -> PassCase {
     let mut case = PassCase::new(Compat::Plimsoll, mode, 4);
     let recall = case.decide().state;
     let target = &case.spec.target_ref;
-    let memory = recall.workload.write(target).expect("it fits");
-    case.recall.workload = WorkloadState::read(&memory, target).expect("is read");
+    let memory = recall.workload.write(target).expect("fits");
+    case.recall.workload = WorkloadState::read(&memory, target).expect("read");
     case.recall.budget =
-        DisruptionBudget::read(&recall.budget.write().expect("fits")).expect("is read");
-    assert_eq!(case.recall, recall, "nothing is lost on the way");
+        DisruptionBudget::read(&recall.budget.write().expect("fits")).expect("read");
+    assert_eq!(case.recall, recall, "the state survives a round trip");
     case
 }
 
-/// The pod that takes the place of the first one.
+/// Adds the replacement of the first pod.
 fn replace_first_pod(case: &mut PassCase) {
     let mut new = pod(9, &["cpu 2, memory 200M"]);
     new.spec.annotations = Some([("vpaUpdates".into(), "sized".into())].into());
@@ -85,7 +85,7 @@ fn a_first_pod_that_never_starts_or_never_gets_ready_stops_the_workload() {
         assert_eq!(stopped.pod_outcomes[1], PodOutcome::Skipped(SkipReason::BreakerOpen { until }));
         case.recall = stopped.state;
         let again = decide_after(&mut case, 12);
-        assert_eq!(again.regression, None, "it is told once");
+        assert_eq!(again.regression, None, "reported once");
         assert_eq!(again.pod_outcomes[1], PodOutcome::Skipped(SkipReason::BreakerOpen { until }));
     }
 }
@@ -98,7 +98,7 @@ fn a_pod_that_does_not_come_back_stops_the_workload() {
     assert_eq!(decide_after(&mut case, 9).regression, None);
     assert_eq!(decide_after(&mut case, 11).regression, Some(Regression::Missing));
     case.wanted = plimsoll_core::updater::DesiredReplicas::Known(3);
-    assert_eq!(decide_after(&mut case, 11).regression, None, "nobody wants it any more");
+    assert_eq!(decide_after(&mut case, 11).regression, None, "it is not wanted any more");
     assert_eq!(steps(&decide_after(&mut case, 11), "evict"), 1, "nor is it waited for");
 }
 
@@ -126,7 +126,7 @@ fn a_resize_that_makes_a_pod_run_out_of_memory_stops_the_workload_and_helps_that
     let stopped = decide_after(&mut case, 4);
     assert_eq!(stopped.regression, Some(Regression::OutOfMemory));
     assert!(stopped.steps.is_empty());
-    // More is recommended for it soon.
+    // Soon its recommendation rises.
     case.recall = stopped.state;
     case.recommendation = Some(recommended(&["cpu 1, memory 80M"]));
     let helped = decide_after(&mut case, 5);
@@ -186,10 +186,10 @@ fn what_is_remembered_has_keys_of_its_own() {
 
 #[test]
 fn every_word_is_said_once() {
-    let mut words = SkipReason::NAMES.to_vec();
-    words.sort_unstable();
-    words.dedup();
-    assert_eq!(words.len(), SkipReason::NAMES.len());
+    let mut names = SkipReason::NAMES.to_vec();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), SkipReason::NAMES.len());
     for skip in [
         SkipReason::Mode,
         SkipReason::Canary { until: NOW },

@@ -1,4 +1,4 @@
-//! Golden vectors 127 to 143: how much a pod needs what is recommended, and the order that follows.
+//! Golden vectors 127 to 143: the update priority of a pod, and the resulting order.
 
 use plimsoll_core::{
     sizing::Resources,
@@ -98,9 +98,10 @@ fn growth_goes_first_and_then_the_larger_difference() {
         scale_up,
         resource_diff: difference,
     };
-    let sorted = |mut all: Vec<(bool, f64)>| {
-        all.sort_by(|one, other| priority(one.0, one.1).compare(&priority(other.0, other.1)));
-        all
+    let sorted = |mut priorities: Vec<(bool, f64)>| {
+        priorities
+            .sort_by(|left, right| priority(left.0, left.1).compare(&priority(right.0, right.1)));
+        priorities
     };
     assert_eq!(
         sorted(vec![(true, 4.0), (true, 1.5), (true, 9.0), (true, 2.33)]),

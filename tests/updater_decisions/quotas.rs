@@ -1,4 +1,4 @@
-//! Evictions near a ResourceQuota: the pod that takes the place of another one is created while that one still counts.
+//! Evictions near a ResourceQuota: the replacement pod is created while the evicted one still counts.
 
 use plimsoll_core::{
     sizing::quota::Quota,
@@ -9,14 +9,14 @@ use plimsoll_core::{
 use super::{PassCase, pod, recommended, steps};
 use crate::sizing::list;
 
-/// Pods of one CPU that should have so much, in a namespace of 10 CPUs.
+/// Pods that request one CPU and have this target, in a namespace with a quota of 10 CPUs.
 fn near_its_quota(used: &str, target: &str, owner: &str) -> PassCase {
     let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 4);
     case.recommendation = Some(recommended(&[&format!("cpu {target}, memory 200M")]));
     case.pods = (0..4).map(|number| pod(number, &["cpu 1, memory 200M"])).collect();
     for pod in &mut case.pods {
-        if let Some(it) = &mut pod.status.owner {
-            it.kind = owner.into();
+        if let Some(reference) = &mut pod.status.owner {
+            reference.kind = owner.into();
         }
     }
     case.wanted = DesiredReplicas::Known(4);
@@ -33,10 +33,10 @@ fn is_held(case: &PassCase) -> bool {
 
 #[test]
 fn a_pod_whose_successor_would_come_unsized_for_want_of_quota_is_not_evicted() {
-    assert!(is_held(&near_its_quota("9", "1500m", "ReplicaSet")), "1 is left: for 1, not for 1.5");
+    assert!(is_held(&near_its_quota("9", "1500m", "ReplicaSet")), "1 is left: fits 1, not 1.5");
     assert!(is_held(&near_its_quota("9", "1500m", "Job")));
     assert!(!is_held(&near_its_quota("9", "1500m", "StatefulSet")), "its old pod is gone by then");
-    assert!(!is_held(&near_its_quota("8500m", "1500m", "ReplicaSet")), "there is room for both");
+    assert!(!is_held(&near_its_quota("8500m", "1500m", "ReplicaSet")), "the quota fits both");
     assert!(!is_held(&near_its_quota("9", "800m", "ReplicaSet")), "what shrinks fits");
     assert!(!is_held(&near_its_quota("9400m", "1500m", "ReplicaSet")), "it is refused until then");
     assert!(is_held(&near_its_quota("9600m", "1500m", "ReplicaSet")), "not even afterwards");

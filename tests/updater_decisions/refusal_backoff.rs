@@ -1,4 +1,4 @@
-//! What is not asked for: what the server refused a moment ago, and what a namespace has no room for.
+//! Requests that are not sent: those the server just refused, and those that exceed a namespace's quota.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use plimsoll_core::{
 use super::PassCase;
 use crate::sizing::list;
 
-/// One pass, each step of which comes out like this.
+/// Runs a pass, each step of which has this result.
 fn run_pass(case: &PassCase, outcome: StepResult) -> Decision {
     case.with_subject(|subject, world| {
         let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
@@ -22,7 +22,7 @@ fn run_pass(case: &PassCase, outcome: StepResult) -> Decision {
     })
 }
 
-/// How many steps each of so many passes a minute apart tries.
+/// Returns how many steps each of this many passes, a minute apart, tries.
 fn attempts_per_pass(case: &mut PassCase, outcome: StepResult, passes: usize) -> Vec<usize> {
     let mut tries = Vec::new();
     for _ in 0..passes {
@@ -45,7 +45,7 @@ fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
 fn a_budget_that_lets_no_pod_go_is_asked_more_and_more_seldom() {
     let mut case = plimsoll_case("Recreate", 6);
     let tried = attempts_per_pass(&mut case, StepResult::BlockedByBudget, 20);
-    assert_eq!(&tried[..9], [1, 1, 1, 0, 1, 0, 0, 0, 1], "more and more seldom");
+    assert_eq!(&tried[..9], [1, 1, 1, 0, 1, 0, 0, 0, 1], "at growing intervals");
     assert_eq!(&tried[9..], [0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0], "then every five minutes");
     let decision = run_pass(&case, StepResult::Done);
     let held = |verdict: &PodOutcome| *verdict == PodOutcome::Skipped(SkipReason::DisruptionBudget);
@@ -69,7 +69,7 @@ fn a_pod_that_cannot_be_changed_does_not_hold_the_others_up() {
     assert_eq!(decision.pod_outcomes[0], PodOutcome::Skipped(SkipReason::Failed));
     case.now = case.now.later(Duration::from_mins(1));
     let again = run_pass(&case, StepResult::Done).steps.len();
-    assert_eq!(again, 3, "as many of the five as may be down at once");
+    assert_eq!(again, 3, "as many of the five as may be unavailable at once");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_was_not_done_leaves_nothing_behind_but_that_it_was_tried() {
 
 #[test]
 fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
-    // Each of the pods asks for 1 CPU and should have 2.
+    // Each of the pods requests 1 CPU and has a target of 2.
     let quota = |used: &str| Quota {
         name: "team".into(),
         hard: list("cpu 10"),
@@ -93,9 +93,9 @@ fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
     };
     for mode in ["Recreate", "InPlaceOrRecreate", "InPlace"] {
         let mut case = plimsoll_case(mode, 4);
-        // A pod that takes the place of another one needs room beside it.
+        // A replacement pod needs quota in addition to the evicted one.
         case.quotas = vec![quota(if mode == "Recreate" { "cpu 8" } else { "cpu 9" })];
-        assert_eq!(case.skip_reasons(), None, "{mode}: there is room for one more");
+        assert_eq!(case.skip_reasons(), None, "{mode}: the quota fits one more");
         case.quotas = vec![quota("cpu 9500m")];
         match case.skip_reasons() {
             Some(SkipReason::QuotaExceeded(why)) => {
@@ -104,6 +104,6 @@ fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
             other => panic!("{mode}: {other:?}"),
         }
         case.recommendation = Some(super::recommended(&["cpu 500m, memory 100M"]));
-        assert_eq!(case.skip_reasons(), None, "{mode}: what shrinks is never held back");
+        assert_eq!(case.skip_reasons(), None, "{mode}: a smaller pod is never blocked");
     }
 }

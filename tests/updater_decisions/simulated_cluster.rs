@@ -1,5 +1,5 @@
-//! A small world of workloads: pods that start, are evicted and replaced, webhooks that fail, and updaters that come
-//! and go. Time goes by the minute.
+//! Simulates a small cluster: pods that start, are evicted and replaced, webhooks that fail, and updaters that come and go.
+//! Time advances by the minute.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use plimsoll_core::{
 use super::{PassCase, pod, recommended};
 use crate::sizing::list;
 
-/// How a step ends.
+/// Whether the updater survives a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdaterCrash {
-    /// It is made.
+    /// The step is made.
     Survives,
-    /// The updater dies after it was booked.
+    /// The updater crashes after persisting the step, before making it.
     DiesBefore,
-    /// The updater dies after it was made.
+    /// The updater crashes after making the step.
     DiesAfter,
 }
 
-/// One workload.
+/// A simulated workload.
 #[derive(Clone, Debug)]
 pub struct SimulatedWorkload {
     pub case: PassCase,
-    /// What its template requests, and what is recommended.
+    /// Requests of the pod template, and the recommendation.
     pub template: &'static str,
     pub target: &'static str,
     /// Whether the webhook sizes new pods.
     pub is_webhook_up: bool,
-    /// Minutes that a pod takes to be ready.
+    /// Minutes until a new pod is ready.
     pub starts_within: u64,
     pub evictions: usize,
-    /// The most pods that were down at once by what updaters did.
+    /// Set when updaters made more pods unavailable at once than allowed.
     pub broken_budget: Option<String>,
     next: usize,
-    /// What is written on the VPA and the Lease, and its version.
+    /// State persisted in the VPA and the Lease, and its version.
     written: PersistedState,
     version: usize,
 }
@@ -65,7 +65,7 @@ impl SimulatedWorkload {
         }
     }
 
-    /// The target without its bounds.
+    /// Returns the target without its bounds.
     fn recommendation(&self) -> &'static str {
         self.target.split(';').next().unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl SimulatedWorkload {
         self.case.pods.push(new);
     }
 
-    /// A pod ends by itself.
+    /// Ends a pod.
     pub fn kill(&mut self, pod: usize) {
         if !self.case.pods.is_empty() {
             let pod = pod % self.case.pods.len();
@@ -101,7 +101,7 @@ impl SimulatedWorkload {
         self.case.pods.iter().filter(|pod| pod.status.is_ready()).count()
     }
 
-    /// A minute goes by.
+    /// Advances the time by a minute.
     pub fn step(&mut self) {
         self.case.now = self.case.now.later(Duration::from_mins(1));
         let now = self.case.now;
@@ -118,22 +118,22 @@ impl SimulatedWorkload {
         }
     }
 
-    /// What an updater reads: the state, and its version.
+    /// Returns what an updater reads: the state and its version.
     pub fn read(&self) -> (PersistedState, usize) {
         (self.written.clone(), self.version)
     }
 
-    /// A pass by an updater that read that, and sees these pods. Its n-th step meets this fate.
+    /// Runs a pass of an updater that read this state and sees these pods. Its n-th step ends like this.
     pub fn pass(
         &mut self,
         read: (PersistedState, usize),
-        seen: Option<Vec<Pod>>,
+        stale_pods: Option<Vec<Pod>>,
         fate: (usize, UpdaterCrash),
     ) {
         let mut case = self.case.clone();
         case.recommendation = Some(recommended(&[self.target]));
-        if let Some(seen) = seen {
-            case.pods = seen;
+        if let Some(stale_pods) = stale_pods {
+            case.pods = stale_pods;
         }
         let (recall, mut version) = read;
         let settings = case.settings.clone();
@@ -168,14 +168,14 @@ impl SimulatedWorkload {
                 }
                 pass.record_result(outcome);
             }
-            // What was refunded is written too, and what upstream keeps in its head stays there.
+            // Refunds are persisted too, and upstream's in-memory state is kept.
             if version == self.version {
                 self.written = pass.finish().state;
             }
         });
     }
 
-    /// A pass by an updater that knows everything.
+    /// Runs a pass of an updater with a current view.
     pub fn plain_pass(&mut self) {
         let read = self.read();
         self.pass(read, None, (0, UpdaterCrash::Survives));
@@ -197,11 +197,11 @@ impl SimulatedWorkload {
                 let now = self.now();
                 let was_ready = self.case.pods[place].status.is_ready();
                 if *restarts {
-                    let life = &mut self.case.pods[place].status;
-                    life.readiness = Readiness::Unready(now);
+                    let status = &mut self.case.pods[place].status;
+                    status.readiness = Readiness::Unready(now);
                     let since = Some(now);
                     let condition = ResizeCondition { since, ..ResizeCondition::default() };
-                    life.resize_in_progress = Some(condition);
+                    status.resize_in_progress = Some(condition);
                     self.check(was_ready);
                 }
                 let pod = &mut self.case.pods[place];
@@ -215,7 +215,7 @@ impl SimulatedWorkload {
         StepResult::Done
     }
 
-    /// Whether too many are down, after one that was up or not was taken down.
+    /// Checks the number of unavailable pods after a pod, ready or not, was taken down.
     fn check(&mut self, was_ready: bool) {
         let (ready, wanted) = (self.ready(), self.wanted());
         let tolerance = (wanted as f64 * self.case.settings.eviction_tolerance) as usize;
@@ -227,7 +227,7 @@ impl SimulatedWorkload {
         }
     }
 
-    /// Resizes restart containers.
+    /// Restarts the containers for which a resize needs it.
     pub fn restart_for_resizes(&mut self) {
         for pod in &mut self.case.pods {
             for container in &mut pod.spec.containers {
@@ -243,15 +243,15 @@ impl SimulatedWorkload {
         }
     }
 
-    /// Pods that have what is recommended.
+    /// Counts the pods with the recommended requests.
     pub fn updated(&self) -> usize {
         let wanted = Resources { requests: Some(list(self.recommendation())), limits: None };
-        let has = |pod: &&Pod| pod.spec.containers[0].spec.requests == wanted.requests;
-        self.case.pods.iter().filter(has).count()
+        let is_updated = |pod: &&Pod| pod.spec.containers[0].spec.requests == wanted.requests;
+        self.case.pods.iter().filter(is_updated).count()
     }
 }
 
-/// Many workloads, which share a ledger, go on for so long. Each has a namespace of its own.
+/// Simulates many workloads with a common disruption ledger for this long. Each has a namespace of its own.
 pub fn run(
     workloads: &mut [SimulatedWorkload],
     minutes: u64,
@@ -259,7 +259,7 @@ pub fn run(
 ) {
     let pods: usize = workloads.iter().map(|workload| workload.case.pods.len()).sum();
     for (number, workload) in workloads.iter_mut().enumerate() {
-        // Each VPA has a name of its own; here its namespace tells it from others of that number.
+        // In a real cluster each VPA has a unique name; here the namespace makes it unique.
         workload.case.namespace = format!("team-{number}");
         workload.case.cluster = Some(pods as u32);
     }

@@ -1,4 +1,4 @@
-//! The second replica of a workload that has one ends, whatever becomes of the first.
+//! Surge for single-replica workloads: the second replica is removed, whatever happens to the first.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use plimsoll_core::{
 
 use super::{NOW, PassCase, ago, recommended, spec};
 
-/// Both replicas serve, and neither has gone.
+/// Both replicas are ready, and neither has been removed.
 fn case_with_surge(minutes: u64) -> PassCase {
     let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 2);
     case.settings.guards.surge = true;
@@ -34,7 +34,8 @@ fn a_second_replica_that_nobody_needs_any_more_is_taken_back() {
     assert!(ends_surge(&in_bounds(60)), "both pods are within bounds");
     let closed = |minutes| {
         let mut case = case_with_surge(minutes);
-        case.settings.guards.maintenance_windows = "0 0 31 2 * for 1h".parse().expect("a window");
+        case.settings.guards.maintenance_windows =
+            "0 0 31 2 * for 1h".parse().expect("valid window");
         case
     };
     assert!(!ends_surge(&closed(59)));
@@ -50,9 +51,9 @@ fn a_second_replica_that_nobody_needs_any_more_is_taken_back() {
 fn no_pod_goes_while_a_second_replica_is_taken_back() {
     let case = case_with_surge(60);
     let decision = case.decide();
-    let words: Vec<&str> = decision.steps.iter().map(|(step, _)| step.action.as_str()).collect();
-    assert_eq!(words, ["end_surge"]);
-    assert_eq!(decision.regression, None, "it serves");
+    let actions: Vec<&str> = decision.steps.iter().map(|(step, _)| step.action.as_str()).collect();
+    assert_eq!(actions, ["end_surge"]);
+    assert_eq!(decision.regression, None, "it is ready");
     assert_eq!(decision.state.workload.surge, None);
     assert!(
         decision
@@ -64,6 +65,7 @@ fn no_pod_goes_while_a_second_replica_is_taken_back() {
     later.now = NOW.later(Duration::from_mins(1));
     later.pods.truncate(1);
     later.wanted = DesiredReplicas::Known(1);
-    let words: Vec<_> = later.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
-    assert_eq!(words, ["surge"], "it is needed still, and tried again");
+    let actions: Vec<_> =
+        later.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
+    assert_eq!(actions, ["surge"], "it is needed still, and tried again");
 }

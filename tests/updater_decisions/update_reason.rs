@@ -1,4 +1,4 @@
-//! Golden vectors 144 to 154, and row 22 of the changes in 1.8.1: which pods are worth a change.
+//! Golden vectors 144 to 154, and row 22 of the changes in 1.8.1: which pods are worth an update.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::{NOW, ago, pod, spec};
 
-fn life(hours: u64, oom: Option<(u64, Time)>) -> PodStatus {
-    let mut life = pod(0, &["cpu 1"]).status;
-    life.started = Some(ago(hours * 60));
-    life.containers = vec![ContainerStatus {
+fn pod_status(hours: u64, oom: Option<(u64, Time)>) -> PodStatus {
+    let mut pod_status = pod(0, &["cpu 1"]).status;
+    pod_status.started = Some(ago(hours * 60));
+    pod_status.containers = vec![ContainerStatus {
         name: "c1".into(),
         last_termination: oom.map(|(minutes, finished)| Termination {
             out_of_memory: true,
@@ -27,7 +27,7 @@ fn life(hours: u64, oom: Option<(u64, Time)>) -> PodStatus {
         }),
         ..ContainerStatus::default()
     }];
-    life
+    pod_status
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
             (150, 11, false, 0.25, 0.5, oom, true),
             (151, 11, false, 0.0, 0.1, oom, false),
             (152, 11, false, 0.0, 0.5, long, false),
-            // Of the changes in 1.8.1: a kill of ten days ago.
+            // A change of 1.8.1: an OOM kill ten days ago.
             (22, 11, false, 0.25, 0.5, Some((2, ago(14_400))), false),
         ] {
             let settings = Settings { update_threshold: threshold, ..Settings::for_compat(compat) };
@@ -53,10 +53,10 @@ fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
                 scale_up: true,
                 resource_diff: difference,
             };
-            let life = life(age, oom);
+            let pod_status = pod_status(age, oom);
             let quick =
-                had_quick_oom(&life, &ObservedContainers::All, &spec("Auto"), &settings, NOW);
-            let found = update_reason(&priority, quick, &life, None, &settings, NOW);
+                had_quick_oom(&pod_status, &ObservedContainers::All, &spec("Auto"), &settings, NOW);
+            let found = update_reason(&priority, quick, &pod_status, None, &settings, NOW);
             assert_eq!(found.is_ok(), accepted, "row {row}: {found:?}");
         }
     }
@@ -65,14 +65,14 @@ fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
 #[test]
 fn a_kill_counts_only_in_containers_that_are_observed_and_sized() {
     let settings = Settings::for_compat(Compat::Upstream);
-    let life = life(11, Some((2, ago(3))));
+    let pod_status = pod_status(11, Some((2, ago(3))));
     let quick = |observed: &ObservedContainers, policy: Option<&str>| {
         let mut spec = spec("Auto");
         let policies = policy
             .map(|name| json!({"containerPolicies": [{"containerName": name, "mode": "Off"}]}));
         spec.resource_policy =
-            policies.map(|policies| serde_json::from_value(policies).expect("a policy"));
-        had_quick_oom(&life, observed, &spec, &settings, NOW)
+            policies.map(|policies| serde_json::from_value(policies).expect("valid policy"));
+        had_quick_oom(&pod_status, observed, &spec, &settings, NOW)
     };
     assert!(quick(&ObservedContainers::All, None));
     assert!(!quick(&ObservedContainers::Only(vec!["other".into()]), None), "row 153");
@@ -83,32 +83,34 @@ fn a_kill_counts_only_in_containers_that_are_observed_and_sized() {
 
 #[test]
 fn a_vpa_sets_its_own_time_for_quick_kills_behind_its_gate() {
-    let life = life(11, Some((15, ago(3))));
+    let pod_status = pod_status(11, Some((15, ago(3))));
     let mut spec = spec("Auto");
-    spec.update_policy.as_mut().expect("is set").evict_after_oom_seconds = Some(1200);
+    spec.update_policy.as_mut().expect("set").evict_after_oom_seconds = Some(1200);
     let mut settings = Settings::for_compat(Compat::Upstream);
-    assert!(!had_quick_oom(&life, &ObservedContainers::All, &spec, &settings, NOW));
+    assert!(!had_quick_oom(&pod_status, &ObservedContainers::All, &spec, &settings, NOW));
     settings.per_vpa_config = true;
-    assert!(had_quick_oom(&life, &ObservedContainers::All, &spec, &settings, NOW));
+    assert!(had_quick_oom(&pod_status, &ObservedContainers::All, &spec, &settings, NOW));
 }
 
 #[test]
 fn the_edges_are_upstreams() {
     let settings = Settings::for_compat(Compat::Upstream);
     let priority = |difference| Priority { resource_diff: difference, ..Priority::default() };
-    let at = |hours| update_reason(&priority(0.1), false, &life(hours, None), None, &settings, NOW);
-    assert_eq!(at(12), Ok(UpdateReason::Drift), "both thresholds are met by what equals them");
-    let young = update_reason(&priority(0.1), false, &life(11, None), None, &settings, NOW);
+    let at = |hours| {
+        update_reason(&priority(0.1), false, &pod_status(hours, None), None, &settings, NOW)
+    };
+    assert_eq!(at(12), Ok(UpdateReason::Drift), "both thresholds are inclusive");
+    let young = update_reason(&priority(0.1), false, &pod_status(11, None), None, &settings, NOW);
     assert_eq!(young, Err(SkipReason::TooYoung { until: NOW.later(Duration::from_hours(1)) }));
-    let ageless = PodStatus { started: None, ..life(12, None) };
+    let ageless = PodStatus { started: None, ..pod_status(12, None) };
     assert_eq!(
         update_reason(&priority(0.1), false, &ageless, None, &settings, NOW),
         Err(SkipReason::AgeUnknown)
     );
-    // Upstream's process crashes here (defect 5).
+    // Upstream's process panics here (defect 5).
     let none = Settings { update_threshold: 0.0, ..settings };
     assert_eq!(
-        update_reason(&priority(0.0), false, &life(13, None), None, &none, NOW),
+        update_reason(&priority(0.0), false, &pod_status(13, None), None, &none, NOW),
         Ok(UpdateReason::Drift)
     );
 }

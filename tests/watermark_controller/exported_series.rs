@@ -1,5 +1,5 @@
-//! What the role tells of an object: every series of the original, for as long as the object is there; what runs down and what
-//! is said while its metric is away; lines of the log; and what `explain` reads from the cluster afterwards.
+//! What the role exports about an object: every upstream series, for as long as the object exists; remaining times and
+//! conditions while its metric is unavailable; log lines; and what `explain` reads from the cluster afterwards.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::support::{
     wait,
 };
 
-/// All series of an object: family and what tells them apart, with their values.
-async fn all(stage: &Fixture, name: &str) -> BTreeMap<String, f64> {
-    let address = format!("http://{}/metrics", stage.role.address());
-    let text = http_get(&address).await.expect("metrics");
+/// Returns all series of an object: family and distinguishing labels, with their values.
+async fn all_series(fixture: &Fixture, name: &str) -> BTreeMap<String, f64> {
+    let address = format!("http://{}/metrics", fixture.role.address());
+    let text = http_get(&address).await.expect("valid metrics");
     let text = String::from_utf8_lossy(&text).into_owned();
     let of = format!("wpa_name=\"{name}\"");
     let apart = ["metric_name", "condition", "reason", "transition", "lifecycle_status"];
@@ -26,8 +26,8 @@ async fn all(stage: &Fixture, name: &str) -> BTreeMap<String, f64> {
         text.lines().filter(|line| line.starts_with("wpa_controller_") && line.contains(&of));
     lines
         .map(|line| {
-            let (series, value) = line.rsplit_once(' ').expect("a value");
-            let (family, labels) = series.split_once('{').expect("labels");
+            let (series, value) = line.rsplit_once(' ').expect("has a value");
+            let (family, labels) = series.split_once('{').expect("labels exist");
             let found = apart.iter().find_map(|label| {
                 let (_, rest) = labels.split_once(&format!("{label}=\""))?;
                 Some(rest.split_once('"')?.0)
@@ -39,23 +39,23 @@ async fn all(stage: &Fixture, name: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// The families of the original, in section 14.2 of its description.
+/// The families that upstream exports, in section 14.2 of its description.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
-    let Some(stage) = Fixture::new("series", &[]).await else { return };
-    stage.deployment("web", 4).await;
-    stage.metric("web", 150.0);
-    stage.create(&object("web", json!({}))).await;
-    stage.wait_until_scaled("web", 6).await;
-    stage.advance_period().await;
-    let found = all(&stage, "web").await;
+    let Some(fixture) = Fixture::new("series", &[]).await else { return };
+    fixture.deployment("web", 4).await;
+    fixture.metric("web", 150.0);
+    fixture.create(&object("web", json!({}))).await;
+    fixture.wait_until_scaled("web", 6).await;
+    fixture.advance_period().await;
+    let found = all_series(&fixture, "web").await;
     let expected = [
         ("value requests", 150_000.0),
         ("high_watermark requests", 100_000.0),
         ("low_watermark requests", 50_000.0),
         ("high_watermak requests", 100_000.0),
         ("low_watermak requests", 50_000.0),
-        // 6 by 150 of 100.
+        // 6 replicas at 150 with a watermark of 100.
         ("replicas_scaling_proposal requests", 9.0),
         ("replicas_scaling_effective", 6.0),
         ("min_replicas", 1.0),
@@ -76,12 +76,12 @@ async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
         assert_eq!(found.get(*series), Some(value), "{series} of {found:#?}");
     }
     let is_other = |series: &&String| expected.iter().all(|(known, _)| known != series);
-    let others: Vec<&String> = found.keys().filter(is_other).collect();
-    assert_eq!(others, ["downscale_replicas_total"], "{found:#?}");
+    let unexpected: Vec<&String> = found.keys().filter(is_other).collect();
+    assert_eq!(unexpected, ["downscale_replicas_total"], "{found:#?}");
 
-    stage.api().delete("web", &DeleteParams::default()).await.expect("it is there");
-    wait::until_ok("no series is left of it", || async {
-        let left = all(&stage, "web").await;
+    fixture.api().delete("web", &DeleteParams::default()).await.expect("exists");
+    wait::until_ok("its series are gone", || async {
+        let left = all_series(&fixture, "web").await;
         if left.is_empty() { Ok(()) } else { Err(format!("{left:#?}")) }
     })
     .await;
@@ -89,17 +89,17 @@ async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_its_value() {
-    let Some(stage) = Fixture::new("away", &[]).await else { return };
-    stage.deployment("web", 4).await;
-    stage.metric("web", 150.0);
-    stage.create(&object("web", json!({}))).await;
-    stage.wait_until_scaled("web", 6).await;
-    stage.advance_period().await;
-    stage.usage.set_fault(MetricsApi::External, Some(Fault::Status(503)));
+    let Some(fixture) = Fixture::new("away", &[]).await else { return };
+    fixture.deployment("web", 4).await;
+    fixture.metric("web", 150.0);
+    fixture.create(&object("web", json!({}))).await;
+    fixture.wait_until_scaled("web", 6).await;
+    fixture.advance_period().await;
+    fixture.usage.set_fault(MetricsApi::External, Some(Fault::Status(503)));
     let mut left = 285.0;
     for _ in 0..10 {
-        stage.advance_period().await;
-        let found = all(&stage, "web").await;
+        fixture.advance_period().await;
+        let found = all_series(&fixture, "web").await;
         left -= 15.0;
         assert_eq!(found.get("transition_countdown downscale"), Some(&left), "{found:#?}");
         let upscale = f64::max(left - 240.0, 0.0);
@@ -107,12 +107,12 @@ async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_i
         assert!(!found.keys().any(|key| key.starts_with("value ")), "{found:#?}");
         assert_eq!(found["scaling_active"], 0.0);
     }
-    assert_eq!(stage.replicas("web").await, 6);
-    // Who takes over meanwhile knows from the object how long ago it was changed.
-    let client = stage.bed.client();
-    let stage = stage.restart_as(client, &[]).await;
-    wait::until_ok("the time left is told", || async {
-        let found = all(&stage, "web").await;
+    assert_eq!(fixture.replicas("web").await, 6);
+    // A controller that takes over reads from the object when it last scaled.
+    let client = fixture.bed.client();
+    let fixture = fixture.restart_as(client, &[]).await;
+    wait::until_ok("the remaining time is exported", || async {
+        let found = all_series(&fixture, "web").await;
         let down = found.get("transition_countdown downscale").copied();
         if down == Some(left) { Ok(()) } else { Err(format!("{left}: {found:#?}")) }
     })
@@ -121,61 +121,63 @@ async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_wants_upstreams_ways_has_upstreams_reasons() {
-    let Some(stage) = Fixture::new("reasons", &["--compat=upstream"]).await else { return };
-    stage.deployment("web", 3).await;
-    stage.metric("web", 75.0);
-    stage.create(&object("web", json!({}))).await;
-    stage.advance_seconds(60).await;
-    let found = all(&stage, "web").await;
+    let Some(fixture) = Fixture::new("reasons", &["--compat=upstream"]).await else { return };
+    fixture.deployment("web", 3).await;
+    fixture.metric("web", 75.0);
+    fixture.create(&object("web", json!({}))).await;
+    fixture.advance_seconds(60).await;
+    let found = all_series(&fixture, "web").await;
     assert_eq!(found["restricted_scaling within_bounds"], 0.0, "never 1 since its release 0.6");
-    assert_eq!(stage.replicas("web").await, 3);
+    assert_eq!(fixture.replicas("web").await, 3);
 }
 
 #[tokio::test]
 async fn that_nothing_is_to_be_done_is_an_event_for_those_who_ask_for_it() {
-    let (words, _guard) = captured_log::capture();
-    let Some(stage) = Fixture::new("idle", &["-skipNotScalingEvents=false"]).await else { return };
-    stage.deployment("web", 3).await;
-    stage.metric("web", 75.0);
+    let (log, _guard) = captured_log::capture();
+    let Some(fixture) = Fixture::new("idle", &["-skipNotScalingEvents=false"]).await else {
+        return;
+    };
+    fixture.deployment("web", 3).await;
+    fixture.metric("web", 75.0);
     let mut wanted = object("web", json!({}));
     wanted["metadata"]["annotations"] =
         json!({"wpa.datadoghq.com/logs-attributes": "{\"team\": \"payments\"}"});
-    stage.create(&wanted).await;
-    stage.advance_seconds(120).await;
-    wait::until_ok("it is told once", || async {
-        let events = stage.events("web").await;
+    fixture.create(&wanted).await;
+    fixture.advance_seconds(120).await;
+    wait::until_ok("reported once", || async {
+        let events = fixture.events("web").await;
         if events == ["NotScaling"] { Ok(()) } else { Err(format!("{events:?}")) }
     })
     .await;
-    stage.metric("web", 150.0);
-    stage.advance_period().await;
-    stage.wait_until_scaled("web", 5).await;
-    words.assert_line(&["team=payments", "web"]);
+    fixture.metric("web", 150.0);
+    fixture.advance_period().await;
+    fixture.wait_until_scaled("web", 5).await;
+    log.assert_line(&["team=payments", "web"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_reads_from_the_cluster_what_the_role_has_decided() {
-    let Some(stage) = Fixture::new("explained", &[]).await else { return };
-    stage.deployment("web", 4).await;
-    stage.metric("web", 1_000.0);
+    let Some(fixture) = Fixture::new("explained", &[]).await else { return };
+    fixture.deployment("web", 4).await;
+    fixture.metric("web", 1_000.0);
     let mut wanted = object("web", json!({"maxReplicas": 6}));
-    // Nothing can be called so: it holds nothing, and is said to be passed over.
+    // The name is invalid, so it does not pause anything, and the annotation is reported as ignored.
     wanted["metadata"]["annotations"] = json!({"plimsoll.dev/hold-while": "Broken{"});
-    stage.create(&wanted).await;
-    stage.wait_until_scaled("web", 6).await;
+    fixture.create(&wanted).await;
+    fixture.wait_until_scaled("web", 6).await;
     let cluster = Cluster {
-        client: stage.bed.client(),
-        namespace: stage.namespace.clone(),
+        client: fixture.bed.client(),
+        namespace: fixture.namespace.clone(),
         address: "the bed".to_owned(),
     };
-    let report = explain(&cluster, None, "web").await.expect("it is there");
+    let report = explain(&cluster, None, "web").await.expect("exists");
     let report = serde_json::to_value(report).expect("JSON");
     let decision = &report["decision"];
     assert_eq!(decision["from"], 4, "{report:#}");
     assert_eq!(decision["to"], 6, "{report:#}");
     assert_eq!(decision["restrictions"], json!(["upscale_capping", "max"]), "{report:#}");
     assert_eq!(report["findings"][0]["code"], "annotation_ignored", "{report:#}");
-    let missing = explain(&cluster, None, "wbe").await.expect_err("it is not there");
-    let said = missing.to_string();
-    assert!(said.ends_with("did you mean web?"), "{said}");
+    let missing = explain(&cluster, None, "wbe").await.expect_err("missing");
+    let message = missing.to_string();
+    assert!(message.ends_with("did you mean web?"), "{message}");
 }

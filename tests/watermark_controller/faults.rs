@@ -1,8 +1,8 @@
-//! A watermark controller that dies, freezes, or stands alone between what it books, what it does, and what it says of it: no
-//! change is lost, and none is made twice.
+//! A watermark controller that dies, freezes, or is isolated between persisting its intent, scaling, and reporting it: no
+//! scale update is lost, and none is made twice.
 //!
-//! The metric asks for far more than there are, and one step doubles them: who makes a change twice has eight replicas, and
-//! who loses it two. After a change there is none for an hour.
+//! The metric asks for far more replicas than there are, and one step doubles them: a scale update made twice results in
+//! eight replicas, a lost one in two. After a scale update the cooldown is one hour.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -33,49 +33,51 @@ use crate::{
     },
 };
 
-/// Looks as often as may be.
+/// Reconciles as often as possible.
 const FAST_FLAGS: &[&str] = &["--period=500ms", "--health-port=0", "--client-qps=0"];
 const LEASE: &str = "watermarkpodautoscaler-lock";
 
-/// The numbers of replicas that a workload was ever to have, one after the other.
+/// The values of a workload's `spec.replicas`, in order.
 struct ReplicasLog {
-    told: Arc<Mutex<Vec<i32>>>,
+    values: Arc<Mutex<Vec<i32>>>,
     task: JoinHandle<()>,
 }
 
 impl ReplicasLog {
     fn start(bed: &Testbed, namespace: &str) -> Self {
         let api = Api::<Deployment>::namespaced(bed.client(), namespace);
-        let told: Arc<Mutex<Vec<i32>>> = Arc::default();
-        let noted = Arc::clone(&told);
+        let values: Arc<Mutex<Vec<i32>>> = Arc::default();
+        let recorded = Arc::clone(&values);
         let task = tokio::spawn(async move {
             let watch =
                 watcher(api, watcher::Config::default()).default_backoff().applied_objects();
-            // Of a server that is away there are errors, until it is back.
-            let each = watch.for_each(|one| {
-                if let Ok(one) = one {
-                    let replicas = one.spec.and_then(|spec| spec.replicas).unwrap_or(0);
-                    let mut noted = noted.lock().expect("no panic");
-                    if noted.last() != Some(&replicas) {
-                        noted.push(replicas);
+            // The watch returns errors while the server is away.
+            let each = watch.for_each(|deployment| {
+                if let Ok(deployment) = deployment {
+                    let replicas = deployment.spec.and_then(|spec| spec.replicas).unwrap_or(0);
+                    let mut recorded = recorded.lock().expect("no panic");
+                    if recorded.last() != Some(&replicas) {
+                        recorded.push(replicas);
                     }
                 }
                 std::future::ready(())
             });
             each.await;
         });
-        Self { told, task }
+        Self { values, task }
     }
 
-    fn told(&self) -> MutexGuard<'_, Vec<i32>> {
-        self.told.lock().expect("no panic")
+    fn values(&self) -> MutexGuard<'_, Vec<i32>> {
+        self.values.lock().expect("no panic")
     }
 
-    /// Waits until there are to be so many.
+    /// Waits until `spec.replicas` has this value.
     async fn wait_for_replicas(&self, replicas: i32) {
-        let what = format!("there are to be {replicas}");
-        wait::until(&what, || async { (self.told().last() == Some(&replicas)).then_some(()) })
-            .await;
+        let description = format!("spec.replicas is {replicas}");
+        wait::until(&description, || async {
+            (self.values().last() == Some(&replicas)).then_some(())
+        })
+        .await;
     }
 }
 
@@ -85,7 +87,7 @@ impl Drop for ReplicasLog {
     }
 }
 
-/// A workload of two replicas whose metric asks for many.
+/// A workload with two replicas whose metric asks for many.
 struct Fixture {
     bed: Testbed,
     namespace: String,
@@ -98,7 +100,7 @@ impl Fixture {
         Self::on(Testbed::shared().await, name).await
     }
 
-    /// The same on a bed of the test's own, for what stops the API server.
+    /// Like [`new`](Self::new), on a private testbed, for tests that stop the API server.
     async fn private(name: &str) -> Option<Self> {
         let bed = Testbed::private().await;
         if let Some(bed) = &bed {
@@ -117,7 +119,7 @@ impl Fixture {
         let usage = MetricsServer::shared(&bed, &namespace).await;
         usage.set_external(&namespace, METRIC, &[("app", "web")], 10_000.0);
         deployment(&bed, &namespace, "web", 2).await;
-        // A status that is written meanwhile makes a change of the scale one that is tried again.
+        // A concurrent status write would cause a conflict and a retry of the scale update.
         wait_for_deployment(&bed, &namespace, "web", 2).await;
         let wanted = object(
             "web",
@@ -134,13 +136,13 @@ impl Fixture {
         HoldingProxy::start(&self.bed, &format!("{name}-of-{}", self.namespace)).await
     }
 
-    fn start(&self, name: &str, way: &HoldingProxy, more: &[&str]) -> RoleProcess {
+    fn start(&self, name: &str, proxy: &HoldingProxy, more: &[&str]) -> RoleProcess {
         let environment = [("WATCH_NAMESPACE", &*self.namespace)];
-        // Processes of other tests are on the same bed.
+        // Processes of other tests share the testbed.
         let name = format!("{name}-{}", self.namespace);
         RoleProcess::start_role(&self.bed, &name, &environment, |port| {
             let lease = format!("--leader-elect-resource-namespace={}", self.namespace);
-            let kubeconfig = format!("--kubeconfig={}", way.kubeconfig().display());
+            let kubeconfig = format!("--kubeconfig={}", proxy.kubeconfig().display());
             let flags = [FAST_FLAGS, more].concat();
             let mut arguments = vec!["watermark".to_owned()];
             arguments.extend(flags.into_iter().map(ToOwned::to_owned));
@@ -149,12 +151,12 @@ impl Fixture {
         })
     }
 
-    /// Looks at the object so many times more.
+    /// Waits until it has reconciled the object this many more times.
     async fn wait_for_reconciles(&self, process: &RoleProcess, more: u32) {
-        let made = || process.metric("plimsoll_watermark_reconciles_total", &[]);
-        let before = wait::until("it answers", made).await;
-        wait::until_ok("it looks", || async {
-            let now = made().await.ok_or_else(|| process.log())?;
+        let reconciles = || process.metric("plimsoll_watermark_reconciles_total", &[]);
+        let before = wait::until("it responds", reconciles).await;
+        wait::until_ok("it reconciles", || async {
+            let now = reconciles().await.ok_or_else(|| process.log())?;
             if now >= before + f64::from(more) { Ok(()) } else { Err(process.log()) }
         })
         .await;
@@ -162,13 +164,13 @@ impl Fixture {
 
     async fn get(&self) -> WatermarkPodAutoscaler {
         let api = Api::<WatermarkPodAutoscaler>::namespaced(self.bed.client(), &self.namespace);
-        api.get("web").await.expect("it is there")
+        api.get("web").await.expect("exists")
     }
 
     async fn holder(&self) -> String {
         use k8s_openapi::api::coordination::v1::Lease;
         let leases = Api::<Lease>::namespaced(self.bed.client(), &self.namespace);
-        wait::until("somebody leads", || async {
+        wait::until("a replica leads", || async {
             let lease = leases.get(LEASE).await.ok()?;
             lease.spec?.holder_identity.filter(|holder| !holder.is_empty())
         })
@@ -176,29 +178,29 @@ impl Fixture {
     }
 
     async fn wait_for_other_holder(&self, before: &str) -> String {
-        wait::until("another one leads", || async {
+        wait::until("another replica leads", || async {
             let now = self.holder().await;
             (now != before).then_some(now)
         })
         .await
     }
 
-    /// Waits until its metrics tell of the object, or no more.
+    /// Waits until its metrics contain the object, or no longer do.
     async fn wait_for_metrics(&self, process: &RoleProcess, wanted: bool) {
-        wait::until("only who leads tells of objects", || async {
+        wait::until("only the leader exports objects", || async {
             let most = process.metric("plimsoll_max_replicas", &[]).await?;
             ((most > 0.0) == wanted).then_some(())
         })
         .await;
     }
 
-    /// One change was made, and all know of it.
+    /// Asserts that the scale was updated once, and that everything reports it.
     async fn assert_changed_once(&self, process: &RoleProcess) {
         self.replicas_log.wait_for_replicas(4).await;
         self.wait_for_reconciles(process, 4).await;
-        assert_eq!(*self.replicas_log.told(), [2, 4]);
+        assert_eq!(*self.replicas_log.values(), [2, 4]);
         let object = self.get().await;
-        let status = object.status.clone().expect("a status");
+        let status = object.status.clone().expect("valid status");
         assert_eq!((status.desired_replicas, status.scaling_events_count), (4, 1), "{status:#?}");
         assert!(status.last_scale_time.is_some(), "{}", object.name_any());
     }
@@ -206,106 +208,106 @@ impl Fixture {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_at_any_moment_of_a_change_neither_loses_nor_doubles_it() {
-    let Some(scene) = Fixture::new("kill-scale").await else { return };
-    let way = scene.proxy("way").await;
+    let Some(fixture) = Fixture::new("kill-scale").await else { return };
+    let proxy = fixture.proxy("way").await;
     let moments: [HeldMoment; 4] = [
         (WpaStatus, HoldPoint::Request),
-        // From here on it is booked, and not made.
+        // From here on it is persisted, and not made.
         (WpaStatus, HoldPoint::Answer),
         (Scale, HoldPoint::Request),
-        // From here on it is made, and not told.
+        // From here on it is made, and not reported.
         (Scale, HoldPoint::Answer),
     ];
     for moment in moments {
-        way.hold(moment);
-        let process = scene.start("one", &way, &["--enable-leader-election=false"]);
-        way.wait_until_held().await;
+        proxy.hold(moment);
+        let process = fixture.start("one", &proxy, &["--enable-leader-election=false"]);
+        proxy.wait_until_held().await;
         assert_eq!(process.end("KILL").await, 137);
     }
-    way.open();
-    let process = scene.start("one", &way, &["--enable-leader-election=false"]);
-    scene.assert_changed_once(&process).await;
-    assert_eq!(way.attempted_paths(Scale).len(), 2, "one was never sent on");
+    proxy.open();
+    let process = fixture.start("one", &proxy, &["--enable-leader-election=false"]);
+    fixture.assert_changed_once(&process).await;
+    assert_eq!(proxy.attempted_paths(Scale).len(), 2, "one was never forwarded");
     assert_eq!(process.end("TERM").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_dies_right_after_a_change_is_followed_by_one_that_knows_of_it() {
-    let Some(scene) = Fixture::new("failover").await else { return };
-    let (way, other) = (scene.proxy("first").await, scene.proxy("second").await);
-    way.hold((Scale, HoldPoint::Answer));
-    let first = scene.start("first", &way, LONG_LEASE_FLAGS);
-    way.wait_until_held().await;
-    let leader = scene.holder().await;
-    let second = scene.start("second", &other, LONG_LEASE_FLAGS);
+    let Some(fixture) = Fixture::new("failover").await else { return };
+    let (proxy, other) = (fixture.proxy("first").await, fixture.proxy("second").await);
+    proxy.hold((Scale, HoldPoint::Answer));
+    let first = fixture.start("first", &proxy, LONG_LEASE_FLAGS);
+    proxy.wait_until_held().await;
+    let leader = fixture.holder().await;
+    let second = fixture.start("second", &other, LONG_LEASE_FLAGS);
     second.wait_until_ready().await;
     assert_eq!(other.attempted_writes(), [""; 0], "a standby writes nothing");
     assert_eq!(first.end("KILL").await, 137);
-    expire_lease(&scene.bed, &scene.namespace, LEASE).await;
-    scene.wait_for_other_holder(&leader).await;
-    scene.assert_changed_once(&second).await;
+    expire_lease(&fixture.bed, &fixture.namespace, LEASE).await;
+    fixture.wait_for_other_holder(&leader).await;
+    fixture.assert_changed_once(&second).await;
     assert_eq!(other.attempted_paths(Scale), [""; 0]);
     assert_eq!(second.end("TERM").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_it_does_nothing() {
-    let Some(scene) = Fixture::new("frozen").await else { return };
-    let (way, other) = (scene.proxy("first").await, scene.proxy("second").await);
-    way.hold((Scale, HoldPoint::Request));
-    let first = scene.start("first", &way, SHORT_LEASE_FLAGS);
-    way.wait_until_held().await;
-    let leader = scene.holder().await;
-    // It leads to the end, whatever the machine does.
-    let second = scene.start("second", &other, LONG_LEASE_FLAGS);
+    let Some(fixture) = Fixture::new("frozen").await else { return };
+    let (proxy, other) = (fixture.proxy("first").await, fixture.proxy("second").await);
+    proxy.hold((Scale, HoldPoint::Request));
+    let first = fixture.start("first", &proxy, SHORT_LEASE_FLAGS);
+    proxy.wait_until_held().await;
+    let leader = fixture.holder().await;
+    // It stays the leader until the end, even if the machine stalls.
+    let second = fixture.start("second", &other, LONG_LEASE_FLAGS);
     second.wait_until_ready().await;
     first.signal("STOP");
-    let next = scene.wait_for_other_holder(&leader).await;
-    scene.assert_changed_once(&second).await;
-    let writes = way.attempted_writes();
+    let next = fixture.wait_for_other_holder(&leader).await;
+    fixture.assert_changed_once(&second).await;
+    let writes = proxy.attempted_writes();
 
     first.signal("CONT");
-    way.release();
+    proxy.release();
     first.wait_for_log(&["new leader elected", &next]).await;
-    scene.wait_for_metrics(&first, false).await;
-    scene.wait_for_metrics(&second, true).await;
-    scene.wait_for_reconciles(&second, 4).await;
-    scene.assert_changed_once(&second).await;
+    fixture.wait_for_metrics(&first, false).await;
+    fixture.wait_for_metrics(&second, true).await;
+    fixture.wait_for_reconciles(&second, 4).await;
+    fixture.assert_changed_once(&second).await;
     assert_eq!(
-        way.attempted_writes(),
+        proxy.attempted_writes(),
         writes,
-        "what was under way is refused, and nothing else begun"
+        "the request in flight is rejected, and no other one sent"
     );
-    assert_eq!(way.completed_paths(Scale), [""; 0]);
+    assert_eq!(proxy.completed_paths(Scale), [""; 0]);
     assert_eq!(other.completed_paths(Scale).len(), 1);
-    let told = "wpa_controller_max_replicas";
-    assert!(second.metric(told, &[]).await.is_some_and(|most| most > 0.0));
-    wait::until("it tells nothing any more of what it saw when it led", || async {
-        (first.metric(told, &[]).await? == 0.0).then_some(())
+    let metric = "wpa_controller_max_replicas";
+    assert!(second.metric(metric, &[]).await.is_some_and(|most| most > 0.0));
+    wait::until("it no longer exports what it observed as leader", || async {
+        (first.metric(metric, &[]).await? == 0.0).then_some(())
     })
     .await;
 
-    // It is a standby, and takes over when the other one goes.
+    // It is a standby, and takes over when the other one stops.
     assert_eq!(second.end("TERM").await, 0);
-    assert_eq!(scene.wait_for_other_holder(&next).await, leader, "by the name that it had");
-    scene.assert_changed_once(&first).await;
-    scene.wait_for_metrics(&first, true).await;
+    assert_eq!(fixture.wait_for_other_holder(&next).await, leader, "the released holder name");
+    fixture.assert_changed_once(&first).await;
+    fixture.wait_for_metrics(&first, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_api_server_that_is_away_for_a_while_costs_no_change_and_doubles_none() {
-    let Some(scene) = Fixture::private("outage").await else { return };
-    let way = scene.proxy("way").await;
-    way.hold((Scale, HoldPoint::Request));
-    let process = scene.start("one", &way, SHORT_LEASE_FLAGS);
-    way.wait_until_held().await;
-    scene.bed.control_plane().kill_api_server().await;
-    way.release();
-    process.wait_for_log(&["the lease"]).await;
-    let alive = http_get(&format!("http://{}/livez", process.address())).await.expect("it answers");
+    let Some(fixture) = Fixture::private("outage").await else { return };
+    let proxy = fixture.proxy("way").await;
+    proxy.hold((Scale, HoldPoint::Request));
+    let process = fixture.start("one", &proxy, SHORT_LEASE_FLAGS);
+    proxy.wait_until_held().await;
+    fixture.bed.control_plane().kill_api_server().await;
+    proxy.release();
+    process.wait_for_log(&["leader Lease"]).await;
+    let alive = http_get(&format!("http://{}/livez", process.address())).await.expect("response");
     assert_eq!(&*alive, b"ok\n");
-    scene.bed.control_plane().restart_api_server().await;
-    scene.assert_changed_once(&process).await;
-    assert_eq!(way.completed_paths(Scale).len(), 1);
+    fixture.bed.control_plane().restart_api_server().await;
+    fixture.assert_changed_once(&process).await;
+    assert_eq!(proxy.completed_paths(Scale).len(), 1);
     assert_eq!(process.end("TERM").await, 0);
 }

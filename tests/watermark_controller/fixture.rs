@@ -1,4 +1,4 @@
-//! Owns a watermark controller in this process for a namespace of its own, with a metrics API and a clock that is stepped.
+//! Runs a watermark controller in this process on a namespace of its own, with a metrics API and a fake clock.
 
 use std::time::Duration;
 
@@ -30,12 +30,12 @@ use crate::{
     updater::fixture::pods,
 };
 
-/// Everything that scales in these tests follows this metric.
+/// The metric of all objects in these tests.
 pub const METRIC: &str = "requests";
-/// The period of the role.
+/// The role's reconcile period.
 pub const PERIOD: Duration = Duration::from_secs(15);
 
-/// A bed with a role.
+/// A testbed with a running role.
 pub struct Fixture {
     pub bed: Testbed,
     pub usage: MetricsServer,
@@ -44,7 +44,7 @@ pub struct Fixture {
     pub role: WatermarkHandle,
 }
 
-/// An object that follows the metric between 50 and 100, without any window, with these fields.
+/// Returns an object with watermarks 50 and 100, without cooldown, with these fields.
 pub fn object(name: &str, fields: Value) -> Value {
     let mut spec = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
@@ -63,12 +63,12 @@ pub fn object(name: &str, fields: Value) -> Value {
 }
 
 impl Fixture {
-    /// Starts a role with these flags. `None` after noting why there is none.
+    /// Starts a role with these flags. `None` after logging why the testbed is not available.
     pub async fn new(name: &str, flags: &[&str]) -> Option<Self> {
         Self::on(Testbed::shared().await, name, flags).await
     }
 
-    /// The same on a bed of the test's own, for what changes definitions or needs them to be missing.
+    /// Like [`new`](Self::new), on a private testbed, for tests that change or remove CRDs.
     pub async fn private(name: &str, flags: &[&str]) -> Option<Self> {
         let bed = Testbed::private().await;
         if let Some(bed) = &bed {
@@ -85,14 +85,14 @@ impl Fixture {
         create_definitions(&bed).await;
         let namespace = bed.namespace(name).await;
         let usage = MetricsServer::shared(&bed, &namespace).await;
-        // Ahead of the wall's: whatever the bed stamps is of the past, and no pod is younger than it should be.
+        // Ahead of the wall clock: timestamps of the testbed are in the past, and no pod seems too young.
         let start = Time::from_secs(wall_now().as_second() + 3_600);
         let clock = Clock::fake(start);
         let role = start_role(bed.client(), &namespace, &clock, flags).await;
         Some(Self { bed, usage, namespace, clock, role })
     }
 
-    /// The same stage with another role in place of its own, which is stopped first.
+    /// Stops the role and starts another one in its place.
     pub async fn restart_as(self, client: Client, flags: &[&str]) -> Self {
         let Self { bed, usage, namespace, clock, role } = self;
         role.stop().await;
@@ -100,59 +100,59 @@ impl Fixture {
         Self { bed, usage, namespace, clock, role }
     }
 
-    /// A Deployment whose pods are ready.
+    /// Creates a Deployment and waits until its pods are ready.
     pub async fn deployment(&self, name: &str, replicas: u32) {
         let yaml = manifests::deployment(name, replicas, "10m", "16Mi");
         manifests::create::<Deployment>(self.bed.client(), &self.namespace, &yaml).await;
         self.wait_for_ready_pods(name, replicas as usize).await;
     }
 
-    /// Waits until a workload has so many ready pods and no other, its status is settled, and the role has seen it.
+    /// Waits until a workload has exactly this many pods, all ready, its status has settled, and the role has seen them.
     pub async fn wait_for_ready_pods(&self, name: &str, replicas: usize) {
         let api = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
         wait::until(&format!("{name} has {replicas} ready pods"), || async {
             let pods = pods(&self.bed.client(), &self.namespace, name).await;
             let status = api.get(name).await.ok()?.status?;
-            let told = usize::try_from(status.replicas.unwrap_or(0)).ok()?;
-            let all = pods.iter().filter(|pod| is_ready(pod)).count();
-            (all == replicas && pods.len() == replicas && told == replicas).then_some(())
+            let reported = usize::try_from(status.replicas.unwrap_or(0)).ok()?;
+            let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+            (ready == replicas && pods.len() == replicas && reported == replicas).then_some(())
         })
         .await;
         wait_for_deployment(&self.bed, &self.namespace, name, replicas).await;
         let pods = Api::<Pod>::namespaced(self.bed.client(), &self.namespace);
-        wait::until_ok("the role has seen all pods that are ready", || async {
-            let all = pods.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
-            let all = all.iter().filter(|pod| is_ready(pod)).count();
-            let seen = self.role.ready_pods(&self.namespace);
-            if seen == all { Ok(()) } else { Err(format!("{seen} of {all}")) }
+        wait::until_ok("the role has observed all ready pods", || async {
+            let ready = pods.list(&ListParams::default()).await.map_err(|why| why.to_string())?;
+            let ready = ready.iter().filter(|pod| is_ready(pod)).count();
+            let observed = self.role.ready_pods(&self.namespace);
+            if observed == ready { Ok(()) } else { Err(format!("{observed} of {ready}")) }
         })
         .await;
     }
 
-    /// What the metric of a workload is from now on.
+    /// Sets the metric of a workload.
     pub fn metric(&self, name: &str, value: f64) {
         self.usage.set_external(&self.namespace, METRIC, &[("app", name)], value);
     }
 
-    /// Creates an object, which has its turn at once.
+    /// Creates an object, and waits until it was reconciled.
     pub async fn create(&self, object: &Value) {
         let yaml = serde_json::to_string(object).expect("JSON is YAML");
         let before = self.role.reconciles();
         manifests::create::<WatermarkPodAutoscaler>(self.bed.client(), &self.namespace, &yaml)
             .await;
-        wait::until("it is looked at", || async {
+        wait::until("it is reconciled", || async {
             (self.role.reconciles() > before && self.role.is_idle()).then_some(())
         })
         .await;
     }
 
-    /// Lets one period go by, and waits until everybody had a turn.
+    /// Advances the clock by one period, and waits until all objects were reconciled.
     pub async fn advance_period(&self) {
         self.clock.step(PERIOD);
         self.wait_until_idle().await;
     }
 
-    /// Lets so many seconds go by, a period at a time.
+    /// Advances the clock by this many seconds, one period at a time.
     pub async fn advance_seconds(&self, seconds: u64) {
         for _ in 0..seconds.div_ceil(PERIOD.as_secs()) {
             self.advance_period().await;
@@ -167,14 +167,14 @@ impl Fixture {
         .await;
     }
 
-    /// Replicas that a workload is to have.
+    /// Returns `spec.replicas` of a workload.
     pub async fn replicas(&self, name: &str) -> i32 {
         let api = Api::<Deployment>::namespaced(self.bed.client(), &self.namespace);
-        let scale = api.get_scale(name).await.expect("a scale");
+        let scale = api.get_scale(name).await.expect("has a scale");
         scale.spec.and_then(|spec| spec.replicas).unwrap_or(0)
     }
 
-    /// Waits until the role has changed replicas to that, and the pods are there.
+    /// Waits until the role has set the replicas to this number, and the pods exist.
     pub async fn wait_until_scaled(&self, name: &str, replicas: i32) {
         assert_eq!(self.replicas(name).await, replicas, "{:#?}", self.status(name).await);
         self.wait_for_ready_pods(name, usize::try_from(replicas).expect("not negative")).await;
@@ -188,34 +188,34 @@ impl Fixture {
         Api::namespaced(self.bed.client(), &self.namespace)
     }
 
-    /// The status of an object, as JSON.
+    /// Returns the status of an object, as JSON.
     pub async fn status(&self, name: &str) -> Value {
         serde_json::to_value(self.get(name).await.status).expect("JSON")
     }
 
-    /// One of its conditions: status and reason.
+    /// Returns status and reason of one of its conditions.
     pub async fn condition(&self, name: &str, kind: &str) -> Option<(String, String)> {
         let status = self.get(name).await.status?;
-        let found = status.conditions.into_iter().find(|one| one.kind == kind)?;
+        let found = status.conditions.into_iter().find(|condition| condition.kind == kind)?;
         Some((found.status, found.reason))
     }
 
-    /// Changes an object, and waits until it was looked at again.
+    /// Patches an object, and waits until it was reconciled.
     pub async fn patch_and_reconcile(&self, name: &str, patch: Value) {
         let before = self.role.reconciles();
         let parameters = PatchParams::default();
         self.api().patch(name, &parameters, &Patch::Merge(patch)).await.expect("changed");
-        wait::until("it is looked at again", || async {
+        wait::until("it is reconciled again", || async {
             (self.role.reconciles() > before && self.role.is_idle()).then_some(())
         })
         .await;
     }
 
-    /// Reasons of the events of an object, in order.
+    /// Returns the reasons of an object's events, in order.
     pub async fn events(&self, name: &str) -> Vec<String> {
         let api = Api::<Event>::namespaced(self.bed.client(), &self.namespace);
         let events = api.list(&ListParams::default()).await.expect("a list").items;
-        // They are written one after the other and never again, so versions are in their order.
+        // Events are created in sequence and never updated, so resource versions give their order.
         let version = |event: &Event| event.metadata.resource_version.as_ref()?.parse::<u64>().ok();
         let mut events: Vec<(Option<u64>, String)> = events
             .into_iter()
@@ -230,10 +230,10 @@ impl Fixture {
         events.into_iter().map(|(_, reason)| reason).collect()
     }
 
-    /// The values of the series of a family whose labels contain all of these texts.
+    /// Returns the values of all series of a family whose labels contain all of these strings.
     pub async fn series(&self, family: &str, labels: &[&str]) -> Vec<f64> {
         let address = format!("http://{}/metrics", self.role.address());
-        let text = http_get(&address).await.expect("metrics");
+        let text = http_get(&address).await.expect("valid metrics");
         let text = String::from_utf8_lossy(&text).into_owned();
         let of = |line: &&str| {
             line.strip_prefix(family).is_some_and(|rest| rest.starts_with('{'))
@@ -244,7 +244,7 @@ impl Fixture {
     }
 }
 
-/// Defines a kind, unless another test on the same bed has done so.
+/// Creates a CRD, unless another test on the same testbed has done so.
 pub async fn create_definition(bed: &Testbed, definition: &CustomResourceDefinition) {
     let api = Api::<CustomResourceDefinition>::all(bed.client());
     match api.create(&PostParams::default(), definition).await {
@@ -254,20 +254,20 @@ pub async fn create_definition(bed: &Testbed, definition: &CustomResourceDefinit
     }
 }
 
-/// Waits until a Deployment tells of so many ready pods: from then on its controller writes nothing more of its own.
+/// Waits until a Deployment reports this many ready pods: from then on its controller writes no more status updates.
 pub async fn wait_for_deployment(bed: &Testbed, namespace: &str, name: &str, replicas: usize) {
     let api = Api::<Deployment>::namespaced(bed.client(), namespace);
     wait::until_ok("the status is settled", || async {
         let found = api.get(name).await.map_err(|why| why.to_string())?;
         let status = found.status.unwrap_or_default();
-        let told = usize::try_from(status.ready_replicas.unwrap_or(0)).unwrap_or(0);
-        let is_so = told == replicas && status.observed_generation == found.metadata.generation;
-        if is_so { Ok(()) } else { Err(format!("{told} of {replicas}")) }
+        let reported = usize::try_from(status.ready_replicas.unwrap_or(0)).unwrap_or(0);
+        let is_so = reported == replicas && status.observed_generation == found.metadata.generation;
+        if is_so { Ok(()) } else { Err(format!("{reported} of {replicas}")) }
     })
     .await;
 }
 
-/// Starts a role on a namespace, with a client of its own.
+/// Starts a role on a namespace, with its own client.
 async fn start_role(
     client: Client,
     namespace: &str,
@@ -281,8 +281,8 @@ async fn start_role(
         "WATCH_NAMESPACE" => namespace.to_owned(),
         _ => String::new(),
     };
-    let mut config = watermark_config(&flags, variable).expect("flags that make sense");
-    // By the original's way all of them would be on one and the same port.
-    config.address = "127.0.0.1:0".parse().expect("an address");
+    let mut config = watermark_config(&flags, variable).expect("valid flags");
+    // Upstream's default would give all of them the same port.
+    config.address = "127.0.0.1:0".parse().expect("valid address");
     controllers::start(config, client, clock.clone()).await.expect("starts")
 }

@@ -1,4 +1,4 @@
-//! What is not known is not zero: while a metric says nothing, nothing is scaled but into the bounds.
+//! Unknown is not zero: while a metric is unavailable, replicas change only to satisfy the bounds.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -12,10 +12,10 @@ use crate::support::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_of_bounds() {
-    let Some(stage) = Fixture::new("outage", &[]).await else { return };
-    stage.deployment("web", 4).await;
-    stage.metric("web", 75.0);
-    stage.create(&object("web", json!({}))).await;
+    let Some(fixture) = Fixture::new("outage", &[]).await else { return };
+    fixture.deployment("web", 4).await;
+    fixture.metric("web", 75.0);
+    fixture.create(&object("web", json!({}))).await;
     let faults = [
         Some(Fault::Status(503)),
         Some(Fault::Status(404)),
@@ -24,47 +24,47 @@ async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_o
         Some(Fault::NotANumber),
     ];
     for fault in faults {
-        stage.usage.set_fault(MetricsApi::External, fault);
-        stage.advance_seconds(600).await;
-        assert_eq!(stage.replicas("web").await, 4, "{fault:?}");
-        let active = stage.condition("web", "ScalingActive").await;
+        fixture.usage.set_fault(MetricsApi::External, fault);
+        fixture.advance_seconds(600).await;
+        assert_eq!(fixture.replicas("web").await, 4, "{fault:?}");
+        let active = fixture.condition("web", "ScalingActive").await;
         let expected = ("False".to_owned(), "FailedGetExternalMetric".to_owned());
         assert_eq!(active, Some(expected), "{fault:?}");
         let of = ["kind=\"wpa\"", "reason=\"metric_unknown\""];
-        assert_eq!(stage.series("plimsoll_restricted_scaling", &of).await, [1.0], "{fault:?}");
-        assert!(stage.series("wpa_controller_value", &[]).await.is_empty(), "{fault:?}");
-        stage.usage.set_fault(MetricsApi::External, None);
-        stage.advance_period().await;
-        assert_eq!(stage.replicas("web").await, 4);
-        let active = stage.condition("web", "ScalingActive").await.expect("said");
+        assert_eq!(fixture.series("plimsoll_restricted_scaling", &of).await, [1.0], "{fault:?}");
+        assert!(fixture.series("wpa_controller_value", &[]).await.is_empty(), "{fault:?}");
+        fixture.usage.set_fault(MetricsApi::External, None);
+        fixture.advance_period().await;
+        assert_eq!(fixture.replicas("web").await, 4);
+        let active = fixture.condition("web", "ScalingActive").await.expect("condition is set");
         assert_eq!(active.0, "True", "after {fault:?}");
     }
-    // Told once each time that it begins.
-    let warnings = stage.events("web").await;
-    let told = warnings.iter().filter(|reason| *reason == "FailedGetExternalMetric").count();
-    assert_eq!(told, faults.len(), "{warnings:?}");
-    stage.usage.set_fault(MetricsApi::External, Some(Fault::Status(503)));
-    stage.patch_and_reconcile("web", json!({"spec": {"minReplicas": 6}})).await;
-    stage.wait_until_scaled("web", 6).await;
-    // Fewer are the most now, by more than one step may take away; there they stay.
-    stage.patch_and_reconcile("web", json!({"spec": {"maxReplicas": 2, "minReplicas": 1}})).await;
-    stage.wait_until_scaled("web", 2).await;
-    stage.advance_seconds(60).await;
-    assert_eq!(stage.replicas("web").await, 2);
-    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    // Reported once for each outage.
+    let warnings = fixture.events("web").await;
+    let count = warnings.iter().filter(|reason| *reason == "FailedGetExternalMetric").count();
+    assert_eq!(count, faults.len(), "{warnings:?}");
+    fixture.usage.set_fault(MetricsApi::External, Some(Fault::Status(503)));
+    fixture.patch_and_reconcile("web", json!({"spec": {"minReplicas": 6}})).await;
+    fixture.wait_until_scaled("web", 6).await;
+    // The new maximum is lower, by more than one scale-down step allows; replicas stay there.
+    fixture.patch_and_reconcile("web", json!({"spec": {"maxReplicas": 2, "minReplicas": 1}})).await;
+    fixture.wait_until_scaled("web", 2).await;
+    fixture.advance_seconds(60).await;
+    assert_eq!(fixture.replicas("web").await, 2);
+    let active = fixture.condition("web", "ScalingActive").await.expect("condition is set");
     assert_eq!((&*active.0, &*active.1), ("False", "FailedGetExternalMetric"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it() {
     const UNANSWERED_METRIC: &str = "--workers=1";
-    let Some(stage) = Fixture::new("hung", &[UNANSWERED_METRIC]).await else { return };
-    let proxy = ApiProxy::start(stage.bed.client(), |_, _| pass_through()).await;
-    let stage = stage.restart_as(proxy.client.clone(), &[UNANSWERED_METRIC]).await;
-    stage.deployment("other", 3).await;
-    stage.usage.at(stage.clock.now().into());
-    stage.usage.set_all(
-        &stage.namespace,
+    let Some(fixture) = Fixture::new("hung", &[UNANSWERED_METRIC]).await else { return };
+    let proxy = ApiProxy::start(fixture.bed.client(), |_, _| pass_through()).await;
+    let fixture = fixture.restart_as(proxy.client.clone(), &[UNANSWERED_METRIC]).await;
+    fixture.deployment("other", 3).await;
+    fixture.usage.at(fixture.clock.now().into());
+    fixture.usage.set_all(
+        &fixture.namespace,
         "other-",
         "main",
         UsageValue { cpu: 0.15, memory: 1 << 20 },
@@ -73,74 +73,75 @@ async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it()
         "name": "cpu", "metricSelector": {"matchLabels": {"app": "other"}},
         "lowWatermark": "100m", "highWatermark": "200m",
     }}]);
-    stage.create(&object("other", json!({"algorithm": "average", "metrics": metrics}))).await;
+    fixture.create(&object("other", json!({"algorithm": "average", "metrics": metrics}))).await;
     for name in ["a", "b", "c"] {
-        stage.deployment(name, 4).await;
-        stage.metric(name, 75.0);
-        stage.create(&object(name, json!({}))).await;
+        fixture.deployment(name, 4).await;
+        fixture.metric(name, 75.0);
+        fixture.create(&object(name, json!({}))).await;
     }
-    stage.usage.set_fault(MetricsApi::External, Some(Fault::Hang));
-    stage.usage.set_all(
-        &stage.namespace,
+    fixture.usage.set_fault(MetricsApi::External, Some(Fault::Hang));
+    fixture.usage.set_all(
+        &fixture.namespace,
         "other-",
         "main",
         UsageValue { cpu: 0.4, memory: 1 << 20 },
     );
     let requests = || {
-        let all = proxy.requests().into_iter();
-        all.filter(|(_, path)| path.starts_with("/apis/external.metrics.k8s.io/")).count()
+        let requests = proxy.requests().into_iter();
+        requests.filter(|(_, path)| path.starts_with("/apis/external.metrics.k8s.io/")).count()
     };
     let before = requests();
-    stage.clock.step(PERIOD);
-    stage.usage.at(stage.clock.now().into());
-    wait::until("the other one is scaled", || async {
-        (stage.replicas("other").await == 6).then_some(())
+    fixture.clock.step(PERIOD);
+    fixture.usage.at(fixture.clock.now().into());
+    wait::until("the other object is scaled", || async {
+        (fixture.replicas("other").await == 6).then_some(())
     })
     .await;
-    // The only worker goes on after a second with each, and asks for none of the three twice before the other one's turn.
-    let asked = requests() - before;
-    assert!(asked <= 3, "{asked} requests");
-    // Of those who ask it one goes on waiting; the others are held at once, and inside of their bounds.
-    stage.wait_until_idle().await;
+    // The only worker moves on after one second with each, and requests none of the three metrics twice before it reaches
+    // the other object.
+    let sent = requests() - before;
+    assert!(sent <= 3, "{sent} requests");
+    // One of the objects with that metric waits for the response; the others keep their replicas, within their bounds.
+    fixture.wait_until_idle().await;
     for name in ["a", "b", "c"] {
         let max = json!({"spec": {"maxReplicas": 2}});
         let patched = Patch::Merge(max);
-        stage.api().patch(name, &PatchParams::default(), &patched).await.expect("changed");
+        fixture.api().patch(name, &PatchParams::default(), &patched).await.expect("changed");
     }
-    stage.clock.step(PERIOD);
-    stage.wait_until_idle().await;
+    fixture.clock.step(PERIOD);
+    fixture.wait_until_idle().await;
     for name in ["a", "b", "c"] {
-        assert_eq!(stage.replicas(name).await, 2, "{name}");
-        let active = stage.condition(name, "ScalingActive").await.expect("said");
+        assert_eq!(fixture.replicas(name).await, 2, "{name}");
+        let active = fixture.condition(name, "ScalingActive").await.expect("condition is set");
         assert_eq!((&*active.0, &*active.1), ("False", "FailedGetExternalMetric"), "{name}");
     }
-    stage.usage.set_fault(MetricsApi::External, None);
-    stage.advance_seconds(30).await;
+    fixture.usage.set_fault(MetricsApi::External, None);
+    fixture.advance_seconds(30).await;
     for name in ["a", "b", "c"] {
-        let active = stage.condition(name, "ScalingActive").await.expect("said");
+        let active = fixture.condition(name, "ScalingActive").await.expect("condition is set");
         assert_eq!(active.0, "True", "{name}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_metric_that_nobody_knows_or_that_is_empty_or_zero_scales_nothing_down() {
-    let Some(stage) = Fixture::new("absent", &[]).await else { return };
-    stage.deployment("web", 4).await;
-    // Nobody has ever told of this one.
-    stage.create(&object("web", json!({}))).await;
-    stage.advance_seconds(600).await;
-    assert_eq!(stage.replicas("web").await, 4);
-    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    let Some(fixture) = Fixture::new("absent", &[]).await else { return };
+    fixture.deployment("web", 4).await;
+    // The metric has never been available for this object.
+    fixture.create(&object("web", json!({}))).await;
+    fixture.advance_seconds(600).await;
+    assert_eq!(fixture.replicas("web").await, 4);
+    let active = fixture.condition("web", "ScalingActive").await.expect("condition is set");
     assert_eq!(active.0, "False");
-    // Of other series there are values, of ours none.
-    stage.usage.set_external(&stage.namespace, METRIC, &[("app", "other")], 1.0);
-    stage.advance_seconds(600).await;
-    assert_eq!(stage.replicas("web").await, 4);
-    stage.metric("web", 0.0);
-    stage.advance_seconds(600).await;
-    assert_eq!(stage.replicas("web").await, 4, "a zero says nothing unless it is to");
-    let active = stage.condition("web", "ScalingActive").await.expect("said");
+    // Other series of the metric have values, the matching ones do not.
+    fixture.usage.set_external(&fixture.namespace, METRIC, &[("app", "other")], 1.0);
+    fixture.advance_seconds(600).await;
+    assert_eq!(fixture.replicas("web").await, 4);
+    fixture.metric("web", 0.0);
+    fixture.advance_seconds(600).await;
+    assert_eq!(fixture.replicas("web").await, 4, "zero counts only if it is allowed to");
+    let active = fixture.condition("web", "ScalingActive").await.expect("condition is set");
     assert_eq!(active.0, "True");
-    stage.patch_and_reconcile("web", json!({"spec": {"tolerateZero": true}})).await;
-    stage.wait_until_scaled("web", 2).await;
+    fixture.patch_and_reconcile("web", json!({"spec": {"tolerateZero": true}})).await;
+    fixture.wait_until_scaled("web", 2).await;
 }

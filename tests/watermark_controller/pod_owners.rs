@@ -1,4 +1,4 @@
-//! Pods whose way up to the target goes by names that tell nothing.
+//! Pods whose owner chain to the target cannot be derived from names.
 
 use k8s_openapi::{
     api::apps::v1::ReplicaSet,
@@ -17,8 +17,8 @@ use crate::{
     updater::fixture::pods,
 };
 
-/// Defines a kind that can be scaled.
-async fn define(stage: &Fixture) {
+/// Creates the definition of a scalable kind.
+async fn define(fixture: &Fixture) {
     let replicas = json!({"type": "integer"});
     let definition: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": "fleets.example.com"},
@@ -40,32 +40,34 @@ async fn define(stage: &Fixture) {
             }],
         },
     }))
-    .expect("a definition");
-    create_definition(&stage.bed, &definition).await;
+    .expect("valid definition");
+    create_definition(&fixture.bed, &definition).await;
 }
 
-fn fleets(stage: &Fixture) -> Api<DynamicObject> {
+fn fleets(fixture: &Fixture) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Fleet"));
-    Api::namespaced_with(stage.bed.client(), &stage.namespace, &kind)
+    Api::namespaced_with(fixture.bed.client(), &fixture.namespace, &kind)
 }
 
-/// A Fleet of three replicas, and its uid.
-async fn fleet(stage: &Fixture) -> String {
+/// Creates a Fleet of three replicas, and returns its uid.
+async fn fleet(fixture: &Fixture) -> String {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Fleet"));
-    let mut one = DynamicObject::new("web", &kind);
-    one.data = json!({"spec": {"replicas": 3}});
-    let api = fleets(stage);
-    let made = wait::until("its kind is served", || async {
-        api.create(&PostParams::default(), &one).await.ok()
+    let mut fleet = DynamicObject::new("web", &kind);
+    fleet.data = json!({"spec": {"replicas": 3}});
+    let api = fleets(fixture);
+    let created = wait::until("its kind is served", || async {
+        api.create(&PostParams::default(), &fleet).await.ok()
     })
     .await;
     let status = json!({"status": {"replicas": 3, "selector": "app=web"}});
-    api.patch_status("web", &PatchParams::default(), &Patch::Merge(status)).await.expect("told");
-    made.metadata.uid.expect("set by the server")
+    api.patch_status("web", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .expect("status is written");
+    created.metadata.uid.expect("set by the server")
 }
 
-/// A ReplicaSet of three pods, which somebody controls.
-async fn replica_set(stage: &Fixture, name: &str, owner: Value) {
+/// Creates a ReplicaSet of three pods with this controller.
+async fn replica_set(fixture: &Fixture, name: &str, owner: Value) {
     let set: ReplicaSet = serde_json::from_value(json!({
         "metadata": {"name": name, "ownerReferences": [owner]},
         "spec": {
@@ -77,45 +79,43 @@ async fn replica_set(stage: &Fixture, name: &str, owner: Value) {
             },
         },
     }))
-    .expect("a ReplicaSet");
-    let api = Api::<ReplicaSet>::namespaced(stage.bed.client(), &stage.namespace);
-    api.create(&PostParams::default(), &set).await.expect("made");
+    .expect("has a ReplicaSet");
+    let api = Api::<ReplicaSet>::namespaced(fixture.bed.client(), &fixture.namespace);
+    api.create(&PostParams::default(), &set).await.expect("created");
 }
 
-async fn stage(name: &str, flags: &[&str]) -> Option<Fixture> {
-    let stage = Fixture::new(name, flags).await?;
-    define(&stage).await;
-    let uid = fleet(&stage).await;
+async fn fixture(name: &str, flags: &[&str]) -> Option<Fixture> {
+    let fixture = Fixture::new(name, flags).await?;
+    define(&fixture).await;
+    let uid = fleet(&fixture).await;
     let owner = |kind: &str, name: &str, uid: &str| json!({"apiVersion": "example.com/v1", "kind": kind, "name": name, "uid": uid, "controller": true});
-    replica_set(&stage, "alpha", owner("Fleet", "web", &uid)).await;
+    replica_set(&fixture, "alpha", owner("Fleet", "web", &uid)).await;
     wait::until("its pods are ready", || async {
-        let pods = pods(&stage.bed.client(), &stage.namespace, "web").await;
+        let pods = pods(&fixture.bed.client(), &fixture.namespace, "web").await;
         (pods.iter().filter(|pod| is_ready(pod)).count() == 3).then_some(())
     })
     .await;
-    stage.metric("web", 200.0);
+    fixture.metric("web", 200.0);
     let target = json!({"apiVersion": "example.com/v1", "kind": "Fleet", "name": "web"});
-    stage.create(&object("web", json!({ "scaleTargetRef": target }))).await;
-    Some(stage)
+    fixture.create(&object("web", json!({ "scaleTargetRef": target }))).await;
+    Some(fixture)
 }
 
-async fn replicas(stage: &Fixture) -> i64 {
-    fleets(stage).get("web").await.expect("it is there").data["spec"]["replicas"]
-        .as_i64()
-        .unwrap_or(0)
+async fn replicas(fixture: &Fixture) -> i64 {
+    fleets(fixture).get("web").await.expect("exists").data["spec"]["replicas"].as_i64().unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_are_those_of_the_target_that_stands_above_them_whatever_is_between_is_called() {
-    let Some(stage) = stage("chain", &[]).await else { return };
-    assert_eq!(replicas(&stage).await, 6, "{:#}", stage.status("web").await);
+    let Some(fixture) = fixture("chain", &[]).await else { return };
+    assert_eq!(replicas(&fixture).await, 6, "{:#}", fixture.status("web").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_the_originals_way_names_tell_whose_pods_they_are() {
-    let Some(stage) = stage("names", &["--compat=upstream"]).await else { return };
-    stage.advance_seconds(60).await;
-    assert_eq!(replicas(&stage).await, 3);
-    let (status, _) = stage.condition("web", "ScalingActive").await.expect("said");
-    assert_eq!(status, "False", "none of its pods is found to be ready");
+    let Some(fixture) = fixture("names", &["--compat=upstream"]).await else { return };
+    fixture.advance_seconds(60).await;
+    assert_eq!(replicas(&fixture).await, 3);
+    let (status, _) = fixture.condition("web", "ScalingActive").await.expect("condition is set");
+    assert_eq!(status, "False", "none of its pods is recognized as ready");
 }

@@ -1,4 +1,4 @@
-//! The watermark controller with the rights that the original's chart gives it, and with those of ours.
+//! The watermark controller with the permissions of upstream's chart, and with Plimsoll's.
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
@@ -19,7 +19,7 @@ use crate::{
     updater::fixture::deployment,
 };
 
-/// What the original's chart allows, as far as it is about what every cluster has.
+/// The permissions of upstream's chart for the resources that every cluster has.
 const ORIGINALS: &str = "
 apiVersion: v1
 kind: ServiceAccount
@@ -60,7 +60,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: watermarkpodaut
 subjects: [{kind: ServiceAccount, name: watermarkpodautoscaler, namespace: kube-system}]
 ";
 
-/// Leads, scales, tells of it, and takes a finalizer away, with this client; answers what it logged.
+/// Leads, scales, reports it, and removes a finalizer with this client; returns the log.
 async fn scales(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
     create_definitions(bed).await;
     bed.nodes().add("node", "16", "64Gi").await;
@@ -72,32 +72,32 @@ async fn scales(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
     wanted["metadata"]["finalizers"] = json!(["finalizer.watermarkpodautoscaler.datadoghq.com"]);
     let yaml = serde_json::to_string(&wanted).expect("JSON is YAML");
     manifests::create::<WatermarkPodAutoscaler>(bed.client(), &namespace, &yaml).await;
-    let (words, _guard) = captured_log::capture();
+    let (log, _guard) = captured_log::capture();
     let flags = [
         "--metrics-addr=127.0.0.1:0",
         "--health-port=0",
         "--period=500ms",
         "--leader-elect-resource-namespace=kube-system",
     ];
-    let config = watermark_config(&flags, |_| String::new()).expect("flags that make sense");
+    let config = watermark_config(&flags, |_| String::new()).expect("valid flags");
     let running = controllers::start(config, client, Clock::wall()).await.expect("starts");
     let api = Api::<WatermarkPodAutoscaler>::namespaced(bed.client(), &namespace);
     let deployments = Api::<Deployment>::namespaced(bed.client(), &namespace);
     let events = Api::<Event>::namespaced(bed.client(), &namespace);
-    wait::until("it has scaled, and told of it", || async {
+    wait::until("it has scaled and reported it", || async {
         let scale = deployments.get_scale("web").await.ok()?.spec?.replicas?;
         let found = api.get("web").await.ok()?;
-        let is_told = found.status.as_ref()?.desired_replicas == 4;
+        let is_reported = found.status.as_ref()?.desired_replicas == 4;
         let events = events.list(&ListParams::default()).await.ok()?;
-        let told =
+        let is_rescale =
             |event: &Event| event.involved_object.kind.as_deref() == Some("WatermarkPodAutoscaler");
         let is_free = found.finalizers().is_empty();
-        (scale == 4 && is_told && is_free && events.items.iter().any(told)).then_some(())
+        (scale == 4 && is_reported && is_free && events.items.iter().any(is_rescale)).then_some(())
     })
     .await;
     running.stop().await;
-    assert_eq!(words.lines(&["forbidden"]), [""; 0], "nothing was tried that is not allowed");
-    words
+    assert_eq!(log.lines(&["forbidden"]), [""; 0], "no forbidden request was sent");
+    log
 }
 
 #[tokio::test]
@@ -107,9 +107,9 @@ async fn the_originals_rights_are_enough_to_take_over() {
     };
     grant(&bed.client(), ORIGINALS).await;
     let account = bed.service_account("kube-system", "watermarkpodautoscaler").await;
-    let words = scales(&bed, account.client).await;
-    let said = words.lines(&["not allowed"]);
-    assert_eq!(said.len(), 1, "scales of Deployments are asked for: {said:?}");
+    let log = scales(&bed, account.client).await;
+    let lines = log.lines(&["not allowed"]);
+    assert_eq!(lines.len(), 1, "reads of Deployment scales: {lines:?}");
 }
 
 #[tokio::test]
@@ -119,6 +119,6 @@ async fn our_rights_are_enough() {
     };
     grant(&bed.client(), &shipped("watermark")).await;
     let account = bed.service_account("kube-system", "plimsoll-watermark").await;
-    let words = scales(&bed, account.client).await;
-    assert_eq!(words.lines(&["not allowed"]), [""; 0]);
+    let log = scales(&bed, account.client).await;
+    assert_eq!(log.lines(&["not allowed"]), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What metrics ask for: vectors C1 to C48 and X1 to X13, X31 to X33 of upstream's calculators.
+//! Replica proposals of metrics: vectors C1 to C48 and X1 to X13, X31 to X33 of upstream's calculators.
 
 use plimsoll_core::{
     scaling::{MetricError, MetricValue, Pod, PodsNotReady, pod_readiness::Phase},
@@ -14,24 +14,24 @@ use super::{
     DecisionCase, ago, both_modes, cpu_metric, external_metric, pending_pod, pod, pods, source,
 };
 
-/// Replicas, what was compared, where that lies, and pods that counted.
+/// Replicas, the compared value, its position, and the number of pods counted.
 type ExpectedProposal = (i32, i64, Position, u32);
-/// A name, what the object asks for, what it has, how its pods are and what each uses, the marks, and what is expected.
+/// Name, fields of the object, current replicas, pods and their usage, watermarks, and the expected proposal.
 type PodMetricVector =
     (&'static str, Value, i32, &'static [Phase], &'static [i64], (i64, i64), ExpectedProposal);
-/// The same of a metric of this sum.
+/// The same for an external metric with this sum.
 type SumMetricVector = (&'static str, Value, i32, i64, (i64, i64), ExpectedProposal);
 
-/// What the one source of a case asks for.
+/// Evaluates the single source of a case.
 fn evaluate(case: &DecisionCase) -> Result<ReplicaProposal, MetricError> {
     let (mut rows, _) = case.setting().combine(&case.sources);
     rows.remove(0).result
 }
 
 fn proposal_of(case: &DecisionCase) -> ExpectedProposal {
-    let asked = evaluate(case).expect("it is known");
-    let proposal = asked.proposal;
-    (proposal.replicas, proposal.utilization, proposal.position, asked.ready_pods)
+    let evaluation = evaluate(case).expect("value is known");
+    let proposal = evaluation.proposal;
+    (proposal.replicas, proposal.utilization, proposal.position, evaluation.ready_pods)
 }
 
 fn pod_in_phase(phase: Phase, number: usize) -> Pod {
@@ -261,7 +261,7 @@ fn what_is_not_known_has_its_own_word_and_upstreams_text() {
             let (rows, combined) = case.setting().combine(&case.sources);
             assert_eq!(rows[0].result, Err(why.clone()));
             assert_eq!(why.as_str(), word);
-            let text = combined.expect_err("nothing is known").to_string();
+            let text = combined.expect_err("value is unknown").to_string();
             let start = "failed to compute replicas based on external metric requests: ";
             assert!(text.starts_with(start) && text.ends_with(&why.to_string()), "{text}");
         }
@@ -282,7 +282,7 @@ fn a_value_of_too_long_ago_is_not_taken_for_one_of_now() {
         vec![source("requests", Ok(MetricValue::Sum { sum: 1, at: Some(ago(120)) }), (5, 6))],
     );
     let mut setting = case.setting();
-    assert!(setting.combine(&case.sources).1.is_ok(), "nobody asked");
+    assert!(setting.combine(&case.sources).1.is_ok(), "not requested");
     setting.oldest_sample = Some(ago(60));
     let (rows, combined) = setting.combine(&case.sources);
     assert_eq!(rows[0].result, Err(MetricError::Stale { at: ago(120) }));

@@ -1,4 +1,4 @@
-//! Whether replicas may be changed now: vectors G1 to G7 and X24 to X27.
+//! Whether replicas may be changed at this time: vectors G1 to G7 and X24 to X27.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn windows_and_delays_hold_changes_as_upstreams_do() {
         assert!(!passes(&Cooldown { upscale_window: secs(600), ..gate }, 8, 10), "G2");
         assert!(!passes(&gate, 10, 10), "G3");
         assert!(passes(&long_down, 8, 10), "G4");
-        let left = long_down.check(8, 10).remaining.expect("there was a change before");
+        let left = long_down.check(8, 10).remaining.expect("was scaled before");
         assert_eq!((left.up, left.down, left.backoff()), (0.0, 1.0, Some(Backoff::Downscale)));
         assert!(passes(&gate, 8, 10), "G5");
         let outside = StateSince { holds: false, at: ago(100) };
@@ -86,7 +86,7 @@ fn who_waits_is_told_until_when() {
             soon.check(5, 8).hold_reason,
             Some(HoldReason::ForbiddenWindow { until: until(40) })
         );
-        let left = soon.check(5, 8).remaining.expect("there was a change before");
+        let left = soon.check(5, 8).remaining.expect("was scaled before");
         assert_eq!((left.up, left.down, left.backoff()), (40.0, 40.0, Some(Backoff::Both)));
         let above = StateSince { holds: true, at: ago(15) };
         let waits = Cooldown { upscale_delay: secs(60), above, ..gate };

@@ -1,4 +1,4 @@
-//! Owns upstream's words in what is written after a pass: events, conditions of a change, and the order of conditions.
+//! Upstream's texts written after a pass: events, conditions of a scale update, and the order of conditions.
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
@@ -22,24 +22,29 @@ fn status_builder(spec: &WatermarkPodAutoscalerSpec, compat: Compat) -> StatusBu
     StatusBuilder { spec, namespace: "shop", compat, skips_idle_events: false, now: NOW, fixes }
 }
 
-/// Reason and message of one of the conditions.
+/// Returns reason and message of a condition.
 fn reason_and_message(
     status: &WatermarkPodAutoscalerStatus,
     fact: ConditionType,
 ) -> (String, String) {
-    let found = status.conditions.iter().find(|one| one.kind == fact.name()).expect("said");
+    let found = status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == fact.name())
+        .expect("condition is set");
     (found.reason.clone(), found.message.clone())
 }
 
 fn order(status: &WatermarkPodAutoscalerStatus) -> Vec<&str> {
-    status.conditions.iter().map(|one| one.kind.as_str()).collect()
+    status.conditions.iter().map(|condition| condition.kind.as_str()).collect()
 }
 
 fn event(is_warning: bool, reason: &'static str, message: &str) -> Event {
     Event { is_warning, reason, message: message.to_owned() }
 }
 
-/// A decision about so many replicas, at a metric of this sum between one and two. Four pods are there in any case.
+/// Returns a decision with this many replicas proposed, at a metric with this sum and watermarks one and two. There are
+/// always four pods.
 fn decision(compat: Compat, fields: &Value, wanted: i32, sum: i64) -> Decision {
     let sources = vec![external_metric(sum, 1_000, 2_000)];
     let mut case = DecisionCase::new(Fixes::for_compat(compat), fields.clone(), wanted, sources)
@@ -48,7 +53,7 @@ fn decision(compat: Compat, fields: &Value, wanted: i32, sum: i64) -> Decision {
     case.decide()
 }
 
-/// Steps 8 of section 6 and section 13.3.
+/// Section 6, steps 8, and section 13.3.
 #[test]
 fn a_change_is_told_in_upstreams_words_whatever_came_of_it() {
     let fields = json!({"maxReplicas": 10});
@@ -57,23 +62,26 @@ fn a_change_is_told_in_upstreams_words_whatever_came_of_it() {
         let writing = status_builder(&spec, compat);
         let grows = decision(compat, &fields, 4, 4_000);
         let before = WatermarkPodAutoscalerStatus::default();
-        let able = |made: &ScaleOutcome| {
-            reason_and_message(&writing.status(&before, &grows, made), ConditionType::AbleToScale)
+        let able_to_scale = |outcome: &ScaleOutcome| {
+            reason_and_message(
+                &writing.status(&before, &grows, outcome),
+                ConditionType::AbleToScale,
+            )
         };
         let pair = |reason: &str, message: &str| (reason.to_owned(), message.to_owned());
-        let done = "the WPA controller was able to update the target scale to 6";
-        assert_eq!(able(&ScaleOutcome::Done), pair("SuccessfulScale", done));
+        let success = "the WPA controller was able to update the target scale to 6";
+        assert_eq!(able_to_scale(&ScaleOutcome::Done), pair("SuccessfulScale", success));
         let scaled = event(false, "Scaling", "New size: 6; reason: requests{map[]} above target");
         assert_eq!(writing.events(&grows, &ScaleOutcome::Done, None), [scaled]);
 
         let refused = ScaleOutcome::Failed("a conflict".to_owned());
         let failed = "the WPA controller was unable to update the target scale: a conflict";
-        assert_eq!(able(&refused), pair("FailedScale", failed));
-        let told = "New size: 6; reason: requests{map[]} above target; error: a conflict";
-        assert_eq!(writing.events(&grows, &refused, None), [event(true, "FailedScale", told)]);
+        assert_eq!(able_to_scale(&refused), pair("FailedScale", failed));
+        let message = "New size: 6; reason: requests{map[]} above target; error: a conflict";
+        assert_eq!(writing.events(&grows, &refused, None), [event(true, "FailedScale", message)]);
 
         let old = "the last scaling time was sufficiently old as to warrant a new scale";
-        assert_eq!(able(&ScaleOutcome::DryRun), pair("ReadyForScale", old));
+        assert_eq!(able_to_scale(&ScaleOutcome::DryRun), pair("ReadyForScale", old));
         assert_eq!(writing.events(&grows, &ScaleOutcome::DryRun, None), []);
     }
 }
@@ -113,7 +121,7 @@ fn advice_is_written_as_one_metric_with_its_reason() {
         reason: "it is Friday".to_owned(),
         ..RecommendResponse::default()
     };
-    let asked = MetricInput {
+    let metric = MetricInput {
         kind: MetricSourceType::Recommender,
         label: name.to_owned(),
         name: name.to_owned(),
@@ -121,22 +129,22 @@ fn advice_is_written_as_one_metric_with_its_reason() {
     };
     for compat in COMPATS {
         let case =
-            DecisionCase::new(Fixes::for_compat(compat), fields.clone(), 4, vec![asked.clone()]);
+            DecisionCase::new(Fixes::for_compat(compat), fields.clone(), 4, vec![metric.clone()]);
         let decision = case.scaled_ago(3_600).decide();
         let before = WatermarkPodAutoscalerStatus::default();
         let status =
             status_builder(&spec, compat).status(&before, &decision, &ScaleOutcome::NoChange);
-        let said = "the WPA was able to successfully calculate a replica count from \
+        let expected = "the WPA was able to successfully calculate a replica count from \
                     recommender{targetType:fake} because: it is Friday";
         let active = reason_and_message(&status, ConditionType::ScalingActive);
-        assert_eq!(active, ("ValidMetricFound".to_owned(), said.to_owned()));
+        assert_eq!(active, ("ValidMetricFound".to_owned(), expected.to_owned()));
         let metrics = serde_json::to_value(&status.current_metrics).expect("JSON");
         assert_eq!(metrics.as_array().map(Vec::len), Some(1), "{metrics}");
         assert_eq!(metrics[0]["external"]["metricName"], name);
     }
 }
 
-/// Steps 9 of section 6 and section 13.3.
+/// Section 6, steps 9, and section 13.3.
 #[test]
 fn a_pass_without_a_change_is_told_in_upstreams_words_in_an_event_or_a_condition() {
     let fields = json!({"maxReplicas": 10});
@@ -145,41 +153,41 @@ fn a_pass_without_a_change_is_told_in_upstreams_words_in_an_event_or_a_condition
         let loud = status_builder(&spec, compat);
         let quiet = StatusBuilder { skips_idle_events: true, ..loud };
         let last = Some(ago(3_600));
-        // The tail of both, with the time as Go writes it.
+        // The common end of both messages, with the time as Go formats it.
         let tail = |replicas: i32| {
             format!(
                 "not to scale Deployment/shop/web to {replicas} (last scale time was 2027-01-15 07:00:00 +0000 UTC )"
             )
         };
         let idle = decision(compat, &fields, 4, 1_500);
-        let told = format!("Decided {}", tail(4));
+        let expected = format!("Decided {}", tail(4));
         let events = loud.events(&idle, &ScaleOutcome::NoChange, last);
-        assert_eq!(events, [event(false, "NotScaling", &told)]);
+        assert_eq!(events, [event(false, "NotScaling", &expected)]);
         let none = loud.events(&idle, &ScaleOutcome::NoChange, None);
-        let told = "Decided not to scale Deployment/shop/web to 4 (last scale time was <nil> )";
-        assert_eq!(none, [event(false, "NotScaling", told)]);
+        let expected = "Decided not to scale Deployment/shop/web to 4 (last scale time was <nil> )";
+        assert_eq!(none, [event(false, "NotScaling", expected)]);
         let before = WatermarkPodAutoscalerStatus {
             last_scale_time: last.map(conditions::to_timestamp),
             ..WatermarkPodAutoscalerStatus::default()
         };
         let status = quiet.status(&before, &idle, &ScaleOutcome::NoChange);
-        let said = format!(
+        let message = format!(
             "the WPA was able to successfully calculate a replica count and decided {}",
             tail(4)
         );
         assert_eq!(
             reason_and_message(&status, ConditionType::ScalingActive),
-            ("NotScaling".to_owned(), said)
+            ("NotScaling".to_owned(), message)
         );
-        // Of a target that is scaled to nothing no other number is told.
+        // For a target scaled to zero no other number is reported.
         let disabled = decision(compat, &fields, 0, 4_000);
-        let told = format!("Decided {}", tail(0));
+        let expected = format!("Decided {}", tail(0));
         let events = loud.events(&disabled, &ScaleOutcome::NoChange, last);
-        assert_eq!(events, [event(false, "NotScaling", &told)]);
+        assert_eq!(events, [event(false, "NotScaling", &expected)]);
     }
 }
 
-/// Sections 8.4 and 13.3: the source alone is told first, and the whole story after it.
+/// Sections 8.4 and 13.3: the error of the source alone comes first, then the full message.
 #[test]
 fn a_metric_that_says_nothing_is_told_twice_in_upstreams_words() {
     let fields = json!({"maxReplicas": 10});
@@ -201,7 +209,7 @@ fn a_metric_that_says_nothing_is_told_twice_in_upstreams_words() {
     }
 }
 
-/// Section 13.3: which of its two reasons it has that a status could not be written.
+/// Section 13.3: which of the two reasons is reported when a status update fails.
 #[test]
 fn a_status_that_cannot_be_written_is_told_by_what_was_to_be_written() {
     let fields = json!({"maxReplicas": 10});
@@ -222,7 +230,7 @@ fn a_status_that_cannot_be_written_is_told_by_what_was_to_be_written() {
     );
 }
 
-/// Vectors M1 and F7: an object that has a monitor which is well, no metrics, and no replicas.
+/// Vectors M1 and F7: an object with a healthy monitor, no metrics, and no replicas.
 #[test]
 fn what_was_said_last_stands_first_even_within_one_second() {
     let fields = json!({"minReplicas": 3, "maxReplicas": 5});

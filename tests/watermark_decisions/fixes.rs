@@ -1,4 +1,4 @@
-//! Each fix three ways: what upstream does, what ours does, and ours with the fix switched off.
+//! Each fix in three modes: upstream's behaviour, Plimsoll's, and Plimsoll's with the fix disabled.
 
 use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerStatus,
@@ -16,7 +16,7 @@ use super::{
     DecisionCase, NOW, ago, cpu_metric, external_metric, last_condition, pods, source, spec,
 };
 
-/// Upstream's, ours, and ours without the fix.
+/// Upstream's mode, Plimsoll's, and Plimsoll's without the fix.
 fn fix_modes(fix: Fix) -> [Fixes; 3] {
     let ours = Fixes::for_compat(Compat::Plimsoll);
     [Fixes::for_compat(Compat::Upstream), ours, ours.without(fix)]
@@ -47,7 +47,9 @@ fn bounds_hold_without_metrics() {
         let silent: MetricInput = source("requests", Err(MetricError::Empty("external")), (1, 2));
         let decision =
             DecisionCase::new(fixes, json!({"maxReplicas": 10}), 18, vec![silent]).decide();
-        let active = last_condition(&decision, ConditionType::ScalingActive).expect("said").holds;
+        let active = last_condition(&decision, ConditionType::ScalingActive)
+            .expect("condition is set")
+            .holds;
         (decision.desired, active)
     };
     assert_fix(Fix::BoundsHoldWithoutMetrics, of, [(18, false), (10, false)]);
@@ -122,12 +124,12 @@ fn missing_pods_force_nothing() {
         let fields = json!({"maxReplicas": 20});
         let usage = cpu_metric(&[1_500, 1_500], 1_000, 4_000);
         let mut case = DecisionCase::new(fixes, fields, 12, vec![usage]).scaled_ago(30);
-        // The quota was away: the workload has none yet, and the selector finds those of another.
+        // The quota was exhausted: the workload has no pods yet, and its selector matches those of another one.
         case.scale.status_replicas = 0;
         case.decide().desired
     };
     assert_fix(Fix::MissingPodsForceNothing, of, [1, 12]);
-    // A kind whose controller never says how many it has: its pods are there all the same, and 0.88 of 1 is nine of ten.
+    // The controller of this kind never reports its replicas: the pods exist nevertheless, and 0.88 of 1 is nine of ten.
     let untold = |sum: i64| {
         move |fixes| {
             let fields = json!({"algorithm": "absolute", "maxReplicas": 40,
@@ -149,7 +151,7 @@ fn surge_pods_do_not_count() {
         let fields = json!({"algorithm": "absolute", "scaleUpLimitFactor": "200"});
         let mut case =
             DecisionCase::new(fixes, fields, 4, vec![external_metric(2_500, 1_000, 2_000)]);
-        // In the middle of a rolling update: twice as many, all of them ready.
+        // In the middle of a rolling update: twice as many pods, all of them ready.
         case.scale.status_replicas = 8;
         case.pods = pods(8);
         case.scaled_ago(900).decide().desired

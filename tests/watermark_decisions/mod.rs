@@ -1,4 +1,4 @@
-//! How many replicas a workload gets: golden vectors, fixes, and what holds for any object.
+//! The number of replicas of a workload: golden vectors, fixes, and properties for any object.
 
 mod calculator;
 mod cooldown;
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 pub const NOW: Time = Time::from_secs(1_800_000_000);
 pub const OBJECT: NamespacedName<'static> = NamespacedName { namespace: "shop", name: "web" };
 
-/// Both ways, where the same is expected of them.
+/// Both modes, for tests that expect the same of them.
 pub fn both_modes() -> [Fixes; 2] {
     [Fixes::for_compat(Compat::Upstream), Fixes::for_compat(Compat::Plimsoll)]
 }
@@ -45,20 +45,20 @@ pub fn ago(seconds: u64) -> Time {
     NOW.earlier(Duration::from_secs(seconds))
 }
 
-/// An object with these fields beside the least that it needs.
+/// Returns an object with these fields in addition to the required ones.
 pub fn spec(fields: Value) -> WatermarkPodAutoscalerSpec {
-    let mut whole = json!({
+    let mut spec = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 1_000_000,
     });
     let Value::Object(fields) = fields else { panic!("{fields} is no object") };
     for (key, value) in fields {
-        whole[key] = value;
+        spec[key] = value;
     }
-    serde_json::from_value(whole).expect("a spec")
+    serde_json::from_value(spec).expect("valid spec")
 }
 
-/// A pod that has been ready for an hour.
+/// Returns a pod that has been ready for an hour.
 pub fn pod(number: usize) -> Pod {
     Pod {
         name: format!("web-{number}").into(),
@@ -74,7 +74,7 @@ pub fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(pod).collect()
 }
 
-/// A pod that nobody has started yet, for so many seconds.
+/// Returns a pod that has been pending for this many seconds.
 pub fn pending_pod(number: usize, seconds: u64) -> Pod {
     Pod {
         phase: Phase::Pending,
@@ -84,14 +84,14 @@ pub fn pending_pod(number: usize, seconds: u64) -> Pod {
     }
 }
 
-/// A metric of this sum, between these marks.
+/// Returns a metric with this sum and these watermarks.
 pub fn external_metric(sum: i64, low: i64, high: i64) -> MetricInput {
     source("requests", Ok(MetricValue::Sum { sum, at: None }), (low, high))
 }
 
 pub fn source(
     name: &str,
-    asked: Result<MetricValue, MetricError>,
+    value: Result<MetricValue, MetricError>,
     (low, high): (i64, i64),
 ) -> MetricInput {
     MetricInput {
@@ -101,11 +101,11 @@ pub fn source(
         selector: String::new(),
         address: None,
         band: Some(Band { low, high, tolerance: 0 }),
-        value: asked,
+        value,
     }
 }
 
-/// What the pods use of CPU, each so much; what is nothing is no sample.
+/// Returns a CPU metric with these samples per pod; a pod with value zero has no sample.
 pub fn cpu_metric(samples: &[i64], low: i64, high: i64) -> MetricInput {
     let usage: Usage = samples
         .iter()
@@ -113,11 +113,11 @@ pub fn cpu_metric(samples: &[i64], low: i64, high: i64) -> MetricInput {
         .filter(|(_, amount)| **amount != 0)
         .map(|(number, amount)| (format!("web-{number}").into(), *amount))
         .collect();
-    let asked = Ok(MetricValue::Usage { usage, is_cpu: true, at: None });
-    MetricInput { kind: MetricSourceType::Resource, ..source("cpu", asked, (low, high)) }
+    let value = Ok(MetricValue::Usage { usage, is_cpu: true, at: None });
+    MetricInput { kind: MetricSourceType::Resource, ..source("cpu", value, (low, high)) }
 }
 
-/// An object with all that a decision about it hangs on.
+/// An object with all inputs of a decision.
 #[derive(Clone, Debug)]
 pub struct DecisionCase {
     pub rules: EffectiveSpec,
@@ -150,21 +150,21 @@ impl DecisionCase {
         }
     }
 
-    /// Replicas were changed so many seconds ago.
+    /// Sets the last scale update to this many seconds ago.
     pub fn scaled_ago(mut self, seconds: u64) -> Self {
         self.status.last_scale_time = Some(conditions::to_timestamp(ago(seconds)));
         self
     }
 
-    /// Asks for this beyond its fields.
+    /// Sets options beyond the object's fields.
     pub fn with_options(mut self, options: WpaOptions) -> Self {
         self.rules = self.rules.with_options(options);
         self
     }
 
-    /// This is so, or not, for so many seconds.
-    pub fn with_condition(mut self, said: &ConditionUpdate, seconds: u64) -> Self {
-        conditions::set_condition(&mut self.status, said, ago(seconds));
+    /// Sets a condition that has lasted for this many seconds.
+    pub fn with_condition(mut self, update: &ConditionUpdate, seconds: u64) -> Self {
+        conditions::set_condition(&mut self.status, update, ago(seconds));
         self
     }
 
@@ -199,7 +199,7 @@ impl DecisionCase {
     }
 }
 
-/// What was said last of a fact in a decision.
+/// Returns the last update of a condition in a decision.
 pub fn last_condition(decision: &Decision, fact: ConditionType) -> Option<&ConditionUpdate> {
-    decision.conditions.iter().rfind(|said| said.condition_type == fact)
+    decision.conditions.iter().rfind(|update| update.condition_type == fact)
 }

@@ -1,4 +1,4 @@
-//! What objects can ask for beyond upstream's fields, each beside what happens without it.
+//! Options beyond upstream's fields, each compared with the behaviour without it.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn one_metric_that_answers_adds_replicas_alone_only_where_that_is_asked_for() {
     for (sum, options, expected) in [
         (30_000, WpaOptions::default(), None),
         (30_000, partial, Some(15)),
-        // None are removed while somebody says nothing, who might need them.
+        // No replicas are removed while a source is unavailable, as it might need them.
         (3_000, partial, None),
         (15_000, partial, None),
     ] {
@@ -97,7 +97,7 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
         (5, 299, with, 3600, None),
         (5, 300, with, 3600, Some(8)),
         (8, 300, with, 3600, None),
-        // At most as many more at once as otherwise, not within a window, and never outside of the bounds.
+        // At most one normal step at once, not during a cooldown, and never beyond the bounds.
         (2, 300, with, 3600, Some(4)),
         (5, 300, with, 30, None),
         (20, 300, with, 3600, Some(8)),
@@ -114,7 +114,7 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
         .with_options(with);
     case.memory.unknown_since = Some(ago(300));
     assert_eq!(new_replicas(&case.decide()), Some(6));
-    // Metrics that nobody asked for, because pods are not ready, have not said nothing: replicas stay.
+    // Metrics that were not requested because pods are not ready are not unavailable: replicas stay.
     for unready in [PodsNotReady::NoPods, PodsNotReady::NoneReady { among: 5 }] {
         let mut source = failing_metric("a");
         source.value = Err(MetricError::PodsNotReady(unready));
@@ -129,7 +129,7 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
         let decision = case.decide();
         assert_eq!((new_replicas(&decision), decision.history.unknown_since), (None, None));
     }
-    // Pods of which nobody tells what they use are another matter.
+    // Pods without usage samples are different.
     let mut source = failing_metric("a");
     source.value = Err(MetricError::PodsNotReady(PodsNotReady::NoUsage));
     let mut case =
@@ -138,7 +138,7 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
             .scaled_ago(3_600);
     case.memory.unknown_since = Some(ago(300));
     assert_eq!(new_replicas(&case.decide()), Some(8));
-    // What is stopped by hand stays stopped.
+    // A target stopped manually stays stopped.
     let mut stopped = DecisionCase::new(
         plimsoll_fixes(),
         fields_without_limits(&json!({})),
@@ -153,8 +153,9 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
 #[test]
 fn replicas_that_nobody_may_have_are_refused_or_held_to_the_bounds_of_the_object() {
     let read = |text: &str| {
-        let said = ("plimsoll.dev/fallback-replicas".to_owned(), text.to_owned());
-        let (options, bad) = WpaOptions::from_annotations(&[said].into(), Duration::from_secs(15));
+        let annotation = ("plimsoll.dev/fallback-replicas".to_owned(), text.to_owned());
+        let (options, bad) =
+            WpaOptions::from_annotations(&[annotation].into(), Duration::from_secs(15));
         assert_eq!(options.fallback.is_none(), !bad.is_empty(), "{text}");
         options
     };
@@ -234,16 +235,16 @@ fn with_delays_of_their_own_metrics_that_take_turns_satisfy_none() {
     assert_eq!(decide(taking_turns.0, taking_turns.1, WpaOptions::default()), (Some(8), false));
     assert_eq!(decide(taking_turns.0, taking_turns.1, each), (None, true));
     assert_eq!(decide((up, Above, 60), (inside, Inside, 30), each), (Some(8), false));
-    // One that was above for long enough is enough.
+    // One metric that was above for long enough suffices.
     assert_eq!(decide((up, Above, 60), (up, Above, 0), each), (Some(8), false));
-    // Below, each of them has to have been.
+    // To scale down, all of them must have been below.
     assert_eq!(decide((down, Below, 120), (down, Below, 119), each), (None, true));
     assert_eq!(
         decide((down, Below, 120), (down, Below, 119), WpaOptions::default()),
         (Some(2), false)
     );
     assert_eq!(decide((down, Below, 120), (down, Below, 300), each), (Some(2), false));
-    // What was there before it came back does not count.
+    // The time before it returned to the band does not count.
     assert_eq!(decide((up, Inside, 600), (inside, Inside, 600), each), (None, true));
 }
 
@@ -257,9 +258,10 @@ fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
     );
     case.memory = MetricHistory { unknown_since: Some(ago(60)), ..case.decide().history };
     let decision = case.decide();
-    let told: ScaleDecision = scale_decision(&decision, &case.rules, NOW);
-    let told = serde_json::to_value(told).expect("JSON");
-    let read = MetricHistory::from_decision(&serde_json::from_value(told).expect("a trace"));
+    let trace: ScaleDecision = scale_decision(&decision, &case.rules, NOW);
+    let trace = serde_json::to_value(trace).expect("JSON");
+    let read =
+        MetricHistory::from_decision(&serde_json::from_value(trace).expect("valid decision"));
     assert_eq!(read, decision.history);
     assert_eq!(read.metrics.len(), 2);
     assert_eq!(MetricHistory::from_decision(&ScaleDecision::default()), MetricHistory::default());
@@ -268,25 +270,25 @@ fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
 #[test]
 fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
     let to_zero = WpaOptions { scale_to_zero: true, ..WpaOptions::default() };
-    let (one, two) = (json!({}), json!({"minReplicas": 2}));
+    let (single, two) = (json!({}), json!({"minReplicas": 2}));
     let decide = |fields: &Value, wanted: i32, sums: &[i64], options: WpaOptions| {
         let sources = sums.iter().map(|sum| external_metric(*sum, 1000, 2000)).collect();
         let mut case =
             DecisionCase::new(plimsoll_fixes(), fields_without_limits(fields), wanted, sources)
                 .with_options(options);
-        case.pods = pods(usize::try_from(wanted).expect("few"));
+        case.pods = pods(usize::try_from(wanted).expect("fits"));
         case.scaled_ago(3600).decide()
     };
     for (fields, wanted, sums, options, expected) in [
-        (&one, 1, &[0][..], to_zero, Some(0)),
-        (&one, 1, &[0, 0], to_zero, Some(0)),
-        (&one, 1, &[0, 500], to_zero, None),
-        (&one, 1, &[0], WpaOptions::default(), None),
-        (&one, 0, &[5_000], to_zero, Some(1)),
-        (&one, 0, &[0, 1], to_zero, Some(1)),
-        (&one, 0, &[0], to_zero, None),
-        (&one, 0, &[5_000], WpaOptions::default(), None),
-        // The fewest that there are to be go and come together.
+        (&single, 1, &[0][..], to_zero, Some(0)),
+        (&single, 1, &[0, 0], to_zero, Some(0)),
+        (&single, 1, &[0, 500], to_zero, None),
+        (&single, 1, &[0], WpaOptions::default(), None),
+        (&single, 0, &[5_000], to_zero, Some(1)),
+        (&single, 0, &[0, 1], to_zero, Some(1)),
+        (&single, 0, &[0], to_zero, None),
+        (&single, 0, &[5_000], WpaOptions::default(), None),
+        // The minimum of replicas is removed and added as a whole.
         (&two, 2, &[0], to_zero, Some(0)),
         (&two, 0, &[1], to_zero, Some(2)),
         (&two, 0, &[0], to_zero, None),
@@ -299,24 +301,24 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
         let is_disabled = found.contains(&Restriction::Disabled);
         assert_eq!(is_disabled, wanted == 0 && !options.scale_to_zero);
     }
-    // Who lets nothing be removed means the last one, too; who was at zero already stays there.
+    // An object that forbids scaling down keeps the last replica too; one at zero stays there.
     let never = json!({"scaleDownLimitFactor": "0"});
     assert_eq!(new_replicas(&decide(&never, 1, &[0], to_zero)), None);
     assert_eq!(new_replicas(&decide(&never, 0, &[0], to_zero)), None);
-    // From many it goes no faster than otherwise.
-    assert_eq!(new_replicas(&decide(&one, 10, &[0], to_zero)), Some(1));
+    // From many replicas it scales down no faster than usual.
+    assert_eq!(new_replicas(&decide(&single, 10, &[0], to_zero)), Some(1));
     // Unknown is not zero.
     let unknown = DecisionCase::new(
         plimsoll_fixes(),
-        fields_without_limits(&one),
+        fields_without_limits(&single),
         1,
         vec![failing_metric("a")],
     )
     .with_options(to_zero);
     assert_eq!(new_replicas(&unknown.scaled_ago(3600).decide()), None);
-    // A forbidden window holds the last one too.
+    // A forbidden scale-down window keeps the last replica too.
     let sources = vec![external_metric(0, 1000, 2000)];
-    let recent = DecisionCase::new(plimsoll_fixes(), fields_without_limits(&one), 1, sources)
+    let recent = DecisionCase::new(plimsoll_fixes(), fields_without_limits(&single), 1, sources)
         .with_options(to_zero)
         .scaled_ago(10);
     assert_eq!(new_replicas(&recent.decide()), None);
@@ -324,29 +326,29 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
 
 #[test]
 fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
-    let whole = WpaOptions { modulo_of_result: true, ..WpaOptions::default() };
-    let both = WpaOptions { scale_to_zero: true, ..whole };
+    let modulo = WpaOptions { modulo_of_result: true, ..WpaOptions::default() };
+    let both = WpaOptions { scale_to_zero: true, ..modulo };
     let fields = |more: Value| {
-        let mut all = fields_without_limits(
+        let mut object = fields_without_limits(
             &json!({"replicaScalingAbsoluteModulo": 4, "scaleUpLimitFactor": "40", "scaleDownLimitFactor": "40"}),
         );
         for (key, value) in more.as_object().expect("an object") {
-            all[key] = value.clone();
+            object[key] = value.clone();
         }
-        all
+        object
     };
     for (more, wanted, sum, options, expected) in [
         (json!({}), 10, 60_000, WpaOptions::default(), Some(14)),
-        (json!({}), 10, 60_000, whole, Some(12)),
-        (json!({}), 8, 60_000, whole, None),
+        (json!({}), 10, 60_000, modulo, Some(12)),
+        (json!({}), 8, 60_000, modulo, None),
         (json!({}), 8, 60_000, WpaOptions::default(), Some(11)),
         (json!({}), 16, 1_000, WpaOptions::default(), Some(10)),
-        (json!({}), 16, 1_000, whole, Some(12)),
-        // Up from nothing one replica would be none, and there would be none for ever.
+        (json!({}), 16, 1_000, modulo, Some(12)),
+        // From zero, one replica would round down to none, so there would never be any.
         (json!({}), 0, 60_000, both, Some(4)),
         (json!({"maxReplicas": 3}), 0, 60_000, both, Some(3)),
-        // Bounds win: at the most that there may be, no multiple is needed to get inside.
-        (json!({"maxReplicas": 9}), 12, 60_000, whole, Some(9)),
+        // Bounds take precedence: at the maximum, no multiple is needed to get inside.
+        (json!({"maxReplicas": 9}), 12, 60_000, modulo, Some(9)),
     ] {
         let case = DecisionCase::new(
             plimsoll_fixes(),
@@ -362,7 +364,7 @@ fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
 #[test]
 fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
     let fields = fields_without_limits(&json!({"readinessDelaySeconds": 60}));
-    // Three are ready, one is pending for half a minute.
+    // Three pods are ready, one has been pending for half a minute.
     let ready = |options: WpaOptions| {
         let mut case = DecisionCase::new(
             plimsoll_fixes(),
@@ -391,8 +393,9 @@ fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
         };
         case.setting().readiness.total_usage(&case.pods, true, usage)
     };
-    let all = WpaOptions { starting_ignored_for: Some(Duration::ZERO), ..WpaOptions::default() };
-    assert_eq!((cpu_of(WpaOptions::default()), cpu_of(all)), (Ok((100, 1)), Ok((1000, 2))));
+    let all_pods =
+        WpaOptions { starting_ignored_for: Some(Duration::ZERO), ..WpaOptions::default() };
+    assert_eq!((cpu_of(WpaOptions::default()), cpu_of(all_pods)), (Ok((100, 1)), Ok((1000, 2))));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One pass over an object: vectors W1 to W11, K1 to K3, and what else only a whole pass shows.
+//! One pass over an object: vectors W1 to W11, K1 to K3, and behaviour that only a whole pass shows.
 
 use plimsoll_core::{
     scaling::MetricError,
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use super::{DecisionCase, both_modes, external_metric, last_condition, source};
 
-/// A metric that proposes so many replicas for a workload of that size, or is inside of its band.
+/// Returns a metric that proposes this many replicas for a workload of that size, or is inside of its band.
 fn metric_proposing(wanted: i32, replicas: i32) -> Vec<MetricInput> {
     let high = 1_000_i64;
     let sum = i64::from(replicas) * high / i64::from(wanted);
-    // Above and below, the value alone says how many there are to be.
+    // Above and below the band, the value alone determines the proposal.
     vec![external_metric(sum, high - 1, high)]
 }
 
 fn is_true(decision: &Decision, fact: ConditionType) -> bool {
-    last_condition(decision, fact).is_some_and(|said| said.holds)
+    last_condition(decision, fact).is_some_and(|update| update.holds)
 }
 
 fn case(fixes: Fixes, fields: Value, wanted: i32, proposed: i32) -> DecisionCase {
@@ -42,7 +42,7 @@ fn bounds_go_before_everything_and_nothing_stays_nothing() {
             (10, true),
             "W2"
         );
-        let forced = decision.change.expect("there are too many").forced;
+        let forced = decision.change.expect("too many").forced;
         assert_eq!(forced, Some(ForcedReason::AboveMax));
         let decision = case(fixes, json!({"minReplicas": 10, "maxReplicas": 12}), 6, 6).decide();
         assert_eq!(decision.desired, 10, "W3");
@@ -53,7 +53,9 @@ fn bounds_go_before_everything_and_nothing_stays_nothing() {
         let decision = nothing.decide();
         assert_eq!((decision.desired, &decision.change), (0, &None), "W1");
         assert_eq!(
-            last_condition(&decision, ConditionType::ScalingActive).expect("said").reason,
+            last_condition(&decision, ConditionType::ScalingActive)
+                .expect("condition is set")
+                .reason,
             "ScalingDisabled"
         );
         assert!(decision.restrictions(&nothing.rules).contains(&Restriction::Disabled));
@@ -71,7 +73,7 @@ fn windows_count_from_now_and_growth_is_capped() {
         let decision = case.decide();
         assert_eq!(decision.desired, 5, "W4");
         let normal = decision.limited.expect("computed");
-        // Seven is as far as one step goes, and five the most.
+        // One step allows seven, and the maximum is five.
         assert_eq!(normal.upscale_capping, Some(true));
         assert!(
             is_true(&decision, ConditionType::AbleToScale)
@@ -79,8 +81,8 @@ fn windows_count_from_now_and_growth_is_capped() {
         );
         assert_eq!(decision.proposal.as_ref().expect("computed").replicas, 8);
         let facts: std::collections::BTreeSet<_> =
-            decision.conditions.iter().map(|said| said.condition_type.name()).collect();
-        assert_eq!(facts.len(), 7, "the six, and that of converging");
+            decision.conditions.iter().map(|update| update.condition_type.name()).collect();
+        assert_eq!(facts.len(), 7, "the six, and the one of converging");
     }
 }
 
@@ -119,7 +121,7 @@ fn two_metrics_that_burst_at_once_are_followed_at_once() {
         let decision = DecisionCase::new(fixes, fields, 3, sources).scaled_ago(45).decide();
         assert_eq!(decision.desired, 5, "W6");
         assert!(!is_true(&decision, ConditionType::ScalingLimited));
-        let change = decision.change.expect("it grows");
+        let change = decision.change.expect("grows");
         assert_eq!(change.reason, "requests{map[]} above target");
     }
 }
@@ -134,7 +136,7 @@ fn converging_knows_no_delay_but_windows() {
                 "downscaleDelayBelowWatermarkSeconds": 60,
                 "convergeTowardsWatermark": "highwatermark",
             });
-            // Inside, and so far from the high mark that four are enough.
+            // Inside of the band, and so far below the high watermark that four are enough.
             DecisionCase::new(fixes, fields, 5, vec![external_metric(760, 700, 1_000)])
                 .scaled_ago(45)
                 .decide()
@@ -142,13 +144,13 @@ fn converging_knows_no_delay_but_windows() {
         let decision = case(30);
         assert_eq!(decision.desired, 4, "W7");
         assert_eq!(
-            decision.change.expect("it shrinks").reason,
+            decision.change.expect("fits").reason,
             "Metric within watermarks, attempting to scale to converge towards watermark"
         );
         let decision = case(60);
         assert_eq!((decision.desired, &decision.change), (5, &None), "W8");
         assert_eq!(
-            last_condition(&decision, ConditionType::AbleToScale).expect("said").reason,
+            last_condition(&decision, ConditionType::AbleToScale).expect("condition is set").reason,
             "BackoffBoth"
         );
     }
@@ -224,12 +226,13 @@ fn one_metric_that_says_nothing_leaves_everything_as_it_is() {
         let case = DecisionCase::new(fixes, json!({"maxReplicas": 10}), 3, sources);
         let decision = case.decide();
         assert_eq!((decision.desired, &decision.change), (3, &None), "K2");
-        assert!(decision.metrics[0].result.is_ok(), "the other one is told all the same");
-        let said = last_condition(&decision, ConditionType::ScalingActive).expect("said");
-        assert_eq!((said.holds, &*said.reason), (false, "FailedGetExternalMetric"));
+        assert!(decision.metrics[0].result.is_ok(), "the other metric is reported nevertheless");
+        let condition =
+            last_condition(&decision, ConditionType::ScalingActive).expect("condition is set");
+        assert_eq!((condition.holds, &*condition.reason), (false, "FailedGetExternalMetric"));
         assert!(
             last_condition(&decision, ConditionType::BelowLowWatermark).is_none(),
-            "delays run on"
+            "delays continue"
         );
         assert_eq!(decision.restrictions(&case.rules), [Restriction::MetricUnknown]);
     }
@@ -242,26 +245,26 @@ fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
         "maxReplicas": 12, "scaleUpLimitFactor": 30, "dryRun": true,
         "upscaleForbiddenWindowSeconds": 60,
     });
-    let told = |case: &DecisionCase| -> Vec<&'static str> {
+    let restrictions = |case: &DecisionCase| -> Vec<&'static str> {
         case.decide().restrictions(&case.rules).into_iter().map(Restriction::as_str).collect()
     };
     let far = case(fixes, fields.clone(), 10, 30);
-    // Thirteen would be as far as one step goes, and twelve are the most.
-    assert_eq!(told(&far), ["upscale_capping", "max", "dry_run"]);
-    assert_eq!(told(&far.scaled_ago(30)), ["upscale_capping", "max", "forbidden_window"]);
+    // One step would allow thirteen, and the maximum is twelve.
+    assert_eq!(restrictions(&far), ["upscale_capping", "max", "dry_run"]);
+    assert_eq!(restrictions(&far.scaled_ago(30)), ["upscale_capping", "max", "forbidden_window"]);
     let mut wide = fields.clone();
     wide["scaleUpLimitFactor"] = 100.into();
-    assert_eq!(told(&case(fixes, wide, 10, 14)), ["max", "dry_run"]);
+    assert_eq!(restrictions(&case(fixes, wide, 10, 14)), ["max", "dry_run"]);
     let inside =
         DecisionCase::new(fixes, fields.clone(), 10, vec![external_metric(1_000, 900, 1_100)]);
-    assert_eq!(told(&inside), ["within_bounds"]);
+    assert_eq!(restrictions(&inside), ["within_bounds"]);
     let mut few = fields;
     few["minAvailableReplicaPercentage"] = 50.into();
     let mut few = case(fixes, few, 10, 14);
     for (number, pod) in few.pods.iter_mut().enumerate().skip(2) {
         *pod = super::pending_pod(number, 60);
     }
-    assert_eq!(told(&few), ["availability"]);
+    assert_eq!(restrictions(&few), ["availability"]);
 }
 
 #[test]
@@ -271,7 +274,7 @@ fn a_proposal_that_is_too_fast_and_too_far_is_held_by_the_bound_that_it_ends_at(
             let case = case(fixes, json!({"minReplicas": 1, "maxReplicas": max}), wanted, proposed);
             case.decide().restrictions(&case.rules)
         };
-        // Half as many more are as far as one step goes.
+        // One step adds at most half of the replicas.
         let at_the_most = of(12, 10, 40);
         assert!(at_the_most.contains(&Restriction::UpscaleCapping), "{at_the_most:?}");
         assert!(at_the_most.contains(&Restriction::Max), "{at_the_most:?}");

@@ -35,7 +35,7 @@ fn usage(pods: &[Pod]) -> Usage {
     pods.iter().map(|pod| (pod.name.clone(), 1)).collect()
 }
 
-/// Started so many seconds ago, and since then ready or not.
+/// Returns a pod started this many seconds ago, with this readiness since then.
 fn pod_since(number: usize, started: u64, ready: bool, since: u64) -> Pod {
     Pod { started: Some(ago(started)), ready: Some((ready, ago(since))), ..pod(number) }
 }
@@ -66,7 +66,7 @@ fn what_a_starting_pod_uses_of_cpu_does_not_count() {
 
 #[test]
 fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
-    // P10: one that says nothing, one that was ready at its start, and one without a sample.
+    // P10: a pod without a ready condition, one that was ready when it started, and one without a sample.
     let three = vec![Pod { ready: None, ..pod(0) }, pod_since(1, 60, true, 60), pod(2)];
     let grouped = |fixes| {
         let grouped = readiness(fixes).group_pods(&three, true, &usage(&three[..2]));
@@ -76,7 +76,7 @@ fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
     let young = vec![pod_since(0, 9, true, 9)];
     let grouped = |fixes| readiness(fixes).group_pods(&young, true, &usage(&young)).ready;
     assert_eq!(both_modes().map(grouped), [0, 0], "it still has a second to go");
-    // P11: pods of another ReplicaSet are nobody's concern.
+    // P11: pods of another ReplicaSet are ignored.
     let other = |number| Pod { owned_by_target: false, ..pod(number) };
     let mixed = vec![other(0), other(1), pod_since(2, 60, true, 60)];
     let grouped = readiness(both_modes()[0]).group_pods(&mixed, true, &usage(&mixed));
@@ -133,21 +133,21 @@ fn owners_go_by_their_names_as_upstream_has_it() {
 
 #[test]
 fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
-    // Two of eight use something and are ready; six are starting.
+    // Two of eight pods are ready and use something; six are starting.
     let mut eight = pods(8);
     for pod in eight.iter_mut().skip(2) {
         pod.ready = Some((false, ago(5)));
     }
-    let asked = |fixes| {
+    let evaluate = |fixes| {
         let readiness = ReadinessPolicy { min_ready_percent: 50, ..readiness(fixes) };
         readiness.total_usage(&eight, true, &usage(&eight))
     };
-    let [theirs, ours] = both_modes().map(asked);
+    let [theirs, ours] = both_modes().map(evaluate);
     assert_eq!(theirs, Ok((2, 2)), "upstream sees two of two");
     assert_eq!(ours, Err(PodsNotReady::TooFewReady { percent: 25, object: "shop/web".to_owned() }));
 }
 
-/// Vector C46: the text names the target.
+/// Vector C46: the message names the target.
 #[test]
 fn too_few_ready_pods_are_those_of_the_target_and_not_of_the_autoscaler() {
     let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "foo-bar-123"}});
@@ -157,6 +157,7 @@ fn too_few_ready_pods_are_those_of_the_target_and_not_of_the_autoscaler() {
         ReadinessPolicy { target: object, min_ready_percent: 30, ..readiness(both_modes()[0]) };
     let mut four: Vec<Pod> = (0..3).map(|number| pending_pod(number, 60)).collect();
     four.push(pod(3));
-    let why = readiness.ready_pods(&four, scale(4)).expect_err("a quarter is too few");
+    let why =
+        readiness.ready_pods(&four, scale(4)).expect_err("a quarter of the pods is not enough");
     assert_eq!(why.to_string(), "25 % of the pods are unready, will not autoscale /foo-bar-123");
 }

@@ -1,4 +1,4 @@
-//! What holds for any object and any value, each after the exemptions that upstream's rules name.
+//! Properties that hold for any object and any value, except for the exemptions that upstream's rules name.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{DecisionCase, ago, external_metric, pods};
 use crate::support::tier;
 
-/// An object, what it has, and what its metric says.
+/// An object, its state, and its metric.
 #[derive(Clone, Debug)]
 struct GeneratedCase {
     fields: Value,
@@ -26,16 +26,16 @@ struct GeneratedCase {
     scaled: Option<u64>,
     outside: Option<u64>,
     options: WpaOptions,
-    /// For so long nothing is known of its metric, where nothing is.
+    /// How long the metric has been unavailable, if it is.
     unknown: u64,
 }
 
-/// What may be asked for beyond the fields.
+/// Generates options beyond the object's fields.
 fn options() -> impl Strategy<Value = WpaOptions> {
     let fallback = prop::option::of((1..90_i32, 0..600_u64));
     let delay = || prop::option::of((0..600_u64).prop_map(Duration::from_secs));
     (any::<[bool; 4]>(), fallback, delay(), delay()).prop_map(
-        |([partial, each_delay, to_zero, whole], fallback, pending_counts, starting_ignored)| {
+        |([partial, each_delay, to_zero, modulo], fallback, pending_counts, starting_ignored)| {
             let fallback = fallback.map(|(replicas, seconds)| Fallback {
                 replicas,
                 after: Duration::from_secs(seconds),
@@ -45,7 +45,7 @@ fn options() -> impl Strategy<Value = WpaOptions> {
                 fallback,
                 delay_per_metric: each_delay,
                 scale_to_zero: to_zero,
-                modulo_of_result: whole,
+                modulo_of_result: modulo,
                 pending_counts_for: pending_counts,
                 starting_ignored_for: starting_ignored,
                 ..WpaOptions::default()
@@ -113,7 +113,7 @@ fn case(drawn: &GeneratedCase, sum: i64, fixes: Fixes) -> DecisionCase {
     case
 }
 
-/// The same object with what it asks for beyond its fields.
+/// Applies the generated options to the case.
 fn with_options(drawn: &GeneratedCase, case: DecisionCase) -> DecisionCase {
     let mut case = case.with_options(drawn.options);
     case.memory.unknown_since = Some(ago(drawn.unknown));
@@ -135,7 +135,7 @@ proptest! {
         let case = case(&drawn, drawn.sum, Fixes::for_compat(compat));
         let decision = case.decide();
         let is_above = decision.proposal.as_ref().is_ok_and(|combined| combined.is_above);
-        // The most goes before the metrics.
+        // The maximum takes precedence over metrics.
         if is_above && forced(&decision) != Some(ForcedReason::AboveMax) && drawn.wanted > 0 {
             prop_assert!(decision.desired >= drawn.wanted, "{decision:#?}");
         }
@@ -153,11 +153,11 @@ proptest! {
         let limits = case.rules.limits;
         let is_within = (limits.min..=limits.max).contains(&decision.desired);
         if drawn.options.scale_to_zero && decision.desired == 0 {
-            // The last replica may go, and whoever has none may stay there.
+            // The last replica may be removed, and a target at zero may stay there.
         } else if drawn.wanted > 0 || drawn.options.scale_to_zero {
             prop_assert!(is_within, "{decision:#?}");
         } else {
-            // Who was scaled to nothing stays there.
+            // A target that was scaled to zero stays there.
             prop_assert_eq!(decision.desired, 0);
             prop_assert!(decision.change.is_none());
         }
@@ -176,7 +176,7 @@ proptest! {
             case.sources[0].value = Err(plimsoll_core::scaling::MetricError::NotANumber);
         }
         let decision = case.decide();
-        // The fewest that there are to be go together, where the last one may.
+        // The minimum of replicas is removed as a whole, if the last one may be.
         let ends = case.rules.may_be_zero() && decision.desired == 0;
         if forced(&decision).is_none() && drawn.wanted > 0 && !ends {
             let limits = case.rules.limits;
@@ -189,12 +189,12 @@ proptest! {
     fn a_larger_value_never_asks_for_fewer_unless_it_goes_towards_a_mark(
         drawn in drawn(), more in 0..100_000_i64,
     ) {
-        // Between the marks, who goes towards one of them adds or removes replicas against the value.
+        // Between the watermarks, an object that converges towards one of them scales against the value.
         let converges = drawn.fields["convergeTowardsWatermark"] != "";
         let proposal = |sum| {
             let case = case(&drawn, sum, Fixes::default());
             let (rows, _) = case.setting().combine(&case.sources);
-            rows[0].result.clone().ok().map(|asked| asked.proposal)
+            rows[0].result.clone().ok().map(|evaluation| evaluation.proposal)
         };
         if let (Some(less), Some(greater)) = (proposal(drawn.sum), proposal(drawn.sum + more))
             && !(converges && [less.position, greater.position].contains(&Position::Inside))
@@ -213,12 +213,12 @@ proptest! {
 
     #[test]
     fn what_is_not_known_changes_nothing_inside_of_the_bounds(
-        drawn in drawn(), is_upstream in any::<bool>(), how in 0..4_u8,
+        drawn in drawn(), is_upstream in any::<bool>(), error_case in 0..4_u8,
     ) {
         use plimsoll_core::scaling::MetricError;
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
         let mut case = case(&drawn, drawn.sum, Fixes::for_compat(compat));
-        case.sources[0].value = Err(match how {
+        case.sources[0].value = Err(match error_case {
             0 => MetricError::Failed("away".to_owned()),
             1 => MetricError::Empty("external"),
             2 => MetricError::NotANumber,

@@ -1,4 +1,4 @@
-//! What follows from a recommender's answer: vectors R1 to R8 and X28 to X30.
+//! The result of a recommender's response: vectors R1 to R8 and X28 to X30.
 
 use plimsoll_core::{
     scaling::{MetricError, MetricSourceType, MetricValue, RecommendResponse},
@@ -19,10 +19,10 @@ fn recommender_metric(replicas: i32, lower: i32, upper: i32) -> MetricInput {
         observed_target: 0.5,
         reason: String::new(),
     };
-    let asked = Ok(MetricValue::Recommendation(advice));
+    let value = Ok(MetricValue::Recommendation(advice));
     MetricInput {
         kind: MetricSourceType::Recommender,
-        ..source("recommender{targetType:fake}", asked, (1, 2))
+        ..source("recommender{targetType:fake}", value, (1, 2))
     }
 }
 
@@ -31,7 +31,7 @@ fn proposals(wanted: i32, converge: &str, source: &MetricInput) -> Vec<(i32, Pos
         let fields = json!({"convergeTowardsWatermark": converge, "tolerateZero": true});
         let case = DecisionCase::new(fixes, fields, wanted, vec![source.clone()]);
         let rows = case.setting().combine(&case.sources).0;
-        let proposal = rows[0].result.as_ref().expect("it is known").proposal;
+        let proposal = rows[0].result.as_ref().expect("value is known").proposal;
         (proposal.replicas, proposal.position, proposal.utilization)
     };
     both_modes().map(of).to_vec()
@@ -80,7 +80,7 @@ fn a_recommendation_of_nothing_says_nothing_unless_it_is_tolerated() {
     for (fixes, expected) in both_modes().into_iter().zip([7, 10]) {
         let mut case = DecisionCase::new(fixes, json!({}), 10, vec![recommender_metric(0, 0, 0)]);
         case.pods.truncate(7);
-        let combined = case.setting().combine(&case.sources).1.expect("it is known");
+        let combined = case.setting().combine(&case.sources).1.expect("value is known");
         assert_eq!((combined.replicas, combined.is_stable()), (expected, true));
     }
 }

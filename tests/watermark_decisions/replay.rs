@@ -1,4 +1,4 @@
-//! Objects follow series of several shapes, step by step as the formulas have it.
+//! Replays series of several shapes step by step, compared with the formulas.
 
 mod reference_model;
 mod replay_series;
@@ -18,11 +18,11 @@ const STEPS: u64 = 240;
 const PERIOD: i64 = 15;
 const BEGIN: i64 = 1_800_000_000;
 
-/// A series for a workload of about so many replicas: a day in short, a staircase, spikes, or noise.
-fn series(noise: &mut Random, plain: &ReferenceModel) -> Vec<(i64, i64)> {
+/// Generates a series for a workload of about this many replicas: a day compressed, a staircase, spikes, or noise.
+fn series(noise: &mut Random, model: &ReferenceModel) -> Vec<(i64, i64)> {
     let shape = noise.below(4);
-    let replicas = if plain.average { noise.between(2, 60) as f64 } else { 1.0 };
-    let middle = (plain.low + plain.high) as f64 / 2.0 * replicas;
+    let replicas = if model.average { noise.between(2, 60) as f64 } else { 1.0 };
+    let middle = (model.low + model.high) as f64 / 2.0 * replicas;
     let turn = noise.between(30, 120) as f64;
     let mut value = |step: u64| {
         let at = step as f64 / turn;
@@ -47,14 +47,14 @@ fn objects_follow_their_series_as_the_formulas_have_it() {
         for (compat, exact) in [(Compat::Upstream, false), (Compat::Plimsoll, true)] {
             for object in 0..objects {
                 let mut noise = Random::derive(seed, &[object]);
-                let plain = ReferenceModel::draw(&mut noise, exact);
-                let series = series(&mut noise, &plain);
+                let model = ReferenceModel::draw(&mut noise, exact);
+                let series = series(&mut noise, &model);
                 let replicas = noise.between(1, 40) as i64;
                 let before = BEGIN - noise.below(700) as i64;
                 let last = noise.chance(50).then_some(before);
-                let followed = replay_series(&plain, &series, Start { compat, replicas, last });
-                match followed {
-                    Ok(followed) => changes += followed.changes,
+                let counts = replay_series(&model, &series, Start { compat, replicas, last });
+                match counts {
+                    Ok(counts) => changes += counts.changes,
                     Err(why) => panic!("{}={seed} object {object}: {why}", random::SEED),
                 }
             }

@@ -1,4 +1,4 @@
-//! How many may come or go at once, and the bounds: vectors L1 to L5, N1 to N11 and X14 to X23.
+//! Scale rates and bounds: vectors L1 to L5, N1 to N11 and X14 to X23.
 
 use plimsoll_core::{
     types::{
@@ -83,19 +83,19 @@ fn proposals_stay_within_their_limits() {
 #[test]
 fn upstream_shows_a_cap_on_growth_for_good_and_takes_back_the_other_one() {
     let limits = limits(1, 60, "30", "30");
-    let shown = |proposed, fixes| {
+    let caps = |proposed, fixes| {
         let normal = limits.apply_limits(10, proposed, 10, fixes);
         (normal.downscale_capping, normal.upscale_capping)
     };
     let [theirs, ours] = both_modes();
     assert_eq!(
-        (shown(14, theirs), shown(14, ours)),
+        (caps(14, theirs), caps(14, ours)),
         ((Some(false), Some(true)), (Some(false), Some(true)))
     );
     assert_eq!(
-        (shown(12, theirs), shown(12, ours)),
+        (caps(12, theirs), caps(12, ours)),
         ((Some(false), None), (Some(false), Some(false)))
     );
-    assert_eq!((shown(3, theirs), shown(3, ours)), ((Some(true), None), (Some(true), Some(false))));
+    assert_eq!((caps(3, theirs), caps(3, ours)), ((Some(true), None), (Some(true), Some(false))));
     assert_eq!(Fixes::for_compat(Compat::Upstream), theirs);
 }

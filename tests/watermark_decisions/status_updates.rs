@@ -1,4 +1,4 @@
-//! What is written about an object after a decision, and what is said of it.
+//! The status written for an object after a decision, and its events.
 
 use std::time::Duration;
 
@@ -36,12 +36,12 @@ fn status_builder(
     StatusBuilder { spec, namespace: "shop", compat, skips_idle_events: false, now, fixes }
 }
 
-/// A pass of a metric of this sum, of which this comes.
+/// Runs a pass with a metric of this sum that ends with this outcome.
 fn reconcile(
     compat: Compat,
     before: &WatermarkPodAutoscalerStatus,
     sum: i64,
-    made: &ScaleOutcome,
+    outcome: &ScaleOutcome,
     seconds: u64,
 ) -> (WatermarkPodAutoscalerStatus, Vec<String>) {
     let mut case = DecisionCase::new(
@@ -56,15 +56,15 @@ fn reconcile(
     let decision = case.decide();
     let spec = spec(fields());
     let writing = status_builder(&spec, compat, case.now);
-    let status = writing.status(before, &decision, made);
-    let events = writing.events(&decision, made, None);
-    let told = events.into_iter().map(|event| format!("{}: {}", event.reason, event.message));
-    (status, told.collect())
+    let status = writing.status(before, &decision, outcome);
+    let events = writing.events(&decision, outcome, None);
+    let lines = events.into_iter().map(|event| format!("{}: {}", event.reason, event.message));
+    (status, lines.collect())
 }
 
 fn condition_reason(status: &WatermarkPodAutoscalerStatus, fact: ConditionType) -> &str {
-    let found = status.conditions.iter().find(|one| one.kind == fact.name());
-    found.map_or("none", |one| &one.reason)
+    let found = status.conditions.iter().find(|condition| condition.kind == fact.name());
+    found.map_or("none", |condition| &condition.reason)
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_dry_run_uses_up_windows_for_upstream_only() {
     let counts = [Compat::Upstream, Compat::Plimsoll].map(|compat| {
         let none = WatermarkPodAutoscalerStatus::default();
         let (status, events) = reconcile(compat, &none, 3_000, &ScaleOutcome::DryRun, 0);
-        assert_eq!(status.desired_replicas, 6, "what it would be is shown");
+        assert_eq!(status.desired_replicas, 6, "the proposal is exported");
         assert_eq!(events, [""; 0]);
         (status.last_scale_time.is_some(), status.scaling_events_count)
     });
@@ -126,9 +126,9 @@ fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
     let none = WatermarkPodAutoscalerStatus::default();
     let (first, _) = reconcile(Compat::Plimsoll, &none, 3_000, &ScaleOutcome::Done, 0);
     let (inside, events) = reconcile(Compat::Plimsoll, &first, 1_500, &ScaleOutcome::NoChange, 15);
-    let told =
+    let message =
         "NotScaling: Decided not to scale Deployment/shop/web to 4 (last scale time was <nil> )";
-    assert_eq!(events, [told]);
+    assert_eq!(events, [message]);
     assert_eq!(condition_reason(&inside, ConditionType::AbleToScale), "BackoffBoth");
     let (again, _) = reconcile(Compat::Plimsoll, &inside, 1_500, &ScaleOutcome::NoChange, 30);
     let without_values = |status: &WatermarkPodAutoscalerStatus| {
@@ -139,7 +139,7 @@ fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
         WatermarkPodAutoscalerStatus { decision, ..status.clone() }
     };
     assert_eq!(without_values(&again), without_values(&inside));
-    // Upstream says in between that it is able, so that the time is always that of the last pass.
+    // Upstream sets AbleToScale in between, so the time is always that of the last pass.
     let since = |status: &WatermarkPodAutoscalerStatus| {
         conditions::condition_since(status, ConditionType::AbleToScale).at.as_secs() - NOW.as_secs()
     };
@@ -168,7 +168,7 @@ fn a_metric_that_says_nothing_leaves_what_was_written_and_is_told_twice() {
         let reasons: Vec<&str> = writing
             .events(&decision, &ScaleOutcome::NoChange, None)
             .iter()
-            .map(|one| one.reason)
+            .map(|condition| condition.reason)
             .collect();
         assert_eq!(reasons, ["FailedGetExternalMetric", "FailedComputeMetricsReplicas"]);
     }

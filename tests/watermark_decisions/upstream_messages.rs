@@ -1,4 +1,4 @@
-//! Owns upstream's words, byte for byte as its description has them: conditions, reasons of changes, and errors.
+//! Upstream's messages, byte for byte as in its description: conditions, reasons of scale updates, and errors.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ use super::{
     DecisionCase, both_modes, cpu_metric, external_metric, last_condition, pending_pod, source,
 };
 
-/// A fact, whether it holds, its reason and its message.
+/// Type, status, reason and message of a condition.
 type ConditionFields<'a> = (ConditionType, bool, &'a str, &'a str);
 
-fn condition_fields(said: &ConditionUpdate) -> ConditionFields<'_> {
-    (said.condition_type, said.holds, &said.reason, &said.message)
+fn condition_fields(update: &ConditionUpdate) -> ConditionFields<'_> {
+    (update.condition_type, update.holds, &update.reason, &update.message)
 }
 
 /// Sections 6, 11 and 13.2.
@@ -39,12 +39,12 @@ fn conditions_of_any_pass_are_in_upstreams_words() {
         "both the downscale and upscale forbidden windows",
     ]
     .map(|which| format!("{backoff} {which}"));
-    let over = "Allow upscaling if the value stays over the Watermark";
+    let allow_up = "Allow upscaling if the value stays over the Watermark";
     let under = "Allow downscaling if the value stays under the Watermark";
-    // That reason is upstream's slip.
+    // This reason is upstream's mistake.
     let (above, below) = ("Value above High Watermark", "Value above Low Watermark");
     let old = "the last scaling time was sufficiently old as to warrant a new scale";
-    for (said, expected) in [
+    for (update, expected) in [
         (
             ConditionUpdate::dry_run(true),
             (
@@ -65,11 +65,11 @@ fn conditions_of_any_pass_are_in_upstreams_words() {
         ),
         (
             ConditionUpdate::above_high_watermark(true),
-            (ConditionType::AboveHighWatermark, true, above, over),
+            (ConditionType::AboveHighWatermark, true, above, allow_up),
         ),
         (
             ConditionUpdate::above_high_watermark(false),
-            (ConditionType::AboveHighWatermark, false, above, over),
+            (ConditionType::AboveHighWatermark, false, above, allow_up),
         ),
         (
             ConditionUpdate::below_low_watermark(true),
@@ -96,7 +96,7 @@ fn conditions_of_any_pass_are_in_upstreams_words() {
             (ConditionType::AbleToScale, false, "BackoffBoth", neither.as_str()),
         ),
     ] {
-        assert_eq!(condition_fields(&said), expected);
+        assert_eq!(condition_fields(&update), expected);
     }
 }
 
@@ -117,9 +117,9 @@ fn going_towards_a_mark_is_told_in_upstreams_words() {
         (Convergence::Step(ConvergeTowards::Low), true, low, between),
         (Convergence::Off, false, "Feature not enabled", between),
     ] {
-        let said = ConditionUpdate::convergence(convergence);
+        let update = ConditionUpdate::convergence(convergence);
         assert_eq!(
-            condition_fields(&said),
+            condition_fields(&update),
             (ConditionType::ConvergeToWatermark, holds, reason, message)
         );
     }
@@ -204,10 +204,10 @@ fn monitors_are_told_in_upstreams_words_with_the_time_of_the_next_look() {
             ((ConditionType::ScalingBlocked, pause.is_some(), reason, message), pause)
         );
     }
-    let said = is_enabled(Some("yes")).expect_err("it is neither true nor false");
+    let update = is_enabled(Some("yes")).expect_err("not a boolean");
     let message = "Lifecycle Control is not correctly enabled: strconv.ParseBool: parsing \"yes\": invalid syntax";
     assert_eq!(
-        condition_fields(&said),
+        condition_fields(&update),
         (ConditionType::ScalingBlocked, false, "FailedGetDatadogMonitor", message)
     );
 }
@@ -215,14 +215,14 @@ fn monitors_are_told_in_upstreams_words_with_the_time_of_the_next_look() {
 fn recommender_metric(replicas: i32, reason: &str) -> MetricInput {
     let advice =
         RecommendResponse { replicas, reason: reason.to_owned(), ..RecommendResponse::default() };
-    let asked = Ok(MetricValue::Recommendation(advice));
+    let value = Ok(MetricValue::Recommendation(advice));
     let name = "recommender{targetType:fake}";
     MetricInput {
         kind: MetricSourceType::Recommender,
         label: name.to_owned(),
         name: name.to_owned(),
         address: Some("http://recommender:8080".to_owned()),
-        ..source(name, asked, (1, 2))
+        ..source(name, value, (1, 2))
     }
 }
 
@@ -231,8 +231,10 @@ fn recommender_metric(replicas: i32, reason: &str) -> MetricInput {
 fn what_a_pass_found_is_told_in_upstreams_words() {
     let active = |case: &DecisionCase| {
         let decision = case.decide();
-        let said = last_condition(&decision, ConditionType::ScalingActive).expect("said").clone();
-        (said.holds, said.reason, said.message)
+        let update = last_condition(&decision, ConditionType::ScalingActive)
+            .expect("condition is set")
+            .clone();
+        (update.holds, update.reason, update.message)
     };
     let text = |holds: bool, reason: &str, message: &str| (holds, reason.into(), message.into());
     for fixes in both_modes() {
@@ -246,7 +248,7 @@ fn what_a_pass_found_is_told_in_upstreams_words() {
         let first = decision
             .conditions
             .iter()
-            .find(|said| said.condition_type == ConditionType::AbleToScale);
+            .find(|update| update.condition_type == ConditionType::AbleToScale);
         let expected = (ConditionType::AbleToScale, true, "SucceededGetScale", able);
         assert_eq!(first.map(condition_fields), Some(expected));
 
@@ -265,7 +267,7 @@ fn what_a_pass_found_is_told_in_upstreams_words() {
     }
 }
 
-/// Section 13.3: why replicas are changed, from four of them.
+/// Section 13.3: reasons for a scale update, starting at four replicas.
 #[test]
 fn changes_have_upstreams_reasons() {
     let limits = json!({"minReplicas": 1, "maxReplicas": 10, "scaleUpLimitFactor": 100});
@@ -305,7 +307,7 @@ fn changes_have_upstreams_reasons() {
     let mut missing =
         DecisionCase::new(theirs, limits, 4, vec![cpu_metric(&[1_500; 4], 1_000, 9_000)]);
     missing.scale.status_replicas = 0;
-    let change = missing.scaled_ago(3_600).decide().change.expect("there is no pod");
+    let change = missing.scaled_ago(3_600).decide().change.expect("no pods");
     assert_eq!(change.reason, "Current number of replicas must be greater than 0");
 }
 
@@ -315,21 +317,21 @@ fn errors_of_sources_are_told_in_upstreams_words() {
     let failed = |api: &str| {
         MetricError::Failed(format!("unable to fetch metrics from {api} metrics API: gone"))
     };
-    let said = |asked: MetricError| MetricInput {
+    let external_error = |error: MetricError| MetricInput {
         label: "requests".to_owned(),
         name: "requests{map[app:web]}".to_owned(),
         selector: "app=web".to_owned(),
-        ..source("requests", Err(asked), (1, 2))
+        ..source("requests", Err(error), (1, 2))
     };
-    let used = |asked: MetricError| MetricInput {
+    let usage_error = |error: MetricError| MetricInput {
         kind: MetricSourceType::Resource,
         label: "cpu".to_owned(),
         name: "cpu{map[app:web]}".to_owned(),
         selector: "app=web".to_owned(),
-        ..source("cpu", Err(asked), (1, 2))
+        ..source("cpu", Err(error), (1, 2))
     };
     let silent =
-        |asked: MetricError| MetricInput { value: Err(asked), ..recommender_metric(1, "") };
+        |error: MetricError| MetricInput { value: Err(error), ..recommender_metric(1, "") };
     let external = "failed to compute replicas based on external metric requests: ";
     let resource = "failed to get resource metric cpu: ";
     let recommender = "failed to get the recommendation from http://recommender:8080: ";
@@ -346,35 +348,35 @@ fn errors_of_sources_are_told_in_upstreams_words() {
         || unready(PodsNotReady::TooFewReady { percent: 25, object: "shop/web".to_owned() });
     for (source, outer, inner, why) in [
         (
-            said(failed("external")),
+            external_error(failed("external")),
             external,
             fetched,
             "unable to fetch metrics from external metrics API: gone",
         ),
         (
-            said(MetricError::Empty("external")),
+            external_error(MetricError::Empty("external")),
             external,
             fetched,
             "no metrics returned from external metrics API",
         ),
-        (said(none()), external, counted, none_ready),
-        (said(unready(PodsNotReady::NoPods)), external, "", no_pods),
-        (said(too_few()), external, "", few),
+        (external_error(none()), external, counted, none_ready),
+        (external_error(unready(PodsNotReady::NoPods)), external, "", no_pods),
+        (external_error(too_few()), external, "", few),
         (
-            used(failed("resource")),
+            usage_error(failed("resource")),
             resource,
             used_of,
             "unable to fetch metrics from resource metrics API: gone",
         ),
         (
-            used(MetricError::Empty("resource")),
+            usage_error(MetricError::Empty("resource")),
             resource,
             used_of,
             "no metrics returned from resource metrics API",
         ),
-        (used(unready(PodsNotReady::NoPods)), resource, "", no_pods),
-        (used(too_few()), resource, "", few),
-        (used(unready(PodsNotReady::NoUsage)), resource, "", no_usage),
+        (usage_error(unready(PodsNotReady::NoPods)), resource, "", no_pods),
+        (usage_error(too_few()), resource, "", few),
+        (usage_error(unready(PodsNotReady::NoUsage)), resource, "", no_usage),
         (
             silent(MetricError::Failed("recommender failed".to_owned())),
             recommender,
@@ -388,16 +390,17 @@ fn errors_of_sources_are_told_in_upstreams_words() {
         let reason = failure_reason(source.kind);
         let case = DecisionCase::new(both_modes()[0], json!({}), 3, vec![source]);
         let decision = case.decide();
-        let whole = decision.proposal.as_ref().expect_err("it says nothing").to_string();
+        let whole = decision.proposal.as_ref().expect_err("metric is unavailable").to_string();
         assert_eq!(whole, format!("{outer}{inner}{why}"));
         let message = format!("the WPA was unable to compute the replica count: {inner}{why}");
-        let active = last_condition(&decision, ConditionType::ScalingActive).expect("said");
+        let active =
+            last_condition(&decision, ConditionType::ScalingActive).expect("condition is set");
         assert_eq!(
             condition_fields(active),
             (ConditionType::ScalingActive, false, reason, message.as_str())
         );
     }
-    // The same where pods are counted in the pass itself.
+    // The same if pods are counted in the pass itself.
     for (number, phase) in [(0, Phase::Failed), (1, Phase::Pending)] {
         let mut case =
             DecisionCase::new(both_modes()[0], json!({}), 3, vec![super::external_metric(1, 1, 2)]);

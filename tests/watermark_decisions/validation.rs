@@ -1,4 +1,4 @@
-//! Whether an object can be followed at all: vectors V1 to V10, F3 to F5, and each check of section 3.2.
+//! Whether an object is valid: vectors V1 to V10, F3 to F5, and each check of section 3.2.
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::{NOW, spec};
 
-/// As it is written, with nothing filled in.
+/// Validates the spec as written, without defaults.
 fn check(spec: &WatermarkPodAutoscalerSpec) -> String {
     validate(spec, "shop/web").err().map_or_else(|| "ok".to_owned(), |why| why.to_string())
 }
 
-/// Filled in first, as it is looked at.
+/// Validates the spec after filling in defaults, as a reconcile does.
 fn filled(fields: Value) -> String {
     check(&with_defaults(&spec(fields)))
 }
@@ -121,7 +121,7 @@ fn metrics_are_refused_in_upstreams_words() {
     }
 }
 
-/// Vectors F3 to F5: what stands first in the status of an object that is refused.
+/// Vectors F3 to F5: the first condition in the status of an invalid object.
 #[test]
 fn why_an_object_is_refused_stands_first_in_its_status() {
     let with = |marks: Value| {
@@ -153,12 +153,12 @@ fn why_an_object_is_refused_stands_first_in_its_status() {
         let invalid = validate(&with_defaults(&spec(fields)), "shop/web").expect_err(name);
         let [inactive, _] = ConditionUpdate::unprocessed();
         let mut status = WatermarkPodAutoscalerStatus::default();
-        for said in [inactive, invalid.condition()] {
-            conditions::set_condition(&mut status, &said, NOW);
+        for update in [inactive, invalid.condition()] {
+            conditions::set_condition(&mut status, &update, NOW);
         }
         let first = &status.conditions[0];
-        let told = (first.kind.as_str(), first.status.as_str(), first.reason.as_str());
-        assert_eq!(told, ("AbleToScale", "False", "FailedSpecCheck"), "{name}");
+        let condition = (first.kind.as_str(), first.status.as_str(), first.reason.as_str());
+        assert_eq!(condition, ("AbleToScale", "False", "FailedSpecCheck"), "{name}");
         assert_eq!(first.message, format!("Invalid WPA specification: {text}"), "{name}");
         assert_eq!(status.conditions[1].reason, "FailedProcessWPA", "{name}");
         assert_eq!(status.last_condition_type, "AbleToScale", "{name}");
@@ -176,10 +176,10 @@ fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why(
     assert_eq!(filled(json!({"metrics": many(50)})), "ok");
     assert_eq!(
         filled(json!({"metrics": many(51)})),
-        "51 metrics are set, and no object follows more than 50: nothing is scaled until there are fewer"
+        "51 metrics are set, at most 50 are supported: scaling is disabled until some are removed"
     );
     let long = "x".repeat(20_000);
-    for (fields, words) in [
+    for (fields, expected) in [
         (json!({"metrics": [metric(&long, json!({}))]}), "the name of a metric has 20000 bytes"),
         (
             json!({"metrics": [metric("load", json!({"app": long}))]}),
@@ -188,7 +188,7 @@ fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why(
         (json!({"metrics": [{"type": long}]}), "the type of a metric has"),
         (
             json!({"scaleTargetRef": {"kind": "Deployment", "name": long}}),
-            "its name has 20000 bytes",
+            "the target's name has 20000 bytes",
         ),
         (json!({"recommender": {"url": format!("http://{long}")}}), "url has 20007 bytes"),
         (
@@ -196,7 +196,7 @@ fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why(
             "targetType and settings",
         ),
     ] {
-        let told = filled(fields);
-        assert!(told.contains(words) && told.len() < 200, "{told}");
+        let message = filled(fields);
+        assert!(message.contains(expected) && message.len() < 200, "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates that change while pods are created all the time.
+//! Certificates that change while pods are created continuously.
 
 use std::{
     fs,
@@ -14,8 +14,8 @@ use plimsoll::cluster::{
 };
 
 use super::cluster::{
-    PACED_LOAD, PodCreationLoad, configurations, shown, start, under_load, wait_until_called,
-    wait_until_ready, workload,
+    PACED_LOAD, PodCreationLoad, configurations, start, under_load, wait_until_called,
+    wait_until_ready, wait_until_served, workload,
 };
 use crate::{
     recommender::upstream_rbac::grant,
@@ -47,7 +47,7 @@ mod deep {
     }
 }
 
-/// The webhook's own certificates end twice.
+/// Renews the webhook's own certificates twice.
 async fn renewed(load: PodCreationLoad) {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
@@ -62,22 +62,22 @@ async fn renewed(load: PodCreationLoad) {
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
     let secrets = Api::<Secret>::namespaced(bed.client(), "kube-system");
-    let kept = || async {
+    let stored = || async {
         let secret = secrets.get_opt("plimsoll-webhook-tls").await.ok()??;
         Some((secret.data.clone()?.get("tls.crt")?.0.clone(), secret))
     };
     under_load(&bed, &namespace, &web, load, async {
-        let (mut before, _) = wait::until("there is a certificate", kept).await;
+        let (mut before, _) = wait::until("a certificate exists", stored).await;
         for _ in 0..2 {
-            before = wait::until("there is another certificate", || async {
-                let (now, secret) = kept().await?;
+            before = wait::until("another certificate exists", || async {
+                let (now, secret) = stored().await?;
                 let bundle = CaBundle::parse(&secret.data.as_ref()?.get("ca.crt")?.0);
                 (now != before && bundle.len() == 2).then_some(now)
             })
             .await;
-            // It is shown once the API server was told of its authority, and had time to hear of it.
+            // The certificate is served after the API server was given its CA and had time to apply it.
             let trusts = CaBundle::parse(&before_authority(&secrets).await);
-            shown(&served, &trusts).await;
+            wait_until_served(&served, &trusts).await;
         }
     })
     .await;
@@ -85,16 +85,19 @@ async fn renewed(load: PodCreationLoad) {
 }
 
 async fn before_authority(secrets: &Api<Secret>) -> Vec<u8> {
-    let secret = secrets.get("plimsoll-webhook-tls").await.expect("it is there");
-    secret.data.and_then(|data| data.get("authority.crt").map(|it| it.0.clone())).expect("written")
+    let secret = secrets.get("plimsoll-webhook-tls").await.expect("exists");
+    secret
+        .data
+        .and_then(|data| data.get("authority.crt").map(|bytes| bytes.0.clone()))
+        .expect("written")
 }
 
-/// Certificates in files, as a Secret is mounted.
+/// Certificates in files, as in a mounted Secret.
 struct CertificateFiles(tempfile::TempDir);
 
 impl CertificateFiles {
     fn new(pair: &IssuedCertificate) -> Self {
-        let files = Self(tempfile::tempdir().expect("a folder"));
+        let files = Self(tempfile::tempdir().expect("temporary directory"));
         files.write(pair);
         files
     }
@@ -103,7 +106,7 @@ impl CertificateFiles {
         self.0.path().join(name)
     }
 
-    /// One after the other: whoever looks in between sees halves that do not belong together.
+    /// Writes one file after the other: a reader in between sees a certificate and a key that do not match.
     fn write(&self, pair: &IssuedCertificate) {
         let parts = [("ca", &pair.authority), ("crt", &pair.chain), ("key", &pair.key)];
         for (name, content) in parts {
@@ -124,10 +127,10 @@ impl CertificateFiles {
 fn on_loopback() -> IssuedCertificate {
     let wanted =
         CertificateSpec { names: vec!["127.0.0.1".to_owned()], lifetime: Duration::from_hours(1) };
-    issue(&wanted, wall_now().into()).expect("made")
+    issue(&wanted, wall_now().into()).expect("created")
 }
 
-/// Certificates of others, in files, are changed.
+/// Replaces externally managed certificates in files.
 async fn changed(load: PodCreationLoad) {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
@@ -137,12 +140,12 @@ async fn changed(load: PodCreationLoad) {
     let Ok(definitions) = found.map_err(|why| report_skipped(format!("{why:#}"))) else { return };
     let rights = fs::read_to_string(definitions.with_file_name("vpa-rbac.yaml"));
     create_definitions(&bed).await;
-    grant(&bed.client(), &rights.expect("upstream ships it")).await;
+    grant(&bed.client(), &rights.expect("part of upstream's manifests")).await;
     let account = bed.service_account("kube-system", "vpa-admission-controller").await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
-    let (one, two) = (on_loopback(), on_loopback());
-    let files = CertificateFiles::new(&one);
+    let (first, second) = (on_loopback(), on_loopback());
+    let files = CertificateFiles::new(&first);
     let flags = files.flags();
     let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     flags.push("--webhook-failure-policy-fail");
@@ -150,17 +153,17 @@ async fn changed(load: PodCreationLoad) {
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
     under_load(&bed, &namespace, &web, load, async {
-        files.write(&two);
-        shown(&served, &CaBundle::parse(&two.authority)).await;
+        files.write(&second);
+        wait_until_served(&served, &CaBundle::parse(&second.authority)).await;
     })
     .await;
-    // What cannot be used is not shown.
-    files.write(&IssuedCertificate { key: one.key.clone(), ..two.clone() });
+    // Invalid certificates are not served.
+    files.write(&IssuedCertificate { key: first.key.clone(), ..second.clone() });
     let configurations = configurations(&bed);
-    let registered = configurations.get(NAME).await.expect("it is there");
+    let registered = configurations.get(NAME).await.expect("exists");
     let bundle = registered.webhooks.unwrap_or_default().remove(0).client_config.ca_bundle;
-    let bundle = CaBundle::parse(&bundle.expect("a bundle").0);
-    assert!(bundle.contains(&CaBundle::parse(&two.authority)));
+    let bundle = CaBundle::parse(&bundle.expect("valid CA bundle").0);
+    assert!(bundle.contains(&CaBundle::parse(&second.authority)));
     under_load(&bed, &namespace, &web, load, async {}).await;
     let leases = Api::<Lease>::namespaced(bed.client(), "kube-system");
     wait::until("the Lease is renewed", || async {

@@ -1,4 +1,4 @@
-//! Owns an admission controller on a real control plane, whose API server calls it, and the pods that are created there.
+//! Runs an admission controller on a real control plane whose API server calls it, and creates pods there.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -27,14 +27,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::support::{Testbed, manifests, ports::Port, wait};
 
-/// An admission controller that the API server of a bed calls at a port of this machine.
+/// An admission controller that the testbed's API server calls at a port of this machine.
 pub struct RunningWebhook {
-    /// What runs.
+    /// The running controller.
     pub running: AdmissionHandle,
     _port: Port,
 }
 
-/// Starts one with these flags beside those that it needs here.
+/// Starts one with these flags in addition to the required ones.
 pub async fn start(
     client: Client,
     flags: &[&str],
@@ -42,7 +42,7 @@ pub async fn start(
 ) -> RunningWebhook {
     let port = Port::claim();
     let (listen, called) = (format!("--port={port}"), format!("--webhook-port={port}"));
-    let mut all = vec![
+    let mut arguments = vec![
         "--address=127.0.0.1:0",
         "--register-by-url",
         "--webhook-address=https://127.0.0.1",
@@ -51,8 +51,8 @@ pub async fn start(
         &listen,
         &called,
     ];
-    all.extend(flags);
-    let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
+    arguments.extend(flags);
+    let mut config = admission_config(&arguments, |_| String::new()).expect("valid flags");
     "127.0.0.1".clone_into(&mut config.listen.host);
     config.certificates.interval = Duration::from_millis(300);
     config.certificates.ca_propagation_delay = Duration::from_secs(2);
@@ -72,7 +72,7 @@ pub fn configurations(bed: &Testbed) -> Api<MutatingWebhookConfiguration> {
     Api::all(bed.client())
 }
 
-/// Waits until the API server calls the webhook: it hears of registrations a moment later.
+/// Waits until the API server calls the webhook: configurations take effect with a delay.
 pub async fn wait_until_called(bed: &Testbed, namespace: &str) {
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let target = json!({"kind": "Deployment", "name": "probe", "apiVersion": "apps/v1"});
@@ -80,22 +80,22 @@ pub async fn wait_until_called(bed: &Testbed, namespace: &str) {
         "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
         "metadata": {"name": "probe"}, "spec": {"targetRef": target},
     }))
-    .expect("a VPA");
+    .expect("valid VPA");
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     wait::until_ok("the API server calls the webhook", || async {
-        let made = vpas.create(&dry, &probe).await.map_err(|why| why.to_string())?;
-        made.spec.update_policy.map(drop).ok_or_else(|| "it is not called".to_owned())
+        let created = vpas.create(&dry, &probe).await.map_err(|why| why.to_string())?;
+        created.spec.update_policy.map(drop).ok_or_else(|| "it is not called".to_owned())
     })
     .await;
 }
 
-/// A workload without pods of its own, and a VPA with a recommendation for it.
+/// Creates a workload without pods, and a VPA with a recommendation for it.
 pub async fn workload(bed: &Testbed, namespace: &str) -> Deployment {
     let web = manifests::deployment("web", 0, "100m", "64Mi");
     recommended(bed, namespace, &web, "", &["main"]).await
 }
 
-/// The same of this Deployment, called `web`, with more about the VPA, for these containers.
+/// Creates a VPA for the Deployment `web`, with this spec and recommendations for these containers.
 pub async fn recommended(
     bed: &Testbed,
     namespace: &str,
@@ -113,27 +113,28 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}{more}}}
     manifests::create::<VerticalPodAutoscaler>(bed.client(), namespace, &vpa).await;
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), namespace);
     let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
-    let said = containers.iter().map(|name| {
+    let recommendations = containers.iter().map(|name| {
         json!({
             "containerName": name, "target": amounts("250m", "128Mi"),
             "lowerBound": amounts("200m", "100Mi"), "upperBound": amounts("1", "1Gi"),
         })
     });
-    let said: Vec<_> = said.collect();
-    let status = json!({"status": {"recommendation": {"containerRecommendations": said}}});
+    let recommendations: Vec<_> = recommendations.collect();
+    let status =
+        json!({"status": {"recommendation": {"containerRecommendations": recommendations}}});
     let parameters = PatchParams::default();
-    vpas.patch_status("web", &parameters, &Patch::Merge(&status)).await.expect("a status");
+    vpas.patch_status("web", &parameters, &Patch::Merge(&status)).await.expect("valid status");
     web
 }
 
-/// A pod of that workload, as its controllers would make one.
+/// Returns a pod of that workload, as its controllers would create it.
 pub fn pod(owner: &Deployment, name: &str) -> Pod {
     serde_json::from_value(json!({
         "metadata": {
             "name": name, "labels": {"app": "web"},
             "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "Deployment", "name": owner.name_any(),
-                "uid": owner.uid().expect("it was created"), "controller": true,
+                "uid": owner.uid().expect("created"), "controller": true,
             }],
         },
         "spec": {"containers": [{
@@ -141,7 +142,7 @@ pub fn pod(owner: &Deployment, name: &str) -> Pod {
             "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
         }]},
     }))
-    .expect("a pod")
+    .expect("valid pod")
 }
 
 pub fn cpu(pod: &Pod) -> Option<&str> {
@@ -150,45 +151,44 @@ pub fn cpu(pod: &Pod) -> Option<&str> {
     requests.get("cpu").map(|amount| &*amount.0)
 }
 
-/// Waits until a pod would be created like this, and answers how; watches tell of what is new a moment later.
+/// Waits until a pod would be created like this, and returns it; watches report changes with a delay.
 pub async fn wait_until_created(
     bed: &Testbed,
     namespace: &str,
     pod: &Pod,
-    what: &str,
+    description: &str,
     is_so: impl Fn(&Pod) -> bool,
 ) -> Pod {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    wait::until_ok(what, || async {
-        let made = pods.create(&dry, pod).await.map_err(|why| why.to_string())?;
-        let spec = serde_json::to_string(&made.spec).expect("JSON");
-        if is_so(&made) { Ok(made) } else { Err(spec) }
+    wait::until_ok(description, || async {
+        let created = pods.create(&dry, pod).await.map_err(|why| why.to_string())?;
+        let spec = serde_json::to_string(&created.spec).expect("JSON");
+        if is_so(&created) { Ok(created) } else { Err(spec) }
     })
     .await
 }
 
-/// How many pods are created while something happens: in so many lanes, in each of them one after the other, with this time
-/// from one to the next, or none.
+/// Pods created during a test: the number of concurrent lanes, and the time between two pods of a lane, if any.
 #[derive(Clone, Copy, Debug)]
 pub struct PodCreationLoad {
     lanes: usize,
     pace: Option<Duration>,
 }
 
-/// Twenty a second, which leaves the machine to others.
+/// Twenty pods a second, so that other tests get enough CPU.
 pub const PACED_LOAD: PodCreationLoad =
     PodCreationLoad { lanes: 1, pace: Some(Duration::from_millis(50)) };
-/// As many as the machine can.
+/// As many pods as the machine can create.
 pub const FULL_LOAD: PodCreationLoad = PodCreationLoad { lanes: 4, pace: None };
 
-/// Creates pods until it is over; answers the first that was refused.
+/// Creates pods until stopped; returns the first rejected or unchanged one.
 async fn lane(
     bed: &Testbed,
     namespace: &str,
     web: &Deployment,
-    over: &AtomicBool,
-    made: &AtomicUsize,
+    stopped: &AtomicBool,
+    created: &AtomicUsize,
     (lane, pace): (usize, Option<Duration>),
 ) -> Result<(), String> {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
@@ -197,7 +197,7 @@ async fn lane(
     if let Some(ticks) = &mut ticks {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     }
-    while !over.load(SeqCst) {
+    while !stopped.load(SeqCst) {
         if let Some(ticks) = &mut ticks {
             ticks.tick().await;
         }
@@ -206,12 +206,12 @@ async fn lane(
         if cpu(&made_one) != Some("250m") {
             return Err(format!("a pod was left as it is: {:?}", cpu(&made_one)));
         }
-        made.fetch_add(1, SeqCst);
+        created.fetch_add(1, SeqCst);
     }
     Ok(())
 }
 
-/// Lets pods be created all the time while something happens; none may be refused or left as it is.
+/// Creates pods continuously during an operation; none may be rejected or left unchanged.
 pub async fn under_load(
     bed: &Testbed,
     namespace: &str,
@@ -221,33 +221,33 @@ pub async fn under_load(
 ) {
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
     let dry = PostParams { dry_run: true, ..PostParams::default() };
-    wait::until("pods get what is recommended", || async {
-        let made = pods.create(&dry, &pod(web, "web")).await.ok()?;
-        (cpu(&made) == Some("250m")).then_some(())
+    wait::until("pods get the recommendation", || async {
+        let created = pods.create(&dry, &pod(web, "web")).await.ok()?;
+        (cpu(&created) == Some("250m")).then_some(())
     })
     .await;
-    let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let lanes =
-        (0..load.lanes).map(|number| lane(bed, namespace, web, &over, &made, (number, load.pace)));
+    let (stopped, created) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let lanes = (0..load.lanes)
+        .map(|number| lane(bed, namespace, web, &stopped, &created, (number, load.pace)));
     let lanes = futures::future::join_all(lanes);
     let end = async {
         meanwhile.await;
-        let before = made.load(SeqCst);
+        let before = created.load(SeqCst);
         wait::until("pods are still admitted", || async {
-            (made.load(SeqCst) > before + 20).then_some(())
+            (created.load(SeqCst) > before + 20).then_some(())
         })
         .await;
-        over.store(true, SeqCst);
+        stopped.store(true, SeqCst);
     };
     let (admitted, ()) = futures::future::join(lanes, end).await;
     assert_eq!(admitted.into_iter().collect::<Result<Vec<()>, _>>().map(drop), Ok(()));
-    assert!(made.load(SeqCst) > 20, "only {} pods", made.load(SeqCst));
+    assert!(created.load(SeqCst) > 20, "only {} pods", created.load(SeqCst));
 }
 
-/// Waits until the webhook shows what these stand for.
-pub async fn shown(served: &RunningWebhook, trusts: &CaBundle) {
+/// Waits until the webhook serves a certificate of this CA.
+pub async fn wait_until_served(served: &RunningWebhook, trusts: &CaBundle) {
     let (address, limit) = (served.running.webhook(), Duration::from_secs(5));
-    wait::until_ok("another certificate is shown", || async {
+    wait::until_ok("another certificate is served", || async {
         let found = check_webhook(address, "127.0.0.1", trusts.root_store(), limit).await;
         found.map_err(|why| why.to_string())
     })

@@ -1,4 +1,4 @@
-//! How much anybody who connects can ask of the webhook, over real sockets.
+//! Limits on what clients can use of the webhook, over real sockets.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::support::wait;
 
-/// Long enough for whoever does what they should, on a machine that is busy.
+/// Long enough for correct clients on a busy machine.
 const SHORT: Duration = Duration::from_secs(2);
 
 async fn impatient(connections: usize) -> (WebhookFixture, CaBundle) {
@@ -40,42 +40,42 @@ async fn counted(served: &WebhookFixture, word: &str, times: usize) {
     wait::until(word, || async { (served.counts.of(word) == times).then_some(()) }).await;
 }
 
-/// Whatever comes until the other side closes.
-async fn rest(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
-    let mut said = Vec::new();
-    let read = timeout(LIMIT, stream.read_to_end(&mut said)).await;
+/// Reads until the other side closes the connection.
+async fn read_to_end_of_response(mut stream: impl tokio::io::AsyncRead + Unpin) -> String {
+    let mut received = Vec::new();
+    let read = timeout(LIMIT, stream.read_to_end(&mut received)).await;
     assert!(read.is_ok(), "the connection is never closed");
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&received).into_owned()
 }
 
 #[tokio::test]
 async fn who_does_not_get_on_with_it_is_cut_off() {
     let (served, trusts) = impatient(100).await;
-    // Nothing at all, in place of a handshake.
+    // Nothing at all, instead of a handshake.
     let stream = TcpStream::connect(("127.0.0.1", served.port)).await.expect("connects");
-    assert_eq!(rest(stream).await, "");
+    assert_eq!(read_to_end_of_response(stream).await, "");
     counted(&served, "slow_handshake", 1).await;
     // A handshake, and then nothing.
     for protocols in [&[][..], &[&b"h2"[..]]] {
         let stream = connect(served.port, &trusts, protocols, rustls::ALL_VERSIONS).await;
-        rest(stream.expect("TLS stands")).await;
+        read_to_end_of_response(stream.expect("TLS connection")).await;
     }
-    // Half a head.
+    // Half of the headers.
     let mut stream =
-        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS stands");
-    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\n").await.expect("is sent");
-    rest(stream).await;
-    // Half a body.
+        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS connection");
+    stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\n").await.expect("sent");
+    read_to_end_of_response(stream).await;
+    // Half of a body.
     let mut stream =
-        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS stands");
+        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS connection");
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
-    stream.write_all(head.as_bytes()).await.expect("is sent");
-    let said = rest(stream).await;
-    assert!(said.starts_with("HTTP/1.1 408 "), "{said}");
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    let response = read_to_end_of_response(stream).await;
+    assert!(response.starts_with("HTTP/1.1 408 "), "{response}");
     counted(&served, "slow_body", 1).await;
-    // Whoever asks as they should is served all the same, and let go when they ask no more.
+    // Correct clients are still served, and closed when idle.
     let mut caller = WebhookClient::http1(served.port, &trusts).await.expect("connects");
-    caller.review("web").await.expect("an answer");
+    caller.review("web").await.expect("response");
     wait::until("the idle connection is closed", || async {
         let WebhookClient::Http1(sender) = &caller else { return None };
         sender.is_closed().then_some(())
@@ -88,28 +88,28 @@ async fn who_does_not_get_on_with_it_is_cut_off() {
 async fn a_body_that_is_too_long_is_refused_and_not_kept() {
     let (served, trusts) = impatient(100).await;
     let mut two = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    let (status, _) = two.post(vec![b' '; 10_001]).await.expect("an answer");
+    let (status, _) = two.post(vec![b' '; 10_001]).await.expect("response");
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    two.review("web").await.expect("others on the connection are served");
-    let mut one = WebhookClient::http1(served.port, &trusts).await.expect("connects");
-    let (status, _) = one.post(vec![b' '; 10_001]).await.expect("an answer");
+    two.review("web").await.expect("other requests on the connection get a response");
+    let mut client = WebhookClient::http1(served.port, &trusts).await.expect("connects");
+    let (status, _) = client.post(vec![b' '; 10_001]).await.expect("response");
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    // Nobody said how long it would be.
+    // Without a Content-Length.
     let mut stream =
-        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS stands");
+        connect(served.port, &trusts, &[], rustls::ALL_VERSIONS).await.expect("TLS connection");
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
-    stream.write_all(head.as_bytes()).await.expect("is sent");
+    stream.write_all(head.as_bytes()).await.expect("sent");
     let chunk = format!("{:x}\r\n{}\r\n", 6_000, "x".repeat(6_000));
     let _ = stream.write_all(chunk.as_bytes()).await;
     let _ = stream.write_all(chunk.as_bytes()).await;
-    let said = rest(stream).await;
-    assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
+    let response = read_to_end_of_response(stream).await;
+    assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
     counted(&served, "too_large", 3).await;
-    // As long as it may be, in pieces.
+    // The maximum length, in chunks.
     let mut padded = pod("web");
     padded.resize(10_000, b' ');
     let mut two = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    let (status, answer) = two.post(padded).await.expect("an answer");
+    let (status, answer) = two.post(padded).await.expect("response");
     assert_eq!((status, &answer["response"]["uid"]), (StatusCode::OK, &"web".into()));
     served.stop().await;
 }
@@ -120,16 +120,16 @@ async fn a_crowd_that_asks_nothing_keeps_nobody_out() {
     let limits = WebhookLimits { connections: 4, ..WebhookLimits::default() };
     let served = serve(&pair, limits, MinVersion::Tls12).await;
     let mut first = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    first.review("first").await.expect("an answer");
-    let mut crowd = Vec::new();
+    first.review("first").await.expect("response");
+    let mut idle = Vec::new();
     for _ in 0..50 {
-        crowd.push(TcpStream::connect(("127.0.0.1", served.port)).await.expect("connects"));
-        let mut caller = WebhookClient::http2(served.port, &trusts).await.expect("is let in");
-        caller.review("web").await.expect("an answer");
+        idle.push(TcpStream::connect(("127.0.0.1", served.port)).await.expect("connects"));
+        let mut caller = WebhookClient::http2(served.port, &trusts).await.expect("accepted");
+        caller.review("web").await.expect("response");
     }
-    // Each of them was closed to make room, and found out.
-    for stream in crowd.drain(..40) {
-        rest(stream).await;
+    // Each of them was closed to make room, and notices that.
+    for stream in idle.drain(..40) {
+        read_to_end_of_response(stream).await;
     }
     served.stop().await;
 }

@@ -1,9 +1,9 @@
-//! The differential of the webhooks: upstream's admission controller and ours are asked about the same pods. Whatever they
-//! answer differently outside of a list fails.
+//! Differential test of the webhooks: upstream's admission controller and Plimsoll's review the same pods. Any difference
+//! that is not in the list of expected differences fails the test.
 //!
-//! The gate asks ours, on the objects that a real API server had when upstream's answers were recorded. Deep asks both on
-//! one control plane, about other pods, and about those of the recording: `PLIMSOLL_SEED=n` replays a run, and
-//! `PLIMSOLL_PEER=upstream` puts a second process of upstream's in the place of ours: what then differs is the fault of this
+//! By default Plimsoll is tested on the objects that a real API server had when upstream's responses were recorded. A deep
+//! run tests both on one control plane, with other pods and those of the recording: `PLIMSOLL_SEED=n` replays a run, and
+//! `PLIMSOLL_PEER=upstream` replaces Plimsoll with a second upstream process, so that any difference is an error of this
 //! test.
 
 mod compare;
@@ -32,7 +32,7 @@ use crate::support::wait;
 const WORKLOADS: usize = 320;
 const PODS_OF_EACH: u64 = 3;
 
-/// The flags and seeds that are recorded.
+/// The flags and seeds of the recordings.
 const RUNS: [DifferentialRun; 3] = [
     DifferentialRun { seed: 6, flags: &[BOOSTS] },
     DifferentialRun { seed: 66, flags: &[BOOSTS, "--max-allowed-cpu-boost=1500m"] },
@@ -40,35 +40,35 @@ const RUNS: [DifferentialRun; 3] = [
 ];
 const BOOSTS: &str = "--feature-gates=CPUStartupBoost=true";
 
-/// What is asked, and of which webhooks.
+/// Scenario and flags of a run.
 #[derive(Clone, Copy)]
 struct DifferentialRun {
     seed: u64,
     flags: &'static [&'static str],
 }
 
-/// What was recorded of one play.
+/// The recording of one run.
 #[derive(Serialize, Deserialize)]
 struct RecordedRun {
-    /// What a real API server answered, by path.
+    /// Responses of a real API server, by path.
     objects: BTreeMap<String, Value>,
-    /// Upstream's answer to each question, in order.
+    /// Upstream's response to each review, in order.
     answers: Vec<WebhookResponse>,
 }
 
-/// One webhook, as the API server would reach it.
+/// A webhook, as the API server would call it.
 struct WebhookUnderTest {
     name: &'static str,
     client: Client,
 }
 
-/// A pod that both are asked about.
+/// A pod that both review.
 struct ReviewedPod {
-    what: String,
+    name: String,
     review: String,
 }
 
-// === impl Play ===
+// === impl DifferentialRun ===
 
 impl DifferentialRun {
     fn scenario(self) -> Scenario {
@@ -76,7 +76,7 @@ impl DifferentialRun {
     }
 }
 
-/// The scenarios that are recorded, and the recording of them.
+/// Returns the recorded scenarios and their recording.
 fn recorded() -> ([Scenario; 3], UpstreamRecording) {
     let scenarios = RUNS.map(DifferentialRun::scenario);
     let inputs = scenarios.each_ref().map(Scenario::inputs);
@@ -84,7 +84,7 @@ fn recorded() -> ([Scenario; 3], UpstreamRecording) {
     (scenarios, golden)
 }
 
-/// Our admission controller in this process, on an API server that answers as it was recorded.
+/// Plimsoll's admission controller in this process, on an API server that replays recorded responses.
 struct PlimsollWebhook {
     running: AdmissionHandle,
     webhook: WebhookUnderTest,
@@ -94,7 +94,7 @@ struct PlimsollWebhook {
 
 impl PlimsollWebhook {
     async fn start(cluster: &RecordedCluster, flags: &[&str]) -> Self {
-        let files = tempfile::tempdir().expect("a folder");
+        let files = tempfile::tempdir().expect("temporary directory");
         let authority = CertificateAuthority::new("ours");
         let identity =
             authority.sign_with_alternative_names("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
@@ -114,13 +114,13 @@ impl PlimsollWebhook {
             "--shutdown-delay=0".to_owned(),
             "--compat=upstream".to_owned(),
         ];
-        let all: Vec<&str> =
+        let arguments: Vec<&str> =
             needed.iter().map(String::as_str).chain(flags.iter().copied()).collect();
-        let mut config = admission_config(&all, |_| String::new()).expect("flags that make sense");
+        let mut config = admission_config(&arguments, |_| String::new()).expect("valid flags");
         "127.0.0.1".clone_into(&mut config.listen.host);
         let running =
             controllers::start(config, cluster.client(), Clock::wall()).await.expect("starts");
-        wait::until_ok("ours has read everything", || async {
+        wait::until_ok("Plimsoll has read everything", || async {
             running.ready().map_err(|missing| missing.join("; "))
         })
         .await;
@@ -134,10 +134,10 @@ async fn ours_answers_about_random_pods_as_upstream_did() {
     let (scenarios, golden) = recorded();
     let recording: Vec<RecordedRun> = golden.read();
     assert_eq!(recording.len(), RUNS.len());
-    for ((play, scenario), RecordedRun { objects, answers }) in
+    for ((settings, scenario), RecordedRun { objects, answers }) in
         RUNS.iter().zip(scenarios).zip(recording)
     {
-        let ours = PlimsollWebhook::start(&RecordedCluster::of(objects), play.flags).await;
+        let ours = PlimsollWebhook::start(&RecordedCluster::of(objects), settings.flags).await;
         let questions = ReviewedPod::all(&scenario);
         assert_eq!(questions.len(), answers.len());
         let (mut tally, mut differences) = (ComparisonCounts::default(), Vec::new());
@@ -148,7 +148,7 @@ async fn ours_answers_about_random_pods_as_upstream_did() {
         assert!(
             differences.is_empty(),
             "seed {}, {} differ\n{}",
-            play.seed,
+            settings.seed,
             differences.len(),
             differences[..differences.len().min(3)].join("\n")
         );
@@ -158,7 +158,7 @@ async fn ours_answers_about_random_pods_as_upstream_did() {
     }
 }
 
-/// Whether each patch that was recorded would be a difference if it were another one.
+/// Asserts that an altered version of each recorded patch would count as a difference.
 fn assert_alterations_are_found(question: &ReviewedPod, answers: &[WebhookResponse]) {
     let mut altered = 0;
     for answer in answers {
@@ -174,13 +174,13 @@ fn assert_alterations_are_found(question: &ReviewedPod, answers: &[WebhookRespon
         assert!(found.is_some(), "{answer:?}");
         altered += 1;
     }
-    assert!(altered > answers.len() / 3, "only {altered} answers are patches");
+    assert!(altered > answers.len() / 3, "only {altered} responses are patches");
 }
 
-// === impl Question ===
+// === impl ReviewedPod ===
 
 impl ReviewedPod {
-    /// About so many pods of each workload.
+    /// Returns this many pods of each workload.
     fn all(scenario: &Scenario) -> Vec<Self> {
         let each = |subject| (0..PODS_OF_EACH).map(move |number| Self::about(subject, number));
         scenario.subjects.iter().flat_map(each).collect()
@@ -189,22 +189,22 @@ impl ReviewedPod {
     fn about(subject: &scenario::ScenarioWorkload, number: u64) -> Self {
         let pod = subject.pod(number);
         let namespace = &subject.workload.namespace;
-        let what = format!("{namespace}/{} pod {number}", subject.workload.name);
-        let review: Value = compare::review(&what, namespace, &pod);
-        Self { what, review: review.to_string() }
+        let name = format!("{namespace}/{} pod {number}", subject.workload.name);
+        let review: Value = compare::review(&name, namespace, &pod);
+        Self { name, review: review.to_string() }
     }
 }
 
-// === impl Webhook ===
+// === impl WebhookUnderTest ===
 
 impl WebhookUnderTest {
     fn at(name: &'static str, port: u16, certificate: &str) -> Self {
-        let address = format!("https://127.0.0.1:{port}").parse().expect("an address");
+        let address = format!("https://127.0.0.1:{port}").parse().expect("valid address");
         let mut config = Config::new(address);
         config.default_retry = false;
         let roots = rustls_pem(certificate);
         config.root_cert = Some(roots);
-        Self { name, client: Client::try_from(config).expect("a client") }
+        Self { name, client: Client::try_from(config).expect("valid client") }
     }
 
     async fn ask(&self, question: &ReviewedPod) -> WebhookResponse {
@@ -212,13 +212,13 @@ impl WebhookUnderTest {
             http::Request::post("/")
                 .header(http::header::CONTENT_TYPE, "application/json")
                 .body(question.review.clone().into_bytes())
-                .expect("a request")
+                .expect("valid request")
         };
         let first = self.client.request_text(request()).await;
-        // A webhook that is not up yet refuses the connection; one that panicked drops it each time.
+        // A webhook that is not up yet refuses the connection; one that panicked closes it each time.
         let mut answer = first;
         if matches!(&answer, Err(why) if is_refused(why)) {
-            answer = wait::until(&format!("{} listens", self.name), || async {
+            answer = wait::until(&format!("{} accepts connections", self.name), || async {
                 match self.client.request_text(request()).await {
                     Err(why) if is_refused(&why) => None,
                     other => Some(other),
@@ -242,6 +242,6 @@ fn is_refused(error: &kube::Error) -> bool {
 fn rustls_pem(text: &str) -> Vec<Vec<u8>> {
     use rustls::pki_types::{CertificateDer, pem::PemObject as _};
     CertificateDer::pem_slice_iter(text.as_bytes())
-        .map(|certificate| certificate.expect("a certificate").to_vec())
+        .map(|certificate| certificate.expect("valid certificate").to_vec())
         .collect()
 }

@@ -1,4 +1,5 @@
-//! Crowds that send requests which never end: what they take of memory and connections, and who is answered beside them.
+//! Many clients with requests that never end: how much memory and how many connections they take, and that other clients are
+//! served.
 
 use std::{
     convert::Infallible,
@@ -27,10 +28,10 @@ use super::{
 };
 use crate::support::wait;
 
-/// As long as a body may be.
+/// The maximum size of a body.
 const WHOLE: usize = 5 << 20;
 const PIECE: usize = 16 << 10;
-/// The crowd's addresses: all of 127.0.0.0/8 are this machine's.
+/// The addresses of these clients: all of 127.0.0.0/8 is local.
 const CROWD: [Ipv4Addr; 4] = [
     Ipv4Addr::new(127, 0, 0, 2),
     Ipv4Addr::new(127, 0, 0, 3),
@@ -38,7 +39,7 @@ const CROWD: [Ipv4Addr; 4] = [
     Ipv4Addr::new(127, 0, 0, 5),
 ];
 
-/// A body that is sent as far as it is taken, but for its last piece.
+/// A body that is sent as far as it is accepted, except for its last chunk.
 struct EndlessBody {
     left: usize,
 }
@@ -63,7 +64,7 @@ impl Body for EndlessBody {
     }
 }
 
-/// Sends such bodies over one connection, so many at once, and each again when it is refused.
+/// Sends such bodies over one connection, this many concurrently, and each again after it is rejected.
 pub async fn send_endless_requests(
     name: &'static str,
     from: Ipv4Addr,
@@ -83,9 +84,9 @@ pub async fn send_endless_requests(
                 let request = Request::post("https://webhook/")
                     .header(CONTENT_TYPE, "application/json")
                     .body(EndlessBody { left: WHOLE })
-                    .expect("a request");
+                    .expect("valid request");
                 match sender.send_request(request).await {
-                    // There is no memory for it, or it took too long.
+                    // There is not enough memory for it, or it took too long.
                     Ok(refused) => assert!(
                         [StatusCode::SERVICE_UNAVAILABLE, StatusCode::REQUEST_TIMEOUT]
                             .contains(&refused.status())
@@ -107,7 +108,7 @@ async fn serve_with_limits(limits: WebhookLimits) -> (WebhookFixture, CaBundle) 
 #[tokio::test]
 async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_out() {
     let limits = WebhookLimits {
-        // As long as the test is patient: it is not the end of bodies that makes room.
+        // As long as the test's timeout: bodies do not end and make room within it.
         body_timeout: 2 * LIMIT,
         body_memory: 8 << 20,
         body_memory_per_peer: 3 << 20,
@@ -116,20 +117,20 @@ async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_o
     };
     let (served, trusts) = serve_with_limits(limits).await;
     let mut before = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    before.review("before").await.expect("an answer");
-    let mut crowd = vec![
+    before.review("before").await.expect("response");
+    let mut clients = vec![
         send_endless_requests(NAME, CROWD[0], served.port, &trusts, 63).await.expect("connects"),
     ];
     let budget = &served.budget;
-    wait::until("one address has its share", || async {
-        // Less than a frame is left of it.
+    wait::until("one address has reached its share", || async {
+        // Less than a frame of it is left.
         (budget.in_use() > (3 << 20) - PIECE).then_some(())
     })
     .await;
-    before.review("beside-one").await.expect("an answer");
+    before.review("beside-one").await.expect("response");
     assert!(budget.peak() <= 4 << 20, "one address has more than its share: {}", budget.peak());
     for from in &CROWD[1..] {
-        crowd.push(
+        clients.push(
             send_endless_requests(NAME, *from, served.port, &trusts, 63).await.expect("connects"),
         );
     }
@@ -138,16 +139,16 @@ async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_o
     })
     .await;
     for name in ["one", "two", "three"] {
-        before.review(name).await.expect("who was there before is answered");
+        before.review(name).await.expect("an earlier client gets a response");
         let mut newcomer = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-        newcomer.review(name).await.expect("who comes is answered");
+        newcomer.review(name).await.expect("a new client gets a response");
         let mut newcomer = WebhookClient::http1(served.port, &trusts).await.expect("connects");
-        newcomer.review(name).await.expect("who comes is answered");
+        newcomer.review(name).await.expect("a new client gets a response");
     }
     assert!(budget.peak() <= 8 << 20, "{} bytes", budget.peak());
-    assert!(served.counts.of("no_memory") > 0, "nobody had to give way");
-    drop(crowd);
-    wait::until("all of it is given back", || async { (budget.in_use() == 0).then_some(()) }).await;
+    assert!(served.counts.of("no_memory") > 0, "no connection was closed");
+    drop(clients);
+    wait::until("all memory is released", || async { (budget.in_use() == 0).then_some(()) }).await;
     served.stop().await;
 }
 
@@ -157,20 +158,20 @@ async fn one_address_takes_no_more_than_its_part_of_the_connections() {
         WebhookLimits { connections: 8, connections_per_peer: 3, ..WebhookLimits::default() };
     let (served, trusts) = serve_with_limits(limits).await;
     let mut other = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    other.review("before").await.expect("an answer");
-    let mut crowd = Vec::new();
+    other.review("before").await.expect("response");
+    let mut clients = Vec::new();
     for from in CROWD.iter().cycle().take(40) {
         let stream = connect_from(*from, served.port, &trusts, &[], rustls::ALL_VERSIONS).await;
-        let mut stream = stream.expect("is let in: somebody of the crowd makes room");
-        // It asks, so that it is not idle, and never ends.
+        let mut stream = stream.expect("accepted in place of an idle connection");
+        // The request has started, so the connection is not idle, and it never ends.
         let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{";
-        stream.write_all(head.as_bytes()).await.expect("is sent");
-        crowd.push(stream);
-        other.review("beside").await.expect("the connection of somebody else stays");
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        clients.push(stream);
+        other.review("beside").await.expect("connection of the other client stays open");
     }
     let mut newcomer = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    newcomer.review("after").await.expect("an answer");
+    newcomer.review("after").await.expect("response");
     assert_eq!(served.counts.of("crowded"), 0);
-    drop(crowd);
+    drop(clients);
     served.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Owns a webhook without a cluster: a reviewer who adds an annotation, and counts.
+//! Runs a webhook without a cluster, with a reviewer that adds an annotation and counts.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use tokio::{
 use super::webhook_client::NAME;
 use crate::support::clock::wall_now;
 
-/// What was counted.
+/// Counts by word.
 #[derive(Debug, Default)]
 pub struct ReviewCounts(Mutex<BTreeMap<String, usize>>);
 
@@ -34,7 +34,7 @@ impl ReviewCounts {
         *self.0.lock().expect("no panic").entry(word.to_owned()).or_default() += 1;
     }
 
-    /// How often.
+    /// Returns the count of a word.
     pub fn of(&self, word: &str) -> usize {
         self.0.lock().expect("no panic").get(word).copied().unwrap_or_default()
     }
@@ -53,9 +53,9 @@ impl ReviewObserver for ReviewCounts {
 /// Where a review of the pod `slow` waits.
 #[derive(Debug, Default)]
 pub struct ReviewGate {
-    /// Told when it is there.
+    /// Notified when the review has arrived.
     pub entered: Notify,
-    /// Lets it on.
+    /// Lets the review continue.
     pub open: Notify,
 }
 
@@ -77,50 +77,50 @@ impl Reviewer for AnnotatingReviewer {
     }
 }
 
-/// A webhook that serves.
+/// A running webhook.
 pub struct WebhookFixture {
-    /// Where.
+    /// Its port.
     pub port: u16,
-    /// What it shows.
+    /// The certificate that it serves.
     pub keyring: Arc<ReloadableCertificate>,
-    /// What was counted.
+    /// Counts of the metrics.
     pub counts: Arc<ReviewCounts>,
-    /// The memory that bodies take.
+    /// The memory for bodies.
     pub budget: Arc<BodyBudget>,
     /// Where slow reviews wait.
     pub gate: Arc<ReviewGate>,
     stop: oneshot::Sender<()>,
-    done: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl WebhookFixture {
-    /// Shows another certificate from now on.
+    /// Serves another certificate from now on.
     pub fn set_certificate(&self, pair: &IssuedCertificate) {
-        self.keyring.set(certified_key(&pair.chain, &pair.key).expect("they belong together"));
+        self.keyring.set(certified_key(&pair.chain, &pair.key).expect("certificate and key match"));
     }
 
-    /// Ends it.
+    /// Stops the webhook.
     pub async fn stop(self) {
         let _ = self.stop.send(());
-        self.done.await.expect("no panic");
+        self.task.await.expect("no panic");
     }
 }
 
-/// A certificate for the name that is called, with those who trust it.
+/// Returns a certificate for the usual name, with its CA bundle.
 pub fn certificate() -> (IssuedCertificate, CaBundle) {
     certificate_for(NAME)
 }
 
-/// The same for another name.
+/// Like [`certificate`], for another name.
 pub fn certificate_for(name: &str) -> (IssuedCertificate, CaBundle) {
     let wanted =
         CertificateSpec { names: vec![name.to_owned()], lifetime: Duration::from_hours(1) };
-    let pair = issue(&wanted, wall_now().into()).expect("made");
+    let pair = issue(&wanted, wall_now().into()).expect("created");
     let trusts = CaBundle::parse(&pair.authority);
     (pair, trusts)
 }
 
-/// Serves this certificate.
+/// Serves with this certificate.
 pub async fn serve(
     pair: &IssuedCertificate,
     limits: WebhookLimits,
@@ -131,7 +131,7 @@ pub async fn serve(
     WebhookFixture { gate, ..serve_reviewer(pair, limits, minimum, reviewer).await }
 }
 
-/// The same, with somebody else who decides about pods.
+/// Like [`serve`], with another reviewer.
 pub async fn serve_reviewer(
     pair: &IssuedCertificate,
     limits: WebhookLimits,
@@ -148,8 +148,8 @@ pub async fn serve_reviewer(
     let reviews = ReviewRoutes::new(Arc::clone(&counts) as _).route("", "pods", reviewer);
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { stopped.await.unwrap_or(()) };
-    let done = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));
-    let served = WebhookFixture { port, keyring, counts, budget, gate: Arc::default(), stop, done };
+    let task = tokio::spawn(webhook.serve(tls, Arc::new(reviews), shutdown));
+    let served = WebhookFixture { port, keyring, counts, budget, gate: Arc::default(), stop, task };
     served.set_certificate(pair);
     served
 }

@@ -1,4 +1,4 @@
-//! The webhook: what API servers, and others who connect, get from it.
+//! The webhook as API servers and other clients see it.
 
 mod certificate_rotation;
 pub mod cluster;

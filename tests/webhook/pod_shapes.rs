@@ -1,4 +1,4 @@
-//! Pods of other shapes than one container: with native sidecars, and with more CPU while they start.
+//! Pods other than with one plain container: with native sidecars, and with a CPU startup boost.
 
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
@@ -38,23 +38,32 @@ spec:
         resources: {requests: {cpu: 100m, memory: 64Mi}}
 ";
 
-/// Lets the controllers of the cluster make one pod once the webhook knows what is recommended, and answers that pod.
-async fn made(bed: &Testbed, namespace: &str, web: &Deployment, cpu_then: &'static str) -> Value {
+/// Lets the cluster's controllers create one pod once the webhook has the recommendation, and returns that pod.
+async fn create_pod(
+    bed: &Testbed,
+    namespace: &str,
+    web: &Deployment,
+    cpu_then: &'static str,
+) -> Value {
     let is_known = |pod: &Pod| cpu(pod) == Some(cpu_then);
     wait_until_created(bed, namespace, &pod(web, "probe"), "it is recommended", is_known).await;
     let deployments = Api::<Deployment>::namespaced(bed.client(), namespace);
     let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
     deployments.patch("web", &PatchParams::default(), &scale).await.expect("scaled");
     let pods = Api::<Pod>::namespaced(bed.client(), namespace);
-    let one = wait::until("the controllers make a pod", || async {
+    let created_pod = wait::until("the controllers create a pod", || async {
         pods.list(&ListParams::default()).await.ok()?.items.pop()
     })
     .await;
-    assert!(one.metadata.generate_name.is_some(), "a ReplicaSet made {}", one.name_any());
-    serde_json::to_value(&one).expect("JSON")
+    assert!(
+        created_pod.metadata.generate_name.is_some(),
+        "created by a ReplicaSet: {}",
+        created_pod.name_any()
+    );
+    serde_json::to_value(&created_pod).expect("JSON")
 }
 
-async fn stage(
+async fn start_webhook(
     flags: &[&str],
     more: &str,
 ) -> Option<(Testbed, String, Deployment, RunningWebhook)> {
@@ -74,8 +83,8 @@ async fn a_native_sidecar_is_sized_under_its_gate_and_an_init_container_never() 
         ("--feature-gates=NativeSidecar=true", "250m", "500m", "main, proxy"),
         ("--feature-gates=NativeSidecar=false", "10m", "20m", "main"),
     ] {
-        let Some((bed, namespace, web, served)) = stage(&[gate], "").await else { return };
-        let pod = made(&bed, &namespace, &web, "250m").await;
+        let Some((bed, namespace, web, served)) = start_webhook(&[gate], "").await else { return };
+        let pod = create_pod(&bed, &namespace, &web, "250m").await;
         let [setup, sidecar] = [0, 1].map(|index| &pod["spec"]["initContainers"][index]);
         assert_eq!(sidecar["name"], "proxy");
         assert_eq!(sidecar["resources"]["requests"]["cpu"], proxy, "{gate}");
@@ -93,13 +102,13 @@ async fn a_native_sidecar_is_sized_under_its_gate_and_an_init_container_never() 
 async fn a_pod_starts_with_its_boost_and_with_a_note_of_what_it_had() {
     let boost = ", startupBoost: {cpu: {type: Factor, factor: 3, durationSeconds: 60}}";
     let flags = ["--feature-gates=CPUStartupBoost=true", "--max-allowed-cpu-boost=700m"];
-    let Some((bed, namespace, web, served)) = stage(&flags, boost).await else { return };
-    let pod = made(&bed, &namespace, &web, "700m").await;
+    let Some((bed, namespace, web, served)) = start_webhook(&flags, boost).await else { return };
+    let pod = create_pod(&bed, &namespace, &web, "700m").await;
     let main = &pod["spec"]["containers"][0]["resources"];
     assert_eq!(main["requests"]["cpu"], "700m", "three times what is recommended, but no more");
     assert_eq!(main["requests"]["memory"], "128Mi");
     let annotations = &pod["metadata"]["annotations"];
-    let before = annotations["vpaCpuStartupBoost/main"].as_str().expect("a note");
+    let before = annotations["vpaCpuStartupBoost/main"].as_str().expect("has an annotation");
     let before: Value = serde_json::from_str(before).expect("JSON");
     assert_eq!(before, json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {}}));
     assert!(annotations.get("vpaCpuStartupBoost/setup").is_none(), "{annotations}");

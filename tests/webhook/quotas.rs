@@ -1,4 +1,4 @@
-//! Namespaces with a ResourceQuota: a pod that was asked for is created, with what is recommended or without.
+//! Namespaces with a ResourceQuota: a pod is created, with the recommended resources or without.
 
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{Api, api::PostParams};
@@ -22,7 +22,7 @@ async fn a_pod_that_a_quota_would_refuse_for_its_size_is_created_as_it_is() {
     create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;
     let web = workload(&bed, &namespace).await;
-    // Pods ask for 100m, and would get 250m.
+    // Pods request 100m, and would get 250m.
     let quotas = "
 metadata: {name: team}
 spec: {hard: {requests.cpu: 400m}}
@@ -34,11 +34,11 @@ spec: {hard: {requests.cpu: 400m}}
     let pods = Api::<Pod>::namespaced(bed.client(), &namespace);
     let asks = |cpu_wanted: &'static str| move |pod: &Pod| cpu(pod) == Some(cpu_wanted);
     wait_until_created(&bed, &namespace, &pod(&web, "web-0"), "there is room", asks("250m")).await;
-    let first = pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("made");
+    let first = pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("created");
     assert_eq!(cpu(&first), Some("250m"));
-    // 150m are left. Until the watch tells of that, the API server refuses what is recommended.
+    // 150m are left. Until the watch reports that, the API server rejects the recommended request.
     wait_until_created(&bed, &namespace, &pod(&web, "web-1"), "there is less", asks("100m")).await;
-    let second = pods.create(&PostParams::default(), &pod(&web, "web-1")).await.expect("made");
+    let second = pods.create(&PostParams::default(), &pod(&web, "web-1")).await.expect("created");
     assert_eq!(cpu(&second), Some("100m"));
     let address = format!("http://{}/metrics", served.running.address());
     let text = wait::until("it is scraped", || http_get(&address)).await;

@@ -1,4 +1,4 @@
-//! The rules that the admission controller is shipped with are enough, and no more.
+//! The RBAC rules that the admission controller ships with are sufficient and minimal.
 
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration, coordination::v1::Lease,
@@ -51,8 +51,8 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
         .map(|(_, may)| if *may { AccessReview::Allowed } else { AccessReview::Denied })
         .collect();
     let rules: Vec<AccessRule> = rules.into_iter().map(|(rule, _)| rule).collect();
-    // What RBAC knows arrives at the server's authorizer a moment later.
-    wait::until_ok("the rules hold", || async {
+    // RBAC rules reach the server's authorizer with a delay.
+    wait::until_ok("the RBAC rules are in effect", || async {
         let found = check_access(&account.client, &rules).await;
         if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
     })
@@ -71,18 +71,18 @@ async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else
     })
     .await;
 
-    // A second replica shows what the first one made, and finds nothing to write.
+    // A second replica serves what the first one issued, and has nothing to write.
     let secrets = Api::<Secret>::namespaced(bed.client(), "kube-system");
     let registrations = Api::<MutatingWebhookConfiguration>::all(bed.client());
     let versions = || async {
-        let secret = secrets.get("plimsoll-webhook-tls").await.expect("it is there");
-        let registration = registrations.get(NAME).await.expect("it is there");
+        let secret = secrets.get("plimsoll-webhook-tls").await.expect("exists");
+        let registration = registrations.get(NAME).await.expect("exists");
         (secret.metadata.resource_version, registration.metadata.resource_version)
     };
     let before = versions().await;
     let port = served.running.webhook().port().to_string();
     let second = start(account.client, &flags, |config| {
-        // Both are behind one address.
+        // Both have the same address.
         if let Some(wanted) = &mut config.registration {
             let url = format!("https://127.0.0.1:{port}");
             wanted.client_config =

@@ -21,22 +21,23 @@ use crate::support::wait;
 
 #[tokio::test]
 async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
-    let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
-    let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
-    let mut old = WebhookClient::http2(served.port, &trusts_one).await.expect("trusts it");
-    old.review("before").await.expect("an answer");
-    assert!(WebhookClient::http2(served.port, &trusts_two).await.is_err(), "nobody shows it yet");
+    let ((first_pair, trusts_one), (second_pair, trusts_two)) = (certificate(), certificate());
+    let served = serve(&first_pair, WebhookLimits::default(), MinVersion::Tls12).await;
+    let mut old = WebhookClient::http2(served.port, &trusts_one).await.expect("trusted");
+    old.review("before").await.expect("response");
+    assert!(WebhookClient::http2(served.port, &trusts_two).await.is_err(), "not served yet");
 
-    served.set_certificate(&two);
+    served.set_certificate(&second_pair);
     WebhookClient::http2(served.port, &trusts_two)
         .await
-        .expect("trusts it")
+        .expect("trusted")
         .review("b")
         .await
         .expect("b");
-    let refused = WebhookClient::http2(served.port, &trusts_one).await.err().expect("is not shown");
+    let refused =
+        WebhookClient::http2(served.port, &trusts_one).await.err().expect("is not served");
     assert!(refused.starts_with("tls: "), "{refused}");
-    old.review("after").await.expect("the connection stands");
+    old.review("after").await.expect("connected");
     wait::until("the refusals are counted", || async {
         (served.counts.of("handshake") == 2).then_some(())
     })
@@ -48,22 +49,25 @@ async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
 async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
-    let mut one = WebhookClient::http1(served.port, &trusts).await.expect("connects");
+    let mut client = WebhookClient::http1(served.port, &trusts).await.expect("connects");
     for name in ["a", "b"] {
-        let answer = one.review(name).await.expect("an answer");
+        let answer = client.review(name).await.expect("response");
         assert_eq!(answer["patchType"], "JSONPatch");
         assert!(answer["patch"].is_string(), "base64: {answer}");
     }
     let mut two = WebhookClient::http2(served.port, &trusts).await.expect("connects");
-    // From now on the caller knows how many may be under way at once, and has the others wait.
-    two.review("c").await.expect("an answer");
+    // From now on the client knows the limit of concurrent streams, and queues the others.
+    two.review("c").await.expect("response");
     let WebhookClient::Http2(sender) = two else { panic!("it speaks HTTP/2") };
     let asks = (0..200).map(|number| {
         let mut caller = WebhookClient::Http2(sender.clone());
         async move { caller.review(&format!("pod-{number}")).await.map(drop) }
     });
     let answers = futures::future::join_all(asks).await;
-    assert_eq!(answers.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.len()), Ok(200));
+    assert_eq!(
+        answers.into_iter().collect::<Result<Vec<_>, _>>().map(|responses| responses.len()),
+        Ok(200)
+    );
     assert_eq!(served.counts.of("patched"), 203);
     served.stop().await;
 }
@@ -75,30 +79,31 @@ async fn the_oldest_version_is_the_one_that_was_set() {
         let served = serve(&pair, WebhookLimits::default(), minimum).await;
         let speaks = connect(served.port, &trusts, &[], &[&TLS12]).await.is_ok();
         assert_eq!(speaks, old, "{minimum:?}");
-        connect(served.port, &trusts, &[], &[&TLS13]).await.expect("always spoken");
+        connect(served.port, &trusts, &[], &[&TLS13]).await.expect("always supported");
         served.stop().await;
     }
 }
 
 #[tokio::test]
 async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
-    let ((one, trusts_one), (two, trusts_two)) = (certificate(), certificate());
+    let ((first_pair, trusts_one), (second_pair, trusts_two)) = (certificate(), certificate());
     let trusts = trusts_one.union(&trusts_two);
-    let served = serve(&one, WebhookLimits::default(), MinVersion::Tls12).await;
-    let (over, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let served = serve(&first_pair, WebhookLimits::default(), MinVersion::Tls12).await;
+    let (stopped, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..8)
         .map(|caller| {
-            let (over, answers, trusts) = (Arc::clone(&over), Arc::clone(&answers), trusts.clone());
+            let (stopped, answers, trusts) =
+                (Arc::clone(&stopped), Arc::clone(&answers), trusts.clone());
             let port = served.port;
             tokio::spawn(async move {
-                let mut kept = WebhookClient::http2(port, &trusts).await?;
-                while !over.load(SeqCst) {
-                    // Half of them come anew each time, as API servers do that were just started.
+                let mut persistent = WebhookClient::http2(port, &trusts).await?;
+                while !stopped.load(SeqCst) {
+                    // Half of them use a new connection each time, as API servers do that just started.
                     let mut fresh = None;
                     if caller % 2 == 0 {
                         fresh = Some(WebhookClient::http2(port, &trusts).await?);
                     }
-                    fresh.as_mut().unwrap_or(&mut kept).review("web").await?;
+                    fresh.as_mut().unwrap_or(&mut persistent).review("web").await?;
                     answers.fetch_add(1, SeqCst);
                 }
                 Ok::<_, String>(())
@@ -107,11 +112,11 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
         .collect();
     let mut changes = 0;
     while changes < 200 {
-        for pair in [&two, &one] {
+        for pair in [&second_pair, &first_pair] {
             served.set_certificate(pair);
             changes += 1;
             let before = answers.load(SeqCst);
-            wait::until("others are answered", || async {
+            wait::until("other requests get a response", || async {
                 (answers.load(SeqCst) > before
                     || callers.iter().any(tokio::task::JoinHandle::is_finished))
                 .then_some(())
@@ -119,7 +124,7 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
             .await;
         }
     }
-    over.store(true, SeqCst);
+    stopped.store(true, SeqCst);
     for caller in callers {
         assert_eq!(caller.await.expect("no panic"), Ok(()), "after {changes} changes");
     }
@@ -130,22 +135,22 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
 
 #[tokio::test]
 async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
-    let ((pair, trusts), (_, others)) = (certificate(), certificate());
+    let ((pair, trusts), (_, other_trusts)) = (certificate(), certificate());
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let address = ([127, 0, 0, 1], served.port).into();
     let limit = Duration::from_secs(10);
-    check_webhook(address, NAME, trusts.root_store(), limit).await.expect("it answers");
-    let foreign = check_webhook(address, NAME, others.root_store(), limit).await;
+    check_webhook(address, NAME, trusts.root_store(), limit).await.expect("response");
+    let foreign = check_webhook(address, NAME, other_trusts.root_store(), limit).await;
     assert!(matches!(foreign, Err(SelfCheckError::Tls(..))), "{foreign:?}");
     let renamed = check_webhook(address, "other.svc", trusts.root_store(), limit).await;
     assert!(matches!(renamed, Err(SelfCheckError::Tls(..))), "{renamed:?}");
-    assert_eq!(served.counts.of("content_type"), 0, "a look at oneself is no bad request");
+    assert_eq!(served.counts.of("content_type"), 0, "a self-check is not a bad request");
     served.stop().await;
-    let gone = check_webhook(address, NAME, trusts.root_store(), limit).await;
-    assert!(matches!(gone, Err(SelfCheckError::Connect(..))), "{gone:?}");
-    // Somebody who takes connections, and says nothing.
+    let stopped = check_webhook(address, NAME, trusts.root_store(), limit).await;
+    assert!(matches!(stopped, Err(SelfCheckError::Connect(..))), "{stopped:?}");
+    // A server that accepts connections and never responds.
     let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = mute.local_addr().expect("an address");
+    let address = mute.local_addr().expect("valid address");
     let silent =
         check_webhook(address, NAME, trusts.root_store(), Duration::from_millis(100)).await;
     assert!(matches!(silent, Err(SelfCheckError::Timeout(_))), "{silent:?}");
@@ -157,18 +162,18 @@ async fn answers_under_way_are_finished_at_the_end() {
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let (port, gate) = (served.port, Arc::clone(&served.gate));
     let mut caller = WebhookClient::http2(port, &trusts).await.expect("connects");
-    caller.review("first").await.expect("an answer");
+    caller.review("first").await.expect("response");
     let WebhookClient::Http2(sender) = &caller else { panic!("it is HTTP/2") };
     let mut slow = WebhookClient::Http2(sender.clone());
-    let asked = tokio::spawn(async move { slow.review("slow").await });
+    let pending = tokio::spawn(async move { slow.review("slow").await });
     gate.entered.notified().await;
     let stopped = tokio::spawn(served.stop());
-    wait::until("nobody else is let in", || async {
+    wait::until("no other connection is accepted", || async {
         WebhookClient::http2(port, &trusts).await.is_err().then_some(())
     })
     .await;
-    assert!(!asked.is_finished(), "it still waits for its answer");
+    assert!(!pending.is_finished(), "it still waits for the response");
     gate.open.notify_one();
-    assert!(asked.await.expect("no panic").is_ok(), "what was asked is answered");
+    assert!(pending.await.expect("no panic").is_ok(), "the request gets a response");
     tokio::time::timeout(LIMIT, stopped).await.expect("in time").expect("no panic");
 }

@@ -1,4 +1,4 @@
-//! Annotations of a VPA by which its author says how pods are sized.
+//! Annotations of a VPA that determine how its pods are sized.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
     support::{Testbed, manifests},
 };
 
-/// Puts a sidecar into every pod that has none yet.
+/// Adds a sidecar to every pod that has none yet.
 struct SidecarInjector;
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl Reviewer for SidecarInjector {
     }
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
-        let object = request.object.expect("a pod");
+        let object = request.object.expect("valid pod");
         let pod: Value = serde_json::from_str(object).expect("JSON");
         let containers = pod["spec"]["containers"].as_array().expect("containers");
         if containers.iter().any(|container| container["name"] == "proxy") {
@@ -54,7 +54,7 @@ impl Reviewer for SidecarInjector {
     }
 }
 
-/// A workload without pods of its own, and a VPA with a recommendation for its container and for the sidecar.
+/// Creates a workload without pods, and a VPA with recommendations for its container and for the sidecar.
 async fn both(bed: &Testbed, namespace: &str) -> Deployment {
     let web = manifests::deployment("web", 0, "100m", "64Mi");
     recommended(bed, namespace, &web, "", &["main", "proxy"]).await
@@ -66,14 +66,14 @@ async fn annotate(bed: &Testbed, namespace: &str, key: &str, value: &str) {
     vpas.patch("web", &PatchParams::default(), &patch).await.expect("annotated");
 }
 
-/// CPU of a container, its request and its limit.
+/// Returns the CPU request and limit of a container.
 fn cpu_of(pod: &Pod, name: &str) -> (Option<String>, Option<String>) {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let container = containers.into_iter().find(|one| one.name == name);
-    let resources = container.and_then(|one| one.resources.clone()).unwrap_or_default();
+    let container = containers.into_iter().find(|container| container.name == name);
+    let resources = container.and_then(|container| container.resources.clone()).unwrap_or_default();
     let cpu = |list: Option<std::collections::BTreeMap<String, _>>| {
         list.and_then(|list| list.get("cpu").cloned())
-            .map(|it: k8s_openapi::apimachinery::pkg::api::resource::Quantity| it.0)
+            .map(|quantity: k8s_openapi::apimachinery::pkg::api::resource::Quantity| quantity.0)
     };
     (cpu(resources.requests), cpu(resources.limits))
 }
@@ -91,9 +91,9 @@ async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_
     wait_until_called(&bed, &namespace).await;
     let mut limited = pod(&web, "web-0");
     let limit = json!({"cpu": "300m"});
-    let spec = limited.spec.as_mut().expect("a spec");
+    let spec = limited.spec.as_mut().expect("valid spec");
     let resources = spec.containers[0].resources.as_mut().expect("resources");
-    resources.limits = Some(serde_json::from_value(limit).expect("amounts"));
+    resources.limits = Some(serde_json::from_value(limit).expect("valid amounts"));
     let is = |request: &'static str, limit: &'static str| {
         move |pod: &Pod| cpu_of(pod, "main") == (Some(request.to_owned()), Some(limit.to_owned()))
     };
@@ -114,14 +114,14 @@ async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_
     served.running.stop().await;
 }
 
-/// What the API server says beside its yes when the VPA is changed like this.
+/// Returns the API server's warnings when the VPA is patched like this.
 async fn warnings_of(bed: &Testbed, namespace: &str, patch: &Value) -> Vec<String> {
     let vpas = format!("/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers");
     let request = http::Request::patch(format!("{vpas}/web"))
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(kube::client::Body::from(patch.to_string().into_bytes()))
-        .expect("a request");
-    let answer = bed.client().send(request).await.expect("an answer");
+        .expect("valid request");
+    let answer = bed.client().send(request).await.expect("response");
     assert!(answer.status().is_success(), "{}", answer.status());
     let warnings = answer.headers().get_all(http::header::WARNING).iter();
     warnings.map(|text| text.to_str().unwrap_or_default().to_owned()).collect()
@@ -138,8 +138,8 @@ async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resource
     let served = start(bed.client(), &[], |_| {}).await;
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
-    let wish = |number: u32| json!({"spec": {"updatePolicy": {"updateMode": "Recreate", "minReplicas": number}}});
-    assert_eq!(warnings_of(&bed, &namespace, &wish(3)).await, [""; 0]);
+    let change = |number: u32| json!({"spec": {"updatePolicy": {"updateMode": "Recreate", "minReplicas": number}}});
+    assert_eq!(warnings_of(&bed, &namespace, &change(3)).await, [""; 0]);
     let scaler = json!({
         "metadata": {"name": "web-scaler"},
         "spec": {
@@ -153,12 +153,12 @@ async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resource
     let scaler: HorizontalPodAutoscaler = serde_json::from_value(scaler).expect("an HPA");
     let scalers = Api::<HorizontalPodAutoscaler>::namespaced(bed.client(), &namespace);
     scalers.create(&PostParams::default(), &scaler).await.expect("created");
-    // Nobody waits for long for a warning: where the server is slow there is none, until the next wish.
+    // A warning has a short timeout: on a slow server there is none, so retry.
     let mut number = 4;
-    let mut warnings = warnings_of(&bed, &namespace, &wish(number)).await;
+    let mut warnings = warnings_of(&bed, &namespace, &change(number)).await;
     while warnings.is_empty() && number < 10 {
         number += 1;
-        warnings = warnings_of(&bed, &namespace, &wish(number)).await;
+        warnings = warnings_of(&bed, &namespace, &change(number)).await;
     }
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(
@@ -166,7 +166,7 @@ async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resource
         "{warning}"
     );
     let annotated = json!({"metadata": {"annotations": {"of": "somebody"}}});
-    assert_eq!(warnings_of(&bed, &namespace, &annotated).await, [""; 0], "the wish is the same");
+    assert_eq!(warnings_of(&bed, &namespace, &annotated).await, [""; 0], "the spec is the same");
     served.running.stop().await;
 }
 
@@ -181,7 +181,7 @@ async fn a_sidecar_that_is_injected_later_is_sized_only_where_the_vpa_names_it()
     let served = start(bed.client(), &[], |_| {}).await;
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
-    // Webhooks are called in the order of the names of their registrations, so this one comes after ours.
+    // Webhooks are called in the order of their configurations' names, so this one comes after Plimsoll's.
     let (pair, trusts) = certificate_for("127.0.0.1");
     let limits = WebhookLimits::default();
     let injector =
@@ -202,31 +202,31 @@ async fn a_sidecar_that_is_injected_later_is_sized_only_where_the_vpa_names_it()
             }],
         }],
     }))
-    .expect("a registration");
+    .expect("valid configuration");
     let configurations = Api::<MutatingWebhookConfiguration>::all(bed.client());
     configurations.create(&PostParams::default(), &registration).await.expect("registered");
 
-    let one = pod(&web, "web-0");
+    let pod = pod(&web, "web-0");
     let has = |main: &'static str, proxy: &'static str| {
         move |pod: &Pod| {
             cpu_of(pod, "main").0.as_deref() == Some(main)
                 && cpu_of(pod, "proxy").0.as_deref() == Some(proxy)
         }
     };
-    let made = wait_until_created(
+    let created = wait_until_created(
         &bed,
         &namespace,
-        &one,
+        &pod,
         "the injector's is left alone",
         has("250m", "10m"),
     )
     .await;
     let observed = |pod: &Pod| pod.annotations().get("vpaObservedContainers").cloned();
-    assert_eq!(observed(&made).as_deref(), Some("main"));
+    assert_eq!(observed(&created).as_deref(), Some("main"));
     annotate(&bed, &namespace, "plimsoll.dev/managed-sidecars", "proxy").await;
-    let made =
-        wait_until_created(&bed, &namespace, &one, "it is sized too", has("250m", "250m")).await;
-    assert_eq!(observed(&made).as_deref(), Some("main, proxy"));
+    let created =
+        wait_until_created(&bed, &namespace, &pod, "it is sized too", has("250m", "250m")).await;
+    assert_eq!(observed(&created).as_deref(), Some("main, proxy"));
     injector.stop().await;
     served.running.stop().await;
 }

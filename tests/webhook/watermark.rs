@@ -1,4 +1,4 @@
-//! WatermarkPodAutoscalers that are written while the webhook is there.
+//! WatermarkPodAutoscalers that are written while the webhook is running.
 
 use http::header::{CONTENT_TYPE, WARNING};
 use kube::{
@@ -16,23 +16,23 @@ use crate::{
     watermark_controller::fixture::object,
 };
 
-/// What the API server answers when an object is created: its code, its message, and its warnings.
+/// Creates an object, and returns the API server's status code, message and warnings.
 async fn create(bed: &Testbed, namespace: &str, object: &Value) -> (u16, String, Vec<String>) {
-    let mut whole = object.clone();
-    whole["apiVersion"] = json!("datadoghq.com/v1alpha1");
-    whole["kind"] = json!("WatermarkPodAutoscaler");
+    let mut complete = object.clone();
+    complete["apiVersion"] = json!("datadoghq.com/v1alpha1");
+    complete["kind"] = json!("WatermarkPodAutoscaler");
     let path =
         format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/watermarkpodautoscalers");
     let request = http::Request::post(path)
         .header(CONTENT_TYPE, "application/json")
-        .body(Body::from(whole.to_string().into_bytes()))
-        .expect("a request");
-    let answer = bed.client().send(request).await.expect("an answer");
+        .body(Body::from(complete.to_string().into_bytes()))
+        .expect("valid request");
+    let answer = bed.client().send(request).await.expect("response");
     let code = answer.status().as_u16();
     let warnings = answer.headers().get_all(WARNING).iter();
     let warnings = warnings.map(|text| text.to_str().unwrap_or_default().to_owned()).collect();
-    let body = answer.into_body().collect_bytes().await.expect("a body");
-    // A kind that was defined a moment ago may not be served yet: the server says so in plain words.
+    let body = answer.into_body().collect_bytes().await.expect("has a body");
+    // A kind that was just defined may not be served yet: the server returns plain text.
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     (code, body["message"].as_str().unwrap_or_default().to_owned(), warnings)
 }
@@ -51,7 +51,7 @@ async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_
     create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;
     let crossed = object("old", json!({"minReplicas": 5, "maxReplicas": 2}));
-    wait::until("it is made, for the webhook is not there yet", || async {
+    wait::until("it is created, as the webhook does not run yet", || async {
         (create(&bed, &namespace, &crossed).await.0 == 201).then_some(())
     })
     .await;
@@ -78,29 +78,30 @@ async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_
     let (code, message, warnings) =
         create(&bed, &namespace, &with_query("good", "sum(rate(x[5m]))")).await;
     assert_eq!((code, &warnings[..]), (201, &[][..]), "{message}");
-    let mut odd = object("odd", json!({"algorithm": "mean"}));
-    odd["metadata"]["annotations"] = json!({"plimsoll.dev/delays": "both"});
-    let (code, _, warnings) = create(&bed, &namespace, &odd).await;
+    let mut suspicious = object("odd", json!({"algorithm": "mean"}));
+    suspicious["metadata"]["annotations"] = json!({"plimsoll.dev/delays": "both"});
+    let (code, _, warnings) = create(&bed, &namespace, &suspicious).await;
     assert_eq!((code, warnings.len()), (201, 2), "{warnings:?}");
 
-    // What was wrong before can be labelled and deleted, and is refused when somebody changes what it says.
+    // An object that is invalid already can be labelled and deleted; changes of its spec are rejected.
     let objects = Api::<WatermarkPodAutoscaler>::namespaced(bed.client(), &namespace);
     let patch = async |patch: Value| {
         objects.patch("old", &PatchParams::default(), &Patch::Merge(patch)).await
     };
     let labelled = patch(json!({"metadata": {"labels": {"team": "a"}}})).await.expect("labelled");
     assert_eq!(labelled.labels().get("team").map(String::as_str), Some("a"));
-    let refused = patch(json!({"spec": {"minReplicas": 4}})).await.expect_err("still crossed");
+    let refused =
+        patch(json!({"spec": {"minReplicas": 4}})).await.expect_err("bounds are still invalid");
     assert!(refused.to_string().contains("spec.minReplicas"), "{refused}");
     let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
-    patch(held).await.expect("held");
-    objects.delete("old", &DeleteParams::default()).await.expect("on its way out");
-    patch(json!({"metadata": {"finalizers": null}})).await.expect("let go");
+    patch(held).await.expect("finalizer added");
+    objects.delete("old", &DeleteParams::default()).await.expect("terminating");
+    patch(json!({"metadata": {"finalizers": null}})).await.expect("finalizer removed");
     wait::until("it is gone", async || {
-        objects.get_opt("old").await.is_ok_and(|one| one.is_none()).then_some(())
+        objects.get_opt("old").await.is_ok_and(|object| object.is_none()).then_some(())
     })
     .await;
-    // Its status is nobody's business here.
+    // The webhook does not review its status.
     let status = json!({"status": {"desiredReplicas": 3}});
     let status = Patch::Merge(status);
     objects.patch_status("good", &PatchParams::default(), &status).await.expect("written");

@@ -1,4 +1,4 @@
-//! Owns connections to a webhook: TLS under a name and a trust, and reviews over HTTP/2 or HTTP/1.1.
+//! Connections to a webhook: TLS with a server name and a CA bundle, and reviews over HTTP/2 or HTTP/1.1.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// The name by which the webhooks of these tests are called.
+/// The server name of the webhooks in these tests.
 pub const NAME: &str = "vpa-webhook.kube-system.svc";
-/// Nothing takes longer.
+/// Upper limit of a request.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
-/// TLS to a port of this machine, for who trusts these.
+/// Opens a TLS connection to a local port with this CA bundle.
 pub async fn connect(
     port: u16,
     trusts: &CaBundle,
@@ -31,7 +31,7 @@ pub async fn connect(
     connect_from(Ipv4Addr::LOCALHOST, port, trusts, protocols, versions).await
 }
 
-/// The same from another address of this machine.
+/// Like [`connect`], from another local address.
 pub async fn connect_from(
     from: Ipv4Addr,
     port: u16,
@@ -42,7 +42,7 @@ pub async fn connect_from(
     connect_as(NAME, from, port, trusts, protocols, versions).await
 }
 
-/// The same under another name.
+/// Like [`connect`], with another server name.
 pub async fn connect_as(
     name: &'static str,
     from: Ipv4Addr,
@@ -63,13 +63,13 @@ pub async fn connect_as(
         socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
     };
     let stream = stream.await.map_err(|why: std::io::Error| format!("tcp: {why}"))?;
-    let name = ServerName::try_from(name).expect("a name");
+    let name = ServerName::try_from(name).expect("has a name");
     let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream);
-    let done = tokio::time::timeout(LIMIT, handshake).await.map_err(|_| "late".to_owned())?;
-    done.map_err(|why| format!("tls: {why}"))
+    let result = tokio::time::timeout(LIMIT, handshake).await.map_err(|_| "late".to_owned())?;
+    result.map_err(|why| format!("tls: {why}"))
 }
 
-/// Somebody who asks.
+/// A client of a webhook.
 pub enum WebhookClient {
     /// Over HTTP/2.
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -78,7 +78,7 @@ pub enum WebhookClient {
 }
 
 impl WebhookClient {
-    /// Connected by HTTP/2.
+    /// Connects with HTTP/2.
     pub async fn http2(port: u16, trusts: &CaBundle) -> Result<Self, String> {
         let stream = connect(port, trusts, &[b"h2"], rustls::ALL_VERSIONS).await?;
         let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
@@ -90,12 +90,12 @@ impl WebhookClient {
         Ok(Self::Http2(sender))
     }
 
-    /// Connected by HTTP/1.1.
+    /// Connects with HTTP/1.1.
     pub async fn http1(port: u16, trusts: &CaBundle) -> Result<Self, String> {
         Self::http1_as(NAME, port, trusts).await
     }
 
-    /// The same under another name.
+    /// Like [`Self::http1`], with another server name.
     pub async fn http1_as(
         name: &'static str,
         port: u16,
@@ -109,17 +109,17 @@ impl WebhookClient {
         Ok(Self::Http1(sender))
     }
 
-    /// Asks, and has the answer.
+    /// Sends a request, and returns the response.
     pub async fn post(&mut self, body: Vec<u8>) -> Result<(StatusCode, Value), String> {
         let mut request = Request::post("https://webhook/?timeout=10s")
             .header(CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)))
-            .expect("a request");
-        let asked = async {
+            .expect("valid request");
+        let exchange = async {
             let response = match self {
                 Self::Http2(sender) => sender.send_request(request).await,
                 Self::Http1(sender) => {
-                    // HTTP/1.1 demands it, and nobody adds it on a plain connection.
+                    // HTTP/1.1 requires it, and nothing adds it on a plain connection.
                     request.headers_mut().insert(HOST, HeaderValue::from_static("webhook"));
                     sender.ready().await.map_err(|why| why.to_string())?;
                     sender.send_request(request).await
@@ -129,10 +129,10 @@ impl WebhookClient {
             let body = body.collect().await.map_err(|why| why.to_string())?.to_bytes();
             Ok((head.status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
         };
-        tokio::time::timeout(LIMIT, asked).await.map_err(|_| "late".to_owned())?
+        tokio::time::timeout(LIMIT, exchange).await.map_err(|_| "late".to_owned())?
     }
 
-    /// Asks about a pod of that name, and has the answer to it.
+    /// Sends a review of a pod of that name, and returns the response.
     pub async fn review(&mut self, name: &str) -> Result<Value, String> {
         let (status, answer) = self.post(pod(name)).await?;
         let response = &answer["response"];
@@ -143,7 +143,7 @@ impl WebhookClient {
     }
 }
 
-/// A review of a pod of that name, which is its uid too.
+/// Returns a review of a pod of that name, which is also its uid.
 pub fn pod(name: &str) -> Vec<u8> {
     let resource = json!({"group": "", "version": "v1", "resource": "pods"});
     json!({"request": {"uid": name, "resource": resource, "name": name}}).to_string().into()

@@ -1,4 +1,4 @@
-//! What comes of it when an API server calls, and when updaters are told that it does.
+//! The self-check of the webhook: whether an API server calls it, and the Lease that tells updaters so.
 
 use std::sync::{
     Arc,
@@ -44,18 +44,19 @@ async fn the_api_server_calls_and_pods_get_what_is_recommended() {
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
     let pods = Api::<Pod>::namespaced(bed.client(), &namespace);
-    let made = wait::until("a pod has what is recommended", || async {
-        let made = pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("made");
-        if cpu(&made) == Some("250m") {
-            return Some(made);
+    let created = wait::until("a pod gets the recommendation", || async {
+        let created =
+            pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("created");
+        if cpu(&created) == Some("250m") {
+            return Some(created);
         }
-        // The watch has not told of the VPA's status yet.
+        // The watch has not reported the VPA's status yet.
         let now = DeleteParams::default().grace_period(0);
         pods.delete("web-0", &now).await.expect("deleted");
         None
     })
     .await;
-    let annotations = made.metadata.annotations.clone().unwrap_or_default();
+    let annotations = created.metadata.annotations.clone().unwrap_or_default();
     assert_eq!(annotations.get("vpaObservedContainers").map(String::as_str), Some("main"));
     let updates = annotations.get("vpaUpdates").map(String::as_str).unwrap_or_default();
     assert!(updates.starts_with("Pod resources updated by web: container 0: "), "{updates}");
@@ -65,12 +66,12 @@ async fn the_api_server_calls_and_pods_get_what_is_recommended() {
         &manifests::pod("alone", "Always", "100m", "64Mi"),
     )
     .await;
-    assert_eq!(cpu(&other), Some("100m"), "nobody's pod is left as it is");
+    assert_eq!(cpu(&other), Some("100m"), "no pod is left unchanged");
 
-    // VPAs: a default is filled in, and what is wrong is refused in the API's own words.
+    // VPAs: defaults are filled in, and invalid ones are rejected with the API's own messages.
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
-    let filled = vpas.get("web").await.expect("it is there").spec.update_policy;
-    assert!(filled.is_none(), "that one was made before anybody was registered");
+    let filled = vpas.get("web").await.expect("exists").spec.update_policy;
+    assert!(filled.is_none(), "it was created before the registration");
     let bad = json!({"spec": {"updatePolicy": {"updateMode": "Recreate", "minReplicas": 0}}});
     let refused = vpas.patch("web", &PatchParams::default(), &Patch::Merge(&bad)).await;
     let Err(kube::Error::Api(status)) = refused else { panic!("{refused:?}") };
@@ -126,16 +127,16 @@ async fn the_lease_is_renewed_only_while_the_api_server_would_believe_the_webhoo
         lease.spec?.renew_time.map(|time| time.0)
     };
     let first = wait::until("the Lease is renewed", renewed).await;
-    wait::until("and again", || async { renewed().await.filter(|time| *time > first) }).await;
+    wait::until("renewed again", || async { renewed().await.filter(|time| *time > first) }).await;
 
-    // It cannot be mended for now.
+    // It cannot be repaired for now.
     is_held.store(true, Relaxed);
-    // Somebody registers another authority: evicted pods would come back as they were.
-    let (_, others) = certificate();
-    let bundle = k8s_openapi::ByteString(others.to_pem());
+    // A third party sets another CA: evicted pods would come back unchanged.
+    let (_, other_trusts) = certificate();
+    let bundle = k8s_openapi::ByteString(other_trusts.to_pem());
     let patch =
         json!([{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]);
-    let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("a patch"));
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("valid patch"));
     let configurations = configurations(&bed);
     configurations.patch(NAME, &PatchParams::default(), &patch).await.expect("patched");
     let address = format!("http://{}/metrics", served.running.address());
@@ -143,23 +144,23 @@ async fn the_lease_is_renewed_only_while_the_api_server_would_believe_the_webhoo
         let address = address.clone();
         async move {
             let text = http_get(&address).await?;
-            String::from_utf8_lossy(&text).lines().any(|said| said == line).then_some(())
+            String::from_utf8_lossy(&text).lines().any(|text_line| text_line == line).then_some(())
         }
     };
-    wait::until("it sees that", || says("plimsoll_webhook_registered 0")).await;
+    wait::until("it notices that", || says("plimsoll_webhook_registered 0")).await;
     let (renewals, tries) = (writes(LEASE), writes(REGISTRATIONS));
-    // It tries to mend that more often than it renews a Lease.
-    wait::until("it tries to mend it", || async {
+    // It retries the repair more often than it renews a Lease.
+    wait::until("it tries to repair it", || async {
         (writes(REGISTRATIONS) >= tries + 12).then_some(())
     })
     .await;
-    // A renewal that was under way may have come in.
-    assert!(writes(LEASE) <= renewals + 1, "it is renewed all the same");
-    says("plimsoll_webhook_registered 0").await.expect("it knows");
-    assert!(served.running.ready().is_ok(), "it can be reached, and others may believe it");
-    let last = renewed().await.expect("it was renewed before");
+    // A renewal that was in flight may have arrived.
+    assert!(writes(LEASE) <= renewals + 1, "renewed anyway");
+    says("plimsoll_webhook_registered 0").await.expect("failure is reported");
+    assert!(served.running.ready().is_ok(), "it is reachable, and updaters may trust it");
+    let last = renewed().await.expect("was renewed before");
     is_held.store(false, Relaxed);
-    wait::until("it is mended", || says("plimsoll_webhook_registered 1")).await;
+    wait::until("it is repaired", || says("plimsoll_webhook_registered 1")).await;
     wait::until("it is renewed again", || async { renewed().await.filter(|time| *time > last) })
         .await;
     served.running.stop().await;

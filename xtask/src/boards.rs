@@ -1,4 +1,4 @@
-//! Dashboards as code: each board is a file here, and comes out as the JSON in `grafana/`.
+//! Dashboards as code: each board is a file in this module and is rendered to JSON in `grafana/`.
 //!
 //! ```text
 //!   overview ─┐
@@ -24,10 +24,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Where they are kept, from the root.
+/// Folder of the generated JSON, relative to the repository root.
 pub const FOLDER: &str = "grafana";
 
-/// Every board: the name of its file without `.json`, and its text.
+/// All boards as (file name without `.json`, JSON text).
 pub fn all() -> Vec<(&'static str, String)> {
     let boards = [
         overview::board(),
@@ -39,24 +39,23 @@ pub fn all() -> Vec<(&'static str, String)> {
     boards.iter().map(|board| (board.name, text(&board.json(&boards)))).collect()
 }
 
-/// Writes all into the folder below this root, and says which were other ones before.
+/// Writes all boards into the folder below this root and returns the paths of those that changed.
 pub fn write(root: &Path) -> Result<Vec<String>> {
     let folder = root.join(FOLDER);
-    fs::create_dir_all(&folder)
-        .with_context(|| format!("{} cannot be created", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut changed = Vec::new();
     for (name, text) in all() {
         let path = folder.join(format!("{name}.json"));
-        if fs::read_to_string(&path).is_ok_and(|there| there == text) {
+        if fs::read_to_string(&path).is_ok_and(|current| current == text) {
             continue;
         }
-        fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         changed.push(format!("{FOLDER}/{name}.json"));
     }
     Ok(changed)
 }
 
-/// As it is checked in: indented, and with the keys of objects in alphabetical order.
+/// The text that is checked in: indented, with object keys in alphabetical order.
 fn text(board: &Value) -> String {
     format!("{board:#}\n")
 }
@@ -70,8 +69,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is below the root");
         for (name, text) in all() {
             let path = root.join(FOLDER).join(format!("{name}.json"));
-            let there = fs::read_to_string(&path).unwrap_or_default();
-            assert!(there == text, "{} is out of date: run `cargo xtask boards`", path.display());
+            let current = fs::read_to_string(&path).unwrap_or_default();
+            assert!(current == text, "{} is out of date: run `cargo xtask boards`", path.display());
         }
     }
 

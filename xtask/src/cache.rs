@@ -1,4 +1,4 @@
-//! Owns the folder in the user's cache where built and fetched parts are kept, and how they get there.
+//! The folder in the user's cache that holds built and downloaded test programs.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,28 @@ pub fn folder() -> Result<PathBuf> {
     let cache = set("XDG_CACHE_HOME")
         .filter(|path| path.is_absolute())
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
-        .context("neither XDG_CACHE_HOME nor HOME is set: set one, parts are kept below it")?;
+        .context(
+            "neither XDG_CACHE_HOME nor HOME is set: set one, test programs are stored below it",
+        )?;
     Ok(cache.join("plimsoll"))
 }
 
-/// The folder `name` of the cache, filled by `fill` when it is not there yet.
+/// The folder `name` of the cache; `fill` creates it if it is missing.
 ///
-/// It appears whole or not at all: it is filled under another name and renamed. A lock keeps two processes from doing
-/// the same work at once, whatever becomes of either.
-pub fn fetch(name: &str, what: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    fetch_in(&folder()?, name, what, fill)
+/// It is created atomically: filled under another name, then renamed. A lock prevents two processes from doing the
+/// same work at once, even if one of them is killed.
+pub fn fetch(
+    name: &str,
+    activity: &str,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    fetch_in(&folder()?, name, activity, fill)
 }
 
 fn fetch_in(
     cache: &Path,
     name: &str,
-    what: &str,
+    activity: &str,
     fill: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
     let ready = cache.join(name);
@@ -40,7 +46,7 @@ fn fetch_in(
         .with_context(|| format!("cannot create {}: make it writable", locks.display()))?;
     let lock = File::create(locks.join(name))?;
     lock.lock().with_context(|| format!("cannot lock {name} in {}", locks.display()))?;
-    // Somebody else may have been faster while we waited for the lock.
+    // Another process may have created it while this one waited for the lock.
     if ready.is_dir() {
         return Ok(ready);
     }
@@ -49,14 +55,14 @@ fn fetch_in(
         fs::remove_dir_all(&half)?;
     }
     fs::create_dir_all(&half)?;
-    timed(what, || fill(&half))?;
+    timed(activity, || fill(&half))?;
     fs::rename(&half, &ready)?;
     Ok(ready)
 }
 
-/// Writes a small file of the cache, whole or not at all: several processes may write the same one.
+/// Writes a small file of the cache atomically: several processes may write the same file.
 pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().context("a file of the cache is in a folder")?;
+    let folder = path.parent().context("the path of a cached file has no parent folder")?;
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}: make it writable", folder.display()))?;
     let mut half = path.as_os_str().to_owned();
@@ -66,7 +72,7 @@ pub fn write_atomically(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the whole folder, and says how many bytes that freed.
+/// Removes the whole folder and returns how many bytes that freed.
 pub fn clean() -> Result<u64> {
     let cache = folder()?;
     if !cache.exists() {
@@ -105,13 +111,13 @@ mod tests {
     #[test]
     fn a_part_that_failed_half_way_is_not_taken_for_a_whole_one() {
         let cache = tempfile::tempdir().expect("a temporary folder");
-        let break_off = |dir: &Path| {
+        let fail_half_way = |dir: &Path| {
             fs::write(dir.join("half"), "")?;
             bail!("no network")
         };
-        fetch_in(cache.path(), "a", "making a part", break_off).expect_err("it broke off");
+        fetch_in(cache.path(), "a", "making a part", fail_half_way).expect_err("the build failed");
         let make = |dir: &Path| Ok(fs::write(dir.join("part"), "made")?);
-        let path = fetch_in(cache.path(), "a", "making a part", make).expect("made anew");
+        let path = fetch_in(cache.path(), "a", "making a part", make).expect("made again");
         assert!(path.join("part").exists() && !path.join("half").exists());
     }
 }

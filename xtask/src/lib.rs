@@ -1,4 +1,5 @@
-//! What the project's own commands and its tests share: the real parts that tests run against, dashboards and their pictures.
+//! Shared by the project's commands and its tests: the programs that tests run against, dashboards and their
+//! pictures.
 //!
 //! ```text
 //!   sources in tests/cluster ──▶ go build ──▶ the user's cache ──▶ cargo xtask test, and every test

@@ -1,4 +1,4 @@
-//! Set-up, tests and benchmarks of the project: reads the command line and turns the outcome into an exit code.
+//! Setup, tests and benchmarks of the project: parses the command line and returns an exit code.
 
 mod deep_tier;
 mod image;
@@ -16,11 +16,11 @@ use xtask::{boards, cache, console, hpa, test_programs};
 
 use crate::suite::Options;
 
-/// What has figures to compare; cargo has the soak and the replay among its benchmarks too.
+/// Benchmarks that print results; the soak and the replay are cargo benchmarks too, but have their own commands.
 const BENCHES: [&str; 8] =
     ["admission", "answers", "history", "model", "scale", "together", "updater", "watermark"];
 
-/// Set-up, tests and benchmarks of Plimsoll.
+/// Setup, tests and benchmarks of Plimsoll.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", max_term_width = 100)]
 struct Arguments {
@@ -30,28 +30,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Set up what is missing, run every test of the gate and print a count
+    /// Set up missing test programs, run all tests of the gate and print a summary
     Test {
-        /// Parts of names of tests, or their beginnings after a `^` [default: all]
+        /// Substrings of test names, or prefixes after a `^` [default: all]
         filters: Vec<String>,
-        /// Keep the cores busy, and have processes of the testbed stand still at random
+        /// Keep the cores busy, and pause processes of the testbed at random
         #[arg(long)]
         noise: bool,
-        /// Go on to the tests on a cluster after a pure test has failed
+        /// Run the cluster tests even if a pure test has failed
         #[arg(long)]
         keep_going: bool,
     },
-    /// Run every test at its full size, upstream's programs live beside ours, and build the images
+    /// Run every test at its full size, with upstream's programs live, and build the images
     Deep {
-        /// A part of names of tests, or `image`, or `docs` [default: all]
+        /// A substring of test names, or `image`, or `docs` [default: all]
         part: Option<String>,
-        /// What all random inputs are drawn from [default: another one in every run]
+        /// Seed of all random inputs [default: random]
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Have live tests record what upstream's programs do, for the gate to compare ours with
+    /// Run the live tests that record upstream's behavior for the gate
     Record {
-        /// Such as `recommender`, `updater`, `webhook` or `day` [default: all]
+        /// A recording, such as `recommender`, `updater`, `webhook` or `day` [default: all]
         part: Option<String>,
     },
     /// Lint the crates, and run the unit and pure tests of the areas, that a change touches
@@ -59,99 +59,99 @@ enum Task {
         /// Areas of tests/suite.toml [default: those that differ from the main branch]
         areas: Vec<String>,
     },
-    /// Run all tests of an area, those on a cluster too
+    /// Run all tests of an area, including those on a cluster
     Area {
-        /// A name in tests/suite.toml
+        /// Name of an area in tests/suite.toml
         name: String,
     },
-    /// Run a test again and again, to see whether it fails though nothing is wrong
+    /// Run a test repeatedly, to find out whether it is flaky
     Flaky {
-        /// A part of its name
+        /// A substring of its name
         name: String,
-        /// How often
+        /// Number of runs
         #[arg(long, default_value_t = 20)]
         times: usize,
-        /// Keep the cores busy, and have processes of the testbed stand still at random
+        /// Keep the cores busy, and pause processes of the testbed at random
         #[arg(long)]
         noise: bool,
     },
-    /// Print the slowest tests, the time of each area, and what the last runs took
+    /// Print the slowest tests, the time of each area, and the durations of the last runs
     Times,
-    /// Build and fetch the real parts that tests run against, without running any
+    /// Build and download the programs that tests run against, without running any test
     Setup,
-    /// Run the benchmarks, or the one of that name
+    /// Run all benchmarks, or one
     Bench {
         /// Name of a file in benches/
         name: Option<String>,
-        /// Arguments of that benchmark
+        /// Arguments of the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run the recommender under churn, and see that it grows no more and forgets what is gone
+    /// Run the recommender under churn; fail if its memory keeps growing or it keeps series of deleted objects
     Soak {
         /// Arguments of benches/soak.rs, such as `--minutes 20`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Have autoscalers follow recorded load, by the code and by the formulas that the tests have
+    /// Scale recorded load with the code and with the formulas of the tests, and compare them
     Replay {
-        /// A folder of series, and arguments of benches/replay.rs, such as `--objects 20`
+        /// A folder of time series, and arguments of benches/replay.rs, such as `--objects 20`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
     },
-    /// Build what deploy/Dockerfile puts into the images, by its own command, and start it where there is nothing else
+    /// Build the program of the images with the command in deploy/Dockerfile, and start it in an empty root
     Image {
-        /// Build it twice, and compare
+        /// Build it twice and compare the results
         #[arg(long)]
         twice: bool,
     },
-    /// Write the dashboards in grafana/ anew, from xtask/src/boards
+    /// Generate the dashboards in grafana/ from xtask/src/boards
     Boards,
     /// Draw the dashboards in grafana/ with the data of a Prometheus
     Pictures {
-        /// Its address, such as http://localhost:9090
+        /// Address of the Prometheus, such as http://localhost:9090
         #[arg(long, value_name = "URL")]
         prometheus: String,
-        /// The end of what is shown: 2026-11-22T12:00:00Z, or seconds since the Unix epoch [default: now]
+        /// End of the time range: 2026-11-22T12:00:00Z, or seconds since the Unix epoch [default: now]
         #[arg(long, value_name = "TIME")]
         at: Option<String>,
-        /// How long a time is shown, such as 6h, if not as long as each board says
+        /// Length of the time range, such as 6h [default: that of each board]
         #[arg(long, value_name = "LENGTH")]
         range: Option<String>,
-        /// A variable and what it stands at, such as namespace=shop (repeatable)
+        /// Value of a variable, such as namespace=shop (repeatable)
         #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
         set: Vec<(String, String)>,
-        /// Fail where a query of a panel has no data
+        /// Fail if a query of a panel returns no data
         #[arg(long)]
         complete: bool,
-        /// Where to write them
+        /// Output folder
         #[arg(long, value_name = "FOLDER", default_value = pictures::FOLDER)]
         out: PathBuf,
-        /// Which boards, by the names of their files [default: all]
+        /// File names of the boards [default: all]
         boards: Vec<String>,
     },
-    /// Run HorizontalPodAutoscaler scenarios, one JSON a line, through our decisions with --compat=upstream, and print passes as
-    /// tests/cluster/hpa-oracle does
+    /// Run HorizontalPodAutoscaler scenarios, one JSON per line, through our decisions with --compat=upstream, and
+    /// print passes in the format of tests/cluster/hpa-oracle
     HpaReplay {
         /// A file of scenarios
         file: PathBuf,
     },
-    /// Draw HorizontalPodAutoscaler scenarios, run them through upstream's controller and through ours, and print each field
-    /// that differs
+    /// Generate HorizontalPodAutoscaler scenarios, run them through upstream's controller and through ours, and print
+    /// each field that differs
     HpaCompare {
-        /// How many
+        /// Number of scenarios
         #[arg(long, default_value_t = 3000)]
         count: usize,
-        /// What they are drawn from
+        /// Seed of the scenarios
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// Only draw them, and print them
+        /// Only print the scenarios
         #[arg(long)]
         print: bool,
     },
-    /// Record what upstream's HorizontalPodAutoscaler controller does, for the gate to compare ours with
+    /// Record the behavior of upstream's HorizontalPodAutoscaler controller for the gate
     HpaRecord,
-    /// Remove all built and fetched parts from the user's cache folder
+    /// Remove the test programs from the user's cache folder
     Clean,
 }
 
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well.
+/// Runs a task; returns whether it succeeded.
 fn perform(task: Task) -> Result<bool> {
     match task {
         Task::Test { filters, noise, keep_going } => {
@@ -195,7 +195,7 @@ fn perform(task: Task) -> Result<bool> {
             for path in &changed {
                 console::progress(format_args!("written: {path}"));
             }
-            console::progress(format_args!("{unchanged} are as they were"));
+            console::progress(format_args!("{unchanged} unchanged"));
             Ok(true)
         }
         Task::Pictures { prometheus, at, range, set, complete, out, boards } => {
@@ -245,7 +245,7 @@ fn perform(task: Task) -> Result<bool> {
     }
 }
 
-/// Draws boards and says which panels had no data; whether all had some.
+/// Draws boards and prints which panels had no data; returns whether all had some.
 fn draw(url: &str, options: &pictures::Options, out: &Path, names: &[String]) -> Result<bool> {
     let prometheus = Prometheus::at(url)?;
     let mut complete = true;
@@ -276,10 +276,10 @@ fn bench(names: &[String], arguments: &[String]) -> Result<bool> {
     Ok(cargo.status()?.success())
 }
 
-/// Makes every part ready, and says of those that could not be had why.
+/// Builds or downloads all test programs; returns the error of each that is not available.
 fn set_up() -> Vec<(&'static str, Option<String>)> {
     console::progress(format_args!(
-        "parts are kept in {}",
+        "test programs are stored in {}",
         cache::folder().unwrap_or_default().display()
     ));
     let release = |release| test_programs::prometheus(release).map(|_| ());

@@ -1,4 +1,4 @@
-//! Pictures of dashboards: the JSON in `grafana/` says what is asked and how it is drawn, a Prometheus answers.
+//! Pictures of dashboards: draws the JSON in `grafana/` with the data of a Prometheus.
 //!
 //! ```text
 //!   grafana/overview.json ─▶ variables ─▶ data: queries ◀──▶ Prometheus
@@ -36,33 +36,33 @@ use variables::Variables;
 
 use crate::boards;
 
-/// What is to be drawn, and how.
+/// Options of a picture.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The end of the time that is shown: `2026-11-22T12:00:00Z`, or seconds since the Unix epoch. Otherwise it is what
-    /// the clock of the Prometheus says.
+    /// End of the time range: `2026-11-22T12:00:00Z`, or seconds since the Unix epoch. `None`: the Prometheus'
+    /// current time.
     pub at: Option<String>,
-    /// How long a time is shown, if not as long as the board says: `6h`.
+    /// Length of the time range, such as `6h`. `None`: that of the board.
     pub range: Option<String>,
-    /// Variables that stand at something else than they do when a board is opened.
+    /// Variables with values other than the board's defaults.
     pub set: Vec<(String, String)>,
 }
 
-/// A picture of a board, and what it rests on.
+/// A picture of a board and the data that it shows.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// The name of the board.
+    /// Name of the board.
     pub board: String,
     /// The picture.
     pub svg: String,
-    /// What each target of each panel was answered.
+    /// The results of each target of each panel.
     pub answers: Vec<QueryResult>,
 }
 
-/// Where pictures are kept, from the root.
+/// Folder of the pictures, relative to the repository root.
 pub const FOLDER: &str = "docs/pictures";
 
-/// Boards that are checked in below this root, by name; all of them if there is no name.
+/// The boards that are checked in below this root, by name; all of them if `names` is empty.
 pub fn boards(root: &Path, names: &[String]) -> Result<Vec<(String, Value)>> {
     let known: Vec<&str> = boards::all().into_iter().map(|(name, _)| name).collect();
     for name in names {
@@ -78,14 +78,14 @@ pub fn boards(root: &Path, names: &[String]) -> Result<Vec<(String, Value)>> {
         .map(|name| {
             let path = root.join(boards::FOLDER).join(format!("{name}.json"));
             let text = fs::read_to_string(&path);
-            let text = text.with_context(|| format!("{} cannot be read", path.display()))?;
+            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
             let board = serde_json::from_str(&text);
-            Ok((name.to_owned(), board.with_context(|| format!("{} is no JSON", path.display()))?))
+            Ok((name.to_owned(), board.with_context(|| format!("{} is not JSON", path.display()))?))
         })
         .collect()
 }
 
-/// Asks what a board asks, and draws it.
+/// Runs the queries of a board and draws it.
 pub fn draw(
     name: &str,
     board: &Value,
@@ -94,7 +94,7 @@ pub fn draw(
 ) -> Result<Picture> {
     let window = window(board, prometheus, options)?;
     let variables = Variables::of(board, prometheus, window, &options.set)?;
-    let panels = board["panels"].as_array().context("a board without panels")?;
+    let panels = board["panels"].as_array().context("the board has no panels")?;
     let answers = panels
         .iter()
         .map(|panel| panel_data::run_queries(panel, prometheus, &variables, window))
@@ -103,7 +103,7 @@ pub fn draw(
     Ok(Picture { board: name.to_owned(), svg, answers: answers.into_iter().flatten().collect() })
 }
 
-/// From when to when a board shows something.
+/// The time range of a board.
 fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<Window> {
     let to = match &options.at {
         Some(at) => time_format::moment(at)?,
@@ -113,26 +113,25 @@ fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<W
     let range = options.range.as_deref().or_else(|| from.strip_prefix("now-")).unwrap_or("6h");
     let length = time_format::length(range);
     let length =
-        length.with_context(|| format!("{range:?} is no length of time: write 90m, 6h or 1d"))?;
+        length.with_context(|| format!("invalid duration {range:?}: use 90m, 6h or 1d"))?;
     Ok(Window { from: to - length, to })
 }
 
 // === impl Picture ===
 
 impl Picture {
-    /// What had no data: a panel and the letter of its target each.
+    /// The panels and target letters that returned no data.
     pub fn empty(&self) -> impl Iterator<Item = (&str, &str)> {
         let empty = self.answers.iter().filter(|answer| answer.series.is_empty());
         empty.map(|answer| (answer.panel.as_str(), answer.letter.as_str()))
     }
 
-    /// Writes it into a folder.
+    /// Writes the picture into a folder.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
         fs::create_dir_all(folder)
-            .with_context(|| format!("{} cannot be created", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         let path = folder.join(format!("{}.svg", self.board));
-        fs::write(&path, &self.svg)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        fs::write(&path, &self.svg).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 }

@@ -1,4 +1,4 @@
-//! Owns the folder of one run: tests keep their files there, so that what they leave behind is seen, and then removed.
+//! The folder for the files of one test run: it detects files that tests leave behind, and is removed at the end.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 
 use crate::suite::TestbedUsage;
 
-/// Processes of a bed end a moment after the test that held it.
+/// Processes of a control plane end shortly after the test that used it.
 const CLEANUP_GRACE: Duration = Duration::from_secs(15);
 
-/// Removes the folder when its input ends, which it does however this process ends. Beds that are on their way out clean
-/// up first: they would write into a folder that is gone.
+/// Removes the folder when its stdin is closed, which happens however this process ends. It first waits for control
+/// planes that are shutting down, because they would write into a removed folder.
 const SWEEPER: &str = r#"
 cat >/dev/null
 left=100
@@ -32,10 +32,10 @@ pub struct RunFolder {
     sweeper: Child,
 }
 
-// === impl Scratch ===
+// === impl RunFolder ===
 
 impl RunFolder {
-    /// A fresh one.
+    /// Creates an empty folder.
     pub fn new() -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("plimsoll-run-{}", std::process::id()));
         for path in ["files", "not-run"].map(|name| folder.join(name)) {
@@ -48,34 +48,34 @@ impl RunFolder {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Out of reach of a Ctrl-C, after which it is needed most.
+            // In its own process group, so that Ctrl-C does not end it.
             .process_group(0)
             .spawn()
-            .context("there is no shell")?;
+            .context("failed to start a shell")?;
         Ok(Self { folder, sweeper })
     }
 
-    /// For the files of tests.
+    /// Folder for the files of tests.
     pub fn files(&self) -> PathBuf {
         self.folder.join("files")
     }
 
-    /// Where the testbed notes what it does.
+    /// File to which the testbed appends its events.
     pub fn events_file(&self) -> PathBuf {
         self.folder.join("events")
     }
 
-    /// What it has noted.
+    /// The events that were recorded.
     pub fn events(&self) -> TestbedUsage {
         TestbedUsage::parse(&fs::read_to_string(self.events_file()).unwrap_or_default())
     }
 
-    /// For the reasons of tests that could not run.
+    /// Folder for the reasons of skipped tests.
     pub fn skipped_folder(&self) -> PathBuf {
         self.folder.join("not-run")
     }
 
-    /// Those reasons.
+    /// The reasons of skipped tests.
     pub fn skip_reasons(&self) -> Result<Vec<String>> {
         let mut reasons = fs::read_dir(self.skipped_folder())?
             .map(|entry| Ok(fs::read_to_string(entry?.path())?.trim().to_owned()))
@@ -84,17 +84,17 @@ impl RunFolder {
         Ok(reasons)
     }
 
-    /// What tests left once everything had time to go away.
+    /// Files that tests left, after a grace period for cleanup.
     pub fn leftovers(&self) -> Vec<String> {
         let start = Instant::now();
         loop {
-            let left: Vec<_> = fs::read_dir(self.files())
+            let leftovers: Vec<_> = fs::read_dir(self.files())
                 .into_iter()
                 .flatten()
                 .filter_map(|entry| Some(entry.ok()?.path().display().to_string()))
                 .collect();
-            if left.is_empty() || start.elapsed() > CLEANUP_GRACE {
-                return left;
+            if leftovers.is_empty() || start.elapsed() > CLEANUP_GRACE {
+                return leftovers;
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -104,7 +104,7 @@ impl RunFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         drop(self.sweeper.stdin.take());
-        // It ends by itself, whatever it finds.
+        // It ends by itself once its stdin is closed.
         let _ = self.sweeper.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! Owns a run of the test suite: what is built, in which phases it runs, what is run again, and the report.
+//! A run of the test suite: build, phases, repetition of timeouts, and the report.
 //!
 //! ```text
 //!   build ──▶ list ──▶ plan ──▶ pure ──▶ cluster (lanes beside each other) ──▶ alone ──▶ again, alone ──▶ report
@@ -40,16 +40,16 @@ pub use self::areas::{area, quick};
 pub use self::report::TestbedUsage;
 pub use self::run_times::print as times;
 
-/// What property tests take their random numbers from.
+/// Seed of proptest.
 pub const PROPTEST_SEED: &str = "PROPTEST_RNG_SEED";
-/// What differentials and other generated scenarios take theirs from.
+/// Seed of differentials and other generated scenarios.
 pub const SEED: &str = "PLIMSOLL_SEED";
-/// The tier, in the environment of the tests.
+/// Passes the tier to the tests.
 const TIER: &str = "PLIMSOLL_TIER";
-/// Has live tests write recordings of what they saw.
+/// Makes live tests write recordings.
 const RECORD: &str = "PLIMSOLL_RECORD";
 
-/// In CI a change is judged by the same cases as the one before it; everywhere else each run draws new ones.
+/// In CI every change is tested with the same cases; elsewhere each run generates new ones.
 const SEED_IN_CI: &str = "20261122";
 
 /// Which tests run, and with what sizes.
@@ -57,30 +57,30 @@ const SEED_IN_CI: &str = "20261122";
 pub enum Tier {
     /// What every change has to pass.
     Gate,
-    /// All tests, at their full size.
+    /// All tests, at full size.
     Deep,
-    /// Only the live tests that record what they see.
+    /// Only the live tests that record upstream's behavior.
     Record,
 }
 
-/// One run.
+/// Options of a run.
 #[derive(Debug)]
 pub struct Options {
     /// The tier.
     pub tier: Tier,
-    /// Only tests of some areas.
+    /// Restricts the run to the tests of some areas.
     pub selection: Selection,
-    /// Only tests whose name contains one of these, or begins with it after a `^`; all if empty.
+    /// Only tests whose name contains one of these, or starts with it after a `^`; all if empty.
     pub filters: Vec<String>,
-    /// Seed of everything that is drawn.
+    /// Seed of all random inputs.
     pub seed: Option<u64>,
-    /// Keep both cores busy, and stop processes of control planes at random.
+    /// Keep the cores busy, and pause control plane processes at random.
     pub noise: bool,
-    /// Go on to the cluster after a pure test has failed.
+    /// Run cluster tests even after a pure test failed.
     pub keep_going: bool,
-    /// Run every selected test this often, in the same run.
+    /// How often each selected test runs.
     pub times: usize,
-    /// Build and fetch all parts before the first test.
+    /// Build and download all test programs before the first test.
     pub set_up: bool,
 }
 
@@ -102,7 +102,7 @@ impl Default for Options {
 // === impl Tier ===
 
 impl Tier {
-    /// Whether a test of that name belongs to the tier.
+    /// Whether a test with this name belongs to the tier.
     fn includes(self, name: &str) -> bool {
         let is_deep = name.split("::").any(|module| module == "deep");
         match self {
@@ -120,7 +120,7 @@ impl Tier {
         }
     }
 
-    /// How long a test may go without an end before it is stopped: longer than any wait in it has patience.
+    /// How long a test may run before it is stopped: longer than the timeout of any wait.
     fn watchdog(self) -> Duration {
         match self {
             Self::Gate => Duration::from_mins(15),
@@ -129,12 +129,12 @@ impl Tier {
     }
 }
 
-/// Whether this is a run of CI.
+/// Whether this is a CI run.
 pub fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false"))
 }
 
-/// Runs tests and reports; whether all is well.
+/// Runs tests and prints the report; returns whether the run succeeded.
 pub fn run(options: &Options) -> Result<bool> {
     let started = Instant::now();
     let mut report = Report::default();
@@ -148,7 +148,7 @@ pub fn run(options: &Options) -> Result<bool> {
     report.parts.push(ReportPart::of("build", building.elapsed()));
 
     let tests = select(&binaries, options)?;
-    ensure!(!tests.is_empty(), "no test of this tier has a name like {:?}", options.filters);
+    ensure!(!tests.is_empty(), "no test of this tier matches {:?}", options.filters);
     let known = run_times::last_durations();
     let plan = Plan::of(&suite, &tests, &known, cores());
 
@@ -166,8 +166,8 @@ pub fn run(options: &Options) -> Result<bool> {
             && !options.keep_going
             && finished.iter().any(FinishedTest::is_failure)
         {
-            let left: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
-            report.not_started += left;
+            let remaining: usize = lanes.iter().map(|lane| lane.tests.len()).sum();
+            report.not_started += remaining;
             continue;
         }
         started_tests.extend(lanes.iter().flat_map(|lane| lane.tests.iter().cloned()));
@@ -187,10 +187,7 @@ pub fn run(options: &Options) -> Result<bool> {
     let again = verdict.to_repeat();
     if !again.is_empty() {
         let begun = Instant::now();
-        progress(format_args!(
-            "{} waits had no end: each of these tests runs once more, alone",
-            again.len()
-        ));
+        progress(format_args!("{} tests timed out: each runs once more, alone", again.len()));
         let lanes: Vec<_> = again.into_iter().map(Lane::alone).collect();
         let repeated = run_phase(Phase::Alone, &lanes, &binaries, &environment, options.tier);
         verdict.repeated(&repeated);
@@ -205,7 +202,7 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(report.print(&verdict))
 }
 
-/// All tests that are wanted, by binary.
+/// All selected tests, by binary.
 fn select(binaries: &[Binary], options: &Options) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for (number, binary) in binaries.iter().enumerate() {
@@ -222,7 +219,7 @@ fn select(binaries: &[Binary], options: &Options) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-/// Whether a filter selects a name: by a part of it, or by its beginning after a `^`.
+/// Whether a filter matches a name: as a substring, or as a prefix after a `^`.
 fn matches_filter(name: &str, filter: &str) -> bool {
     match filter.strip_prefix('^') {
         Some(beginning) => name.starts_with(beginning),
@@ -261,7 +258,7 @@ fn environment(options: &Options, scratch: &RunFolder) -> Environment {
     Environment { variables }
 }
 
-/// Runs the lanes of a phase: side by side, those of the last phase one after the other.
+/// Runs the lanes of a phase: concurrently, except in the last phase.
 fn run_phase(
     phase: Phase,
     lanes: &[Lane],
@@ -274,7 +271,7 @@ fn run_phase(
     let (sender, receiver) = channel();
     let at_once = if phase == Phase::Cluster { lanes.len() } else { 1 };
     thread::scope(|scope| {
-        let mut left = lanes.iter();
+        let mut queue = lanes.iter();
         let mut running = Vec::new();
         let printer = scope.spawn(move || {
             let mut all = Vec::new();
@@ -286,7 +283,7 @@ fn run_phase(
         });
         loop {
             while running.len() < at_once
-                && let Some(lane) = left.next()
+                && let Some(lane) = queue.next()
             {
                 let sender = sender.clone();
                 running.push(scope.spawn(move || {
@@ -296,7 +293,7 @@ fn run_phase(
             if running.is_empty() {
                 break;
             }
-            // A lane that panicked has sent nothing for its tests, which then count as missing.
+            // A lane that panicked sends no results; its tests then count as missing.
             let _ = running.remove(0).join();
         }
         drop(sender);
@@ -308,12 +305,12 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Where a file of the tests is.
+/// Path of a file in tests/.
 fn tests_path(name: &str) -> PathBuf {
     crate::workspace::root().join("tests").join(name)
 }
 
-/// Runs tests again and again; whether none failed.
+/// Runs tests repeatedly; returns whether none failed.
 pub fn flaky(name: &str, times: usize, noise: bool) -> Result<bool> {
     let started = Instant::now();
     let options = Options {
@@ -324,7 +321,7 @@ pub fn flaky(name: &str, times: usize, noise: bool) -> Result<bool> {
         ..Options::default()
     };
     let is_well = run(&options)?;
-    progress(format_args!("{times} times in {}", seconds(started.elapsed())));
+    progress(format_args!("{times} runs in {}", seconds(started.elapsed())));
     Ok(is_well)
 }
 
@@ -348,7 +345,7 @@ mod tests {
         );
         assert!(
             Tier::Gate.includes("sizing::a_deep_change_is_seen"),
-            "a word of a name is no module"
+            "a word of a test name is not a module"
         );
     }
 

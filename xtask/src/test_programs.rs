@@ -1,4 +1,4 @@
-//! Owns the list of real parts that tests run against, and says where each of them is, building it when needed.
+//! The programs that tests run against, and their paths. Builds or downloads them if needed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ const CONTROL_PLANE: Module = Module {
     folder: "controlplane",
     targets: &[Target { name: "controlplane", package: "." }],
     flags: &[],
-    // Without these the server calls itself v0.0.0-master, and clients that look at versions turn features off.
+    // Without these the server's version is v0.0.0-master, and clients that check it disable features.
     link: "-X k8s.io/component-base/version.gitVersion=v1.36.3 \
            -X k8s.io/component-base/version.gitMajor=1 \
            -X k8s.io/component-base/version.gitMinor=36",
@@ -47,7 +47,7 @@ const PROMETHEUS: Module = Module {
         Target { name: "promtool", package: "github.com/prometheus/prometheus/cmd/promtool" },
         Target { name: "history", package: "./history" },
     ],
-    // Service discovery of every cloud there is would double the time to build, and nothing here is discovered.
+    // Service discovery of every cloud provider would double the build time, and the tests do not use it.
     flags: &["-tags=remove_all_sd"],
     link: "-X github.com/prometheus/common/version.Version=3.15.0",
 };
@@ -56,7 +56,7 @@ const HELM: Module = Module {
     folder: "helm",
     targets: &[Target { name: "helm", package: "helm.sh/helm/v3/cmd/helm" }],
     flags: &[],
-    // What it takes a cluster for that it is not told of: else one of release 1.20.
+    // The version that templates see without a cluster; the default is 1.20.
     link: "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
            -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36 \
            -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor=1 \
@@ -68,16 +68,16 @@ const KUSTOMIZE: Module = Module {
     flags: &[],
     link: "",
 };
-/// Upstream's own HorizontalPodAutoscaler controller behind a pipe.
+/// Upstream's HorizontalPodAutoscaler controller, driven by stdin and stdout.
 const HPA_ORACLE: Module = Module {
     folder: "hpa-oracle",
     targets: &[Target { name: "hpa-oracle", package: "." }],
     flags: &[],
     link: "",
 };
-/// Nothing of it is built: it has the definitions of its kinds.
+/// Not built: only its CRDs are used.
 const OPERATOR: Module = Module { folder: "operator", targets: &[], flags: &[], link: "" };
-/// Nor of this: its dependencies are not to be had. It has the manifests and the chart of the original.
+/// Not built, because its dependencies are not available: only the original's manifests and chart are used.
 const WATERMARK: Module = Module { folder: "watermark", targets: &[], flags: &[], link: "" };
 
 /// A program and the arguments that come before all others.
@@ -85,7 +85,7 @@ const WATERMARK: Module = Module { folder: "watermark", targets: &[], flags: &[]
 pub struct Program {
     /// The executable.
     pub path: PathBuf,
-    /// What selects the program inside of it.
+    /// Arguments that select the program inside the executable.
     pub first: Vec<OsString>,
 }
 
@@ -98,7 +98,7 @@ pub struct ControlPlane {
     pub api_server: Program,
     /// Controller manager and scheduler: `KUBEBUILDER_ASSETS` does not have them.
     pub others: Option<(Program, Program)>,
-    /// What the server calls itself. Known of the one that is built, not of what `KUBEBUILDER_ASSETS` has.
+    /// The server's version: known if it is built here, not if it is from `KUBEBUILDER_ASSETS`.
     pub version: Option<&'static str>,
 }
 
@@ -122,7 +122,7 @@ pub struct Prometheus {
     pub tool: PathBuf,
 }
 
-/// Which Prometheus.
+/// A release of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrometheusRelease {
     /// 2.42 as Debian 12 ships it; ranges are closed on both ends.
@@ -131,7 +131,7 @@ pub enum PrometheusRelease {
     V3,
 }
 
-/// The folder with what is built from a module.
+/// The folder with the binaries of a module.
 fn built_module(module: &Module) -> Result<PathBuf> {
     once(module.folder.to_owned(), || Go::find()?.build(module))
 }
@@ -141,8 +141,8 @@ fn dependency(module: &Module, name: &str) -> Result<PathBuf> {
     once(format!("{} {name}", module.folder), || Go::find()?.module_folder(module, name))
 }
 
-/// What was found, for the rest of the process: the sources of a part do not change while tests run. Nothing is locked
-/// while one is looked for, so a part that has to be built holds up only those who need it.
+/// Caches the result for the rest of the process: sources do not change while tests run. The lock is not held during
+/// the search, so a program that must be built only delays the tests that need it.
 fn once(key: String, find: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
     static FOUND: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     let known = FOUND.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -154,7 +154,7 @@ fn once(key: String, find: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> 
     Ok(folder)
 }
 
-/// The control plane: from `KUBEBUILDER_ASSETS` when that is set, else built.
+/// The control plane: from `KUBEBUILDER_ASSETS` if that is set, else built.
 pub fn control_plane() -> Result<ControlPlane> {
     if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS").filter(|path| !path.is_empty()) {
         return from_assets(Path::new(&assets));
@@ -174,7 +174,7 @@ fn from_assets(assets: &Path) -> Result<ControlPlane> {
         let path = assets.join(name);
         ensure!(
             path.is_file(),
-            "KUBEBUILDER_ASSETS names a folder without {name}: unset it to build one"
+            "the folder in KUBEBUILDER_ASSETS has no {name}: unset the variable to build it"
         );
         Ok(Program { path, first: Vec::new() })
     };
@@ -198,23 +198,23 @@ pub fn autoscaler() -> Result<Autoscaler> {
     })
 }
 
-/// Upstream's own model behind a pipe: `model replay` and `model bench`.
+/// Upstream's recommender model, driven by stdin and stdout: `model replay` and `model bench`.
 pub fn autoscaler_model() -> Result<PathBuf> {
     Ok(built_module(&AUTOSCALER)?.join("model"))
 }
 
-/// Upstream's own HorizontalPodAutoscaler controller, release 1.36.3, on scenarios: `hpa-oracle run < SCENARIOS`.
+/// Upstream's HorizontalPodAutoscaler controller, release 1.36.3: `hpa-oracle run < SCENARIOS`.
 pub fn hpa_oracle() -> Result<PathBuf> {
     Ok(built_module(&HPA_ORACLE)?.join("hpa-oracle"))
 }
 
-/// Upstream's definitions of VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.
+/// Upstream's CRDs VerticalPodAutoscaler and VerticalPodAutoscalerCheckpoint, a YAML file.
 pub fn autoscaler_crds() -> Result<PathBuf> {
     let module = dependency(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy/vpa-v1-crd-gen.yaml"))
 }
 
-/// The folder of upstream's own manifests.
+/// The folder of upstream's manifests.
 pub fn autoscaler_manifests() -> Result<PathBuf> {
     let module = dependency(&AUTOSCALER, "k8s.io/autoscaler/vertical-pod-autoscaler")?;
     Ok(module.join("deploy"))
@@ -235,13 +235,13 @@ pub fn kustomize() -> Result<PathBuf> {
     Ok(built_module(&KUSTOMIZE)?.join("kustomize"))
 }
 
-/// The Prometheus operator's definitions of its kinds, a folder of YAML files.
+/// The Prometheus operator's CRDs, a folder of YAML files.
 pub fn operator_crds() -> Result<PathBuf> {
     let module = dependency(&OPERATOR, "github.com/prometheus-operator/prometheus-operator")?;
     Ok(module.join("example/prometheus-operator-crd"))
 }
 
-/// The Prometheus of that release.
+/// The Prometheus of this release.
 pub fn prometheus(release: PrometheusRelease) -> Result<Prometheus> {
     let folder = once(format!("prometheus {release:?}"), || prometheus_folder(release))?;
     Ok(Prometheus { server: folder.join("prometheus"), tool: folder.join("promtool") })
@@ -272,7 +272,7 @@ pub fn history() -> Result<PathBuf> {
     Ok(built_module(&PROMETHEUS)?.join("history"))
 }
 
-/// A Prometheus 2.42 that is installed already, with its tool beside it.
+/// A Prometheus 2.42 on PATH, with promtool in the same folder.
 fn installed_prometheus_2() -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?).find(|folder| {
         folder.join("promtool").is_file()
@@ -284,7 +284,7 @@ fn is_2_42(version: &str) -> bool {
     version == "2.42" || version.starts_with("2.42.")
 }
 
-/// `2.42.0+ds` of `prometheus, version 2.42.0+ds (branch: ...`.
+/// Extracts `2.42.0+ds` from `prometheus, version 2.42.0+ds (branch: ...`.
 fn version(server: &Path) -> Option<String> {
     let output = Command::new(server).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()? + &String::from_utf8(output.stderr).ok()?;

@@ -1,4 +1,4 @@
-//! The startup boost of a new pod's container: more CPU than is recommended, until some time after it is ready.
+//! The startup boost of a container in a new pod: more CPU than recommended, until some time after the pod is ready.
 
 use crate::{
     api::{
@@ -17,39 +17,39 @@ use crate::{
     },
 };
 
-/// What a boost is worked out from.
+/// The inputs of a boost.
 #[derive(Clone, Copy, Debug)]
 pub struct BoostContext<'a> {
-    /// What the VPA wants.
+    /// How the VPA sizes pods.
     pub spec: &'a SizingSpec<'a>,
-    /// What holds for containers of the namespace.
+    /// The LimitRange for containers of the namespace.
     pub limit_range: Option<&'a MergedLimitRange>,
-    /// The operator's limit of a boosted CPU; zero is none.
+    /// `--max-allowed-cpu-boost`; zero means no limit.
     pub max_cpu: Quantity,
-    /// The rules.
+    /// The rules of sizing.
     pub rules: SizingRules,
 }
 
 impl BoostContext<'_> {
-    /// Gives a container its boost, and answers whether it got one.
+    /// Applies a boost to the new resources of a container. Returns whether it was boosted.
     pub fn apply(
         &self,
         container: &Container,
         boost: &StartupBoost,
         size: &mut SizedContainer,
     ) -> Result<bool, SizingError> {
-        let bad =
+        let invalid =
             |problem| SizingError::InvalidBoost { container: container.name.clone(), problem };
         let Some(cpu) = &boost.cpu else {
             return match self.rules.compat {
-                // Upstream's webhook crashes here, and the pod is admitted as it is.
-                Compat::Upstream => Err(bad("has no cpu")),
+                // Upstream's webhook panics here, and the pod is admitted unchanged.
+                Compat::Upstream => Err(invalid("has no cpu")),
                 Compat::Plimsoll => Ok(false),
             };
         };
         let recommended = size.requests.cpu().filter(|amount| !amount.is_zero());
         let base = recommended.or(container.spec.requests().cpu()).unwrap_or_default();
-        let mut boosted = boosted_cpu(base, cpu).map_err(bad)?;
+        let mut boosted = boosted_cpu(base, cpu).map_err(invalid)?;
         if !self.max_cpu.is_zero() && boosted > self.max_cpu {
             boosted = self.max_cpu;
             if self.rules.fixes.has(Fix::BoostNeverLowers) {
@@ -69,12 +69,12 @@ impl BoostContext<'_> {
         Ok(true)
     }
 
-    /// The limit that goes with a boosted request, if one is written.
+    /// Returns the limit for a boosted request, if one is written.
     fn limit(&self, container: &Container, boosted: Quantity) -> Option<Quantity> {
-        let takes_default = self.rules.fixes.has(Fix::BoostTakesDefaultLimitAlong);
+        let uses_default = self.rules.fixes.has(Fix::BoostTakesDefaultLimitAlong);
         let none = ResourceList::EMPTY;
         let default =
-            self.limit_range.filter(|_| takes_default).map_or(&none, |range| &range.default);
+            self.limit_range.filter(|_| uses_default).map_or(&none, |range| &range.default);
         let original = CurrentResources {
             requests: container.spec.requests(),
             limits: container.spec.limits(),
@@ -88,25 +88,25 @@ fn boosted_cpu(base: Quantity, boost: &CpuBoost) -> Result<Quantity, &'static st
     let base = base.milli_value();
     let boosted = match boost.kind {
         BoostKind::Factor => {
-            let factor = boost.factor.ok_or("is of type Factor and has no factor")?;
+            let factor = boost.factor.ok_or("has type Factor but no factor")?;
             if factor < 1 {
                 return Err("has a factor below 1");
             }
             base.saturating_mul(i64::from(factor))
         }
         BoostKind::Quantity => {
-            let more = boost.quantity.ok_or("is of type Quantity and has no quantity")?;
-            base.saturating_add(more.milli_value())
+            let extra = boost.quantity.ok_or("has type Quantity but no quantity")?;
+            base.saturating_add(extra.milli_value())
         }
     };
     Ok(Quantity::from_milli(boosted, Format::DecimalSi))
 }
 
-/// Just below the limit where it would be above it, so that request and limit do not become equal.
+/// Caps a boosted request to just below the limit, so that request and limit do not become equal.
 fn just_below(boosted: Quantity, limit: Option<Quantity>) -> Quantity {
-    let least = Quantity::cpu(MilliCpu(1));
+    let one_milli = Quantity::cpu(MilliCpu(1));
     match limit.filter(|limit| boosted.milli_value() > limit.milli_value()) {
-        Some(limit) if limit > least => limit - least,
+        Some(limit) if limit > one_milli => limit - one_milli,
         Some(limit) => limit,
         None => boosted,
     }

@@ -1,5 +1,5 @@
-//! What admission answers: patches of new pods, and what is wrong with VPA objects. Pure: plain data in, operations,
-//! errors and warnings out.
+//! Admission decisions: patches of new pods, and validation of VPAs. Pure: plain data in, patch operations, errors and
+//! warnings out.
 
 pub mod boost;
 pub mod pod_patch;

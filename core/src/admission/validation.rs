@@ -1,4 +1,4 @@
-//! What is wrong with a VPA object: errors that keep it out, and warnings that do not.
+//! Validates VPAs: errors reject an object, warnings do not.
 
 mod field_rules;
 mod list_limits;
@@ -25,36 +25,36 @@ use crate::{
     types::compat::{Compat, Fix},
 };
 
-/// What VPAs may use.
+/// Feature gates of VPA fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeatureGates {
-    /// Startup boosts (`CPUStartupBoost`).
+    /// `CPUStartupBoost`: startup boosts.
     pub startup_boost: bool,
-    /// Settings of the model in a VPA (`PerVPAConfig`).
+    /// `PerVPAConfig`: recommender settings in a VPA.
     pub per_vpa_config: bool,
-    /// The mode `InPlace` (`InPlace`).
+    /// `InPlace`: the update mode `InPlace`.
     pub in_place: bool,
 }
 
-/// What a field has wrong, in the API's words.
+/// The type of a field error, as in `field.ErrorType` of apimachinery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldErrorType {
-    /// It is not there.
+    /// A required field is unset.
     Required,
-    /// Its value is not one that it can have.
+    /// The value is malformed or out of range.
     Invalid,
-    /// Its value is none of those that it can have.
+    /// The value is not in the list of supported values.
     NotSupported,
-    /// It must not be there.
+    /// The field must not be set.
     Forbidden,
-    /// It has too many entries.
+    /// The list has too many items.
     TooMany,
-    /// It cannot be read.
+    /// The object cannot be parsed.
     Internal,
 }
 
 impl FieldErrorType {
-    /// The type of the cause in the API's answer.
+    /// The cause type in the API status.
     pub const fn cause_type(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -78,24 +78,25 @@ impl FieldErrorType {
     }
 }
 
-/// One thing that keeps an object out.
+/// One error, which rejects the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The field.
+    /// Path of the field.
     pub path: String,
-    /// What is wrong with it.
+    /// The type of the error.
     pub error_type: FieldErrorType,
-    /// Its value, as it is shown.
+    /// The invalid value, formatted.
     pub value: Option<String>,
-    /// What to do.
+    /// What is wrong, or what is expected.
     pub detail: String,
 }
 
 impl FieldError {
-    /// What is wrong, without the field: the message of the cause in the API's answer.
+    /// The message without the path: the message of the cause in the API status.
     pub fn body(&self) -> String {
         let mut body = self.error_type.text().to_owned();
-        for part in self.value.iter().chain(Some(&self.detail).filter(|it| !it.is_empty())) {
+        let detail = Some(&self.detail).filter(|detail| !detail.is_empty());
+        for part in self.value.iter().chain(detail) {
             body.push_str(": ");
             body.push_str(part);
         }
@@ -109,14 +110,14 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// What is said about an object.
+/// The result of validating an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidationResult {
-    /// What keeps it out; nothing when it is let in.
+    /// Errors; empty if the object is valid.
     pub errors: Vec<FieldError>,
-    /// What its author is told.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// What is filled in, where it is let in.
+    /// Defaulting, if the object is valid.
     pub operations: Vec<Operation>,
 }
 
@@ -132,7 +133,7 @@ impl ValidationResult {
         Self { errors: vec![error], ..Self::default() }.truncated()
     }
 
-    /// The same with no more messages, and no longer ones, than a review may have.
+    /// Limits the number and length of messages to those of one review.
     #[must_use]
     pub fn truncated(self) -> Self {
         let (mut errors, mut warnings) = (Errors::default(), Warnings::default());
@@ -141,21 +142,21 @@ impl ValidationResult {
         Self { errors: errors.into_errors(), warnings: warnings.into_texts(), ..self }
     }
 
-    /// All errors as the API's message names them.
+    /// Formats all errors as the message of an API status.
     pub fn message(&self, kind: &str, group: &str, name: &str) -> String {
         let mut known = HashSet::new();
         let mut texts: Vec<String> = self.errors.iter().map(FieldError::to_string).collect();
         texts.retain(|text| known.insert(text.clone()));
         let texts = match &texts[..] {
-            [one] => one.clone(),
-            all => format!("[{}]", all.join(", ")),
+            [text] => text.clone(),
+            texts => format!("[{}]", texts.join(", ")),
         };
         format!("{kind}.{group} \"{name}\" is invalid: {texts}")
     }
 }
 
-/// Looks an object over. `old` is what it was, when it is changed rather than created: what an object uses already it
-/// may go on using. `others` are the other VPAs of its namespace and the HPAs, as far as they are known.
+/// Validates an object. `old` is the stored object on an update: features that it uses already remain allowed. `others`
+/// are the other known VPAs and HPAs of its namespace.
 pub fn validate(
     object: &[u8],
     old: Option<&[u8]>,
@@ -163,28 +164,30 @@ pub fn validate(
     rules: SizingRules,
     others: &[OtherAutoscaler<'_>],
 ) -> ValidationResult {
-    let verdict = validate_fields(object, old, gates, rules.compat, others);
-    let accepts = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
-    if accepts && old.is_some_and(|old| !verdict.errors.is_empty() && has_same_spec(object, old)) {
-        // The stored spec is invalid already. An update that leaves it alone, such as an annotation by the updater, must pass.
-        let mut warnings = verdict.warnings;
-        let wrong = verdict.errors.iter();
+    let result = validate_fields(object, old, gates, rules.compat, others);
+    let accepts_unchanged = rules.fixes.has(Fix::UnchangedSpecIsAccepted);
+    if accepts_unchanged
+        && old.is_some_and(|old| !result.errors.is_empty() && has_same_spec(object, old))
+    {
+        // The stored spec is invalid already. An update of something else, such as an annotation by the updater, must pass.
+        let mut warnings = result.warnings;
+        let errors = result.errors.iter();
         warnings
-            .extend(wrong.map(|error| format!("{error}; accepted because the spec is unchanged")));
+            .extend(errors.map(|error| format!("{error}; accepted because the spec is unchanged")));
         return ValidationResult { warnings, ..ValidationResult::default() }.truncated();
     }
-    verdict
+    result
 }
 
-/// Whether two objects have the same spec, as the API server writes it.
-fn has_same_spec(one: &[u8], other: &[u8]) -> bool {
+/// Whether two objects have the same spec, byte for byte as the API server serializes it.
+fn has_same_spec(object: &[u8], other: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Bare<'a> {
         #[serde(borrow)]
         spec: Option<&'a RawValue>,
     }
-    let spec = |object| serde_json::from_slice::<Bare<'_>>(object).ok()?.spec.map(RawValue::get);
-    spec(one).is_some_and(|one| spec(other) == Some(one))
+    let spec = |bytes| serde_json::from_slice::<Bare<'_>>(bytes).ok()?.spec.map(RawValue::get);
+    spec(object).is_some_and(|text| spec(other) == Some(text))
 }
 
 fn validate_fields(
@@ -194,12 +197,12 @@ fn validate_fields(
     compat: Compat,
     others: &[OtherAutoscaler<'_>],
 ) -> ValidationResult {
-    let read = |bytes: &[u8]| serde_json::from_slice::<RawVpa>(bytes);
-    let new = match read(object) {
+    let parse = |bytes: &[u8]| serde_json::from_slice::<RawVpa>(bytes);
+    let new = match parse(object) {
         Ok(object) => object,
         Err(error) => return ValidationResult::unreadable(&error),
     };
-    let old = match old.map(read).transpose() {
+    let old = match old.map(parse).transpose() {
         Ok(old) => old.unwrap_or_default(),
         Err(error) => return ValidationResult::unreadable(&error),
     };
@@ -212,10 +215,10 @@ fn validate_fields(
         warnings::add_warnings(&spec, &new.metadata.unwrap_or_default(), others, &mut warnings);
     }
     let (errors, warnings) = (errors.into_errors(), warnings.into_texts());
-    let mut verdict = ValidationResult { errors, warnings, ..ValidationResult::default() };
-    if verdict.errors.is_empty() && spec.update_policy.is_none() {
+    let mut result = ValidationResult { errors, warnings, ..ValidationResult::default() };
+    if result.errors.is_empty() && spec.update_policy.is_none() {
         let policy: Value = json!({"updateMode": "Recreate"});
-        verdict.operations.push(Operation::add("/spec/updatePolicy", policy));
+        result.operations.push(Operation::add("/spec/updatePolicy", policy));
     }
-    verdict
+    result
 }

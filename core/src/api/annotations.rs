@@ -1,6 +1,6 @@
-//! Annotations that users set: the one table of them, and what is said of a value that makes no sense.
+//! The table of annotations that users may set, and the error for an invalid value.
 //!
-//! Who reads one has its parser; the documentation is made from this.
+//! Values are parsed where they are read. The documentation is generated from this table.
 
 use std::collections::BTreeMap;
 
@@ -8,57 +8,57 @@ use serde::Serialize;
 
 use crate::api::message::truncate;
 
-/// Bytes of a value that are quoted.
+/// The longest quote of a value, in bytes.
 pub const MAX_QUOTED_BYTES: usize = 256;
 
-/// An annotation that is ours but makes no sense. It is ignored, and the object says so in a condition.
+/// An annotation with an invalid value. It is ignored, and a condition of the object reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("annotation {key}: `{}` is not {wanted}; it is ignored", truncate(value, MAX_QUOTED_BYTES))]
 pub struct InvalidAnnotation {
-    /// Key of the annotation.
+    /// The annotation key.
     pub key: &'static str,
-    /// What it says, shortened.
+    /// The value, truncated.
     pub value: String,
-    /// What it should say.
+    /// Describes valid values.
     pub wanted: &'static str,
 }
 
-/// The longest value that is read. Annotations of an object may have 256 KiB, and are read whenever the object is.
+/// The longest value that is read. The annotations of an object may have 256 KiB, and are parsed whenever it is read.
 pub const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// The longest value that a controller writes to keep its state.
+/// The longest value that a controller writes to persist state.
 pub const MAX_STATE_BYTES: usize = 32 * 1024;
 
 /// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {
-    /// Its key.
+    /// The annotation key.
     pub name: &'static str,
-    /// What it should say.
+    /// Describes valid values.
     pub expected: &'static str,
-    /// What it does.
+    /// Describes the effect.
     pub effect: &'static str,
-    /// The flags that it goes before.
+    /// The flags that the annotation overrides.
     pub overridden_flags: &'static [&'static str],
-    /// The roles that do as it says.
+    /// The components that read it.
     pub applied_by: &'static [&'static str],
 }
 
 impl AnnotationKey {
-    /// What an object says, if it says anything that makes sense.
+    /// Parses the annotation of an object. Returns `None` if it is not set.
     pub fn read<T>(
         &self,
         annotations: &BTreeMap<String, String>,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, InvalidAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let bad = || InvalidAnnotation {
+        let invalid = || InvalidAnnotation {
             key: self.name,
             value: truncate(value, MAX_QUOTED_BYTES).into_owned(),
             wanted: self.expected,
         };
         let parsed = if value.len() > MAX_VALUE_BYTES { None } else { parse(value.trim()) };
-        parsed.map(Some).ok_or_else(bad)
+        parsed.map(Some).ok_or_else(invalid)
     }
 }
 
@@ -67,7 +67,7 @@ const NON_NEGATIVE_QUANTITY: &str = "a quantity of at least 0";
 const RECOMMENDER: &[&str] = &["recommender"];
 const ADMISSION_AND_UPDATER: &[&str] = &["admission controller", "updater"];
 
-/// A profile of the model.
+/// Selects a profile of the model.
 pub const PROFILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/profile",
     expected: "`latency`, `batch` or `cost`",
@@ -80,7 +80,7 @@ pub const PROFILE: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A percentile of CPU.
+/// The percentile of the CPU target.
 pub const CPU_PERCENTILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/cpu-percentile",
     expected: PERCENTILE,
@@ -89,7 +89,7 @@ pub const CPU_PERCENTILE: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A percentile of memory.
+/// The percentile of the memory target.
 pub const MEMORY_PERCENTILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/memory-percentile",
     expected: PERCENTILE,
@@ -98,7 +98,7 @@ pub const MEMORY_PERCENTILE: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A margin.
+/// The margin of recommendations.
 pub const MARGIN: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/margin",
     expected: "a number from 0 to 10",
@@ -107,7 +107,7 @@ pub const MARGIN: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A half-life.
+/// The half-life of histograms.
 pub const HALF_LIFE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/half-life",
     expected: "a duration from 1h to 2400h",
@@ -116,7 +116,7 @@ pub const HALF_LIFE: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A floor of CPU.
+/// The minimum CPU recommendation.
 pub const CPU_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/cpu-floor",
     expected: NON_NEGATIVE_QUANTITY,
@@ -125,7 +125,7 @@ pub const CPU_FLOOR: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// A floor of memory.
+/// The minimum memory recommendation.
 pub const MEMORY_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/memory-floor",
     expected: NON_NEGATIVE_QUANTITY,
@@ -134,16 +134,16 @@ pub const MEMORY_FLOOR: AnnotationKey = AnnotationKey {
     applied_by: RECOMMENDER,
 };
 
-/// What becomes of limits.
+/// How limits are set.
 pub const LIMIT_POLICY: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/limit-policy",
     expected: "`ratio`, `requestsOnly`, `max`, or `fixed:FACTOR` with a factor from 1 to 1000",
-    effect: "what becomes of limits, where the policy of a container does not leave them alone",
+    effect: "how limits are set, unless the container policy excludes them",
     overridden_flags: &["limit-policy"],
     applied_by: ADMISSION_AND_UPDATER,
 };
 
-/// When pods may be changed.
+/// When running pods may be changed.
 pub const CHANGE_WINDOW: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/change-window",
     expected: "at most 32 change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`, in at most 4 KiB",
@@ -152,16 +152,16 @@ pub const CHANGE_WINDOW: AnnotationKey = AnnotationKey {
     applied_by: &["updater"],
 };
 
-/// Injected containers that are sized all the same.
+/// Injected containers that are sized.
 pub const MANAGED_SIDECARS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/managed-sidecars",
     expected: "names of containers, separated by commas",
-    effect: "containers that are sized although another webhook put them into the pod: without it those are its own",
+    effect: "containers that are sized although another webhook injected them; by default injected containers are not sized",
     overridden_flags: &[],
     applied_by: ADMISSION_AND_UPDATER,
 };
 
-/// All of them that a VPA has.
+/// All annotations of a VPA.
 pub const VPA_KEYS: [AnnotationKey; 10] = [
     PROFILE,
     CPU_PERCENTILE,
@@ -178,106 +178,106 @@ pub const VPA_KEYS: [AnnotationKey; 10] = [
 const WATERMARK: &[&str] = &["watermark"];
 const DURATION_UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
 
-/// Queries in place of external metrics: the name of the metric stands behind it.
+/// A PromQL query that replaces an external metric. The key ends in the name of the metric.
 pub const QUERY: AnnotationKey = AnnotationKey {
     name: "query.plimsoll.dev/<metric>",
-    expected: "a PromQL query that answers numbers",
-    effect: "what is asked of the Prometheus of `--prometheus-address` in place of that external metric; its samples are added up. It reads series of the object's own namespace, unless `--prometheus-unrestricted-namespaces` lists that",
+    expected: "a PromQL query with a numeric result",
+    effect: "query sent to the Prometheus server of `--prometheus-address` in place of that external metric; its samples are summed. It reads series of the object's own namespace, unless `--prometheus-unrestricted-namespaces` lists that namespace",
     overridden_flags: &[],
     applied_by: &["watermark", "admission controller"],
 };
 
-/// What becomes of an object of which some metrics say nothing.
+/// What to do if some metrics are not available.
 pub const PARTIAL_METRICS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/partial-metrics",
     expected: "`hold` or `upscale`",
-    effect: "whether replicas are added where some metrics ask for it while others say nothing: by default they stay; none are removed either way",
+    effect: "whether replicas are added if some metrics ask for it while others are not available: by default they are not changed; none are removed either way",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// Replicas of a workload of whose metrics nothing is known.
+/// Fallback replicas if metrics are not available.
 pub const FALLBACK: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/fallback-replicas",
     expected: "`REPLICAS after PERIODS`, such as `8 after 20`",
-    effect: "replicas that a workload goes to, within bounds, velocity and windows, when for so many periods its metrics said nothing: by default they stay",
+    effect: "replicas that a workload is scaled to, within bounds, rate limits and windows, after its metrics were not available for this many periods: by default they are not changed",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// What delays are counted by.
+/// Whether delays are tracked jointly or for each metric.
 pub const DELAYS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/delays",
     expected: "`joint` or `each`",
-    effect: "whether a delay runs while any metric is outside (`joint`, the default), or replicas are added only once one and the same metric was above for the whole delay, and removed only once each was below for it (`each`)",
+    effect: "whether a delay runs while any metric is outside its watermarks (`joint`, the default), or replicas are added only once a single metric was above for the whole delay, and removed only once each was below for it (`each`)",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// Whether a workload may have no replicas.
+/// Whether a workload may be scaled to zero.
 pub const SCALE_TO_ZERO: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/scale-to-zero",
     expected: "`true` or `false`",
-    effect: "the last `minReplicas` go too when all external metrics or the recommender say zero, and come back when one says more; without it, a workload of no replicas is left alone",
+    effect: "scales to zero, below `minReplicas`, when all external metrics or the recommender report zero, and back up when one reports more; without it, a workload with zero replicas is not scaled",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// What is made a multiple.
+/// Whether the proposal or the result is rounded to a multiple.
 pub const MODULO: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/modulo",
     expected: "`proposal` or `result`",
-    effect: "whether `replicaScalingAbsoluteModulo` is met by the proposal alone (the default), or also by what velocity and bounds make of it, rounded towards the replicas that there are",
+    effect: "whether `replicaScalingAbsoluteModulo` applies to the proposal alone (the default), or also to the result after rate limits and bounds, rounded towards the current replicas",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// Pods that count before they run.
+/// How long pending pods count as ready.
 pub const PENDING_COUNTS_FOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/pending-counts-for",
     expected: DURATION_UP_TO_AN_HOUR,
-    effect: "how long a pod that is pending counts as ready, for external metrics and recommenders; in place of `readinessDelaySeconds`",
+    effect: "how long a pending pod counts as ready, for external metrics and recommenders; in place of `readinessDelaySeconds`",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// Pods whose CPU does not count yet.
+/// How long the CPU usage of starting pods is ignored.
 pub const STARTING_IGNORED_FOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/starting-ignored-for",
     expected: DURATION_UP_TO_AN_HOUR,
-    effect: "how long the CPU of a pod that became ready does not count, for metrics of pods; in place of `readinessDelaySeconds`",
+    effect: "how long the CPU usage of a pod is ignored after it became ready, for resource metrics; in place of `readinessDelaySeconds`",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// An alert that holds replicas.
+/// An alert that blocks scaling while it is firing.
 pub const HOLD_WHILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/hold-while",
-    expected: "the name of a Prometheus alert, with matchers or without, such as `CheckoutBroken{namespace=\"shop\"}`",
-    effect: "replicas stay, but for bounds, while that alert of the object's own namespace fires in the Prometheus of `--prometheus-address`; of any namespace where `--prometheus-unrestricted-namespaces` lists the object's",
+    expected: "the name of a Prometheus alert, optionally with matchers, such as `CheckoutBroken{namespace=\"shop\"}`",
+    effect: "replicas are not changed, except to stay within bounds, while that alert of the object's own namespace is firing in the Prometheus server of `--prometheus-address`; of any namespace if `--prometheus-unrestricted-namespaces` lists the object's",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// The monitor that has to be well.
+/// The DatadogMonitor that has to be OK.
 pub const MONITOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/monitor",
-    expected: "the name of a DatadogMonitor of the namespace",
-    effect: "which monitor `wpa.datadoghq.com/lifecycle-control.enabled` asks, in place of that of the object's own name",
+    expected: "the name of a DatadogMonitor in the namespace",
+    effect: "the monitor that `wpa.datadoghq.com/lifecycle-control.enabled` reads, in place of the one with the object's own name",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// What holds while nobody knows how a gate stands.
+/// What to do while the state of a gate is unknown.
 pub const UNKNOWN_GATE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/unknown-gate",
     expected: "`hold` or `follow`",
-    effect: "whether replicas stay (the default) while nobody can tell how the monitor or the alert stands",
+    effect: "whether replicas are not changed (the default) or scaling continues while the state of the monitor or the alert is unknown",
     overridden_flags: &[],
     applied_by: WATERMARK,
 };
 
-/// All of them that a WatermarkPodAutoscaler has.
+/// All annotations of a WatermarkPodAutoscaler.
 pub const WPA_KEYS: [AnnotationKey; 11] = [
     QUERY,
     PARTIAL_METRICS,
@@ -298,28 +298,29 @@ mod tests {
 
     #[test]
     fn a_value_that_makes_no_sense_is_named_with_what_would() {
-        let said = |value: &str| [(MARGIN.name.to_owned(), value.to_owned())].into();
+        let annotations = |value: &str| [(MARGIN.name.to_owned(), value.to_owned())].into();
         let parse = |text: &str| text.parse::<f64>().ok();
         assert_eq!(MARGIN.read(&BTreeMap::new(), parse), Ok(None));
-        assert_eq!(MARGIN.read(&said(" 0.5 "), parse), Ok(Some(0.5)));
-        let bad = MARGIN.read(&said("lots"), parse).expect_err("no number");
+        assert_eq!(MARGIN.read(&annotations(" 0.5 "), parse), Ok(Some(0.5)));
+        let error = MARGIN.read(&annotations("lots"), parse).expect_err("no number");
         assert_eq!(
-            bad.to_string(),
+            error.to_string(),
             "annotation plimsoll.dev/margin: `lots` is not a number from 0 to 10; it is ignored"
         );
-        let long = MARGIN.read(&said(&"lots ".repeat(50_000)), parse).expect_err("no number");
+        let long =
+            MARGIN.read(&annotations(&"lots ".repeat(50_000)), parse).expect_err("no number");
         let text = long.to_string();
         assert!(text.len() < 400 && text.contains("… (250000 bytes)` is not a number"), "{text}");
     }
 
     #[test]
     fn a_value_that_is_too_long_is_not_read_and_only_its_beginning_is_shown() {
-        let said = |value: String| [(MARGIN.name.to_owned(), value)].into();
+        let annotations = |value: String| [(MARGIN.name.to_owned(), value)].into();
         let parse = |text: &str| Some(text.len());
-        let most = "é".repeat(MAX_VALUE_BYTES / 2);
-        assert_eq!(MARGIN.read(&said(most.clone()), parse), Ok(Some(MAX_VALUE_BYTES)));
-        let bad = MARGIN.read(&said(most + "é"), parse).expect_err("too long");
-        assert!(bad.value.len() <= MAX_QUOTED_BYTES, "{}", bad.value);
-        assert!(bad.value.ends_with("… (16386 bytes)"), "{bad}");
+        let longest = "é".repeat(MAX_VALUE_BYTES / 2);
+        assert_eq!(MARGIN.read(&annotations(longest.clone()), parse), Ok(Some(MAX_VALUE_BYTES)));
+        let error = MARGIN.read(&annotations(longest + "é"), parse).expect_err("too long");
+        assert!(error.value.len() <= MAX_QUOTED_BYTES, "{}", error.value);
+        assert!(error.value.ends_with("… (16386 bytes)"), "{error}");
     }
 }

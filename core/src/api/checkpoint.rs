@@ -1,5 +1,4 @@
-//! VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: the form of history that every
-//! VerticalPodAutoscaler in a cluster can read.
+//! VerticalPodAutoscalerCheckpoint, `autoscaling.k8s.io/v1`: the history format that upstream's recommender can read too.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which container a checkpoint is of.
+/// The container that a checkpoint belongs to.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -34,7 +33,7 @@ pub struct VerticalPodAutoscalerCheckpointSpec {
     pub container_name: String,
 }
 
-/// What was seen of the container.
+/// The usage history of the container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VerticalPodAutoscalerCheckpointStatus {
@@ -60,19 +59,19 @@ pub struct VerticalPodAutoscalerCheckpointStatus {
     pub total_samples_count: i64,
 }
 
-/// A histogram in few digits.
+/// A histogram with rounded weights.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HistogramCheckpoint {
-    /// The instant at which a sample weighs 1.
+    /// The time at which a sample has weight 1.
     #[schemars(schema_with = "time_or_null")]
     pub reference_timestamp: Option<MetaTime>,
-    /// Weight by number of the bucket, in parts of ten thousand of the heaviest.
-    // Free-form in the schema, so anything may stand here: read by `decode`, which blames one object only.
+    /// Weights by bucket index, scaled so that the largest is 10000.
+    // Free-form in the schema, so the values may be anything. `decode` parses them: an error affects one object only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "anything_by_name")]
     pub bucket_weights: BTreeMap<String, Value>,
-    /// Sum of all weights, not in parts of anything.
+    /// Sum of all weights, not scaled.
     #[serde(skip_serializing_if = "is_nothing")]
     #[schemars(schema_with = "number")]
     pub total_weight: f64,

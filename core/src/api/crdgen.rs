@@ -17,18 +17,18 @@ use crate::api::{
     wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
 };
 
-/// Why the definitions could not be made: a type of ours has no structural schema.
+/// Why the definitions could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
-    /// A schema that is none.
-    #[error("the schema of a type is not one that a CustomResourceDefinition can hold: {0}")]
+    /// The schema of a type is not a structural schema.
+    #[error("schema of a type is not valid in a CustomResourceDefinition: {0}")]
     Schema(#[from] serde_json::Error),
-    /// YAML that could not be written.
-    #[error("the definitions cannot be written as YAML: {0}")]
+    /// YAML serialization failed.
+    #[error("failed to write the definitions as YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser::Error),
 }
 
-/// Every kind that Plimsoll reads, in the order in which they are printed.
+/// The definitions of all kinds that Plimsoll reads, in the order in which they are printed.
 pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut checkpoint = with_schema(
         VerticalPodAutoscalerCheckpoint::crd(),
@@ -36,30 +36,30 @@ pub fn crds() -> Result<Vec<CustomResourceDefinition>, CrdError> {
             VerticalPodAutoscalerCheckpointSpec,
             VerticalPodAutoscalerCheckpointStatus,
         >(
-            "What a recommender remembers of one container, so that a restart does not make it forget.",
+            "The usage history of one container, persisted so that it survives a restart of the recommender.",
             &[],
         )?,
     );
-    // Its status is written together with its metadata, in one request.
+    // No status subresource: the status is written together with the metadata, in one request.
     for version in &mut checkpoint.spec.versions {
         version.subresources = None;
     }
     let vpa = with_schema(
         VerticalPodAutoscaler::crd(),
         &schema::object_schema::<VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus>(
-            "Asks for the containers of a workload to be sized by what they use.",
+            "Sizes the containers of a workload by their usage.",
             &["spec"],
         )?,
     );
     Ok(vec![checkpoint, vpa, watermark_crd()?])
 }
 
-/// What users write is refused for nothing that upstream's definition lets pass, and has no defaults: what a user left
-/// out stays left out for whoever compares objects with the files that they came from.
+/// The definition accepts whatever upstream's does, and sets no defaults, so that tools which compare objects with
+/// their manifests see no difference.
 fn watermark_crd() -> Result<CustomResourceDefinition, serde_json::Error> {
     let mut schema =
         schema::object_schema::<WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus>(
-            "Keeps metrics of a workload between two marks by the number of its replicas.",
+            "Scales a workload so that its metrics stay between two watermarks.",
             &[],
         )?;
     let metrics = schema::property_at(&mut schema, &["status", "currentMetrics"]);
@@ -85,11 +85,11 @@ pub fn crds_yaml() -> Result<String, CrdError> {
 pub fn to_yaml(crd: &CustomResourceDefinition) -> Result<String, CrdError> {
     let mut definition = serde_json::to_value(crd)?;
     drop_zero_fractions(&mut definition);
-    // Strings that older readers take for booleans or numbers ("Off") are quoted by default.
+    // Strings that YAML 1.1 parsers read as booleans or numbers ("Off") are quoted by default.
     Ok(serde_saphyr::to_string(&definition)?)
 }
 
-/// The type of a definition keeps a minimum of 1 as 1.0, and people write 1.
+/// The API type stores a minimum of 1 as 1.0; print it as 1.
 fn drop_zero_fractions(value: &mut Value) {
     match value {
         Value::Number(number) => {

@@ -1,17 +1,17 @@
-//! Texts of conditions and events, which are stored in etcd and sent to all who watch an object.
+//! Messages of conditions and events, which are stored in etcd and sent to every watcher of an object.
 
 use std::borrow::Cow;
 
-/// Bytes of a message. What a user wrote may be a quarter of a mebibyte.
+/// The longest message, in bytes. User input that is quoted may have up to 256 KiB.
 pub const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// Shortens a text to so many bytes, at a character, and says how long it was.
-pub fn truncate(text: &str, longest: usize) -> Cow<'_, str> {
-    if text.len() <= longest {
+/// Truncates a text to `max_bytes`, at a character boundary, and appends its original length.
+pub fn truncate(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= max_bytes {
         return Cow::Borrowed(text);
     }
     let note = format!("… ({} bytes)", text.len());
-    let end = text.floor_char_boundary(longest.saturating_sub(note.len()));
+    let end = text.floor_char_boundary(max_bytes.saturating_sub(note.len()));
     Cow::Owned(format!("{}{note}", &text[..end]))
 }
 

@@ -1,5 +1,4 @@
-//! The objects that users write and read: their Rust types, and the CustomResourceDefinitions made from
-//! them.
+//! The custom resources: their Rust types, and the CustomResourceDefinitions generated from them.
 
 pub mod annotations;
 pub mod checkpoint;

@@ -1,12 +1,12 @@
-//! What other controllers may have written into the status of a WatermarkPodAutoscaler: in the definition, so that it is
-//! not lost, and otherwise nobody's.
+//! Status fields of a WatermarkPodAutoscaler that only other controllers write. They are in the CRD so that they are not
+//! pruned, and not used otherwise.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 
 use crate::{api::scale_target::ScaleTarget, types::quantity::Quantity};
 
-/// What a metric of one object was. Nothing here writes it.
+/// The current value of a metric of an object. Plimsoll does not write it.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "camelCase")]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -15,23 +15,23 @@ pub struct ObjectStatus {
     target: ScaleTarget,
     /// Name of the metric.
     metric_name: String,
-    /// What it was.
+    /// The current value.
     current_value: Quantity,
-    /// Which of its series were looked at.
+    /// Selects the series of the metric.
     selector: Option<LabelSelector>,
-    /// The same for each pod.
+    /// The current average per pod.
     average_value: Option<Quantity>,
 }
 
-/// What a metric of each pod was. Nothing here writes it.
+/// The current value of a metric of pods. Plimsoll does not write it.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "camelCase")]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct PodsStatus {
     /// Name of the metric.
     metric_name: String,
-    /// What it was for each pod.
+    /// The current average per pod.
     current_average_value: Quantity,
-    /// Which of its series were looked at.
+    /// Selects the series of the metric.
     selector: Option<LabelSelector>,
 }

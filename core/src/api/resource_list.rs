@@ -1,4 +1,4 @@
-//! Amounts by resource name, as policies and recommendations list them.
+//! Quantities by resource name, as in policies and recommendations.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::Serialize
 
 use crate::types::quantity::Quantity;
 
-/// Name of a resource. Only the first two are ever recommended; policies may name any.
+/// Name of a resource. Only `cpu` and `memory` are recommended; policies may name any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ResourceName {
-    /// `cpu`
+    /// `cpu`.
     Cpu,
-    /// `memory`
+    /// `memory`.
     Memory,
-    /// Anything else, such as `ephemeral-storage`.
+    /// Any other resource, such as `ephemeral-storage`.
     Other(Box<str>),
 }
 
 impl ResourceName {
-    /// As it is written in objects.
+    /// The name as in objects.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Cpu => "cpu",
@@ -71,88 +71,88 @@ impl JsonSchema for ResourceName {
     }
 }
 
-/// Nearly every list has CPU and memory.
+/// Initial capacity: nearly every list has CPU and memory.
 const TYPICAL_LEN: usize = 2;
 
-/// As many are inserted in their place when a list is read.
+/// While a list is parsed, up to this many entries are inserted in order; more are sorted once at the end.
 const MAX_ORDERED_INSERTS: usize = 16;
 
-/// Amounts by resource, ordered by name. A plain vector: a map's node would cost ten times the two entries
-/// that it nearly always has, and each container of each autoscaler holds up to six lists.
+/// Quantities by resource, ordered by name. A vector, because a map node needs ten times the memory of the usual two
+/// entries, and each container of each autoscaler has up to six lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceList(Vec<(ResourceName, Quantity)>);
 
 impl ResourceList {
-    /// No resource at all.
+    /// The empty list.
     pub const EMPTY: Self = Self(Vec::new());
 
-    /// The two resources that are recommended.
+    /// A list with CPU and memory, if set.
     pub fn cpu_and_memory(cpu: Option<Quantity>, memory: Option<Quantity>) -> Self {
         let cpu = cpu.map(|amount| (ResourceName::Cpu, amount));
         let memory = memory.map(|amount| (ResourceName::Memory, amount));
         Self(cpu.into_iter().chain(memory).collect())
     }
 
-    /// Of entries in any order; the last one of a name counts.
-    fn keep_last_of_each(mut all: Vec<(ResourceName, Quantity)>) -> Self {
-        all.reverse();
-        all.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
-        all.dedup_by(|(one, _), (other, _)| one == other);
-        Self(all)
+    /// Builds a list from unordered entries. The last entry of each name wins.
+    fn keep_last_of_each(mut entries: Vec<(ResourceName, Quantity)>) -> Self {
+        entries.reverse();
+        entries.sort_by(|(left, _), (right, _)| left.as_str().cmp(right.as_str()));
+        entries.dedup_by(|(left, _), (right, _)| left == right);
+        Self(entries)
     }
 
-    /// The amount of a resource, when the list has it.
+    /// The quantity of a resource, if listed.
     pub fn get(&self, name: &ResourceName) -> Option<Quantity> {
         self.0.iter().find(|(known, _)| known == name).map(|&(_, amount)| amount)
     }
 
-    /// The amount of CPU, when the list has it.
+    /// The quantity of CPU, if listed.
     pub fn cpu(&self) -> Option<Quantity> {
         self.get(&ResourceName::Cpu)
     }
 
-    /// The amount of memory, when the list has it.
+    /// The quantity of memory, if listed.
     pub fn memory(&self) -> Option<Quantity> {
         self.get(&ResourceName::Memory)
     }
 
-    /// Sets the amount of a resource, and answers the one that it had.
+    /// Sets the quantity of a resource, and returns the previous one.
     pub fn insert(&mut self, name: ResourceName, amount: Quantity) -> Option<Quantity> {
         match self.0.binary_search_by(|(known, _)| known.as_str().cmp(name.as_str())) {
-            Ok(place) => Some(std::mem::replace(&mut self.0[place].1, amount)),
-            Err(place) => {
+            Ok(index) => Some(std::mem::replace(&mut self.0[index].1, amount)),
+            Err(index) => {
                 if self.0.is_empty() {
-                    // A vector begins with room for four, and there are several lists in each of thousands of pods.
+                    // By default a vector allocates four entries, and there are several lists in each of thousands of pods.
                     self.0.reserve_exact(TYPICAL_LEN);
                 }
-                self.0.insert(place, (name, amount));
+                self.0.insert(index, (name, amount));
                 None
             }
         }
     }
 
-    /// Takes a resource out of the list, and answers the amount that it had.
+    /// Removes a resource from the list, and returns its quantity.
     pub fn remove(&mut self, name: &ResourceName) -> Option<Quantity> {
-        let place = self.0.iter().position(|(known, _)| known == name)?;
-        Some(self.0.remove(place).1)
+        let index = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(index).1)
     }
 
-    /// How many resources the list names.
+    /// The number of resources.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether the list names no resource.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All entries, by name, with amounts that can be changed.
+    /// All entries, ordered by name, with mutable quantities.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&ResourceName, &mut Quantity)> {
         self.0.iter_mut().map(|(name, amount)| (&*name, amount))
     }
 
-    /// All entries, by name.
+    /// All entries, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
         self.0.iter().map(|(name, amount)| (name, *amount))
     }
@@ -203,14 +203,14 @@ impl<'de> Deserialize<'de> for ResourceList {
             ) -> Result<ResourceList, A::Error> {
                 let mut list = ResourceList::default();
                 while let Some((name, amount)) = map.next_entry()? {
-                    // The author of an object decides how many there are: sort the rest once instead of inserting each.
+                    // The number of entries is user input: sort long lists once instead of inserting each entry.
                     if list.0.len() >= MAX_ORDERED_INSERTS {
-                        let mut all = list.0;
-                        all.push((name, amount));
+                        let mut entries = list.0;
+                        entries.push((name, amount));
                         while let Some(entry) = map.next_entry()? {
-                            all.push(entry);
+                            entries.push(entry);
                         }
-                        return Ok(ResourceList::keep_last_of_each(all));
+                        return Ok(ResourceList::keep_last_of_each(entries));
                     }
                     list.insert(name, amount);
                 }
@@ -259,7 +259,8 @@ mod tests {
         let entries = |amount: usize| (0..40).rev().map(move |n| format!(r#""r{n:02}":{amount}"#));
         let json = entries(1).chain(entries(2)).collect::<Vec<_>>().join(",");
         let list: ResourceList = serde_json::from_str(&format!("{{{json}}}")).expect("a list");
-        let read: Vec<String> = list.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        let read: Vec<String> =
+            list.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
         assert_eq!(read, (0..40).map(|n| format!("r{n:02} 2")).collect::<Vec<_>>());
     }
 

@@ -1,40 +1,40 @@
-//! What a role says of itself on its Lease: enough to see from outside how it is, without reaching any pod.
+//! The health of a component, published in an annotation of its Lease, so that it can be read without access to a pod.
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
 
-/// The annotation that has it, as JSON.
+/// The annotation with the health, as JSON.
 pub const ANNOTATION: &str = "plimsoll.dev/state";
 
-/// How a role is, as of the last renewal of its Lease.
+/// The health of a component at the last renewal of its Lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoleHealth {
-    /// Which role: `recommender`, `updater`, `admission-controller`, `watermark`.
+    /// The component: `recommender`, `updater`, `admission-controller` or `watermark`.
     pub role: String,
-    /// Of the program.
+    /// The version of the program.
     pub version: String,
-    /// When its last pass ended, or its last look at an object.
+    /// When the last pass or reconcile ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_pass: Option<Time>,
-    /// Seconds from one pass to the next.
+    /// The interval between passes, in seconds.
     pub interval_seconds: f64,
-    /// How many objects it looks after.
+    /// Number of objects.
     pub objects: u64,
-    /// About how many of them nothing new is known: no sample within a quarter of an hour, or no value of a metric.
+    /// Number of objects without current data: no sample within 15 minutes, or a metric is not available.
     pub stale: u64,
-    /// The state of the history as a whole, where there is one.
+    /// The state of the history, for components that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
-    /// Until when nothing is changed anywhere, because changes went wrong at several workloads.
+    /// Until when all updates are paused, because updates of several workloads failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker_until: Option<Time>,
-    /// Workloads that are left alone because their pods got worse.
+    /// Number of workloads whose updates are paused because their pods regressed.
     pub held_workloads: u64,
 }
 
 impl RoleHealth {
-    /// Of a role of this program, which knows nothing yet.
+    /// The initial health of a component.
     pub fn new(role: &str, interval_seconds: f64) -> Self {
         Self {
             role: role.to_owned(),

@@ -1,4 +1,4 @@
-//! How a number of replicas came about: what the status of an autoscaler tells of its last decision.
+//! The last scale decision of an autoscaler, with its intermediate results, for the status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -6,83 +6,83 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::quantity::Quantity;
 
-/// The last decision, step by step.
+/// The last scale decision, with its intermediate results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDecision {
-    /// When it was made first: that later looks came to the same, to the last digit, is not written.
+    /// When the decision was first made. Not updated by equal later decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
-    /// What was looked at.
+    /// The metrics that were evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub sources: Vec<MetricDecision>,
-    /// Replicas that the workload had to have.
+    /// Replicas of the workload before the decision.
     #[serde(default)]
     pub from: i32,
-    /// Replicas that its sources ask for.
+    /// Replicas proposed by the metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,
-    /// The same within its limits.
+    /// Proposed replicas after limits were applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limited: Option<i32>,
-    /// Since when it is not known what they ask for.
+    /// Since when metrics are not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_since: Option<Time>,
-    /// Until when they stay as they are, if that is known.
+    /// Until when replicas are not changed, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Time>,
-    /// Replicas that it is to have.
+    /// Desired replicas of the workload.
     #[serde(default)]
     pub to: i32,
-    /// Why it has not what its sources ask for.
+    /// Why the replicas differ from what the metrics ask for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub restrictions: Vec<String>,
 }
 
-/// What came of one source.
+/// The evaluation of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricDecision {
-    /// Its name, with its selector.
+    /// The metric name with its selector.
     pub name: String,
-    /// What was compared with its marks.
+    /// The value that was compared with the watermarks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
-    /// Below this, replicas are removed: the mark less its tolerance.
+    /// Replicas are removed below this value, the low watermark minus its tolerance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<Quantity>,
-    /// Above this, replicas are added: the mark with its tolerance.
+    /// Replicas are added above this value, the high watermark plus its tolerance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<Quantity>,
-    /// Where the value lies: above, inside or below.
+    /// Position of the value, one of above, inside or below.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub position: String,
-    /// Since when it lies there, or says nothing.
+    /// Since when the value is at this position, or not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Replicas that it asks for.
+    /// Replicas proposed by this metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,
-    /// Whether it is the one that holds.
+    /// Whether the proposal of this metric won.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub chosen: bool,
-    /// Why nothing is known of it, in one word.
+    /// Why the metric is not available, in one word.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unknown: String,
-    /// The same in a sentence.
+    /// Why the metric is not available, as a message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
 impl ScaleDecision {
-    /// Without what differs from look to look while nothing is decided otherwise.
+    /// Removes what changes between reconciles without a change of the decision.
     #[must_use]
     pub fn without_values(mut self) -> Self {
         self.at = None;
         self.proposal = None;
-        // What it would be within its limits. What it is, is `to`.
+        // An intermediate result: the desired replicas are `to`.
         self.limited = None;
         for source in &mut self.sources {
             source.value = None;

@@ -1,9 +1,9 @@
-//! What objects of any kind that set replicas say alike: which workload they mean, and how a recommender is reached.
+//! Types shared by all horizontal autoscalers: the target workload, and the TLS settings of a recommender.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The workload whose replicas are set.
+/// The target workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleTarget {
@@ -16,30 +16,30 @@ pub struct ScaleTarget {
     pub name: String,
 }
 
-/// How a recommender is reached over TLS. Files are those of the controller's container.
+/// TLS settings for a recommender. Files are in the controller's container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsConfig {
-    /// Certificates of authorities that are trusted.
+    /// File with the trusted CA certificates.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
-    /// Certificate that is shown.
+    /// File with the client certificate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cert_file: String,
-    /// Key of that certificate.
+    /// File with the key of the client certificate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key_file: String,
-    /// Name that the certificate of the service has to have.
+    /// Expected name in the certificate of the service.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server_name: String,
-    /// Any certificate of the service is good.
+    /// Accept any certificate of the service.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_verify: bool,
-    /// The oldest version of TLS.
+    /// The minimum TLS version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = r"^TLS1[0-3]$"))]
     pub min_version: String,
-    /// The newest version of TLS.
+    /// The maximum TLS version.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(regex(pattern = r"^TLS1[0-3]$"))]
     pub max_version: String,

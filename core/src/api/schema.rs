@@ -1,8 +1,8 @@
-//! From a Rust type to the structural schema of its CustomResourceDefinition.
+//! Generates the structural schema of a CustomResourceDefinition from a Rust type.
 //!
-//! The generator of the schemas describes Rust exactly: what is optional may be null, what has a default
-//! says so, a variant with a comment is a case of its own. Kubernetes and its users write CRDs otherwise,
-//! and an API server rejects half of that. So it is rewritten here, once, for all of our kinds.
+//! schemars describes Rust types exactly: optional fields are nullable, defaults are listed, and a variant with a
+//! comment is a separate case. CRDs are written differently, and an API server rejects half of that. This module
+//! rewrites the schemas of all kinds.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-/// The schema of a whole object, from the types of its two halves.
+/// The schema of an object, from the types of its spec and status.
 pub(super) fn object_schema<Spec: JsonSchema, Status: JsonSchema>(
     description: &str,
     required: &[&str],
@@ -38,12 +38,12 @@ pub(super) fn object_schema<Spec: JsonSchema, Status: JsonSchema>(
     serde_json::from_value(schema)
 }
 
-/// The schema of one type within such an object.
+/// The schema of a single type.
 pub(super) fn type_schema<T: JsonSchema>() -> Result<JSONSchemaProps, serde_json::Error> {
     serde_json::from_value(rewritten_schema::<T>())
 }
 
-/// What stands at the end of a path of fields.
+/// The property at a path of field names.
 pub(super) fn property_at<'a>(
     schema: &'a mut JSONSchemaProps,
     path: &[&str],
@@ -51,7 +51,7 @@ pub(super) fn property_at<'a>(
     path.iter().try_fold(schema, |schema, name| schema.properties.as_mut()?.get_mut(*name))
 }
 
-/// What each item of a list is.
+/// The schema of the items of a list.
 pub(super) fn items(schema: &mut JSONSchemaProps) -> Option<&mut JSONSchemaProps> {
     match schema.items.as_mut()? {
         JSONSchemaPropsOrArray::Schema(items) => Some(items),
@@ -77,7 +77,7 @@ fn rewrite(schema: &mut Value) {
     merge_enum_cases(map);
     mark_selector_atomic(map);
     if let Some(Value::Array(required)) = map.get_mut("required") {
-        required.sort_by(|one, other| one.as_str().cmp(&other.as_str()));
+        required.sort_by(|left, right| left.as_str().cmp(&right.as_str()));
     }
     if let Some(Value::Object(properties)) = map.get_mut("properties") {
         properties.values_mut().for_each(rewrite);
@@ -89,7 +89,7 @@ fn rewrite(schema: &mut Value) {
     }
 }
 
-/// An optional field is one that is left out, not one that is null.
+/// Removes `null` from the types: an optional field is omitted, not null.
 fn remove_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = map.get_mut("type") {
         types.retain(|name| name != "null");
@@ -105,14 +105,14 @@ fn remove_null(map: &mut Map<String, Value>) {
         let only = only.clone();
         map.remove("anyOf");
         for (key, value) in only {
-            // What the field says of itself stands above what its type says.
+            // The description of the field takes precedence over that of its type.
             map.entry(key).or_insert(value);
         }
         remove_null(map);
     }
 }
 
-/// One enumeration for variants that were set apart by their comments.
+/// Merges variants that schemars separated because they have comments into one enumeration.
 fn merge_enum_cases(map: &mut Map<String, Value>) {
     let Some(Value::Array(cases)) = map.get("oneOf") else { return };
     let mut names = Vec::new();
@@ -120,7 +120,7 @@ fn merge_enum_cases(map: &mut Map<String, Value>) {
         match (case.get("const"), case.get("enum")) {
             (Some(name), None) => names.push(name.clone()),
             (None, Some(Value::Array(more))) => names.extend(more.iter().cloned()),
-            // Not an enumeration of names: the API server will say so, better than a guess could.
+            // Not an enumeration of names. Leave it: the API server rejects it with a clear message.
             _ => return,
         }
     }
@@ -129,7 +129,7 @@ fn merge_enum_cases(map: &mut Map<String, Value>) {
     map.insert("enum".into(), names.into());
 }
 
-/// A label selector is one value to whoever applies objects: half of two would be a third.
+/// Marks a label selector as atomic, so that server-side apply never merges two selectors.
 fn mark_selector_atomic(map: &mut Map<String, Value>) {
     let Some(Value::Object(properties)) = map.get_mut("properties") else { return };
     if !properties.contains_key("matchLabels") {

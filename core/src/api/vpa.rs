@@ -1,4 +1,4 @@
-//! VerticalPodAutoscaler, `autoscaling.k8s.io/v1`: what users ask for and what they are told.
+//! VerticalPodAutoscaler, `autoscaling.k8s.io/v1`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
@@ -11,7 +11,7 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// What a VerticalPodAutoscaler is asked to do.
+/// The desired behavior of a VerticalPodAutoscaler.
 #[expect(clippy::duplicated_attributes, reason = "columns of one type repeat its name")]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -62,21 +62,21 @@ use crate::{
 pub struct VerticalPodAutoscalerSpec {
     /// The workload whose pods are sized: anything with a scale subresource, or a DaemonSet.
     pub target_ref: TargetRef,
-    /// How a recommendation reaches the pods. Left out, pods are recreated for it.
+    /// How recommendations are applied to pods. If unset, pods are recreated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_policy: Option<UpdatePolicy>,
-    /// Limits and exceptions for single containers. Left out, every container is sized without limits.
+    /// Policies for containers. If unset, all containers are sized without limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_policy: Option<ResourcePolicy>,
-    /// The recommender in charge, by name; at most one. Left out or empty, it is the one named "default".
+    /// The name of the recommender to use; at most one. Defaults to the recommender default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recommenders: Vec<RecommenderSelector>,
-    /// Extra resources while a pod starts, for all containers that say nothing of their own.
+    /// Extra resources while a pod starts, for containers without their own entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_boost: Option<StartupBoost>,
 }
 
-/// The workload that a VerticalPodAutoscaler is for.
+/// The target workload of a VerticalPodAutoscaler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -97,17 +97,17 @@ pub struct RecommenderSelector {
     pub name: String,
 }
 
-/// How a recommendation reaches the pods.
+/// How recommendations are applied to pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdatePolicy {
-    /// When pods get what is recommended. Left out, it is Recreate.
+    /// When recommendations are applied to pods. Defaults to Recreate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_mode: Option<UpdateMode>,
-    /// Pods are only evicted while at least this many of them are alive. Left out, the updater's flag decides.
+    /// Pods are evicted only while at least this many are alive. If unset, the updater's flag applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// Conditions that must all hold before a pod is evicted.
+    /// Requirements that must all be met before a pod is evicted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eviction_requirements: Vec<EvictionRequirement>,
     /// A pod that ran out of memory within this many seconds of its start is evicted early.
@@ -116,26 +116,26 @@ pub struct UpdatePolicy {
     pub evict_after_oom_seconds: Option<i32>,
 }
 
-/// When pods get what is recommended.
+/// When recommendations are applied to pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum UpdateMode {
-    /// Never: the recommendation is only shown.
+    /// Never: the recommendation is only published.
     Off,
-    /// When they are created, and never again.
+    /// Only when pods are created.
     Initial,
-    /// When they are created, and later by evicting them.
+    /// When pods are created, and later by evicting them.
     #[default]
     Recreate,
-    /// When they are created, and later in place; by evicting them where that fails.
+    /// When pods are created, and later in place, or by evicting them if that fails.
     InPlaceOrRecreate,
-    /// When they are created, and later in place; never by evicting them.
+    /// When pods are created, and later in place. Pods are never evicted.
     InPlace,
-    /// An old name of Recreate.
+    /// Deprecated name of `Recreate`.
     Auto,
 }
 
 impl UpdateMode {
-    /// As it is written in objects.
+    /// The name as in objects.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "Off",
@@ -148,54 +148,54 @@ impl UpdateMode {
     }
 }
 
-/// A condition on evictions.
+/// A requirement for evictions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionRequirement {
-    /// The resources that are looked at; one that meets the requirement is enough.
+    /// The resources to check. One that meets the requirement is enough.
     pub resources: Vec<ResourceName>,
-    /// How the target must stand to the pod's request.
+    /// How the target must compare to the request of the pod.
     pub change_requirement: ChangeRequirement,
 }
 
-/// How a target must stand to the request for an eviction.
+/// How a target must compare to the request for an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ChangeRequirement {
-    /// Above it.
+    /// The target is above the request.
     TargetHigherThanRequests,
-    /// Below it.
+    /// The target is below the request.
     TargetLowerThanRequests,
 }
 
-/// Limits and exceptions for single containers.
+/// Policies for containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourcePolicy {
-    /// One entry a container, and one named * for all others.
+    /// One entry per container, and one named * for all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub container_policies: Vec<ContainerPolicy>,
 }
 
-/// What holds for one container.
+/// The policy of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPolicy {
-    /// Name of the container, or * for all that have no entry.
+    /// Name of the container, or * for all containers without an entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container_name: String,
-    /// Whether the container is sized at all. Left out, it is.
+    /// Whether the container is sized. Defaults to Auto.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ContainerMode>,
-    /// The least that is ever recommended.
+    /// The minimum recommendation.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub min_allowed: ResourceList,
-    /// The most that is ever recommended. Where the two cross, this one wins.
+    /// The maximum recommendation. If the two cross, this one wins.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub max_allowed: ResourceList,
     /// The resources that are sized: cpu, memory or both. Left out, both; an empty list means none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controlled_resources: Option<Vec<ResourceName>>,
-    /// Whether limits follow the requests. Left out, they do, in the proportion that they were written with.
+    /// Whether limits are scaled with the requests. If unset, they are, in their original proportion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controlled_values: Option<ControlledValues>,
     /// Memory is multiplied by at least this after an out-of-memory kill; 1 or more, rounded up to three decimals.
@@ -208,7 +208,7 @@ pub struct ContainerPolicy {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_aggregation_interval_seconds: Option<i32>,
-    /// How many such windows are remembered.
+    /// The number of such windows in the history.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_aggregation_interval_count: Option<i64>,
@@ -220,20 +220,20 @@ pub struct ContainerPolicy {
 /// Whether a container is sized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ContainerMode {
-    /// It is.
+    /// The container is sized.
     #[default]
     Auto,
-    /// It is left alone, and not shown in the recommendation.
+    /// The container is not sized, and not listed in the recommendation.
     Off,
 }
 
-/// What of a container is changed.
+/// Which values of a container are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ControlledValues {
     /// Requests, and limits in proportion.
     #[default]
     RequestsAndLimits,
-    /// Requests alone.
+    /// Only requests.
     RequestsOnly,
 }
 
@@ -259,7 +259,7 @@ pub struct StartupBoost {
     },
 ])))]
 pub struct CpuBoost {
-    /// Which of the two says how much.
+    /// Whether factor or quantity is used.
     #[serde(rename = "type")]
     pub kind: BoostKind,
     /// The CPU is multiplied by this.
@@ -268,58 +268,58 @@ pub struct CpuBoost {
     /// This much is added to the CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quantity: Option<Quantity>,
-    /// How long the boost stays after the pod became ready. Left out, it ends right then.
+    /// How long the boost lasts after the pod became ready. Defaults to 0, which ends it immediately.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<i32>,
 }
 
-/// How a boost says how much it is.
+/// The type of a boost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum BoostKind {
-    /// By a factor.
+    /// Multiply by a factor.
     Factor,
-    /// By an amount.
+    /// Add a quantity.
     Quantity,
 }
 
-/// What users are told.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerticalPodAutoscalerStatus {
     /// The latest recommendation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommendation>,
-    /// What stands in the way of a recommendation, or not.
+    /// The conditions of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation of this object that the status is about.
+    /// The generation of the object that the status is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
 }
 
-/// What is recommended for the pods of one workload.
+/// The recommendation for the pods of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recommendation {
-    /// One entry a container, by name.
+    /// One entry per container, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub container_recommendations: Vec<ContainerRecommendation>,
 }
 
-/// What is recommended for one container.
+/// The recommendation for one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecommendation {
     /// Name of the container.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container_name: String,
-    /// What to request.
+    /// The recommended request.
     pub target: ResourceList,
     /// A request below this is too small.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub lower_bound: ResourceList,
-    /// A request above this is a waste.
+    /// A request above this is wasteful.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub upper_bound: ResourceList,
     /// What the target would be without the limits of the policy.
@@ -327,42 +327,41 @@ pub struct ContainerRecommendation {
     pub uncapped_target: ResourceList,
 }
 
-/// One fact about the object.
+/// A condition of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which fact, such as RecommendationProvided.
+    /// Type of the condition, such as RecommendationProvided.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition, one of True, False or Unknown.
     pub status: String,
-    /// When that last changed.
+    /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in one word.
+    /// Reason for the status, in CamelCase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why, in a sentence.
+    /// Message with details.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The generation of the object that the fact is about.
+    /// The generation of the object that the condition is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
 }
 
 impl VerticalPodAutoscalerSpec {
-    /// When pods get what is recommended, with what is left out filled in. `Auto` stays apart from
-    /// `Recreate`, because users are warned about it.
+    /// The update mode, with its default. `Auto` is not mapped to `Recreate`, because users are warned about it.
     pub fn update_mode(&self) -> UpdateMode {
         self.update_policy.as_ref().and_then(|policy| policy.update_mode).unwrap_or_default()
     }
 
-    /// What holds for a container: the entry of its name, else the one for all others.
+    /// The policy of a container: the entry with its name, or else the `*` entry.
     pub fn container_policy(&self, container: &str) -> Option<&ContainerPolicy> {
         let policies = &self.resource_policy.as_ref()?.container_policies;
         let own = policies.iter().find(|policy| policy.container_name == container);
-        // Of several entries for all others the last one holds, as upstream has it.
+        // Of several `*` entries the last one applies, as in upstream.
         own.or_else(|| policies.iter().rfind(|policy| policy.container_name == "*"))
     }
 }

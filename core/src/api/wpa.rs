@@ -1,4 +1,4 @@
-//! WatermarkPodAutoscaler, `datadoghq.com/v1alpha1`: what users ask for and what they are told.
+//! WatermarkPodAutoscaler, `datadoghq.com/v1alpha1`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::types::quantity::Quantity;
 
-/// How a workload follows metrics that are to stay between two marks.
+/// The desired behavior of a WatermarkPodAutoscaler.
 #[expect(clippy::duplicated_attributes, reason = "columns of one type repeat its name")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -63,67 +63,67 @@ use crate::types::quantity::Quantity;
 pub struct WatermarkPodAutoscalerSpec {
     /// The workload whose replicas are set: anything with a scale subresource, in the namespace of this object.
     pub scale_target_ref: ScaleTarget,
-    /// The fewest replicas. Left out, 1.
+    /// The minimum replicas. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_replicas: Option<i32>,
-    /// The most replicas. It has to be set.
+    /// The maximum replicas. Required.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1))]
     pub max_replicas: i32,
-    /// `absolute` compares a metric as it is with its marks, `average` its share of each ready pod. Left out, absolute.
+    /// `absolute` compares the metric with its watermarks, `average` its average per ready pod. Defaults to absolute.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub algorithm: String,
-    /// How far beyond a mark a metric may be before it counts, as a share of the mark: 0.1 is a tenth, and the default.
+    /// How far beyond a watermark a metric may be before it counts, as a share of the watermark. Default: 0.1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Quantity>,
-    /// Percentage of the replicas that may be added at once; 0 adds none. Left out, 50.
+    /// Percentage of replicas that may be added at once, 0 for none. Defaults to 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up_limit_factor: Option<Quantity>,
-    /// Percentage of the replicas that may be removed at once, below 100; 0 removes none. Left out, 20.
+    /// Percentage of replicas that may be removed at once, below 100, 0 for none. Defaults to 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_down_limit_factor: Option<Quantity>,
-    /// After any change, no replicas are added for so long. Left out, 60.
+    /// How long after any change no replicas are added. Defaults to 60.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1))]
     pub upscale_forbidden_window_seconds: i32,
-    /// After any change, no replicas are removed for so long. Left out, 300.
+    /// How long after any change no replicas are removed. Defaults to 300.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1))]
     pub downscale_forbidden_window_seconds: i32,
-    /// A metric has to be above its high mark for so long before replicas are added.
+    /// How long a metric has to be above its high watermark before adding replicas.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub upscale_delay_above_watermark_seconds: i32,
-    /// Metrics have to be below their low marks for so long before replicas are removed.
+    /// How long metrics have to be below low watermarks before removing replicas.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub downscale_delay_below_watermark_seconds: i32,
-    /// Proposals are rounded up to a multiple of this. Left out, 1.
+    /// Proposals are rounded up to a multiple of this. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub replica_scaling_absolute_modulo: Option<i32>,
-    /// Between the marks, go step by step towards `highwatermark` or `lowwatermark`. Left out, towards neither.
+    /// Between the watermarks, step towards `highwatermark` or `lowwatermark`. If unset, towards neither.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub converge_towards_watermark: String,
-    /// Everything is computed and shown, and the workload is left as it is.
+    /// Compute and report everything, but do not change the workload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// A metric of zero counts. Left out, it is taken for one that says nothing.
+    /// Whether a metric value of zero counts. By default it is ignored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tolerate_zero: bool,
-    /// What is looked at; the largest proposal holds.
+    /// The metrics to evaluate. The largest proposal wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub metrics: Vec<MetricSpec>,
-    /// A service that is asked how many replicas there should be, in the place of metrics.
+    /// An external service that recommends replicas, instead of metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommender: Option<RecommenderSpec>,
-    /// Nothing is computed while less than this percentage of the pods is ready.
+    /// Do not scale while less than this percentage of the pods is ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(max = 100))]
     pub min_available_replica_percentage: i32,
-    /// How long new pods get to be ready.
+    /// How long new pods may take to become ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 1))]
     pub readiness_delay_seconds: i32,
@@ -134,59 +134,59 @@ const fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// One metric and its marks. Only what belongs to its type is read.
+/// One metric and its watermarks. Only the block of its type is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSpec {
     /// External, Resource or ContainerResource.
     #[serde(rename = "type")]
     pub kind: String,
-    /// A metric of the external metrics API, or of a Prometheus that is asked by the query in an annotation.
+    /// A metric of the external metrics API, or a Prometheus query in an annotation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalMetric>,
-    /// What the pods use of a resource.
+    /// The usage of a resource by pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceMetric>,
-    /// What one container of each pod uses of a resource.
+    /// The usage of a resource by one container of each pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<ContainerResourceMetric>,
 }
 
-/// A metric that belongs to no object of the cluster.
+/// A metric that belongs to no object in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
-    /// Its name.
+    /// The metric name.
     pub metric_name: String,
-    /// Which of its series are added up. It has to be there, and may be empty.
+    /// Selects the series to sum. Required, but may be empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
-    /// Above this, replicas are added. Left out, the low mark.
+    /// Replicas are added above this value. Defaults to the low watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
-    /// Below this, replicas are removed. Left out, the high mark.
+    /// Replicas are removed below this value. Defaults to the high watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
-/// What pods use of a resource.
+/// The usage of a resource by pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMetric {
     /// Name of the resource, such as cpu.
     pub name: String,
-    /// The pods whose usage is added up. It has to be there.
+    /// Selects the pods whose usage is summed. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
-    /// Above this, replicas are added: cores or bytes, never a share of requests. Left out, the low mark.
+    /// Replicas are added above this value, in cores or bytes. Defaults to the low watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
-    /// Below this, replicas are removed. Left out, the high mark.
+    /// Replicas are removed below this value. Defaults to the high watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
-/// What one container of each pod uses of a resource.
+/// The usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResourceMetric {
@@ -194,126 +194,126 @@ pub struct ContainerResourceMetric {
     pub name: String,
     /// Name of the container.
     pub container: String,
-    /// The pods whose usage is added up. It has to be there.
+    /// Selects the pods whose usage is summed. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
-    /// Above this, replicas are added: cores or bytes, never a share of requests. Left out, the low mark.
+    /// Replicas are added above this value, in cores or bytes. Defaults to the low watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
-    /// Below this, replicas are removed. Left out, the high mark.
+    /// Replicas are removed below this value. Defaults to the high watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
-/// A service that is asked how many replicas there should be.
+/// An external service that recommends replicas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecommenderSpec {
-    /// Where it is: http or https.
+    /// The http or https URL of the service.
     pub url: String,
-    /// What kind of target it is asked for, such as cpu.
+    /// Type of the target in requests, such as cpu.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_type: String,
-    /// Upper end of the band that it is asked for.
+    /// High watermark in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
-    /// Lower end of the band that it is asked for.
+    /// Low watermark in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
-    /// What else it is told.
+    /// Additional settings in requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
-    /// How it is reached over TLS.
+    /// TLS settings of the connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<TlsConfig>,
 }
 
-/// What users are told.
+/// The observed state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatermarkPodAutoscalerStatus {
-    /// Pods that the workload has.
+    /// Current pods of the workload.
     #[serde(default)]
     pub current_replicas: i32,
-    /// Replicas that it is to have.
+    /// Desired replicas of the workload.
     #[serde(default)]
     pub desired_replicas: i32,
-    /// When replicas were last changed.
+    /// When the replicas were last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,
-    /// How often they were changed.
+    /// How often the replicas were changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub scaling_events_count: i32,
-    /// What the metrics were.
+    /// The current metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub current_metrics: Vec<MetricStatus>,
-    /// What holds of this object, the latest change first.
+    /// The conditions of the object, the latest change first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<Condition>,
-    /// The condition that was said last.
+    /// Type of the condition that was set last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_condition_type: String,
-    /// What it was.
+    /// Status of the condition that was set last.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_condition_state: String,
-    /// The generation of this object that the status is about.
+    /// The generation of the object that the status is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How the last decision came about.
+    /// The last scale decision, with its intermediate results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<ScaleDecision>,
 }
 
-/// What one metric was. More kinds are in the definition for what others wrote.
+/// The current value of one metric. The blocks object and pods are only kept if other controllers wrote them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricStatus {
-    /// As in the spec.
+    /// Metric type, as in the spec.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Of a metric that belongs to no object, and of what a recommender observed.
+    /// Current value of an external metric, or as observed by a recommender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalStatus>,
-    /// Of what pods use.
+    /// Current usage of a resource by pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceStatus>,
-    /// Of what one container of each pod uses.
+    /// Current usage of a resource by one container of each pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<ContainerResourceStatus>,
 }
 
-/// What an external metric was.
+/// The current value of an external metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalStatus {
-    /// Its name.
+    /// The metric name.
     pub metric_name: String,
-    /// Which of its series were added up.
+    /// Selects the series that were summed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
-    /// What was compared with the marks.
+    /// The value that was compared with the watermarks.
     pub current_value: Quantity,
-    /// The same for each pod.
+    /// The current average per pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_average_value: Option<Quantity>,
 }
 
-/// What pods used.
+/// The current usage of a resource by pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceStatus {
     /// Name of the resource.
     pub name: String,
-    /// As a percentage of what they request.
+    /// Utilization in percent of the requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_average_utilization: Option<i32>,
-    /// What was compared with the marks.
+    /// The value that was compared with the watermarks.
     pub current_average_value: Quantity,
 }
 
-/// What one container of each pod used.
+/// The current usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResourceStatus {
@@ -321,29 +321,29 @@ pub struct ContainerResourceStatus {
     pub name: String,
     /// Name of the container.
     pub container: String,
-    /// As a percentage of what it requests.
+    /// Utilization in percent of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current_average_utilization: Option<i32>,
-    /// What was compared with the marks.
+    /// The value that was compared with the watermarks.
     pub current_average_value: Quantity,
 }
 
-/// One fact about the object.
+/// A condition of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which fact, such as AbleToScale.
+    /// Type of the condition, such as AbleToScale.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds: True, False or Unknown.
+    /// Status of the condition, one of True, False or Unknown.
     pub status: String,
-    /// When that last changed.
+    /// When the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// Why, in short.
+    /// Reason for the status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why, in a sentence.
+    /// Message with details.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -1,7 +1,7 @@
-//! Snapshots as checkpoints and back, and exactly what is lost on the way.
+//! Converts snapshots to checkpoints and back, and defines what is lost on the way.
 //!
-//! A histogram keeps its total to the last bit and its weights as parts of ten thousand of the largest one;
-//! times are whole seconds; of pods, open windows and bumps the format knows nothing.
+//! A checkpoint has the exact total of each histogram, and bucket weights as ten-thousandths of the largest one.
+//! Times are whole seconds. Pods, open windows and bumps are not part of the format.
 
 mod histogram;
 
@@ -14,54 +14,54 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 
 pub use self::histogram::{STANDARD_BUCKETS, STANDARD_EPSILON, checkpoint_weights, decode, encode};
 
-/// The only version of the format that is read or written.
+/// The only supported version of the format.
 pub const VERSION: &str = "v3";
 
-/// Why a checkpoint cannot be read, or a histogram not be written as one.
+/// Why a checkpoint cannot be decoded or a histogram cannot be encoded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FormatError {
-    /// Another format.
+    /// Unsupported version.
     #[error(
-        "its version is {0:?} and only \"v3\" can be read: it is left as it is, and history starts anew"
+        "unsupported checkpoint version {0:?} (want \"v3\"): the checkpoint is left as it is, and history starts empty"
     )]
     Version(String),
-    /// The name of a bucket is not one.
+    /// The name of a bucket is not an integer.
     #[error("bucket {0:?} is not a whole number")]
     BucketName(String),
-    /// There is no such bucket.
+    /// The bucket is out of range.
     #[error("bucket {bucket} is outside of 0 to {last}")]
     NoSuchBucket {
-        /// The one that was named.
+        /// The named bucket.
         bucket: i64,
-        /// The last one that there is.
+        /// The last valid bucket.
         last: usize,
     },
-    /// The weight of a bucket is not one.
+    /// The weight of a bucket is not a valid integer.
     #[error("bucket {bucket} weighs {weight}, which is not a whole number from 0 to 4294967295")]
     BucketWeight {
         /// The bucket.
         bucket: i64,
-        /// What it is said to weigh.
+        /// Its weight, as text.
         weight: String,
     },
-    /// The weights add up to something impossible.
+    /// The total weight is negative or not finite.
     #[error("its total weight is {0}")]
     Total(f64),
-    /// Weights that decay, and nothing to count their age from.
+    /// There are decaying weights, but no reference time.
     #[error("it has weights but no referenceTimestamp")]
     NoReference,
-    /// Samples below zero.
+    /// The sample count is negative.
     #[error("totalSamplesCount is {0}")]
     Count(i64),
-    /// The format knows one scheme of buckets only.
-    #[error("the format has no fine buckets")]
+    /// The format only has standard buckets.
+    #[error("the checkpoint format has no fine buckets")]
     Scheme,
-    /// One of the two histograms.
+    /// An error in one of the two histograms.
     #[error("{field}: {error}")]
     Histogram {
-        /// Its field.
+        /// The JSON field of the histogram.
         field: &'static str,
-        /// What is wrong with it.
+        /// The error.
         error: Box<FormatError>,
     },
 }
@@ -72,13 +72,13 @@ impl FormatError {
     }
 }
 
-/// The status that says as much of a snapshot as the format can.
+/// Encodes a snapshot, as far as the format can represent it.
 pub fn status_from_snapshot(
     snapshot: &Snapshot,
     now: Time,
 ) -> Result<VerticalPodAutoscalerCheckpointStatus, FormatError> {
     let cpu = snapshot.cpu_standard.as_ref().unwrap_or(&snapshot.cpu);
-    // Readers would count the peak of an open window again when the window goes on.
+    // After a restart, readers would count the peak of an open window again.
     let memory = snapshot.memory_closed.as_ref().unwrap_or(&snapshot.memory);
     Ok(VerticalPodAutoscalerCheckpointStatus {
         last_update_time: Some(truncate_to_seconds(now)),
@@ -91,7 +91,7 @@ pub fn status_from_snapshot(
     })
 }
 
-/// What a status still says of the container.
+/// Decodes a checkpoint status into a snapshot.
 pub fn snapshot_from_status(
     status: &VerticalPodAutoscalerCheckpointStatus,
 ) -> Result<Snapshot, FormatError> {

@@ -1,32 +1,32 @@
-//! What is handed to a storage backend, and what a backend hands back.
+//! The interface of storage backends: records to save, and the sink for loaded history.
 
 use super::{Sample, SampleBatch, Snapshot};
 use crate::types::{ContainerKey, ObjectKey};
 
-/// Takes what a backend remembers. A backend calls one of the two for each thing it finds, and may mix them.
+/// Receives loaded history. A backend calls `snapshot` or `sample` for each thing it finds, and may mix them.
 pub trait Sink: Send {
-    /// A whole state.
+    /// A complete state.
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot);
-    /// One observation. Of one replica the CPU samples come in order of time, and so do its memory samples
-    /// and kills together: a kill is told from what it used by what came before it.
+    /// One observation. For each replica the CPU samples come in order of time, and so do its memory samples and
+    /// OOM kills together: an OOM bump depends on the usage before it.
     fn sample(&mut self, key: &ContainerKey, sample: Sample);
-    /// Many observations of one container of a pod: nothing else than each of them as a sample, in this order. Whoever
-    /// takes millions finds a run's histories once.
+    /// Many observations of one container of a pod. Equivalent to calling `sample` for each, in this order; an
+    /// implementation that receives millions of samples can look up the history once per batch.
     fn batch(&mut self, key: &ContainerKey, run: SampleBatch<'_>) {
         run.samples().for_each(|sample| self.sample(key, sample));
     }
-    /// Not all that is remembered of this VPA can be had now: what came of it does not count, and neither does what
-    /// is still to come in this load. Half a history would pass for a whole one.
+    /// The history of this VPA cannot be loaded completely now. Discards what was received of it, and ignores the
+    /// rest of this load: a partial history must not pass for a complete one.
     fn abandon(&mut self, vpa: &ObjectKey) {
         let _ = vpa;
     }
-    /// All that is remembered of this VPA has been handed on. Only backends that hand on single samples say so, and of
-    /// each VPA once: what they have handed on of the others may be half a history until the load has ended.
+    /// The history of this VPA has been passed on completely. Only backends that load single samples call it, once
+    /// per VPA: without it, a history may be partial until the load has ended.
     fn complete(&mut self, vpa: &ObjectKey) {
         let _ = vpa;
     }
-    /// Whether what is remembered of this VPA may be handed to another one for the same workload. Not while it is
-    /// another program's: then both see the same pods, and what it saw would count twice.
+    /// Whether another VPA for the same workload may inherit the history of this VPA. Not while the VPA belongs to
+    /// another recommender: both observe the same pods, so samples would count twice.
     fn may_inherit_from(&self, vpa: &ObjectKey) -> bool {
         let _ = vpa;
         true
@@ -36,26 +36,26 @@ pub trait Sink: Send {
 /// One record to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// What the history belongs to.
+    /// The container that the history belongs to.
     pub key: ContainerKey,
     /// The history.
     pub snapshot: Snapshot,
-    /// Replace even a richer stored record: only for a state that was reset on purpose.
+    /// Replaces even a richer stored record. Only for a state that was reset on purpose.
     pub supersede: bool,
 }
 
 impl Record {
-    /// A record that gives way to a richer one.
+    /// A record that does not replace a richer one.
     pub fn new(key: ContainerKey, snapshot: Snapshot) -> Self {
         Self { key, snapshot, supersede: false }
     }
 }
 
-/// A record that was passed over.
+/// A record that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedRecord {
-    /// Which one, as far as it could be told.
+    /// The record, as far as it could be identified.
     pub record: String,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }

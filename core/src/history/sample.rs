@@ -1,4 +1,4 @@
-//! One observation of one replica: what a backend that keeps raw history hands to the sink.
+//! One observation of one replica, as a backend with raw history passes it to the sink.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Time;
 
-/// What was seen of one container of one pod.
+/// An observation of one container of one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Name of the pod: memory peaks are kept apart by pod. Shared, because thousands of samples in a row have it.
+    /// Name of the pod: memory peaks are tracked per pod. Shared, because thousands of samples in a row have it.
     pub replica: Arc<str>,
-    /// When the observation was made, or when the span that it stands for ended.
+    /// Time of the observation, or the end of the span that it covers.
     pub at: Time,
-    /// The span that the value stands for; `None` for a point sample.
+    /// The span that the value covers; `None` for a point sample.
     pub covers: Option<Duration>,
     /// The value.
     pub measurement: Measurement,
 }
 
-/// Samples of one container of one pod, all of CPU or all of memory, in order of time: as many as a backend has at once.
+/// Consecutive samples of one container of one pod and one resource, in order of time.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleBatch<'a> {
     /// Name of the pod.
     pub replica: &'a Arc<str>,
-    /// What was measured.
+    /// The measured resource.
     pub gauge: UsageMetric,
-    /// The span that each of them stands for, as in a [`Sample`].
+    /// The span that each sample covers, as in [`Sample::covers`].
     pub covers: Option<Duration>,
-    /// When, and how much: in cores or bytes.
+    /// Time and value (cores or bytes) of each sample.
     pub points: &'a [(Time, f64)],
 }
 
-/// What the samples of a [`Run`] measure.
+/// What the samples of a [`SampleBatch`] measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageMetric {
     /// CPU in use, in cores.
@@ -42,7 +42,7 @@ pub enum UsageMetric {
 }
 
 impl<'a> SampleBatch<'a> {
-    /// The samples one by one.
+    /// Returns the samples one by one.
     pub fn samples(self) -> impl Iterator<Item = Sample> + 'a {
         let Self { replica, gauge, covers, points } = self;
         points.iter().map(move |&(at, value)| {
@@ -63,11 +63,11 @@ pub enum Measurement {
     CpuCores(f64),
     /// Memory in use (or its maximum over the span), in bytes.
     MemoryBytes(f64),
-    /// The container was killed for lack of memory.
+    /// The container was OOM killed.
     OutOfMemory {
-        /// Its memory request at that time, in bytes; 0 when it had none.
+        /// Its memory request at that time, in bytes; 0 if it had none.
         request_bytes: i64,
-        /// Its memory limit at that time, in bytes, when it had one.
+        /// Its memory limit at that time, in bytes, if it had one.
         limit_bytes: Option<i64>,
     },
 }

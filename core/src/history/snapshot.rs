@@ -1,11 +1,11 @@
-//! The neutral form of what is remembered about one container: exact weights, open memory windows and
-//! where out-of-memory bumps came from. Backends store it; only the recommender gives it meaning.
+//! The backend-neutral form of one container's history: exact weights, open memory windows and the origin of
+//! OOM bumps. Backends store it; only the recommender interprets it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::Time;
 
-/// Which bucket boundaries a histogram was made with.
+/// The bucket boundaries of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BucketScheme {
@@ -16,7 +16,7 @@ pub enum BucketScheme {
     Fine,
 }
 
-/// A histogram as bucket weights, without any loss.
+/// A histogram as bucket weights, lossless.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistogramWeights {
@@ -33,7 +33,7 @@ pub struct HistogramWeights {
     pub span: Option<(u8, u8)>,
 }
 
-/// How many samples of one kind were seen, and over which time.
+/// The number of samples of one resource, and the time range that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleStats {
     /// Number of samples.
@@ -44,88 +44,88 @@ pub struct SampleStats {
     pub last: Option<Time>,
 }
 
-/// What is known about one pod's container while it lives: ordering of its samples and its open memory window.
+/// Per-pod state of a container while the pod lives: the order of its samples and its open memory window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaState {
     /// Name of the pod.
     pub name: Box<str>,
-    /// Time of the last CPU sample taken.
+    /// Time of the last accepted CPU sample.
     pub last_cpu: Option<Time>,
-    /// Time of the last memory sample taken.
+    /// Time of the last accepted memory sample.
     pub last_memory: Option<Time>,
-    /// End of the memory window that is open.
+    /// End of the open memory window.
     pub window_end: Option<Time>,
-    /// Largest usage of that window in bytes, when one was counted.
+    /// Largest usage of that window in bytes, if one was counted.
     pub usage_peak: Option<i64>,
-    /// Largest out-of-memory bump of that window in bytes, when one was counted.
+    /// Largest OOM bump of that window in bytes, if one was counted.
     pub bump_peak: Option<i64>,
-    /// When it was last killed for lack of memory: the pod goes on to show that kill, and it counts once.
+    /// Time of its last OOM kill. The pod status keeps showing that kill, and it must count only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_kill: Option<Time>,
 }
 
-/// After which time samples count half, in seconds.
+/// Half-lives of sample weights, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HalfLives {
-    /// CPU samples.
+    /// Half-life of CPU samples.
     pub cpu: u32,
-    /// Memory peaks.
+    /// Half-life of memory peaks.
     pub memory: u32,
 }
 
-/// The largest recent out-of-memory bump, and what it rested on: a bump never feeds on a bump.
+/// The largest recent OOM bump and its base: a bump is never based on an earlier bump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OomBump {
-    /// When the container was killed.
+    /// Time of the OOM kill.
     pub at: Time,
-    /// The observed amount that the bump started from, in bytes.
+    /// The observed amount that the bump was computed from, in bytes.
     pub base: i64,
-    /// The amount that was counted, in bytes.
+    /// The amount that was added to the histogram, in bytes.
     pub counted: i64,
 }
 
-/// How often a container was kept from the CPU that it wanted, as it was measured last.
+/// CPU throttling of a container, as last measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// Scheduling periods in which it was.
+    /// Number of throttled scheduling periods.
     pub throttled: f64,
-    /// All of them.
+    /// Number of scheduling periods.
     pub periods: f64,
-    /// When that was measured.
+    /// Time of the measurement.
     pub at: Time,
 }
 
-/// Everything that is remembered about one container.
+/// The complete history of one container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// Topmost scalable owner of the pods (`apps/Deployment/web`): a VPA that is made anew for the same
-    /// target inherits by it.
+    /// Topmost scalable owner of the pods (`apps/Deployment/web`). A VPA that is recreated for the same target
+    /// inherits the history by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Box<str>>,
     /// CPU usage.
     pub cpu: HistogramWeights,
-    /// Memory peaks, those of open windows included.
+    /// Memory peaks, including those of open windows.
     pub memory: HistogramWeights,
-    /// CPU usage in standard buckets, when `cpu` is in others: for formats that know no others.
+    /// CPU usage in standard buckets, if `cpu` uses others: for formats that only know standard buckets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_standard: Option<HistogramWeights>,
-    /// Memory peaks in standard buckets and without those of open windows, when `memory` is something else:
-    /// for formats that know no other buckets, and whose readers would count open windows twice.
+    /// Memory peaks in standard buckets and without open windows, if `memory` differs from that: for formats that
+    /// only know standard buckets and whose readers would count open windows twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_closed: Option<HistogramWeights>,
-    /// Peaks of the whole fleet, one a window, where per-replica peaks are asked for.
+    /// Peaks of the largest replica, one per window, if per-replica peaks are enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<HistogramWeights>,
-    /// The open window of the whole fleet.
+    /// The open window of `fleet`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_window: Option<ReplicaState>,
-    /// CPU samples seen.
+    /// Number and time range of the CPU samples.
     pub cpu_seen: SampleStats,
-    /// Memory samples seen.
+    /// Number and time range of the memory samples.
     pub memory_seen: SampleStats,
-    /// After which CPU samples and memory peaks count half: their weights mean nothing without it.
+    /// Half-lives of the weights, which mean nothing without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_lives: Option<HalfLives>,
     /// When this history began.
@@ -134,31 +134,31 @@ pub struct Snapshot {
     /// When this container was last part of a live pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_alive: Option<Time>,
-    /// Pods with state of their own.
+    /// State of the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaState>,
-    /// The largest recent out-of-memory bump.
+    /// The largest recent OOM bump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<OomBump>,
-    /// How much of its CPU time it was throttled, where that was measured.
+    /// CPU throttling, if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
-    /// Whether all that a server had of the time before this history was read into it: who goes on from it asks for
-    /// what came since, and for nothing before.
+    /// Whether the history before `created` has been loaded from the server completely. If so, a later load only
+    /// queries what came since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bootstrapped: bool,
 }
 
 impl Snapshot {
-    /// How much was seen. Of two records of one key the one that saw less is the poorer. CPU samples
-    /// decide, because every format counts them; memory samples only break ties, since a checkpoint of
-    /// upstream's does not say how many there were.
+    /// Ranks snapshots of one key by the number of samples; the lower one is the poorer record. CPU samples
+    /// decide, because every format counts them; memory samples only break ties, since upstream's checkpoints do
+    /// not count them.
     pub fn sample_rank(&self) -> u64 {
         sample_rank(self.cpu_seen, self.memory_seen)
     }
 }
 
-/// How much was seen, by the samples of CPU and memory: see [`Snapshot::richness`].
+/// Ranks a history by its CPU and memory samples: see [`Snapshot::sample_rank`].
 pub fn sample_rank(cpu: SampleStats, memory: SampleStats) -> u64 {
     let part = |count: u64| count.min(u64::from(u32::MAX));
     part(cpu.count) << 32 | part(memory.count)

@@ -1,27 +1,27 @@
-//! Minimum, maximum, and the growth limit of objects without `behavior`.
+//! Minimum, maximum, and the scale-up limit of objects without `behavior`.
 
 use serde::Serialize;
 
 use super::{scale_rate::RateLimit, stabilization::Direction};
 
-/// How many replicas a pass may at least reach without `behavior`.
+/// Without `behavior`, a pass may always scale up to this number of replicas.
 const GROWTH_FLOOR: i32 = 4;
-/// How many times the current number.
+/// Without `behavior`, a pass may multiply the current replicas by this factor.
 const GROWTH_FACTOR: f64 = 2.0;
 
-/// What a number of replicas was cut or raised by.
+/// The limit that changed a proposed number of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitedBy {
-    /// Nothing.
+    /// No limit.
     Nothing,
-    /// `minReplicas`
+    /// `minReplicas`.
     Min,
-    /// `maxReplicas`
+    /// `maxReplicas`.
     Max,
-    /// How fast replicas may be added.
+    /// The scale-up rate.
     ScaleUpRate,
-    /// How fast replicas may be removed.
+    /// The scale-down rate.
     ScaleDownRate,
 }
 
@@ -52,20 +52,20 @@ impl LimitedBy {
     }
 }
 
-/// What bounds and rates leave of a number of replicas.
+/// The result of applying bounds and rates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limited {
-    /// Before.
+    /// The replicas before limits.
     pub wanted: i32,
-    /// After.
+    /// The replicas after limits.
     pub replicas: i32,
-    /// What made the difference.
+    /// The limit that was hit.
     pub by: LimitedBy,
-    /// The rate in force in the direction that is wanted.
+    /// The rate limit in the direction of the change.
     pub rate: Option<RateLimit>,
 }
 
-/// Without `behavior`.
+/// Applies bounds and the default rate of objects without `behavior`.
 pub fn without_behavior(current: i32, wanted: i32, min: i32, max: i32) -> Limited {
     let doubled = GROWTH_FACTOR * f64::from(current);
     let rate = doubled.max(f64::from(GROWTH_FLOOR)) as i32;

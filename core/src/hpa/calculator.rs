@@ -1,4 +1,4 @@
-//! Proposals of metrics that every pod has: utilization of requests, and averages.
+//! Proposals of per-pod metrics: utilization of requests, and averages.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use super::{
     samples::{Sample, Samples},
 };
 
-/// Why a metric proposes the number of replicas that there is.
+/// Why a metric proposes the current replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnchangedReason {
@@ -21,57 +21,57 @@ pub enum UnchangedReason {
     WithinTolerance,
     /// With missing and unready pods filled in, the ratio is within tolerance.
     PaddedWithinTolerance,
-    /// With missing and unready pods filled in, the direction would change.
+    /// With missing and unready pods filled in, the direction of the ratio reverses.
     PaddingTurnsDirection,
-    /// With missing and unready pods filled in, the number would go against the direction.
+    /// With missing and unready pods filled in, the replicas change against the direction of the ratio.
     PaddingTurnsNumber,
-    /// No pod is ready, so that a Value target has nothing to multiply.
+    /// No pod is ready, so a `Value` target has nothing to multiply.
     NobodyReady,
 }
 
-/// A number of replicas, and how it came about.
+/// A proposed number of replicas, with its intermediate results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Proposal {
-    /// How many replicas.
+    /// The proposed replicas.
     pub replicas: i32,
     /// The measured value relative to the target.
     pub ratio: f64,
-    /// The same with missing and unready pods filled in, where that was done.
+    /// The ratio with missing and unready pods filled in, if there are any.
     pub padded_ratio: Option<f64>,
-    /// Why it is the current number, if it is.
+    /// Why the current replicas are proposed; `None` if they are not.
     pub kept: Option<UnchangedReason>,
-    /// Percent of the requests.
+    /// Utilization in percent of the requests.
     pub utilization: Option<i32>,
-    /// The value, or its average, in milli-units.
+    /// The value or average, in milli-units.
     pub value: i64,
-    /// Which pods counted, where pods are asked one by one.
+    /// The pods by how they counted, for per-pod metrics.
     pub groups: Option<PodGroups>,
 }
 
-/// What proposals of one object have in common.
+/// Inputs shared by all proposals of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Calculator<'a> {
-    /// `scale.spec.replicas`
+    /// `scale.spec.replicas`.
     pub replicas: i32,
-    /// `scale.status.replicas`
+    /// `scale.status.replicas`.
     pub status_replicas: i32,
-    /// The pods of the scale's selector that count at all.
+    /// The pods that match the scale's selector, without those that are excluded.
     pub pods: &'a [&'a Pod],
-    /// Within which no change is made.
+    /// The tolerance within which replicas are not changed.
     pub tolerance: Tolerance,
-    /// When a pod is ready.
+    /// The rules that decide whether a pod is ready.
     pub readiness: ReadinessRules,
     /// Which fixes are on.
     pub fixes: Fixes,
 }
 
-/// What a pod that is missing, or unready, or superfluous does to a metric.
+/// How a kind of target computes a ratio, and how it fills in missing pods.
 trait Measure {
-    /// The ratio to the target, and what is shown of it.
+    /// Returns the ratio to the target, the utilization in percent, and the value in milli-units.
     fn ratio(&self, samples: &Samples) -> Result<(f64, Option<i32>, i64), MetricError>;
 
-    /// What a missing pod counts on a way down.
+    /// The value that is assumed for a missing pod when scaling down.
     fn fallback(&self, pod: &str) -> i64;
 }
 
@@ -88,8 +88,9 @@ struct Average {
 
 impl Measure for Utilization<'_> {
     fn ratio(&self, samples: &Samples) -> Result<(f64, Option<i32>, i64), MetricError> {
-        let known =
-            samples.iter().filter_map(|(pod, one)| Some((one.value, *self.requests.get(pod)?)));
+        let known = samples
+            .iter()
+            .filter_map(|(pod, sample)| Some((sample.value, *self.requests.get(pod)?)));
         let known: Vec<(i64, i64)> = known.collect();
         let used = sum(known.iter().map(|(used, _)| *used), self.fixes);
         let requested = sum(known.iter().map(|(_, requested)| *requested), self.fixes);
@@ -124,7 +125,7 @@ impl Measure for Average {
 }
 
 impl Calculator<'_> {
-    /// Utilization of requests, held to a target in percent.
+    /// The proposal for utilization of requests, with a target in percent.
     pub fn utilization(
         &self,
         mut samples: Samples,
@@ -146,7 +147,7 @@ impl Calculator<'_> {
         )
     }
 
-    /// An average over pods, held to a target in milli-units.
+    /// The proposal for an average over pods, with a target in milli-units.
     pub fn average(
         &self,
         mut samples: Samples,
@@ -157,7 +158,7 @@ impl Calculator<'_> {
         self.propose(samples, groups, &Average { target, fixes: self.fixes })
     }
 
-    /// Sorts pods, and takes away the samples of those that do not count.
+    /// Groups pods, and removes the samples of those that do not count.
     fn group(&self, samples: &mut Samples, is_cpu: bool) -> Result<PodGroups, MetricError> {
         if self.pods.is_empty() {
             return Err(MetricError::no_pods());

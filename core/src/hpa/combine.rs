@@ -1,20 +1,20 @@
-//! Several metrics: the largest proposal wins, and a metric without one blocks fewer replicas but not more.
+//! Combines several metrics: the largest proposal wins, and a failed metric blocks scaling down but not up.
 
 use super::{
     conditions::{Condition, SCALING_ACTIVE},
     evaluation::Evaluation,
 };
 
-/// What all metrics of an object ask for together.
+/// The combined proposal of all metrics of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Combined {
-    /// How many replicas; `None` if nothing may be done.
+    /// The proposed replicas; `None` if nothing may be changed.
     pub replicas: Option<i32>,
-    /// Which metric asks for it.
+    /// Index of the metric that proposed them.
     pub winner: Option<usize>,
-    /// What is wrong, if some metrics have no proposal.
+    /// The error, if some metrics failed.
     pub error: Option<String>,
-    /// What the condition `ScalingActive` becomes.
+    /// The condition `ScalingActive`.
     pub condition: Condition,
 }
 
@@ -30,15 +30,15 @@ pub fn combine(evaluations: &[Evaluation], current: i32) -> Combined {
             winner = Some(index);
         }
     }
-    let failed = || evaluations.iter().filter_map(|one| one.outcome.as_ref().err());
-    let (invalid, all) = (failed().count(), evaluations.len());
+    let failed = || evaluations.iter().filter_map(|evaluation| evaluation.outcome.as_ref().err());
+    let (invalid, total) = (failed().count(), evaluations.len());
     let error = failed().next().map(|first| {
         format!(
-            "invalid metrics ({invalid} invalid out of {all}), first error is: {}",
+            "invalid metrics ({invalid} invalid out of {total}), first error is: {}",
             first.in_pass
         )
     });
-    if invalid >= all || (invalid > 0 && best < current) {
+    if invalid >= total || (invalid > 0 && best < current) {
         let condition = failed().next().map_or_else(Condition::default, |first| {
             let message =
                 format!("the HPA was unable to compute the replica count: {}", first.error);
@@ -46,7 +46,9 @@ pub fn combine(evaluations: &[Evaluation], current: i32) -> Combined {
         });
         return Combined { replicas: None, winner: None, error, condition };
     }
-    let name = winner.and_then(|index| evaluations.get(index)).map_or("", |one| one.name.as_str());
+    let name = winner
+        .and_then(|index| evaluations.get(index))
+        .map_or("", |evaluation| evaluation.name.as_str());
     let message = format!("the HPA was able to successfully calculate a replica count from {name}");
     let condition = Condition::new(SCALING_ACTIVE, true, "ValidMetricFound", message);
     Combined { replicas: Some(best), winner, error, condition }

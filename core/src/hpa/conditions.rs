@@ -1,33 +1,33 @@
-//! `status.conditions`: in the order of their first appearance, with a transition time that follows the status alone.
+//! `status.conditions`: in the order in which they were first set. The transition time changes only with the status.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
 
 use crate::types::Time;
 
-/// Whether the target's scale can be read and written.
+/// Whether the target's scale can be read and updated.
 pub const ABLE_TO_SCALE: &str = "AbleToScale";
-/// Whether metrics decide.
+/// Whether replicas are computed from metrics.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
-/// Whether bounds or rates cut what metrics ask for.
+/// Whether bounds or rates limited the proposal.
 pub const SCALING_LIMITED: &str = "ScalingLimited";
-/// Whether a target at zero got there by this object.
+/// Whether this object scaled the target to zero.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 
 /// The conditions of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions(pub Vec<HorizontalPodAutoscalerCondition>);
 
-/// What is set.
+/// A condition to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// Its type; upstream sets one without if there are no metrics at all.
+    /// The condition type. Upstream leaves it empty if there are no metrics.
     pub kind: &'static str,
-    /// True or False; `None` is the empty text.
+    /// `True` or `False`; `None` is the empty string.
     pub status: Option<bool>,
-    /// One word.
+    /// The reason.
     pub reason: &'static str,
-    /// A sentence.
+    /// The message.
     pub message: String,
 }
 
@@ -51,17 +51,17 @@ impl Conditions {
             Some(false) => "False",
             None => "",
         };
-        let place = self.0.iter().position(|one| one.type_ == condition.kind);
-        let place = place.unwrap_or_else(|| {
+        let index = self.0.iter().position(|stored| stored.type_ == condition.kind);
+        let index = index.unwrap_or_else(|| {
             self.0.push(HorizontalPodAutoscalerCondition {
                 type_: condition.kind.to_owned(),
-                // A condition that is new begins now, whatever its status.
+                // Differs from every status, so that a new condition gets a transition time.
                 status: "new".to_owned(),
                 ..HorizontalPodAutoscalerCondition::default()
             });
             self.0.len() - 1
         });
-        let stored = &mut self.0[place];
+        let stored = &mut self.0[index];
         if stored.status != status {
             stored.last_transition_time = Some(ApiTime(now.into()));
         }
@@ -70,14 +70,14 @@ impl Conditions {
         stored.message = Some(condition.message);
     }
 
-    /// Takes a condition away.
+    /// Removes a condition.
     pub fn remove(&mut self, kind: &str) {
-        self.0.retain(|one| one.type_ != kind);
+        self.0.retain(|condition| condition.type_ != kind);
     }
 
-    /// Whether a condition is True.
+    /// Whether a condition is `True`.
     pub fn is_true(&self, kind: &str) -> bool {
-        self.0.iter().any(|one| one.type_ == kind && one.status == "True")
+        self.0.iter().any(|condition| condition.type_ == kind && condition.status == "True")
     }
 }
 

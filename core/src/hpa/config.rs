@@ -1,10 +1,10 @@
-//! What the flags and feature gates of kube-controller-manager say.
+//! The flags and feature gates of kube-controller-manager.
 
 use std::time::Duration;
 
 use super::spec::Behavior;
 
-/// Settings that hold for every HorizontalPodAutoscaler.
+/// Settings for all HorizontalPodAutoscalers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// `--horizontal-pod-autoscaler-downscale-stabilization`
@@ -39,7 +39,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The tolerances of one object: its behavior's, and the flag's where that has none.
+    /// The tolerances of one object, from its `behavior` or else from the flag.
     pub fn tolerances(&self, behavior: Option<&Behavior>) -> Tolerance {
         let own = behavior.filter(|_| self.configurable_tolerance);
         Tolerance {
@@ -52,14 +52,14 @@ impl Config {
 /// How far a ratio may be from 1 before replicas are changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Below 1.
+    /// For ratios below 1.
     pub down: f64,
-    /// Above 1.
+    /// For ratios above 1.
     pub up: f64,
 }
 
 impl Tolerance {
-    /// Whether a ratio is close enough to 1; both ends are.
+    /// Whether a ratio is within tolerance, including both ends.
     pub fn contains(self, ratio: f64) -> bool {
         1.0 - self.down <= ratio && ratio <= 1.0 + self.up
     }

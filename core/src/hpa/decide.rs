@@ -1,4 +1,4 @@
-//! One pass over one object: from what was observed to a decision.
+//! One pass over one object: turns an observation into a decision.
 
 use super::{
     bounds::{self, LimitedBy},
@@ -20,7 +20,7 @@ use super::{
     stabilization::{self, Direction},
 };
 
-/// What has to be fetched: one entry per metric, `None` where nothing is needed. Empty if metrics do not decide.
+/// The metric requests to send: one entry per metric, `None` if it needs no request. Empty if metrics are not used.
 pub fn metric_requests(observed: &Observed<'_>) -> Vec<Option<MetricRequest>> {
     let Ok(scale) = observed.scale else { return Vec::new() };
     if observed.zone(scale) != Zone::Metrics {
@@ -31,7 +31,7 @@ pub fn metric_requests(observed: &Observed<'_>) -> Vec<Option<MetricRequest>> {
     metrics.map(|metric| request(metric, &selector, observed.namespace)).collect()
 }
 
-/// Decides how many replicas the target gets. `answers` are those to [`metric_requests`], in the same order.
+/// Decides how many replicas the target gets. `answers` are the responses to [`metric_requests`], in the same order.
 pub fn decide(observed: &Observed<'_>, answers: &[Option<Fetched>]) -> Decision {
     let mut decision = undecided(observed);
     let scale = match observed.scale {
@@ -143,7 +143,7 @@ fn undecided(observed: &Observed<'_>) -> Decision {
     }
 }
 
-/// What metrics, windows, rates and bounds make of the current number; `None` if nothing may be done.
+/// Computes the desired replicas from metrics, windows, rates and bounds; `None` if nothing may be changed.
 fn by_metrics(
     observed: &Observed<'_>,
     scale: &ScaleValues,
@@ -172,7 +172,7 @@ fn by_metrics(
     decision.winner = combined.winner;
     decision.error = combined.error;
     decision.set_condition(combined.condition);
-    let all_failed = decision.evaluations.iter().all(|one| one.outcome.is_err());
+    let all_failed = decision.evaluations.iter().all(|evaluation| evaluation.outcome.is_err());
     if all_failed || decision.error.is_some() {
         decision.restrict(if all_failed {
             Restriction::MetricUnknown
@@ -182,7 +182,7 @@ fn by_metrics(
     }
     let recommended = match combined.replicas {
         Some(replicas) => replicas.max(0),
-        // Without any metric there is no error either, and upstream goes on with nothing.
+        // Without any metric there is no error either, and upstream continues with 0 replicas.
         None if decision.error.is_none() && observed.fixes.has(Fix::NoMetricHolds) => {
             decision.error = Some("the HorizontalPodAutoscaler has no metrics".to_owned());
             return None;
@@ -194,7 +194,7 @@ fn by_metrics(
     if recommended > current {
         let winner = combined.winner.and_then(|index| decision.evaluations.get(index));
         decision.rescale_reason =
-            format!("{} above target", winner.map_or("", |one| one.name.as_str()));
+            format!("{} above target", winner.map_or("", |evaluation| evaluation.name.as_str()));
     } else if recommended < current {
         "All metrics below target".clone_into(&mut decision.rescale_reason);
     }
@@ -209,7 +209,7 @@ fn by_metrics(
     }
     let mut desired = normalize(observed, current, recommended, decision);
     if current == 0 && observed.spec.min_replicas != 0 && desired < observed.spec.min_replicas {
-        // It was brought to zero when that was the minimum.
+        // The target was scaled to zero while the minimum was 0.
         desired = observed.spec.min_replicas;
         if decision.rescale_reason.is_empty() {
             "Current number of replicas below Spec.MinReplicas"
@@ -245,7 +245,7 @@ fn evaluate_metrics(
     for (index, metric) in observed.spec.metrics.iter().enumerate() {
         let fetched = answers.get(index).and_then(Option::as_ref);
         let without_foreign =
-            fetched.filter(|_| !foreign.is_empty()).map(|one| without(one, &foreign));
+            fetched.filter(|_| !foreign.is_empty()).map(|fetched| without(fetched, &foreign));
         let evaluation = evaluate(metric, without_foreign.as_ref().or(fetched), &context);
         if let Err(failed) = &evaluation.outcome {
             let message = failed.error.to_string();
@@ -255,7 +255,7 @@ fn evaluate_metrics(
     }
 }
 
-/// Windows, then rates and bounds.
+/// Applies stabilization windows, then rates and bounds.
 fn normalize(
     observed: &Observed<'_>,
     current: i32,
@@ -330,13 +330,13 @@ fn normalize(
     replicas
 }
 
-/// An answer without the samples of some pods.
+/// A response without the samples of some pods.
 fn without(fetched: &Fetched, pods: &[&Pod]) -> Fetched {
     let is_listed = |name: &str| pods.iter().any(|pod| pod.name == name);
     let mut answer = fetched.clone()?;
     match &mut answer {
-        Answer::Resource(all) => all.retain(|one| !is_listed(&one.pod)),
-        Answer::Pods(all) => all.retain(|one| !is_listed(&one.pod)),
+        Answer::Resource(samples) => samples.retain(|sample| !is_listed(&sample.pod)),
+        Answer::Pods(samples) => samples.retain(|sample| !is_listed(&sample.pod)),
         Answer::Object(_) | Answer::External(_) => {}
     }
     Ok(answer)

@@ -1,4 +1,4 @@
-//! The record of one pass: what was decided, and why, as data.
+//! The record of one pass: the decision and its reasons as data.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
@@ -15,75 +15,75 @@ use super::{
 };
 use crate::types::Time;
 
-/// Which rule a pass goes by.
+/// The rule that a pass follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Zone {
     /// The scale cannot be read.
     NoScale,
-    /// The target has no replicas, and this object did not take them away.
+    /// The target has zero replicas, and this object did not scale it there.
     Disabled,
-    /// More replicas than allowed: down to the maximum, whatever metrics say.
+    /// The replicas exceed the maximum: scale down to it regardless of metrics.
     AboveMax,
-    /// Fewer replicas than allowed: up to the minimum, whatever metrics say.
+    /// The replicas are below the minimum: scale up to it regardless of metrics.
     BelowMin,
-    /// Metrics decide.
+    /// Replicas are computed from metrics.
     Metrics,
 }
 
-/// What keeps replicas from being what metrics ask for. A closed set: the values of a label.
+/// Why replicas differ from what the metrics ask for. A closed set of label values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restriction {
-    /// The ratio is too close to 1.
+    /// The ratio is within tolerance.
     WithinTolerance,
-    /// Missing or unready pods, filled in, turn it.
+    /// Filling in missing or unready pods cancels the change.
     Padding,
-    /// A lower recommendation of the window holds more replicas back.
+    /// A lower recommendation in the stabilization window delays scaling up.
     StabilizedUp,
-    /// A higher recommendation of the window holds fewer replicas back.
+    /// A higher recommendation in the stabilization window delays scaling down.
     StabilizedDown,
-    /// Replicas are added no faster.
+    /// The scale-up rate limits the change.
     ScaleUpLimit,
-    /// Replicas are removed no faster.
+    /// The scale-down rate limits the change.
     ScaleDownLimit,
     /// `minReplicas`
     Min,
     /// `maxReplicas`
     Max,
-    /// No metric has a proposal.
+    /// All metrics failed.
     MetricUnknown,
-    /// A metric without a proposal blocks fewer replicas.
+    /// Some metrics failed, which blocks scaling down.
     PartialMetrics,
     /// The scale cannot be read.
     NoScale,
     /// The scale's selector is missing or invalid.
     InvalidSelector,
-    /// Another object selects the same pods.
+    /// Another HorizontalPodAutoscaler selects the same pods.
     AmbiguousSelector,
-    /// The target has no replicas, and this object did not take them away.
+    /// The target has zero replicas, and this object did not scale it there.
     Disabled,
 }
 
-/// `Normal` or `Warning`.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// As it should be.
+    /// `Normal`.
     Normal,
-    /// Not as it should be.
+    /// `Warning`.
     Warning,
 }
 
 /// An event to emit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Its type.
+    /// The event type.
     pub kind: EventType,
-    /// Its reason.
+    /// The event reason.
     pub reason: &'static str,
-    /// Its message.
+    /// The event message.
     pub message: String,
-    /// When upstream emits it.
+    /// When upstream emits the event.
     pub stage: EventStage,
 }
 
@@ -91,61 +91,61 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventStage {
-    /// As soon as the target was looked at.
+    /// After the target was read.
     Target,
-    /// Right after this metric was fetched.
+    /// After this metric was fetched.
     Metric(usize),
-    /// After the scale was written.
+    /// After the scale was updated.
     Scale,
-    /// After the status was written.
+    /// After the status was updated.
     AfterStatus,
 }
 
-/// What was decided in one pass. If [`Self::write`] says so, `/scale` is to be updated, and the outcome to be recorded.
+/// The decision of one pass. If [`Self::write`] is set, update `/scale` and call [`Self::record_write`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// When.
+    /// When the pass ran.
     pub at: Time,
-    /// By which rule.
+    /// The rule that the pass followed.
     pub zone: Zone,
     /// `scale.spec.replicas`; `None` if the scale cannot be read.
     pub current: Option<i32>,
-    /// The least and the most replicas.
+    /// The minimum and maximum replicas.
     pub bounds: (i32, i32),
-    /// What each metric proposes; empty unless metrics decide.
+    /// The evaluation of each metric; empty unless replicas are computed from metrics.
     pub evaluations: Vec<Evaluation>,
-    /// Which of them decides.
+    /// Index of the winning metric.
     pub winner: Option<usize>,
-    /// What the windows made of it.
+    /// The result of the stabilization windows.
     pub stabilization: Option<Stabilization>,
-    /// What bounds and rates made of that.
+    /// The result of bounds and rates.
     pub limited: Option<Limited>,
-    /// What keeps replicas from being what metrics ask for.
+    /// Why replicas differ from what the metrics ask for.
     pub restrictions: Vec<Restriction>,
-    /// How many replicas there are to be; `None` if nothing was decided.
+    /// The desired replicas; `None` if nothing was decided.
     pub desired: Option<i32>,
-    /// What `/scale` is to be set to.
+    /// The replicas to write to `/scale`, if they change.
     pub write: Option<i32>,
-    /// Why, as the event says it; may be empty.
+    /// The reason for the change, as in the event; may be empty.
     pub rescale_reason: String,
-    /// What is wrong, though the pass may have scaled.
+    /// The error of the pass. The pass may have scaled anyway.
     pub error: Option<String>,
-    /// Events, in order.
+    /// The events to emit, in order.
     pub events: Vec<Event>,
-    /// The status to write, if it differs; of a decision with [`Self::write`] it is complete when the outcome is recorded.
+    /// The status to write, if it differs. With [`Self::write`] it is complete only after [`Self::record_write`].
     pub status: HorizontalPodAutoscalerStatus,
-    /// What to remember.
+    /// The state for the next pass.
     pub memory: HpaState,
-    /// What the pass did.
+    /// The action of the pass.
     pub action: Action,
-    /// Who is to blame for a failure.
+    /// The class of the error.
     pub failure: Failure,
     #[serde(skip)]
     pub(super) conditions: Conditions,
     #[serde(skip)]
     pub(super) behavior: Option<Behavior>,
-    /// What becomes of the condition `ScaledToZero` when the scale was written; `None` removes it.
+    /// The condition `ScaledToZero` after the scale update; `None` removes it.
     #[serde(skip)]
     pub(super) scaled_to_zero: Option<bool>,
 }
@@ -171,15 +171,16 @@ impl Decision {
         }
     }
 
-    /// Takes conditions over into the status.
+    /// Copies the conditions into the status.
     pub(super) fn show_conditions(&mut self) {
         let conditions = &self.conditions.0;
         self.status.conditions = (!conditions.is_empty()).then(|| conditions.clone());
     }
 
-    /// Fills the status; what is not decided keeps its number of replicas.
+    /// Fills the status. If nothing was decided, `desiredReplicas` does not change.
     pub(super) fn fill_status(&mut self, desired: Option<i32>, is_scaled: bool) {
-        let metrics = self.evaluations.iter().map(|one| one.status.clone()).collect::<Vec<_>>();
+        let metrics =
+            self.evaluations.iter().map(|evaluation| evaluation.status.clone()).collect::<Vec<_>>();
         self.status.observed_generation = None;
         self.status.current_replicas = self.current;
         self.status.desired_replicas = desired.unwrap_or(self.status.desired_replicas);
@@ -190,7 +191,7 @@ impl Decision {
         self.show_conditions();
     }
 
-    /// Completes the decision with what became of the update of `/scale`.
+    /// Completes the decision with the outcome of the update of `/scale`.
     pub fn record_write(&mut self, outcome: Result<(), &str>, now: Time) {
         let (Some(desired), Some(current)) = (self.write, self.current) else { return };
         self.at = now;

@@ -1,14 +1,14 @@
-//! What the API server fills into a HorizontalPodAutoscaler that leaves it out.
+//! The defaults that the API server sets in a HorizontalPodAutoscaler.
 
 use k8s_openapi::api::autoscaling::v2::{
     HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget,
     ResourceMetricSource,
 };
 
-/// Percent of the requested CPU that is aimed at where no metric is named.
+/// Target CPU utilization in percent if no metric is set.
 const CPU_UTILIZATION: i32 = 80;
 
-/// Completes a spec as the API server does when it is created.
+/// Sets the defaults of a spec as the API server does when the object is created.
 pub fn complete(spec: &mut HorizontalPodAutoscalerSpec) {
     spec.min_replicas.get_or_insert(1);
     if spec.metrics.as_ref().is_none_or(Vec::is_empty) {
@@ -31,7 +31,7 @@ pub fn complete(spec: &mut HorizontalPodAutoscalerSpec) {
 
 fn complete_rules(rules: &mut HPAScalingRules, policies: &[(&str, i32, i32)]) {
     rules.select_policy.get_or_insert_with(|| "Max".to_owned());
-    // An empty list was written on purpose, and is refused later.
+    // An empty list was set on purpose, and validation rejects it later.
     if rules.policies.is_none() {
         let policy = |&(kind, value, period_seconds): &(&str, i32, i32)| HPAScalingPolicy {
             type_: kind.to_owned(),

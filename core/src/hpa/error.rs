@@ -1,4 +1,4 @@
-//! Why a metric has no proposal: a closed set of causes, with upstream's texts.
+//! Why a metric has no proposal: a closed set of causes, with upstream's messages.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 /// A metrics API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
-    /// metrics.k8s.io
+    /// `metrics.k8s.io`.
     Resource,
-    /// custom.metrics.k8s.io
+    /// `custom.metrics.k8s.io`.
     Custom,
-    /// external.metrics.k8s.io
+    /// `external.metrics.k8s.io`.
     External,
 }
 
@@ -25,19 +25,19 @@ impl fmt::Display for Api {
     }
 }
 
-/// What went wrong.
+/// The cause of a failed metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The metrics API could not be asked, or refused.
+    /// The request to the metrics API failed.
     FetchFailed,
-    /// The metrics API has no values.
+    /// The metrics API returned no values.
     NoValues,
     /// The selector matches no pod.
     NoPods,
     /// No pod with a sample is ready.
     NoReadyPods,
-    /// Samples are of other pods than those with requests.
+    /// No sample belongs to a pod with requests.
     NoKnownPods,
     /// A container or pod has no request.
     MissingRequest,
@@ -45,22 +45,22 @@ pub enum Cause {
     ContainerNotFound,
     /// The selector of the metric is invalid.
     InvalidSelector,
-    /// The target names nothing that this source can be held to.
+    /// The target sets no value that this source supports.
     NoTarget,
     /// The type of the source is unknown.
     UnknownType,
-    /// The value is below zero.
+    /// The value is negative.
     Negative,
-    /// There is no metric at all.
+    /// No metric is set.
     NoMetric,
 }
 
 /// Why a metric has no proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricError {
-    /// As one of a closed set.
+    /// The cause.
     pub cause: Cause,
-    /// As upstream words it.
+    /// Upstream's message.
     pub message: String,
 }
 
@@ -73,33 +73,33 @@ impl fmt::Display for MetricError {
 impl std::error::Error for MetricError {}
 
 impl MetricError {
-    /// A cause with its text.
+    /// An error with its cause and message.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
     }
 
-    /// The same cause with more around its text.
+    /// Wraps the message and keeps the cause.
     #[must_use]
     pub fn within(self, message: impl FnOnce(&str) -> String) -> Self {
         Self { cause: self.cause, message: message(&self.message) }
     }
 
-    /// An API that could not be asked.
+    /// The request to an API failed.
     pub fn fetch(api: Api, cause: &str) -> Self {
         Self::new(Cause::FetchFailed, format!("unable to fetch metrics from {api}: {cause}"))
     }
 
-    /// An API that answered with an empty list.
+    /// An API returned an empty list.
     pub fn empty(api: Api) -> Self {
         Self::new(Cause::NoValues, format!("no metrics returned from {api}"))
     }
 
-    /// An answer to another question than the one that was asked.
+    /// The response is of another type than the request.
     pub fn foreign_answer(api: Api) -> Self {
-        Self::new(Cause::FetchFailed, format!("unexpected kind of answer from {api}"))
+        Self::new(Cause::FetchFailed, format!("unexpected response type from {api}"))
     }
 
-    /// A value below zero.
+    /// The value is negative.
     pub fn negative(milli: i64) -> Self {
         Self::new(
             Cause::Negative,
@@ -107,36 +107,36 @@ impl MetricError {
         )
     }
 
-    /// No pod is selected.
+    /// The selector matches no pod.
     pub fn no_pods() -> Self {
         Self::new(Cause::NoPods, "no pods returned by selector while calculating replica count")
     }
 
-    /// No sample is left.
+    /// No sample of a ready pod is left.
     pub fn no_ready_pods() -> Self {
         let message = "did not receive metrics for targeted pods (pods might be unready)";
         Self::new(Cause::NoReadyPods, message)
     }
 
-    /// Samples and requests have no pod in common.
+    /// No sample belongs to a pod with requests.
     pub fn no_known_pods() -> Self {
         Self::new(Cause::NoKnownPods, "no metrics returned matched known pods")
     }
 
-    /// A container without a request.
+    /// A container has no request.
     pub fn missing_request(resource: &str, container: &str, pod: &str) -> Self {
         let message =
             format!("missing request for {resource} in container {container} of Pod {pod}");
         Self::new(Cause::MissingRequest, message)
     }
 
-    /// A pod that has requests, but neither it nor its containers have this one.
+    /// A pod has pod-level requests, but none for this resource, and neither do its containers.
     pub fn missing_pod_request(resource: &str, pod: &str) -> Self {
         let message = format!("missing pod-level request for {resource} in Pod {pod}");
         Self::new(Cause::MissingRequest, message)
     }
 
-    /// A pod without the container that is measured.
+    /// A pod does not have the measured container.
     pub fn no_container(container: &str, pod: &str) -> Self {
         Self::new(Cause::ContainerNotFound, format!("container {container} not found in Pod {pod}"))
     }

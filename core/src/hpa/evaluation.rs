@@ -1,4 +1,4 @@
-//! One entry of `spec.metrics`: what has to be fetched for it, and what it proposes.
+//! One entry of `spec.metrics`: the request it needs, and its proposal.
 
 use k8s_openapi::api::autoscaling::v2::MetricStatus;
 use serde::Serialize;
@@ -15,12 +15,12 @@ use super::{
     target_value::Origin,
 };
 
-/// What evaluations of one object have in common.
+/// Inputs shared by all evaluations of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The namespace of the object.
     pub namespace: &'a str,
-    /// `status.currentReplicas` of the pass before: what the labels of an evaluation are relative to.
+    /// `status.currentReplicas` of the previous pass; the `action` label of an evaluation is relative to it.
     pub previous_replicas: i32,
     /// Pods, replicas and tolerance.
     pub calculator: Calculator<'a>,
@@ -28,16 +28,16 @@ pub struct Context<'a> {
     pub pod_level_resources: bool,
 }
 
-/// What one metric proposes.
+/// The evaluation of one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// What it is called in reasons and messages.
+    /// The name of the metric in reasons and messages.
     pub name: String,
     /// The proposal, or why there is none.
     pub outcome: Result<Proposal, Failed>,
-    /// What the status says of it.
+    /// The entry in the status.
     pub status: MetricStatus,
-    /// How it is counted.
+    /// The labels of the counter of evaluations.
     pub computed: Computed,
 }
 
@@ -45,22 +45,22 @@ pub struct Evaluation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failed {
-    /// The cause, as the metric's own event and condition word it.
+    /// The error, as in the metric's event and condition.
     pub error: MetricError,
     /// The reason of that event and condition.
     pub reason: &'static str,
-    /// The text with the kind of source around it, as the pass reports it.
+    /// The message with the type of the source, as in the error of the pass.
     pub in_pass: String,
 }
 
-/// What a source is held to.
+/// The target of a source.
 enum TargetType {
     Value(i64),
     Average(i64),
     Utilization(i32),
 }
 
-/// What has to be fetched for a metric; `None` if it fails without.
+/// The request for a metric; `None` if the metric fails without one.
 pub fn request(metric: &Metric, selector: &Selector, namespace: &str) -> Option<MetricRequest> {
     goal(metric).ok()?;
     let of_metric = |metric: &MetricId| Selector::of_metric(metric.selector.as_ref()).ok();
@@ -95,7 +95,7 @@ pub fn request(metric: &Metric, selector: &Selector, namespace: &str) -> Option<
     })
 }
 
-/// What a metric proposes, given what its request was answered with.
+/// Evaluates a metric, given the response to its request.
 pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_>) -> Evaluation {
     let outcome = propose(metric, fetched, context);
     let failure = match &outcome {
@@ -114,7 +114,7 @@ pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_
     }
 }
 
-/// What a metric is called.
+/// The name of a metric in messages.
 fn name(metric: &Metric) -> String {
     let is_utilization = matches!(goal(metric), Ok(TargetType::Utilization(_)));
     match &metric.source {
@@ -138,7 +138,7 @@ fn name(metric: &Metric) -> String {
     }
 }
 
-/// Which part of the target a source goes by.
+/// The part of the target that a source uses.
 fn goal(metric: &Metric) -> Result<TargetType, MetricError> {
     let average = |target: &Target| target.average_value.map(TargetType::Average);
     match &metric.source {
@@ -167,7 +167,7 @@ fn propose(
     fetched: Option<&Fetched>,
     context: &Context<'_>,
 ) -> Result<Proposal, Failed> {
-    let not_fetched = Err("it was not asked for a value".to_owned());
+    let not_fetched = Err("it was not fetched".to_owned());
     let fetched = fetched.unwrap_or(&not_fetched);
     let (reason, proposal) = match &metric.source {
         Source::Resource { resource, .. } => {
@@ -297,7 +297,7 @@ fn no_target(kind: &str) -> MetricError {
     )
 }
 
-/// The cause with the kind of source around it.
+/// Wraps the message with the type of the source.
 fn in_pass(metric: &Metric, error: &MetricError) -> String {
     match &metric.source {
         Source::Resource { resource, .. } => {
@@ -329,7 +329,7 @@ fn in_pass(metric: &Metric, error: &MetricError) -> String {
     }
 }
 
-/// Upstream words it differently once the average was to be calculated.
+/// Upstream uses another message once it started to calculate the average.
 fn is_average_of_object(target: &Target, error: &MetricError) -> bool {
     let is_average = target.type_name == "AverageValue" && target.average_value.is_some();
     is_average && error.cause != Cause::InvalidSelector

@@ -1,47 +1,48 @@
-//! Named fixes: where the decision may differ from upstream's, each switched on or off by its name.
+//! Named fixes: deviations from upstream, each enabled or disabled by name.
 
 use std::{fmt, str::FromStr};
 
-/// A decision that upstream makes otherwise.
+/// A deviation from upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Fix {
-    /// Pods that the selector matches but the target does not own are left out, with their samples.
+    /// Pods that match the selector but are not owned by the target are ignored, with their samples.
     OnlyOwnPodsCount,
-    /// Within tolerance an average target keeps `spec.replicas`; `status.replicas` includes the surge of a rollout.
+    /// Within tolerance, an average target keeps `spec.replicas`; upstream uses `status.replicas`, which includes surge
+    /// pods.
     SurgePodsDoNotCount,
-    /// A remembered recommendation can hold replicas, never raise them.
+    /// A past recommendation can delay a change but never raise the replicas.
     WindowOnlyHolds,
-    /// Value targets multiply by pods that stay, not by those that are being deleted.
+    /// `Value` targets do not count pods that are being deleted.
     TerminatingPodsAreNotReady,
-    /// A Value target keeps the current count while no pod is ready.
+    /// A `Value` target keeps the current replicas while no pod is ready.
     UnreadyWorkloadHolds,
-    /// Utilization is relative to the requests that containers run with, not to those a pending resize asks for.
+    /// Utilization is relative to the actuated requests of containers, not to those of a pending resize.
     ActuatedRequestsCount,
-    /// Containers without a request are left out of utilization, with their usage.
+    /// Containers without a request are excluded from utilization, with their usage.
     ContainersWithoutRequestAreLeftOut,
     /// Succeeded pods are ignored, as failed ones are.
     EndedPodsDoNotCount,
-    /// A proposal that does not fit into a number of replicas is the largest number, not the smallest.
+    /// A proposal that overflows becomes the largest number of replicas, not the smallest.
     ProposalsSaturate,
-    /// A negative value is an error of the metric, not a reason to remove replicas.
+    /// A negative value is an error of the metric and does not remove replicas.
     NegativeIsUnknown,
-    /// Without any metric nothing is scaled.
+    /// Without any metric, replicas are not changed.
     NoMetricHolds,
-    /// The scale-up limit of a target at zero is at least one replica.
+    /// A policy always allows scaling up from zero to one replica.
     PolicyLeavesZero,
-    /// Recommendations and scale events that were persisted are used after a restart.
+    /// Recommendations and scale events are persisted and restored after a restart.
     MemorySurvivesRestart,
-    /// An object that was deleted and created again does not inherit the recommendations of its predecessor.
+    /// An object that was deleted and recreated does not inherit the recommendations of its predecessor.
     NewObjectNewMemory,
-    /// Replicas that somebody else changed since they were read are not overwritten.
+    /// Replicas that were changed by another client since they were read are not overwritten.
     ManualChangeStays,
-    /// Names in messages are sorted, so that the status does not change when nothing has.
+    /// Names in messages are sorted, so that the status does not change without a reason.
     MessagesStandStill,
 }
 
 impl Fix {
-    /// All of them.
+    /// All fixes.
     pub const ALL: [Self; 16] = [
         Self::OnlyOwnPodsCount,
         Self::SurgePodsDoNotCount,
@@ -61,7 +62,7 @@ impl Fix {
         Self::MessagesStandStill,
     ];
 
-    /// As it is written on a command line.
+    /// The name used on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OnlyOwnPodsCount => "only-own-pods-count",
@@ -106,24 +107,24 @@ impl FromStr for Fix {
 pub struct Fixes(u16);
 
 impl Fixes {
-    /// What kube-controller-manager 1.36.3 does.
+    /// No fix: the behavior of kube-controller-manager 1.36.3.
     pub const UPSTREAM: Self = Self(0);
 
-    /// Every fix.
+    /// All fixes.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// Whether one is on.
+    /// Whether a fix is on.
     pub const fn has(self, fix: Fix) -> bool {
         self.0 & (1 << fix as u8) != 0
     }
 
-    /// The same set with one more.
+    /// Returns the set with a fix added.
     #[must_use]
     pub const fn with(self, fix: Fix) -> Self {
         Self(self.0 | (1 << fix as u8))
     }
 
-    /// The same set without one.
+    /// Returns the set with a fix removed.
     #[must_use]
     pub const fn without(self, fix: Fix) -> Self {
         Self(self.0 & !(1 << fix as u8))

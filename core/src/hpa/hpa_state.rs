@@ -1,4 +1,4 @@
-//! What is remembered of an object from pass to pass: recommendations and scale events. Plain data that can be persisted.
+//! The state of an object between passes: recommendations and scale events. Plain data that can be persisted.
 
 use std::time::Duration;
 
@@ -10,88 +10,88 @@ use super::{
 };
 use crate::types::Time;
 
-/// A number of replicas that the metrics asked for, before any window, rate or bound.
+/// The replicas that the metrics asked for in one pass, before windows, rates and bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// How many.
+    /// The recommended replicas.
     pub replicas: i32,
-    /// When.
+    /// When the recommendation was made.
     pub at: Time,
 }
 
-/// A change of replicas that was written.
+/// A change of replicas that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScaleEvent {
-    /// By how many; always above zero.
+    /// The number of replicas added or removed; always positive.
     pub change: i32,
-    /// When.
+    /// When the change was applied.
     pub at: Time,
-    /// Whether its place may be taken.
+    /// Whether a newer event may replace this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outdated: bool,
 }
 
-/// What is remembered of one object.
+/// The persisted state of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HpaState {
-    /// Of which object: another one of the same name is not the same.
+    /// The UID of the object, to detect that it was recreated under the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// `None` before the first pass that read a scale.
+    /// Past recommendations; `None` before the first pass that read a scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendations: Option<Vec<Recommendation>>,
-    /// Changes to more replicas.
+    /// Changes that added replicas.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_up_events: Vec<ScaleEvent>,
-    /// Changes to fewer.
+    /// Changes that removed replicas.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_down_events: Vec<ScaleEvent>,
 }
 
 impl HpaState {
-    /// What was persisted by the process before this one, if that counts.
+    /// The state that the previous process persisted, or the default if that is not used.
     pub fn restored(persisted: Option<Self>, fixes: Fixes) -> Self {
         persisted.filter(|_| fixes.has(Fix::MemorySurvivesRestart)).unwrap_or_default()
     }
 
-    /// Forgets what is of another object of the same name.
+    /// Resets the state if it belongs to a deleted object of the same name.
     #[must_use]
     pub fn of_object(self, uid: Option<&str>, fixes: Fixes) -> Self {
         if self.uid.as_deref() == uid {
             return self;
         }
         let is_other = self.uid.is_some() && uid.is_some() && fixes.has(Fix::NewObjectNewMemory);
-        let kept = if is_other { Self::default() } else { self };
-        Self { uid: uid.map(str::to_owned), ..kept }
+        let state = if is_other { Self::default() } else { self };
+        Self { uid: uid.map(str::to_owned), ..state }
     }
 
-    /// Begins with the replicas that there are, so that nothing is removed before a whole window was seen.
+    /// Starts with the current replicas, so that nothing is removed before a full window has been observed.
     pub fn seed(&mut self, replicas: i32, now: Time) {
         self.recommendations.get_or_insert_with(|| vec![Recommendation { replicas, at: now }]);
     }
 
-    /// All recommendations.
+    /// The past recommendations.
     pub fn recommendations(&self) -> &[Recommendation] {
         self.recommendations.as_deref().unwrap_or_default()
     }
 
-    /// Adds a recommendation, in place of the last one that `is_expired`.
+    /// Adds a recommendation. It replaces the last one for which `is_expired` is true, if any.
     pub fn recommend(
         &mut self,
         replicas: i32,
         now: Time,
         is_expired: impl Fn(&Recommendation) -> bool,
     ) {
-        let all = self.recommendations.get_or_insert_default();
+        let recommendations = self.recommendations.get_or_insert_default();
         let recommendation = Recommendation { replicas, at: now };
-        match all.iter_mut().rev().find(|one| is_expired(one)) {
-            Some(place) => *place = recommendation,
-            None => all.push(recommendation),
+        match recommendations.iter_mut().rev().find(|past| is_expired(past)) {
+            Some(slot) => *slot = recommendation,
+            None => recommendations.push(recommendation),
         }
     }
 
-    /// Adds a change that was written, and marks those that no policy of its direction looks back to.
+    /// Adds an applied change, and marks events as outdated that are beyond all policy periods of its direction.
     pub fn scaled(&mut self, from: i32, to: i32, behavior: &Behavior, now: Time) {
         let (events, rules) = if to > from {
             (&mut self.scale_up_events, &behavior.scale_up)
@@ -105,34 +105,36 @@ impl HpaState {
         let event =
             ScaleEvent { change: to.wrapping_sub(from).wrapping_abs(), at: now, outdated: false };
         match events.iter_mut().rev().find(|event| event.outdated) {
-            Some(place) => *place = event,
+            Some(slot) => *slot = event,
             None => events.push(event),
         }
     }
 
-    /// Leaves out what no later decision can depend on, for persisting it: recommendations that a later one outlasts in
-    /// both directions, and events beyond the periods.
+    /// Removes what no later decision can depend on, before persisting: recommendations that a later one supersedes in
+    /// both directions, and events beyond the policy periods.
     #[must_use]
     pub fn compact(&self, windows: Windows, now: Time) -> Self {
-        let recommendations = self.recommendations.as_ref().map(|all| {
-            let mut sorted = all.clone();
-            sorted.sort_by_key(|one| std::cmp::Reverse(one.at));
+        let recommendations = self.recommendations.as_ref().map(|recommendations| {
+            let mut sorted = recommendations.clone();
+            sorted.sort_by_key(|recommendation| std::cmp::Reverse(recommendation.at));
             let (mut most, mut least) = (i32::MIN, i32::MAX);
-            let mut kept = Vec::new();
-            for one in sorted {
+            let mut needed = Vec::new();
+            for recommendation in sorted {
                 // The newest is always kept: an empty history would be seeded again.
-                let holds_down = one.replicas > most && one.at >= now.earlier(windows.down);
-                let holds_up = one.replicas < least && one.at >= now.earlier(windows.up);
-                if kept.is_empty() || holds_down || holds_up {
-                    most = most.max(one.replicas);
-                    least = least.min(one.replicas);
-                    kept.push(one);
+                let holds_down = recommendation.replicas > most
+                    && recommendation.at >= now.earlier(windows.down);
+                let holds_up =
+                    recommendation.replicas < least && recommendation.at >= now.earlier(windows.up);
+                if needed.is_empty() || holds_down || holds_up {
+                    most = most.max(recommendation.replicas);
+                    least = least.min(recommendation.replicas);
+                    needed.push(recommendation);
                 }
             }
-            kept.reverse();
-            kept
+            needed.reverse();
+            needed
         });
-        // A policy counts changes of both directions.
+        // A policy counts changes in both directions.
         let cutoff = now.earlier(windows.period);
         let recent = |events: &[ScaleEvent]| {
             events.iter().filter(|event| event.at >= cutoff).copied().collect()
@@ -146,19 +148,19 @@ impl HpaState {
     }
 }
 
-/// For how long what is remembered can matter.
+/// How long the state can affect a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Windows {
-    /// How long a recommendation holds more replicas back.
+    /// How long a recommendation can delay scaling up.
     pub up: Duration,
-    /// How long one holds fewer back.
+    /// How long a recommendation can delay scaling down.
     pub down: Duration,
-    /// The longest period of a policy of either direction.
+    /// The longest policy period of either direction.
     pub period: Duration,
 }
 
 impl Windows {
-    /// Of an object, with the flag's window where it has none.
+    /// The windows of an object; `default_window` is that of the flag.
     pub fn of(behavior: Option<&Behavior>, default_window: Duration) -> Self {
         let Some(behavior) = behavior else {
             return Self { up: Duration::ZERO, down: default_window, period: Duration::ZERO };

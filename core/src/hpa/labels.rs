@@ -1,14 +1,14 @@
-//! The words that upstream's metrics use for a pass and for the evaluation of a metric.
+//! Label values of upstream's metrics for a pass and for the evaluation of a metric.
 
 use serde::Serialize;
 
-/// What a pass did, or what a metric asks for.
+/// The action of a pass, or of the proposal of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// More replicas.
+    /// Add replicas.
     ScaleUp,
-    /// Fewer replicas.
+    /// Remove replicas.
     ScaleDown,
     /// No change.
     #[default]
@@ -16,7 +16,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// From one count to another.
+    /// The action that changes `from` to `to`.
     pub fn between(from: i32, to: i32) -> Self {
         match to.cmp(&from) {
             std::cmp::Ordering::Greater => Self::ScaleUp,
@@ -26,27 +26,27 @@ impl Action {
     }
 }
 
-/// Who is to blame for a failure.
+/// The class of an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// The object itself.
+    /// The spec of the object is invalid.
     Spec,
-    /// Anything else.
+    /// Any other error.
     Internal,
-    /// Nothing failed.
+    /// No error.
     #[default]
     None,
 }
 
-/// One series of `metric_computation_total`.
+/// The labels of one series of `metric_computation_total`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Computed {
-    /// `metric_type`: the type of the source, as the object names it.
+    /// `metric_type`: the type of the source, as in the spec.
     #[serde(rename = "type")]
     pub metric_type: String,
-    /// What it asks for, relative to the replicas of the pass before.
+    /// The action of the proposal, relative to the replicas of the previous pass.
     pub action: Action,
-    /// Why there is no proposal.
+    /// The class of the error, if there is no proposal.
     pub error: Failure,
 }

@@ -1,22 +1,22 @@
-//! How numbers overflow: as on amd64 with `--compat=upstream`, otherwise at the ends of their range.
+//! Overflow of numbers: as Go on amd64 with `--compat=upstream`, otherwise saturating.
 
 use super::fixes::{Fix, Fixes};
 use crate::types::Quantity;
 
-/// A float as a number of replicas. On amd64 everything that does not fit is the smallest number.
+/// Converts a float to replicas. On amd64 a value that does not fit becomes the smallest number.
 pub fn to_replicas(value: f64, fixes: Fixes) -> i32 {
     let fits = value > f64::from(i32::MIN) - 1.0 && value < f64::from(i32::MAX) + 1.0;
     if fits || fixes.has(Fix::ProposalsSaturate) { value as i32 } else { i32::MIN }
 }
 
-/// A float as a number of milli-units, by the same rule.
+/// Converts a float to milli-units, by the same rule.
 pub fn to_milli(value: f64, fixes: Fixes) -> i64 {
-    // 2^63 is a float, the largest i64 is not.
+    // 2^63 can be represented as a float, `i64::MAX` cannot.
     let fits = value >= i64::MIN as f64 && value < i64::MAX as f64;
     if fits || fixes.has(Fix::ProposalsSaturate) { value as i64 } else { i64::MIN }
 }
 
-/// A quantity in milli-units. Of one that does not fit, upstream takes the lowest 64 bits, or nothing if it has one of the
+/// A quantity in milli-units. If it does not fit, upstream uses the lowest 64 bits, or 0 for a quantity with one of the
 /// large suffixes.
 pub fn milli(quantity: Quantity, fixes: Fixes) -> i64 {
     let (nanos, unit) = (quantity.nanos(), 1_000_000);
@@ -39,7 +39,7 @@ pub fn sum(values: impl IntoIterator<Item = i64>, fixes: Fixes) -> i64 {
     values.into_iter().fold(0, add)
 }
 
-/// `100 * used / of`, in whole percent, cut towards zero.
+/// `100 * used / of`, in whole percent, rounded towards zero.
 pub fn percent(used: i64, of: i64, fixes: Fixes) -> i32 {
     if fixes.has(Fix::ProposalsSaturate) {
         let percent = i128::from(used) * 100 / i128::from(of);

@@ -1,4 +1,4 @@
-//! What a pass is about: the object, its scale, its pods; by which rule it goes, and which pods are meant.
+//! The inputs of a pass: the object, its scale and its pods. Also selects the rule and the pods.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 
@@ -14,26 +14,26 @@ use super::{
 };
 use crate::types::Time;
 
-/// What a pass is about, before metrics are fetched.
+/// The inputs of a pass, before metrics are fetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
-    /// The object's namespace.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// The object's name.
+    /// The name of the object.
     pub name: &'a str,
-    /// The object's uid: another one of the same name is not the same.
+    /// The UID of the object, to detect that it was recreated under the same name.
     pub uid: Option<&'a str>,
-    /// What it asks for, completed with the defaults of the API server.
+    /// The spec, with the defaults of the API server.
     pub spec: &'a Spec,
-    /// Its status as it is stored.
+    /// The stored status.
     pub status: &'a HorizontalPodAutoscalerStatus,
     /// The scale of its target, or why it cannot be read.
     pub scale: Result<&'a ScaleValues, &'a ScaleError>,
-    /// The pods of its namespace, or at least those that the scale's selector matches.
+    /// The pods of the namespace, or at least those that match the scale's selector.
     pub pods: &'a [Pod],
-    /// The other objects of its namespace with the selectors of their targets, as far as those are known.
+    /// The names of the other objects in the namespace, with the selectors of their targets where known.
     pub others: &'a [(String, Selector)],
-    /// What is remembered of it.
+    /// The state of the object between passes.
     pub memory: &'a HpaState,
     /// Flags and feature gates.
     pub config: &'a Config,
@@ -43,21 +43,21 @@ pub struct Observed<'a> {
     pub now: Time,
 }
 
-/// What a scale says.
+/// The fields of a scale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScaleValues {
-    /// `spec.replicas`
+    /// `spec.replicas`.
     pub replicas: i32,
-    /// `status.replicas`
+    /// `status.replicas`.
     pub status_replicas: i32,
-    /// `status.selector`
+    /// `status.selector`.
     pub selector: String,
 }
 
 /// Why a scale cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// `scaleTargetRef.apiVersion` is no version of an API.
+    /// `scaleTargetRef.apiVersion` is invalid.
     #[error("{0}")]
     InvalidApiVersion(String),
     /// The kind is unknown, or the request failed.
@@ -65,7 +65,7 @@ pub enum ScaleError {
     Failed(String),
 }
 
-/// Why the pods of a target are not known.
+/// Why the pods of a target cannot be selected.
 pub(super) struct Unselected {
     pub(super) reason: &'static str,
     /// Reason and message of the event.
@@ -75,12 +75,12 @@ pub(super) struct Unselected {
 }
 
 impl Observed<'_> {
-    /// By which rule the pass goes.
+    /// The rule that the pass follows.
     pub(super) fn zone(&self, scale: &ScaleValues) -> Zone {
         let (min, max) = (self.spec.min_replicas, self.spec.max_replicas);
         if scale.replicas == 0 {
-            let may_wake = min != 0 || self.spec.has_object_or_external_metric();
-            return if self.was_scaled_to_zero() && may_wake {
+            let can_scale_up = min != 0 || self.spec.has_object_or_external_metric();
+            return if self.was_scaled_to_zero() && can_scale_up {
                 Zone::Metrics
             } else {
                 Zone::Disabled
@@ -93,15 +93,18 @@ impl Observed<'_> {
         }
     }
 
-    /// Whether a target at zero is there because this object brought it there.
+    /// Whether this object scaled the target to zero.
     fn was_scaled_to_zero(&self) -> bool {
         let conditions = self.status.conditions.iter().flatten();
-        let is_true =
-            |kind: &str| conditions.clone().any(|one| one.type_ == kind && one.status == "True");
+        let is_true = |kind: &str| {
+            conditions
+                .clone()
+                .any(|condition| condition.type_ == kind && condition.status == "True")
+        };
         self.config.scale_to_zero && is_true(SCALED_TO_ZERO)
     }
 
-    /// The selector of the target, unless it selects the pods of other objects too.
+    /// The selector of the target. Returns an error if another object selects the same pods.
     pub(super) fn select(&self, scale: &ScaleValues) -> Result<Selector, Unselected> {
         if scale.selector.is_empty() {
             let error = "selector is required".to_owned();
@@ -124,8 +127,9 @@ impl Observed<'_> {
             }
         })?;
         let pods: Vec<_> = self.pods.iter().filter(|pod| selector.matches(&pod.labels)).collect();
-        let has_same = |other: &Selector| pods.iter().any(|pod| other.matches(&pod.labels));
-        let others = self.others.iter().filter(|(_, other)| has_same(other));
+        let selects_same_pods =
+            |other: &Selector| pods.iter().any(|pod| other.matches(&pod.labels));
+        let others = self.others.iter().filter(|(_, other)| selects_same_pods(other));
         let mut names: Vec<_> =
             others.map(|(name, _)| format!("{}/{name}", self.namespace)).collect();
         if names.is_empty() {
@@ -149,16 +153,16 @@ impl Observed<'_> {
     }
 }
 
-/// What becomes of an update of `/scale` that met a conflict.
+/// How to continue after a conflict while updating `/scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// It is written again.
+    /// Write again.
     Write,
-    /// Somebody else decided otherwise meanwhile: the next pass sees it.
+    /// Another client changed the replicas meanwhile. The next pass observes the change.
     GiveUp,
 }
 
-/// Whether to write again, given the replicas that the decision is based on and those that there are now.
+/// Whether to write again, given the replicas that the decision is based on and the current ones.
 pub fn retry(decided_from: i32, now: i32, fixes: Fixes) -> Retry {
     if decided_from != now && fixes.has(Fix::ManualChangeStays) {
         Retry::GiveUp

@@ -1,4 +1,4 @@
-//! What a decision knows of a pod.
+//! The fields of a pod that a decision depends on.
 
 use std::collections::BTreeMap;
 
@@ -9,71 +9,71 @@ use super::selector::Labels;
 use crate::scaling::pod_readiness::Phase;
 use crate::types::{Quantity, Time};
 
-/// Amounts by resource.
+/// Quantities by resource name.
 pub type Resources = BTreeMap<String, Quantity>;
 
 /// A pod that the scale's selector may match.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Its name.
+    /// The pod name.
     pub name: String,
-    /// Its labels.
+    /// The pod labels.
     pub labels: Labels,
-    /// Whether it is known that the target does not own it, neither directly nor through its controllers.
+    /// Whether the pod is known not to be owned by the target, directly or through its controllers.
     pub is_foreign: bool,
-    /// Where it is in its life.
+    /// The pod phase.
     pub phase: Phase,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub is_terminating: bool,
-    /// When the kubelet took it.
+    /// When the kubelet accepted the pod.
     pub start_time: Option<Time>,
-    /// Its condition `Ready`.
+    /// The condition `Ready`.
     pub ready: Option<ReadyCondition>,
-    /// Its containers; restartable init containers are among [`Self::init_containers`].
+    /// The containers, without restartable init containers.
     pub containers: Vec<Container>,
-    /// Its init containers.
+    /// The init containers, including restartable ones.
     pub init_containers: Vec<Container>,
-    /// Requests of the pod itself.
+    /// The pod-level requests.
     pub requests: Resources,
-    /// What its runtime class adds.
+    /// The overhead of the RuntimeClass.
     pub overhead: Resources,
 }
 
 /// The condition `Ready` of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyCondition {
-    /// Its status.
+    /// The status of the condition.
     pub status: ReadyStatus,
-    /// When the status changed last. Without a time it counts as long ago.
+    /// The last transition time. A missing time counts as long ago.
     pub since: Option<Time>,
 }
 
-/// A status in three values: a node that is lost says `Unknown`.
+/// The status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyStatus {
     /// Ready.
     True,
     /// Not ready.
     False,
-    /// Nobody knows.
+    /// Unknown, for example because the node is not reachable.
     Unknown,
 }
 
 /// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
-    /// Its name.
+    /// The container name.
     pub name: String,
-    /// What it asks for.
+    /// The requests in the spec.
     pub requests: Resources,
-    /// What it runs with, where the kubelet says so: a resize may be pending.
+    /// The actuated requests, if the kubelet reports them. They differ from the spec while a resize is pending.
     pub actuated: Option<Resources>,
-    /// Whether it is an init container that goes on running.
+    /// Whether this is a restartable init container (sidecar).
     pub is_restartable: bool,
 }
 
 impl Pod {
-    /// Reads a pod of the API. Amounts that are no quantities count as missing.
+    /// Reads a pod of the API. Invalid quantities count as missing.
     pub fn read(pod: &api::Pod) -> Self {
         let spec = pod.spec.as_ref();
         let status = pod.status.as_ref();
@@ -121,7 +121,7 @@ impl Pod {
         }
     }
 
-    /// Whether it is running and ready.
+    /// Whether the pod is running and ready.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Running
             && self.ready.is_some_and(|condition| condition.status == ReadyStatus::True)

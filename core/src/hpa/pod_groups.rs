@@ -1,4 +1,4 @@
-//! Which pods count for a metric, and why the others do not.
+//! Groups pods by whether they count for a metric, with reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,46 +13,46 @@ use super::{
 };
 use crate::{scaling::pod_readiness::Phase, types::Time};
 
-/// Why a pod does not count as it is.
+/// Why a pod does not count with its own sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotCounted {
-    /// Ignored: it is being deleted.
+    /// Ignored: the pod is being deleted.
     Terminating,
-    /// Ignored: its phase is Failed.
+    /// Ignored: the phase is `Failed`.
     Failed,
-    /// Ignored: its phase is Succeeded.
+    /// Ignored: the phase is `Succeeded`.
     Succeeded,
-    /// Unready: its phase is Pending.
+    /// Unready: the phase is `Pending`.
     Pending,
-    /// Missing: there is no sample of it.
+    /// Missing: there is no sample.
     NoSample,
-    /// Unready: it has no condition `Ready`, or no start time.
+    /// Unready: the pod has no condition `Ready`, or no start time.
     NoReadiness,
-    /// Unready: it is young, and its sample is of before it was ready.
+    /// Unready: the pod is young, and its sample was taken before it became ready.
     Starting,
-    /// Unready: it has not been ready since it started.
+    /// Unready: the pod has not been ready since it started.
     NeverReady,
-    /// Left out: the target does not own it.
+    /// Ignored: the target does not own the pod.
     Foreign,
 }
 
-/// Pods by what becomes of them.
+/// Pods by how they count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodGroups {
-    /// How many count with their own sample.
+    /// Number of pods that count with their own sample.
     pub ready: usize,
-    /// They count with nothing on a way up.
+    /// Pods that count as 0 when scaling up.
     pub unready: BTreeSet<String>,
-    /// They count with nothing on a way up, with the target on a way down.
+    /// Pods that count as 0 when scaling up, and as the target when scaling down.
     pub missing: BTreeSet<String>,
-    /// They are as good as gone.
+    /// Pods that do not count at all.
     pub ignored: BTreeSet<String>,
-    /// Why, by the name of the pod.
+    /// The reason by pod name.
     pub reasons: BTreeMap<String, NotCounted>,
 }
 
-/// What the age of a pod is measured by.
+/// Rules that decide whether the CPU usage of a pod counts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadinessRules {
     now: Time,
@@ -61,7 +61,7 @@ pub struct ReadinessRules {
 }
 
 impl ReadinessRules {
-    /// Of the flags.
+    /// The rules from the flags.
     pub fn new(config: &Config, now: Time) -> Self {
         Self {
             now,
@@ -70,7 +70,7 @@ impl ReadinessRules {
         }
     }
 
-    /// Whether CPU of a pod says nothing yet about its load.
+    /// Why the CPU usage of a pod does not count yet; `None` if it does.
     fn cpu_is_unready(self, pod: &Pod, sample: &Sample) -> Option<NotCounted> {
         let (Some(ready), Some(start)) = (pod.ready, pod.start_time) else {
             return Some(NotCounted::NoReadiness);
@@ -78,7 +78,7 @@ impl ReadinessRules {
         let since = ready.since.unwrap_or(Time::from_nanos(i64::MIN));
         let is_false = ready.status == ReadyStatus::False;
         if start.later(self.cpu_initialization_period) > self.now {
-            // A whole window of measuring has to lie behind the moment when it got ready.
+            // The measurement window has to start after the pod became ready.
             let is_early = sample.timestamp < since.later(sample.window);
             return (is_false || is_early).then_some(NotCounted::Starting);
         }
@@ -88,7 +88,7 @@ impl ReadinessRules {
 }
 
 impl PodGroups {
-    /// Sorts pods for a metric; CPU of a pod that is starting is no sign of load.
+    /// Groups pods for a metric. CPU usage of a starting pod does not count.
     pub fn of(
         pods: &[&Pod],
         samples: &BTreeMap<String, Sample>,
@@ -139,8 +139,8 @@ impl PodGroups {
     }
 }
 
-/// How many pods a Value target is multiplied by.
+/// The number of ready pods that a `Value` target is multiplied by.
 pub fn ready_pods(pods: &[&Pod], fixes: Fixes) -> usize {
-    let stays = |pod: &Pod| !(pod.is_terminating && fixes.has(Fix::TerminatingPodsAreNotReady));
-    pods.iter().filter(|pod| pod.is_ready() && stays(pod)).count()
+    let counts = |pod: &Pod| !(pod.is_terminating && fixes.has(Fix::TerminatingPodsAreNotReady));
+    pods.iter().filter(|pod| pod.is_ready() && counts(pod)).count()
 }

@@ -1,4 +1,4 @@
-//! What utilization is relative to: the requests of pods, in milli-units.
+//! The requests of pods, in milli-units, which utilization is relative to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use super::{
 };
 use crate::types::Quantity;
 
-/// Requests by the name of the pod.
+/// Requests by pod name.
 pub type Requests = BTreeMap<String, i64>;
 
-/// Which request of a pod counts.
+/// Selects the request of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestRules<'a> {
-    /// The resource.
+    /// The resource name.
     pub resource: &'a str,
-    /// The container, for the source `ContainerResource`.
+    /// The container name, for the source `ContainerResource`.
     pub container: Option<&'a str>,
     /// Feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
@@ -25,32 +25,32 @@ pub struct RequestRules<'a> {
     pub fixes: Fixes,
 }
 
-/// Requests of pods, and the containers whose usage must not count because they have none.
+/// Requests of pods, and the containers without a request, whose usage does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequests {
-    /// In milli-units.
+    /// Requests in milli-units.
     pub requests: Requests,
-    /// Containers without a request, by the name of their pod.
+    /// Containers without a request, by pod name.
     pub left_out: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl PodRequests {
-    /// Of all pods, also of those that do not count otherwise.
+    /// Collects the requests of all pods, including those that do not count otherwise.
     pub fn of(pods: &[&Pod], rules: RequestRules<'_>) -> Result<Self, MetricError> {
-        let mut found = Self::default();
+        let mut result = Self::default();
         let mut pods = pods.to_vec();
         if rules.fixes.has(Fix::MessagesStandStill) {
-            pods.sort_by(|one, other| one.name.cmp(&other.name));
+            pods.sort_by(|left, right| left.name.cmp(&right.name));
         }
         for pod in pods {
-            if let Some(request) = found.of_pod(pod, rules)? {
-                found.requests.insert(pod.name.clone(), request);
+            if let Some(request) = result.of_pod(pod, rules)? {
+                result.requests.insert(pod.name.clone(), request);
             }
         }
-        Ok(found)
+        Ok(result)
     }
 
-    /// `None` for a pod of which all containers are left out.
+    /// The request of a pod; `None` if all its containers are left out.
     fn of_pod(&mut self, pod: &Pod, rules: RequestRules<'_>) -> Result<Option<i64>, MetricError> {
         if let Some(name) = rules.container {
             let mut containers = running(pod);
@@ -93,41 +93,41 @@ impl RequestRules<'_> {
     }
 }
 
-/// Containers that run as long as the pod does.
+/// Containers that run as long as the pod: regular containers and sidecars.
 fn running(pod: &Pod) -> impl Iterator<Item = &Container> {
     let sidecars = pod.init_containers.iter().filter(|container| container.is_restartable);
     pod.containers.iter().chain(sidecars)
 }
 
-/// Which resources can be requested for a pod as a whole.
+/// Whether a resource can be requested at pod level.
 fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What the scheduler reserves for a pod with requests of its own: those, or else what its containers need at most at
-/// the same time; and the overhead of its runtime class.
+/// The effective request of a pod with pod-level requests: the pod-level request, or else the maximum that its
+/// containers need at the same time, plus the overhead of its RuntimeClass.
 fn effective(pod: &Pod, rules: RequestRules<'_>) -> Option<Quantity> {
-    let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
+    let add = |left: Option<Quantity>, right: Option<Quantity>| match (left, right) {
+        (Some(left), Some(right)) => Some(left + right),
+        (left, right) => left.or(right),
     };
-    let own = pod.requests.get(rules.resource).filter(|_| is_pod_level(rules.resource));
-    let request = own.copied().or_else(|| {
+    let pod_level = pod.requests.get(rules.resource).filter(|_| is_pod_level(rules.resource));
+    let request = pod_level.copied().or_else(|| {
         let containers = pod.containers.iter().map(|container| rules.request(container));
-        let mut together = containers.fold(None, add);
+        let mut concurrent = containers.fold(None, add);
         let mut sidecars = None;
-        let mut most_before = None;
+        let mut peak_during_init = None;
         for container in &pod.init_containers {
             let request = rules.request(container);
             if container.is_restartable {
-                together = add(together, request);
+                concurrent = add(concurrent, request);
                 sidecars = add(sidecars, request);
-                most_before = most_before.max(sidecars);
+                peak_during_init = peak_during_init.max(sidecars);
             } else {
-                most_before = most_before.max(add(sidecars, request));
+                peak_during_init = peak_during_init.max(add(sidecars, request));
             }
         }
-        together.max(most_before)
+        concurrent.max(peak_during_init)
     });
     add(request, pod.overhead.get(rules.resource).copied())
 }

@@ -1,4 +1,4 @@
-//! What metrics APIs are asked for, what they answer, and which of it is usable.
+//! Requests to metrics APIs, their responses, and the samples read from them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,64 +11,64 @@ use super::{
 };
 use crate::types::{Quantity, Time};
 
-/// The window of a custom metric that does not name one.
+/// The default window of a custom metric.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(1);
 
-/// What has to be fetched for one metric.
+/// The request for one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricRequest {
-    /// metrics.k8s.io: the usage of the pods of a selector.
+    /// `metrics.k8s.io`: the usage of the pods that match a selector.
     Resource {
-        /// Which pods.
+        /// Selects the pods.
         selector: Selector,
     },
-    /// custom.metrics.k8s.io: a metric of the pods of a selector.
+    /// `custom.metrics.k8s.io`: a metric of the pods that match a selector.
     Pods {
-        /// Which pods.
+        /// Selects the pods.
         selector: Selector,
-        /// Its name.
+        /// The name of the metric.
         metric: String,
-        /// Which series of it.
+        /// Selects the series of the metric.
         metric_selector: Selector,
     },
-    /// custom.metrics.k8s.io: a metric of one object.
+    /// `custom.metrics.k8s.io`: a metric of one object.
     Object {
-        /// The object's API group.
+        /// The API group of the object.
         group: String,
-        /// Its kind.
+        /// The kind of the object.
         kind: String,
-        /// Its name; a Namespace is always the one of the HorizontalPodAutoscaler.
+        /// The name of the object. A Namespace is always that of the HorizontalPodAutoscaler.
         name: String,
-        /// Whether it lies in the namespace of the HorizontalPodAutoscaler. Only a Namespace does not.
+        /// Whether the object is namespaced. Only a Namespace is not.
         is_namespaced: bool,
         /// The name of the metric.
         metric: String,
-        /// Which series of it.
+        /// Selects the series of the metric.
         metric_selector: Selector,
     },
-    /// external.metrics.k8s.io.
+    /// `external.metrics.k8s.io`: an external metric.
     External {
-        /// Its name.
+        /// The name of the metric.
         metric: String,
-        /// Which series of it.
+        /// Selects the series of the metric.
         metric_selector: Selector,
     },
 }
 
-/// What an API answered.
+/// The response of an API.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// To [`MetricRequest::Resource`].
+    /// Response to [`MetricRequest::Resource`].
     Resource(Vec<PodMetrics>),
-    /// To [`MetricRequest::Pods`].
+    /// Response to [`MetricRequest::Pods`].
     Pods(Vec<PodValue>),
-    /// To [`MetricRequest::Object`].
+    /// Response to [`MetricRequest::Object`].
     Object(Quantity),
-    /// To [`MetricRequest::External`]: the value of each series.
+    /// Response to [`MetricRequest::External`]: the value of each series.
     External(Vec<Quantity>),
 }
 
-/// An answer, or what a client says instead.
+/// A response, or the error of the client.
 pub type Fetched = Result<Answer, String>;
 
 /// Usage of one pod.
@@ -76,9 +76,9 @@ pub type Fetched = Result<Answer, String>;
 pub struct PodMetrics {
     /// The name of the pod.
     pub pod: String,
-    /// The end of what was measured.
+    /// The end of the measurement window.
     pub timestamp: Time,
-    /// For how long it was measured.
+    /// The length of the measurement window.
     pub window: Duration,
     /// Usage by container.
     pub containers: Vec<(String, Resources)>,
@@ -91,36 +91,36 @@ pub struct PodValue {
     pub pod: String,
     /// The value.
     pub value: Quantity,
-    /// The end of what was measured.
+    /// The end of the measurement window.
     pub timestamp: Time,
-    /// For how long it was measured.
+    /// The length of the measurement window.
     pub window_seconds: Option<i64>,
 }
 
-/// One number of a pod, in milli-units.
+/// A value of one pod, in milli-units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The number.
+    /// The value.
     pub value: i64,
-    /// The end of what was measured.
+    /// The end of the measurement window.
     pub timestamp: Time,
-    /// For how long it was measured.
+    /// The length of the measurement window.
     pub window: Duration,
-    /// What each container contributed; empty for custom metrics.
+    /// The values by container; empty for custom metrics.
     pub containers: Vec<(String, i64)>,
 }
 
-/// Samples by the name of the pod.
+/// Samples by pod name.
 pub type Samples = BTreeMap<String, Sample>;
 
-/// Usage of a resource by pod: of one container, or of all of them. A pod of which any of that is unknown is left out.
+/// Usage of a resource by pod, of one container or of all. A pod with missing usage is left out.
 pub fn of_resource(
     fetched: &Fetched,
     resource: &str,
     container: Option<&str>,
     fixes: Fixes,
 ) -> Result<Samples, MetricError> {
-    let Answer::Resource(pods) = answered(fetched, Api::Resource)? else {
+    let Answer::Resource(pods) = response_of(fetched, Api::Resource)? else {
         return Err(MetricError::foreign_answer(Api::Resource));
     };
     if pods.is_empty() {
@@ -128,10 +128,13 @@ pub fn of_resource(
     }
     let mut samples = Samples::new();
     for pod in pods {
-        let wanted =
-            pod.containers.iter().filter(|(name, _)| container.is_none_or(|one| name == one));
-        let wanted = wanted.take(if container.is_some() { 1 } else { usize::MAX });
-        let usage: Option<Vec<_>> = wanted
+        let containers_of_pod = pod
+            .containers
+            .iter()
+            .filter(|(name, _)| container.is_none_or(|expected| name == expected));
+        let containers_of_pod =
+            containers_of_pod.take(if container.is_some() { 1 } else { usize::MAX });
+        let usage: Option<Vec<_>> = containers_of_pod
             .map(|(name, usage)| Some((name.clone(), milli(*usage.get(resource)?, fixes))))
             .collect();
         let Some(containers) = usage.filter(|usage| !usage.is_empty()) else { continue };
@@ -143,30 +146,30 @@ pub fn of_resource(
     Ok(samples)
 }
 
-/// A custom metric by pod.
+/// Values of a custom metric by pod.
 pub fn of_pods(fetched: &Fetched, fixes: Fixes) -> Result<Samples, MetricError> {
-    let Answer::Pods(values) = answered(fetched, Api::Custom)? else {
+    let Answer::Pods(values) = response_of(fetched, Api::Custom)? else {
         return Err(MetricError::foreign_answer(Api::Custom));
     };
     if values.is_empty() {
         return Err(MetricError::empty(Api::Custom));
     }
     let mut samples = Samples::new();
-    for one in values {
-        let window = one.window_seconds.map_or(DEFAULT_WINDOW, |seconds| {
+    for pod in values {
+        let window = pod.window_seconds.map_or(DEFAULT_WINDOW, |seconds| {
             Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
         });
-        let value = milli(one.value, fixes);
+        let value = milli(pod.value, fixes);
         reject_negative(value, fixes)?;
-        let sample = Sample { value, timestamp: one.timestamp, window, containers: Vec::new() };
-        samples.insert(one.pod.clone(), sample);
+        let sample = Sample { value, timestamp: pod.timestamp, window, containers: Vec::new() };
+        samples.insert(pod.pod.clone(), sample);
     }
     Ok(samples)
 }
 
-/// The metric of an object.
+/// The value of a metric of an object.
 pub fn of_object(fetched: &Fetched, fixes: Fixes) -> Result<i64, MetricError> {
-    let Answer::Object(value) = answered(fetched, Api::Custom)? else {
+    let Answer::Object(value) = response_of(fetched, Api::Custom)? else {
         return Err(MetricError::foreign_answer(Api::Custom));
     };
     let value = milli(*value, fixes);
@@ -174,10 +177,10 @@ pub fn of_object(fetched: &Fetched, fixes: Fixes) -> Result<i64, MetricError> {
     Ok(value)
 }
 
-/// The sum of an external metric's series. One that gets too large is the largest number there is, and so is one that
-/// gets negative on its way to an average.
+/// The sum of the series of an external metric. It saturates if it overflows, and for an average also if it becomes
+/// negative.
 pub fn of_external(fetched: &Fetched, is_average: bool, fixes: Fixes) -> Result<i64, MetricError> {
-    let Answer::External(values) = answered(fetched, Api::External)? else {
+    let Answer::External(values) = response_of(fetched, Api::External)? else {
         return Err(MetricError::foreign_answer(Api::External));
     };
     if values.is_empty() {
@@ -200,7 +203,7 @@ pub fn of_external(fetched: &Fetched, is_average: bool, fixes: Fixes) -> Result<
     Ok(sum)
 }
 
-fn answered(fetched: &Fetched, api: Api) -> Result<&Answer, MetricError> {
+fn response_of(fetched: &Fetched, api: Api) -> Result<&Answer, MetricError> {
     fetched.as_ref().map_err(|cause| MetricError::fetch(api, cause))
 }
 

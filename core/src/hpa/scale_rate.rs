@@ -1,4 +1,4 @@
-//! Scaling policies: how fast replicas may be added and removed with `behavior`.
+//! Scaling policies: the rates at which replicas may be added and removed with `behavior`.
 
 use std::cmp::Ordering;
 
@@ -13,38 +13,38 @@ use super::{
 };
 use crate::types::Time;
 
-/// The rate in force in one direction.
+/// The rate limit in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateLimit {
-    /// Of more replicas, or of fewer.
+    /// The direction.
     pub direction: Direction,
-    /// The furthest number of replicas that it allows now.
+    /// The highest (or, for scaling down, lowest) number of replicas that it allows now.
     pub replicas: i32,
-    /// How the policies select.
+    /// How a policy is selected.
     pub select: SelectPolicy,
-    /// What each policy allows; empty without `behavior`.
+    /// The limit of each policy; empty without `behavior`.
     pub policies: Vec<PolicyLimit>,
 }
 
-/// What one policy allows now.
+/// The limit of one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PolicyLimit {
     /// The policy.
     pub policy: Policy,
-    /// How many replicas there were at the beginning of its period.
+    /// The replicas at the start of its period.
     pub at_start: i32,
-    /// The furthest number of replicas that it allows.
+    /// The highest (or, for scaling down, lowest) number of replicas that it allows.
     pub replicas: i32,
-    /// When the first of the changes in its period leaves it.
+    /// When the oldest change leaves its period.
     pub renewed: Option<Time>,
 }
 
-/// Bounds and rates of an object with `behavior`.
+/// Applies the bounds and rates of an object with `behavior`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates<'a> {
-    /// The object's behavior.
+    /// The `behavior` of the object.
     pub behavior: &'a Behavior,
-    /// Changes that count.
+    /// The state with past scale events.
     pub memory: &'a HpaState,
     /// The current time.
     pub now: Time,
@@ -53,7 +53,7 @@ pub struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    /// Cuts a number of replicas to what rates and bounds allow.
+    /// Limits a number of replicas to what rates and bounds allow.
     pub fn limit(&self, current: i32, wanted: i32, min: i32, max: i32) -> Limited {
         match wanted.cmp(&current) {
             Ordering::Greater => {
@@ -91,14 +91,14 @@ impl Rates<'_> {
         rate.replicas = match rules.select_policy {
             SelectPolicy::Disabled => current,
             SelectPolicy::Max => {
-                rate.policies.iter().map(|one| one.replicas).max().unwrap_or(i32::MIN)
+                rate.policies.iter().map(|policy| policy.replicas).max().unwrap_or(i32::MIN)
             }
             SelectPolicy::Min => {
-                rate.policies.iter().map(|one| one.replicas).min().unwrap_or(i32::MAX)
+                rate.policies.iter().map(|policy| policy.replicas).min().unwrap_or(i32::MAX)
             }
         };
-        let is_trapped = current == 0 && rules.select_policy != SelectPolicy::Disabled;
-        if is_trapped && self.fixes.has(Fix::PolicyLeavesZero) {
+        let is_at_zero = current == 0 && rules.select_policy != SelectPolicy::Disabled;
+        if is_at_zero && self.fixes.has(Fix::PolicyLeavesZero) {
             rate.replicas = rate.replicas.max(1);
         }
         rate
@@ -111,10 +111,10 @@ impl Rates<'_> {
         rate.replicas = match rules.select_policy {
             SelectPolicy::Disabled => current,
             SelectPolicy::Max => {
-                rate.policies.iter().map(|one| one.replicas).min().unwrap_or(i32::MAX)
+                rate.policies.iter().map(|policy| policy.replicas).min().unwrap_or(i32::MAX)
             }
             SelectPolicy::Min => {
-                rate.policies.iter().map(|one| one.replicas).max().unwrap_or(i32::MIN)
+                rate.policies.iter().map(|policy| policy.replicas).max().unwrap_or(i32::MIN)
             }
         };
         rate

@@ -1,4 +1,4 @@
-//! Label selectors: parsed from `status.selector` of a scale or from a metric's `selector`, matched, and printed.
+//! Label selectors: parses them from `status.selector` of a scale or from a metric's `selector`, matches and prints them.
 
 mod lexer;
 mod parser;
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
-/// Which objects are selected. The default selects everything.
+/// A label selector. The default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
     requirements: Vec<Requirement>,
@@ -39,23 +39,23 @@ enum Operator {
     LessThan,
 }
 
-/// Why a text or a `LabelSelector` selects nothing that is known.
+/// Why a string or a `LabelSelector` is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
 
 impl Selector {
-    /// Selects no object. Its text is empty all the same: sent to an API server it would select everything.
+    /// Selects no object. Its string form is empty, which would select everything if sent to an API server.
     pub const NOTHING: Self = Self { requirements: Vec::new(), nothing: true };
 
-    /// Parses the text form.
+    /// Parses the string form.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut requirements = parser::requirements(text)?;
-        requirements.sort_by(|one, other| one.key.cmp(&other.key));
+        requirements.sort_by(|left, right| left.key.cmp(&right.key));
         Ok(Self { requirements, nothing: false })
     }
 
-    /// The selector of a metric; none selects nothing.
+    /// The selector of a metric. `None` selects nothing.
     pub fn of_metric(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else { return Ok(Self::NOTHING) };
         let mut requirements = Vec::new();
@@ -76,13 +76,13 @@ impl Selector {
             let values = expression.values.clone().unwrap_or_default();
             requirements.push(Requirement::new(&expression.key, operator, values)?);
         }
-        requirements.sort_by(|one, other| one.key.cmp(&other.key));
+        requirements.sort_by(|left, right| left.key.cmp(&right.key));
         Ok(Self { requirements, nothing: false })
     }
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
-        !self.nothing && self.requirements.iter().all(|one| one.matches(labels))
+        !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 }
 
@@ -120,11 +120,11 @@ impl Requirement {
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, one) in self.requirements.iter().enumerate() {
+        for (index, requirement) in self.requirements.iter().enumerate() {
             if index > 0 {
                 f.write_str(",")?;
             }
-            one.fmt(f)?;
+            requirement.fmt(f)?;
         }
         Ok(())
     }
@@ -148,14 +148,14 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// A metric's selector as upstream's messages show it, which is how Go prints the structure.
+/// The selector of a metric as in upstream's messages, which is how Go prints the struct.
 pub fn as_in_messages(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".to_owned() };
     let label = |(key, value): (&String, &String)| format!("{key}: {value},");
     let labels = selector.match_labels.iter().flatten().map(label).collect::<Vec<_>>().concat();
-    let expression = |one: &LabelSelectorRequirement| {
-        let values = one.values.as_deref().unwrap_or_default().join(" ");
-        let (key, operator) = (&one.key, &one.operator);
+    let expression = |requirement: &LabelSelectorRequirement| {
+        let values = requirement.values.as_deref().unwrap_or_default().join(" ");
+        let (key, operator) = (&requirement.key, &requirement.operator);
         format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
     };
     let expressions = selector.match_expressions.iter().flatten().map(expression);

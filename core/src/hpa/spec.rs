@@ -1,4 +1,4 @@
-//! What a HorizontalPodAutoscaler asks for, with amounts as numbers.
+//! The spec of a HorizontalPodAutoscaler, with quantities as numbers.
 
 use k8s_openapi::api::autoscaling::v2 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
@@ -8,36 +8,36 @@ use serde::Serialize;
 
 use crate::types::{Quantity, quantity};
 
-/// `spec`, read once per change of the object.
+/// `spec`, parsed once per change of the object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// At least so many replicas.
+    /// The minimum replicas.
     pub min_replicas: i32,
-    /// At most so many.
+    /// The maximum replicas.
     pub max_replicas: i32,
-    /// In the order of the object.
+    /// The metrics, in the order of the object.
     pub metrics: Vec<Metric>,
-    /// How fast and how soon, if the object says so.
+    /// The scaling behavior, if set.
     pub behavior: Option<Behavior>,
 }
 
 /// One entry of `spec.metrics`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// `type`, as it is written.
+    /// `type`, as in the object.
     pub type_name: String,
-    /// What it measures and aims at.
+    /// The source and its target.
     pub source: Source,
 }
 
-/// What a metric measures.
+/// The source of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A resource of all containers of each pod.
     Resource {
         /// `cpu`, `memory`, …
         resource: String,
-        /// What the average is held to.
+        /// The target of the average.
         target: Target,
     },
     /// A resource of one container of each pod.
@@ -46,114 +46,114 @@ pub enum Source {
         resource: String,
         /// The name of the container.
         container: String,
-        /// What the average is held to.
+        /// The target of the average.
         target: Target,
     },
     /// A custom metric of each pod.
     Pods {
-        /// Name and selector.
+        /// The name and selector of the metric.
         metric: MetricId,
-        /// What the average is held to.
+        /// The target of the average.
         target: Target,
     },
     /// A custom metric of one object.
     Object {
-        /// Which object.
+        /// The described object.
         described: api::CrossVersionObjectReference,
-        /// Name and selector.
+        /// The name and selector of the metric.
         metric: MetricId,
-        /// What the value, or its average per pod, is held to.
+        /// The target of the value or of its average per pod.
         target: Target,
     },
-    /// A metric that belongs to no object.
+    /// An external metric, which belongs to no object.
     External {
-        /// Name and selector.
+        /// The name and selector of the metric.
         metric: MetricId,
-        /// What the value, or its average per pod, is held to.
+        /// The target of the value or of its average per pod.
         target: Target,
     },
-    /// A type that is unknown, or whose block is missing.
+    /// The type is unknown, or its block is missing.
     Unknown,
 }
 
-/// A metric by its name and selector.
+/// The name and selector of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricId {
     /// The name.
     pub name: String,
-    /// Which series of it.
+    /// Selects the series of the metric.
     pub selector: Option<LabelSelector>,
 }
 
-/// What a metric is held to. Amounts are in milli-units.
+/// The target of a metric, in milli-units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
     /// `Utilization`, `Value` or `AverageValue`.
     pub type_name: String,
-    /// Of the metric.
+    /// Target for the total value.
     pub value: Option<i64>,
-    /// Per pod.
+    /// Target for the average per pod.
     pub average_value: Option<i64>,
-    /// Percent of the request.
+    /// Target utilization in percent of the request.
     pub average_utilization: Option<i32>,
 }
 
 /// `spec.behavior`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behavior {
-    /// For more replicas.
+    /// Rules for scaling up.
     pub scale_up: ScalingRules,
-    /// For fewer.
+    /// Rules for scaling down.
     pub scale_down: ScalingRules,
 }
 
 /// One direction of `spec.behavior`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScalingRules {
-    /// For how long past recommendations hold a change back.
+    /// How long past recommendations delay a change.
     pub stabilization_window_seconds: Option<i32>,
-    /// Which policy decides.
+    /// Which policy applies.
     pub select_policy: SelectPolicy,
-    /// How fast.
+    /// The policies.
     pub policies: Vec<Policy>,
-    /// How far a ratio may be from 1.
+    /// The tolerance of this direction.
     pub tolerance: Option<f64>,
 }
 
-/// Which of several policies decides.
+/// Which of several policies applies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum SelectPolicy {
-    /// The one that allows the largest change.
+    /// The policy that allows the largest change.
     #[default]
     Max,
-    /// The one that allows the smallest change.
+    /// The policy that allows the smallest change.
     Min,
     /// No change in this direction.
     Disabled,
 }
 
-/// A rate.
+/// A scaling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    /// Of what.
+    /// The unit of the value.
     pub kind: PolicyKind,
-    /// How much.
+    /// The maximum change in one period.
     pub value: i32,
-    /// Within which time.
+    /// The length of the period.
     pub period_seconds: i32,
 }
 
-/// The unit of a rate.
+/// The unit of a scaling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PolicyKind {
-    /// Pods.
+    /// A number of pods.
     Pods,
-    /// Percent of what there was at the beginning of the period.
+    /// Percent of the replicas at the start of the period.
     Percent,
 }
 
-/// An amount that is no quantity. An API server lets none pass.
+/// An invalid quantity. The API server rejects such objects.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{field} of the HorizontalPodAutoscaler: {error}")]
 pub struct SpecError {
@@ -166,7 +166,7 @@ fn amount(field: &'static str, quantity: &ApiQuantity) -> Result<Quantity, SpecE
 }
 
 impl Spec {
-    /// Reads an object as the API server stores it, that is with its defaults.
+    /// Parses an object as the API server stores it, with its defaults.
     pub fn read(spec: &api::HorizontalPodAutoscalerSpec) -> Result<Self, SpecError> {
         let metrics = spec.metrics.iter().flatten().map(Metric::read);
         Ok(Self {
@@ -177,7 +177,7 @@ impl Spec {
         })
     }
 
-    /// Whether a target at zero can be woken: only these metrics exist without pods.
+    /// Whether a target can scale up from zero: only these metrics exist without pods.
     pub fn has_object_or_external_metric(&self) -> bool {
         let is_podless =
             |metric: &Metric| matches!(metric.type_name.as_str(), "Object" | "External");
@@ -188,36 +188,36 @@ impl Spec {
 impl Metric {
     fn read(metric: &api::MetricSpec) -> Result<Self, SpecError> {
         let source = match metric.type_.as_str() {
-            "Resource" => metric.resource.as_ref().map(|one| {
+            "Resource" => metric.resource.as_ref().map(|source| {
                 Ok(Source::Resource {
-                    resource: one.name.clone(),
-                    target: Target::read(&one.target)?,
+                    resource: source.name.clone(),
+                    target: Target::read(&source.target)?,
                 })
             }),
-            "ContainerResource" => metric.container_resource.as_ref().map(|one| {
+            "ContainerResource" => metric.container_resource.as_ref().map(|source| {
                 Ok(Source::ContainerResource {
-                    resource: one.name.clone(),
-                    container: one.container.clone(),
-                    target: Target::read(&one.target)?,
+                    resource: source.name.clone(),
+                    container: source.container.clone(),
+                    target: Target::read(&source.target)?,
                 })
             }),
-            "Pods" => metric.pods.as_ref().map(|one| {
+            "Pods" => metric.pods.as_ref().map(|source| {
                 Ok(Source::Pods {
-                    metric: MetricId::read(&one.metric),
-                    target: Target::read(&one.target)?,
+                    metric: MetricId::read(&source.metric),
+                    target: Target::read(&source.target)?,
                 })
             }),
-            "Object" => metric.object.as_ref().map(|one| {
+            "Object" => metric.object.as_ref().map(|source| {
                 Ok(Source::Object {
-                    described: one.described_object.clone(),
-                    metric: MetricId::read(&one.metric),
-                    target: Target::read(&one.target)?,
+                    described: source.described_object.clone(),
+                    metric: MetricId::read(&source.metric),
+                    target: Target::read(&source.target)?,
                 })
             }),
-            "External" => metric.external.as_ref().map(|one| {
+            "External" => metric.external.as_ref().map(|source| {
                 Ok(Source::External {
-                    metric: MetricId::read(&one.metric),
-                    target: Target::read(&one.target)?,
+                    metric: MetricId::read(&source.metric),
+                    target: Target::read(&source.target)?,
                 })
             }),
             _ => None,
@@ -240,7 +240,7 @@ impl MetricId {
 impl Target {
     fn read(target: &api::MetricTarget) -> Result<Self, SpecError> {
         let milli = |field, quantity: Option<&ApiQuantity>| {
-            quantity.map(|one| Ok(amount(field, one)?.milli_value())).transpose()
+            quantity.map(|quantity| Ok(amount(field, quantity)?.milli_value())).transpose()
         };
         Ok(Self {
             type_name: target.type_.clone(),
@@ -270,13 +270,16 @@ impl ScalingRules {
             Some("Disabled") => SelectPolicy::Disabled,
             _ => SelectPolicy::Max,
         };
-        let policy = |one: &api::HPAScalingPolicy| Policy {
-            kind: if one.type_ == "Percent" { PolicyKind::Percent } else { PolicyKind::Pods },
-            value: one.value,
-            period_seconds: one.period_seconds,
+        let policy = |policy: &api::HPAScalingPolicy| Policy {
+            kind: if policy.type_ == "Percent" { PolicyKind::Percent } else { PolicyKind::Pods },
+            value: policy.value,
+            period_seconds: policy.period_seconds,
         };
-        let tolerance =
-            rules.tolerance.as_ref().map(|one| amount("behavior.tolerance", one)).transpose()?;
+        let tolerance = rules
+            .tolerance
+            .as_ref()
+            .map(|value| amount("behavior.tolerance", value))
+            .transpose()?;
         Ok(Self {
             stabilization_window_seconds: rules.stabilization_window_seconds,
             select_policy,
@@ -285,13 +288,13 @@ impl ScalingRules {
         })
     }
 
-    /// The longest period of a policy, in seconds.
+    /// The longest policy period, in seconds.
     pub fn longest_period(&self) -> i32 {
         self.policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0)
     }
 }
 
-/// A quantity as a float: its digits times a power of ten, as upstream multiplies them for a quantity in canonical form.
+/// Converts a quantity to a float as upstream does for the canonical form: its digits times a power of ten.
 fn approximate(quantity: Quantity) -> f64 {
     let nanos = quantity.nanos();
     for (unit, factor) in [(1_000_000_000, 1.0), (1_000_000, 1e-3), (1_000, 1e-6)] {

@@ -1,4 +1,4 @@
-//! Stabilization windows: past recommendations that hold a change back.
+//! Stabilization windows: past recommendations delay a change.
 
 use std::time::Duration;
 
@@ -11,39 +11,40 @@ use super::{
 };
 use crate::types::Time;
 
-/// What became of a recommendation within its windows.
+/// The result of applying the stabilization windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stabilization {
-    /// What the metrics ask for.
+    /// The replicas that the metrics ask for.
     pub recommended: i32,
-    /// What the windows leave of it.
+    /// The replicas after the windows were applied.
     pub stabilized: i32,
-    /// The direction of the window that holds, if one does.
+    /// Why the change is delayed, if it is.
     pub held: Option<Held>,
 }
 
-/// Why a recommendation has to wait.
+/// Why a change is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// Whether fewer replicas are held back, or more.
+    /// The direction of the delayed change.
     pub direction: Direction,
-    /// The recommendation that is in force instead.
+    /// The past recommendation that applies instead.
     pub by: Option<Recommendation>,
-    /// When it leaves the window.
+    /// When that recommendation leaves the window.
     pub until: Option<Time>,
 }
 
-/// More replicas, or fewer.
+/// The direction of a change of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// More.
+    /// Scale up.
     Up,
-    /// Fewer.
+    /// Scale down.
     Down,
 }
 
-/// Without `behavior`: the largest recommendation of the window. One that is exactly as old as the window still counts.
+/// Without `behavior`: uses the highest recommendation in the window. One that is exactly as old as the window still
+/// counts.
 pub fn without_behavior(
     memory: &mut HpaState,
     recommended: i32,
@@ -53,26 +54,27 @@ pub fn without_behavior(
     fixes: Fixes,
 ) -> Stabilization {
     let cutoff = now.earlier(window);
-    let alive = memory.recommendations().iter().filter(|one| one.at >= cutoff);
-    let holder = alive
-        .filter(|one| one.replicas > recommended)
-        .max_by_key(|one| (one.replicas, one.at))
+    let in_window =
+        memory.recommendations().iter().filter(|recommendation| recommendation.at >= cutoff);
+    let highest = in_window
+        .filter(|recommendation| recommendation.replicas > recommended)
+        .max_by_key(|recommendation| (recommendation.replicas, recommendation.at))
         .copied();
-    let mut stabilized = holder.map_or(recommended, |one| one.replicas);
+    let mut stabilized = highest.map_or(recommended, |recommendation| recommendation.replicas);
     if fixes.has(Fix::WindowOnlyHolds) {
         stabilized = stabilized.min(current.max(recommended));
     }
-    memory.recommend(recommended, now, |one| one.at < cutoff);
+    memory.recommend(recommended, now, |recommendation| recommendation.at < cutoff);
     let held = (stabilized != recommended).then(|| Held {
         direction: Direction::Down,
-        by: holder,
-        until: holder.map(|one| one.at.later(window)),
+        by: highest,
+        until: highest.map(|recommendation| recommendation.at.later(window)),
     });
     Stabilization { recommended, stabilized, held }
 }
 
-/// With `behavior`: the current number, moved no further than the smallest recommendation of the window for more
-/// replicas, and the largest of the window for fewer. One that is exactly as old as its window counts no more.
+/// With `behavior`: changes the current replicas no further than the lowest recommendation in the scale-up window, and
+/// the highest in the scale-down window. One that is exactly as old as its window no longer counts.
 pub fn with_behavior(
     memory: &mut HpaState,
     recommended: i32,
@@ -85,22 +87,33 @@ pub fn with_behavior(
     let down_window = behavior.scale_down.stabilization_window_seconds;
     let down_window = down_window.map_or(Duration::from_secs(default_window.as_secs()), seconds);
     let (up_cutoff, down_cutoff) = (now.earlier(up_window), now.earlier(down_window));
-    let all = memory.recommendations();
-    let lowest = all.iter().filter(|one| one.at > up_cutoff && one.replicas < recommended);
-    let lowest = lowest.min_by_key(|one| (one.replicas, std::cmp::Reverse(one.at))).copied();
-    let highest = all.iter().filter(|one| one.at > down_cutoff && one.replicas > recommended);
-    let highest = highest.max_by_key(|one| (one.replicas, one.at)).copied();
-    let floor = lowest.map_or(recommended, |one| one.replicas);
-    let ceiling = highest.map_or(recommended, |one| one.replicas);
+    let recommendations = memory.recommendations();
+    let lowest = recommendations.iter().filter(|recommendation| {
+        recommendation.at > up_cutoff && recommendation.replicas < recommended
+    });
+    let lowest = lowest
+        .min_by_key(|recommendation| {
+            (recommendation.replicas, std::cmp::Reverse(recommendation.at))
+        })
+        .copied();
+    let highest = recommendations.iter().filter(|recommendation| {
+        recommendation.at > down_cutoff && recommendation.replicas > recommended
+    });
+    let highest =
+        highest.max_by_key(|recommendation| (recommendation.replicas, recommendation.at)).copied();
+    let floor = lowest.map_or(recommended, |recommendation| recommendation.replicas);
+    let ceiling = highest.map_or(recommended, |recommendation| recommendation.replicas);
     let stabilized = current.max(floor).min(ceiling);
-    memory.recommend(recommended, now, |one| one.at < up_cutoff && one.at < down_cutoff);
+    memory.recommend(recommended, now, |recommendation| {
+        recommendation.at < up_cutoff && recommendation.at < down_cutoff
+    });
     let held = (stabilized != recommended).then(|| {
         let (direction, by, window) = if recommended >= current {
             (Direction::Up, lowest, up_window)
         } else {
             (Direction::Down, highest, down_window)
         };
-        Held { direction, by, until: by.map(|one| one.at.later(window)) }
+        Held { direction, by, until: by.map(|recommendation| recommendation.at.later(window)) }
     });
     Stabilization { recommended, stabilized, held }
 }

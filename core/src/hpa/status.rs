@@ -1,4 +1,4 @@
-//! `status` of a HorizontalPodAutoscaler: how values are shown, and when it has to be written.
+//! `status` of a HorizontalPodAutoscaler: formats values, and detects changes.
 
 use k8s_openapi::api::autoscaling::v2::{
     self as api, HorizontalPodAutoscalerStatus, MetricStatus, MetricValueStatus,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::types::{Quantity, quantity::Format};
 
-/// Milli-units as the status shows them.
+/// Formats milli-units for the status.
 fn amount(milli: i64, format: Format) -> ApiQuantity {
     ApiQuantity(Quantity::from_milli(milli, format).to_string())
 }
@@ -20,7 +20,7 @@ fn of_resource(name: &str) -> Format {
     if name == "memory" { Format::BinarySi } else { Format::DecimalSi }
 }
 
-/// What the status says of a metric. One that has no proposal is shown as an empty entry.
+/// The status entry of a metric; empty if the metric has no proposal.
 pub fn of_metric(metric: &Metric, proposal: Option<&Proposal>) -> MetricStatus {
     let mut status = MetricStatus::default();
     let Some(proposal) = proposal else { return status };
@@ -29,7 +29,7 @@ pub fn of_metric(metric: &Metric, proposal: Option<&Proposal>) -> MetricStatus {
         average_utilization: proposal.utilization,
         value: None,
     };
-    // Which of the two it is follows from the target that was used.
+    // The target decides whether the value or the average is reported.
     let value_or_average = |is_average: bool| {
         let shown = Some(amount(proposal.value, Format::DecimalSi));
         if is_average {
@@ -71,17 +71,17 @@ pub fn of_metric(metric: &Metric, proposal: Option<&Proposal>) -> MetricStatus {
     status
 }
 
-/// Whether two statuses say different things: an empty list says what an absent one does.
+/// Whether two statuses differ. An empty list is equal to a missing one.
 pub fn differs(
     stored: &HorizontalPodAutoscalerStatus,
     wanted: &HorizontalPodAutoscalerStatus,
 ) -> bool {
-    let normal = |status: &HorizontalPodAutoscalerStatus| {
+    let normalize = |status: &HorizontalPodAutoscalerStatus| {
         let mut status = status.clone();
-        status.conditions = status.conditions.filter(|all| !all.is_empty());
-        status.current_metrics = status.current_metrics.filter(|all| !all.is_empty());
+        status.conditions = status.conditions.filter(|list| !list.is_empty());
+        status.current_metrics = status.current_metrics.filter(|list| !list.is_empty());
         status.current_replicas = status.current_replicas.filter(|count| *count != 0);
         status
     };
-    normal(stored) != normal(wanted)
+    normalize(stored) != normalize(wanted)
 }

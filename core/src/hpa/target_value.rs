@@ -1,4 +1,4 @@
-//! Proposals of metrics that belong to no pod: a value as a whole, or divided by the number of pods.
+//! Proposals of object and external metrics: for a value as a whole, or divided by the number of pods.
 
 use super::{
     calculator::{Calculator, Proposal, UnchangedReason},
@@ -8,7 +8,7 @@ use super::{
     pod_groups::ready_pods,
 };
 
-/// Where a value comes from; upstream treats overflow of the two differently.
+/// The source of a value. Upstream handles overflow of the two differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// An object.
@@ -18,7 +18,7 @@ pub enum Origin {
 }
 
 impl Calculator<'_> {
-    /// A value, held to a target in milli-units: the number of ready pods grows with the ratio.
+    /// The proposal for a value with a target in milli-units: ready pods times the ratio.
     pub fn value(&self, value: i64, target: i64) -> Result<Proposal, MetricError> {
         let ratio = value as f64 / target as f64;
         let mut proposal = Proposal {
@@ -31,7 +31,7 @@ impl Calculator<'_> {
             groups: None,
         };
         if self.replicas == 0 {
-            // There is no pod to multiply, and any value at all is reason to have one.
+            // There is no pod to multiply, so any value above zero proposes at least one replica.
             proposal.replicas = to_replicas(ratio.ceil(), self.fixes);
             return Ok(proposal);
         }
@@ -52,17 +52,17 @@ impl Calculator<'_> {
         Ok(proposal)
     }
 
-    /// A value, of which each pod is to have no more than a target in milli-units.
+    /// The proposal for a value with a target per pod in milli-units.
     pub fn value_per_pod(&self, value: i64, target: i64, origin: Origin) -> Proposal {
         let pods = self.status_replicas;
         let ratio = value as f64 / (target as f64 * f64::from(pods));
         let wanted = (value as f64 / target as f64).ceil();
         let is_within = self.tolerance.contains(ratio);
-        let held = if self.fixes.has(Fix::SurgePodsDoNotCount) { self.replicas } else { pods };
+        let unchanged = if self.fixes.has(Fix::SurgePodsDoNotCount) { self.replicas } else { pods };
         let average = (value as f64 / f64::from(pods)).ceil();
         Proposal {
             replicas: match origin {
-                _ if is_within => held,
+                _ if is_within => unchanged,
                 Origin::External => self.capped(wanted),
                 Origin::Object => to_replicas(wanted, self.fixes),
             },
@@ -72,7 +72,7 @@ impl Calculator<'_> {
             utilization: None,
             value: match origin {
                 Origin::External if value == i64::MAX => value,
-                // There is nothing to divide by.
+                // Without pods the average is undefined.
                 _ if pods == 0 && self.fixes.has(Fix::ProposalsSaturate) => 0,
                 _ => to_milli(average, self.fixes),
             },
@@ -80,7 +80,7 @@ impl Calculator<'_> {
         }
     }
 
-    /// At most the largest number of replicas.
+    /// Converts to replicas, saturating at the largest number.
     fn capped(&self, replicas: f64) -> i32 {
         if replicas > f64::from(i32::MAX) { i32::MAX } else { to_replicas(replicas, self.fixes) }
     }

@@ -1,4 +1,4 @@
-//! Golden vectors, properties and the two sides of each fix.
+//! Golden vectors, properties, and both behaviors of each fix.
 
 mod averages;
 mod fixes;

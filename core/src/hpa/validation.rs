@@ -1,4 +1,4 @@
-//! What the API server refuses of a HorizontalPodAutoscaler, with its texts.
+//! Validates a HorizontalPodAutoscaler as the API server does, with its messages.
 
 mod metric;
 
@@ -16,7 +16,7 @@ const LONGEST_WINDOW: i32 = 3600;
 /// The longest period of a policy, in seconds.
 const LONGEST_PERIOD: i32 = 1800;
 
-/// The kind of a violation, by its name in the API's code.
+/// The type of a violation, by its name in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
     /// The field is missing.
@@ -29,16 +29,16 @@ pub enum ViolationKind {
     NotSupported,
 }
 
-/// A field that the API server refuses.
+/// A field that the API server rejects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Its path, such as `spec.metrics[0].type`.
+    /// The path of the field, such as `spec.metrics[0].type`.
     pub field: String,
-    /// What is wrong.
+    /// The type of the violation.
     pub kind: ViolationKind,
-    /// The value, as messages show it.
+    /// The value, as printed in messages.
     pub value: String,
-    /// Why.
+    /// The detail of the message.
     pub detail: String,
 }
 
@@ -95,12 +95,14 @@ impl Violations {
         self.push(field, ViolationKind::NotSupported, format!("{value:?}"), &detail);
     }
 
-    /// A name that becomes a part of a path.
+    /// Checks a name that becomes a path segment.
     fn path_segment(&mut self, field: &str, name: &str) {
         match name {
             "." | ".." => self.invalid(field, name, &format!("may not be '{name}'")),
             _ => {
-                for forbidden in ['/', '%'].into_iter().filter(|one| name.contains(*one)) {
+                for forbidden in
+                    ['/', '%'].into_iter().filter(|character| name.contains(*character))
+                {
                     self.invalid(field, name, &format!("may not contain '{forbidden}'"));
                 }
             }
@@ -155,7 +157,9 @@ impl Violations {
                 self.unsupported(&format!("{field}.selectPolicy"), select, &supported);
             }
         }
-        if let Some(tolerance) = rules.tolerance.as_ref().filter(|one| !is_at_least(one, false)) {
+        if let Some(tolerance) =
+            rules.tolerance.as_ref().filter(|quantity| !is_at_least(quantity, false))
+        {
             self.invalid(
                 &format!("{field}.tolerance"),
                 &tolerance.0,
@@ -190,52 +194,58 @@ impl Violations {
     }
 }
 
-/// Whether a quantity is above zero, or not below it.
+/// Whether a quantity is positive (if `is_above`) or not negative.
 fn is_at_least(quantity: &ApiQuantity, is_above: bool) -> bool {
     let parsed = quantity.0.trim().parse::<Quantity>();
-    parsed.is_ok_and(|one| if is_above { one > Quantity::ZERO } else { one >= Quantity::ZERO })
+    parsed
+        .is_ok_and(|value| if is_above { value > Quantity::ZERO } else { value >= Quantity::ZERO })
 }
 
-/// What is wrong with a spec that was completed with its defaults. `may_be_zero`: feature gate `HPAScaleToZero`, or a stored
-/// object that had `minReplicas: 0` already.
+/// Validates a spec with defaults applied. `may_be_zero` is set with the feature gate `HPAScaleToZero`, or if the stored
+/// object already has `minReplicas: 0`.
 pub fn validate(spec: &HorizontalPodAutoscalerSpec, may_be_zero: bool) -> Vec<Violation> {
-    let mut found = Violations::default();
-    let least = i32::from(!may_be_zero);
+    let mut violations = Violations::default();
+    let lowest = i32::from(!may_be_zero);
     let min = spec.min_replicas.unwrap_or(1);
-    if min < least {
-        found.invalid(
+    if min < lowest {
+        violations.invalid(
             "spec.minReplicas",
             min,
-            &format!("must be greater than or equal to {least}"),
+            &format!("must be greater than or equal to {lowest}"),
         );
     }
     let max = spec.max_replicas;
     if max == 0 {
-        found.required("spec.maxReplicas", "must be set and greater than 0");
+        violations.required("spec.maxReplicas", "must be set and greater than 0");
     } else if max < 1 {
-        found.invalid("spec.maxReplicas", max, "must be greater than or equal to 1");
+        violations.invalid("spec.maxReplicas", max, "must be greater than or equal to 1");
     }
     if max < min {
-        found.invalid("spec.maxReplicas", max, "must be greater than or equal to `minReplicas`");
+        violations.invalid(
+            "spec.maxReplicas",
+            max,
+            "must be greater than or equal to `minReplicas`",
+        );
     }
     let needs_group = spec.scale_target_ref.kind != "ReplicationController";
-    found.reference("spec.scaleTargetRef", &spec.scale_target_ref, needs_group);
+    violations.reference("spec.scaleTargetRef", &spec.scale_target_ref, needs_group);
     let metrics = spec.metrics.as_deref().unwrap_or_default();
-    for (index, one) in metrics.iter().enumerate() {
-        metric::check(&mut found, &format!("spec.metrics[{index}]"), one);
+    for (index, metric) in metrics.iter().enumerate() {
+        metric::check(&mut violations, &format!("spec.metrics[{index}]"), metric);
     }
-    let is_podless = metrics.iter().any(|one| one.object.is_some() || one.external.is_some());
+    let is_podless =
+        metrics.iter().any(|metric| metric.object.is_some() || metric.external.is_some());
     if min == 0 && !is_podless {
         let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
-        found.forbidden("spec.metrics", detail);
+        violations.forbidden("spec.metrics", detail);
     }
     if let Some(behavior) = &spec.behavior {
         let both = [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)];
         for (direction, rules) in both {
             if let Some(rules) = rules {
-                found.rules(&format!("spec.behavior.{direction}"), rules);
+                violations.rules(&format!("spec.behavior.{direction}"), rules);
             }
         }
     }
-    found.0
+    violations.0
 }

@@ -1,5 +1,5 @@
-//! What is seen, pooled with what came back. Upstream keeps the two apart and adds them anew for every look, each by
-//! its own reference; the last digit of a weight, and what fades to nothing, depend on it.
+//! Live and restored history, merged. Upstream keeps the two apart and merges them for every recommendation, each
+//! with its own reference time. The last digit of a weight, and what decays to nothing, depend on it.
 
 use super::{container::ContainerHistory, histogram::Histogram, settings::ModelRules};
 
@@ -10,17 +10,17 @@ pub struct Aggregate {
     pub(super) memory: Histogram,
 }
 
-/// The histograms of a container, as somebody looks at them.
+/// The histograms of a container, including restored ones.
 #[derive(Debug)]
 pub enum AggregateView<'a> {
-    /// There is one history, and these are its own.
+    /// There is only one history, and these are its histograms.
     Single(&'a Histogram, &'a Histogram),
-    /// They were added for this look.
+    /// The merged histograms.
     Merged(Aggregate),
 }
 
 impl Aggregate {
-    /// Adds another.
+    /// Merges another aggregate into this one.
     pub(super) fn merge(&mut self, other: &Self, rules: &ModelRules) {
         self.cpu.merge(rules.cpu_histogram_config(), &other.cpu);
         self.memory.merge(rules.memory_histogram_config(), &other.memory);
@@ -32,7 +32,7 @@ impl AggregateView<'_> {
     pub fn cpu(&self) -> &Histogram {
         match self {
             Self::Single(cpu, _) => cpu,
-            Self::Merged(pool) => &pool.cpu,
+            Self::Merged(aggregate) => &aggregate.cpu,
         }
     }
 
@@ -40,24 +40,24 @@ impl AggregateView<'_> {
     pub fn memory(&self) -> &Histogram {
         match self {
             Self::Single(_, memory) => memory,
-            Self::Merged(pool) => &pool.memory,
+            Self::Merged(aggregate) => &aggregate.memory,
         }
     }
 }
 
 impl ContainerHistory {
-    /// What is known of it, wherever it came from.
+    /// Returns all histograms of the container, merged if necessary.
     pub fn aggregate(&self, rules: &ModelRules) -> AggregateView<'_> {
-        let Some(apart) = &self.restored_aggregate else {
+        let Some(restored) = &self.restored_aggregate else {
             return AggregateView::Single(&self.cpu, &self.memory);
         };
-        let mut pool = Aggregate {
+        let mut aggregate = Aggregate {
             cpu: Histogram::new(rules.cpu_histogram_config().buckets),
             memory: Histogram::new(rules.memory_histogram_config().buckets),
         };
-        pool.cpu.merge(rules.cpu_histogram_config(), &self.cpu);
-        pool.memory.merge(rules.memory_histogram_config(), &self.memory);
-        pool.merge(apart, rules);
-        AggregateView::Merged(pool)
+        aggregate.cpu.merge(rules.cpu_histogram_config(), &self.cpu);
+        aggregate.memory.merge(rules.memory_histogram_config(), &self.memory);
+        aggregate.merge(restored, rules);
+        AggregateView::Merged(aggregate)
     }
 }

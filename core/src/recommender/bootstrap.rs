@@ -1,5 +1,5 @@
-//! Histories of many VPAs, made of single samples while these arrive: what a load has come to before it ends. A VPA
-//! whose samples did not all come is left out as a whole.
+//! Builds the histories of many VPAs from single samples while a load is running. A VPA whose samples did not all
+//! arrive is left out completely.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -18,41 +18,41 @@ use super::{
     settings::Settings,
 };
 
-/// A load of single samples that is under way.
+/// A running load of single samples.
 #[derive(Debug)]
 pub struct HistoryBootstrap {
     settings: Settings,
     now: Time,
-    /// Where each VPA is among the foldings.
+    /// The index of each VPA in `builders`.
     builder_indices: HashMap<ObjectKey, usize>,
-    /// `None` for a VPA that nobody asks about, or whose history came in part.
+    /// `None` for a VPA that is unknown, or whose history is incomplete.
     builders: Vec<Option<HistoryBuilder>>,
-    /// Of which VPA the last sample was, and its place: the next is nearly always of the same.
+    /// The VPA of the last sample and its index: the next sample is nearly always of the same VPA.
     last: Option<(ObjectKey, usize)>,
-    /// Of the samples of all histories.
+    /// Shared by all histories.
     decay_cache: DecayCache,
     counts: SampleCounts,
 }
 
-/// How many samples became what.
+/// Numbers of samples by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// They count.
+    /// Accepted samples.
     pub accepted: u64,
-    /// They were known.
+    /// Samples that the history already has.
     pub already_known: u64,
-    /// They cannot be.
+    /// Invalid samples.
     pub invalid: u64,
-    /// They are from the future.
+    /// Samples with a timestamp in the future.
     pub in_future: u64,
-    /// They are kills of long ago.
+    /// OOM kills that are too old.
     pub too_old: u64,
-    /// Nobody asked.
+    /// Samples of unknown VPAs.
     pub ignored: u64,
 }
 
 impl HistoryBootstrap {
-    /// Nothing has come yet.
+    /// Creates an empty bootstrap.
     pub fn new(settings: &Settings, now: Time) -> Self {
         Self {
             settings: settings.clone(),
@@ -65,117 +65,116 @@ impl HistoryBootstrap {
         }
     }
 
-    /// Takes a sample. The first one of a VPA asks what to begin its history with, `None` where nobody wants it.
+    /// Adds a sample. `new_builder` is called for the first one of a VPA; it returns `None` for an unknown VPA.
     pub fn add_sample(
         &mut self,
         key: &ContainerKey,
         sample: &Sample,
-        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+        new_builder: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) -> SampleResult {
-        let place = self.builder_index(&key.vpa, begin);
-        let folded = match self.builders.get_mut(place) {
-            Some(Some(folding)) => {
-                folding.add_sample(&key.container, sample, &self.settings, self.now)
+        let index = self.builder_index(&key.vpa, new_builder);
+        let result = match self.builders.get_mut(index) {
+            Some(Some(builder)) => {
+                builder.add_sample(&key.container, sample, &self.settings, self.now)
             }
             _ => SampleResult::Ignored,
         };
-        *self.counts.counter(folded) += 1;
-        folded
+        *self.counts.counter(result) += 1;
+        result
     }
 
-    /// Takes a run of samples, as if they came one by one.
+    /// Adds a batch of samples, as if they were added one by one.
     pub fn add_batch(
         &mut self,
         key: &ContainerKey,
-        run: SampleBatch<'_>,
-        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+        batch: SampleBatch<'_>,
+        new_builder: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) {
-        let place = self.builder_index(&key.vpa, begin);
-        let Self { settings, now, builders: foldings, decay_cache: fading, counts: tally, .. } =
-            self;
-        match foldings.get_mut(place) {
-            Some(Some(folding)) => {
-                let tell = |folded| *tally.counter(folded) += 1;
-                folding.add_batch(&key.container, run, (settings, *now), fading, tell);
+        let index = self.builder_index(&key.vpa, new_builder);
+        let Self { settings, now, builders, decay_cache, counts, .. } = self;
+        match builders.get_mut(index) {
+            Some(Some(builder)) => {
+                let count = |result| *counts.counter(result) += 1;
+                builder.add_batch(&key.container, batch, (settings, *now), decay_cache, count);
             }
-            _ => tally.ignored += run.points.len() as u64,
+            _ => counts.ignored += batch.points.len() as u64,
         }
     }
 
-    /// Goes on from what another storage remembers of a container, if no sample of it came yet.
+    /// Continues from a container's history in another storage, unless a sample of it already came.
     pub fn resume_from(
         &mut self,
         key: &ContainerKey,
         history: ContainerHistory,
-        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+        new_builder: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) {
-        let place = self.builder_index(&key.vpa, begin);
-        if let Some(Some(folding)) = self.builders.get_mut(place) {
-            folding.resume_from(Arc::clone(&key.container), history, &self.settings);
+        let index = self.builder_index(&key.vpa, new_builder);
+        if let Some(Some(builder)) = self.builders.get_mut(index) {
+            builder.resume_from(Arc::clone(&key.container), history, &self.settings);
         }
     }
 
-    /// Forgets what was taken of a VPA, as if nothing had come yet.
+    /// Discards the samples of a VPA, as if none had come yet.
     pub fn restart(&mut self, vpa: &ObjectKey) {
-        let place = self.builder_indices.remove(vpa);
-        if let Some(folding) = place.and_then(|place| self.builders.get_mut(place)) {
-            *folding = None;
+        let index = self.builder_indices.remove(vpa);
+        if let Some(builder) = index.and_then(|index| self.builders.get_mut(index)) {
+            *builder = None;
         }
         self.last = None;
     }
 
-    /// Leaves a VPA out: part of its history did not come.
+    /// Leaves a VPA out because its history is incomplete.
     pub fn abandon(&mut self, vpa: &ObjectKey) {
-        let place = self.builder_index(vpa, |_| None);
-        if let Some(folding) = self.builders.get_mut(place) {
-            *folding = None;
+        let index = self.builder_index(vpa, |_| None);
+        if let Some(builder) = self.builders.get_mut(index) {
+            *builder = None;
         }
     }
 
-    /// How many samples became what.
+    /// Returns the numbers of samples by result.
     pub fn counts(&self) -> SampleCounts {
         self.counts
     }
 
-    /// Takes out the history of a VPA that is whole, to be handed to [`Fleet::take_folded`](super::Fleet::take_folded).
-    /// The others stay, for what is still to come of them.
+    /// Removes the builder of a VPA whose history is complete, for
+    /// [`VpaRegistry::merge_history`](super::VpaRegistry::merge_history). The others stay and accept more samples.
     pub fn take_builder(&mut self, vpa: &ObjectKey) -> Option<HistoryBuilder> {
-        let place = *self.builder_indices.get(vpa)?;
-        self.builders.get_mut(place).and_then(Option::take)
+        let index = *self.builder_indices.get(vpa)?;
+        self.builders.get_mut(index).and_then(Option::take)
     }
 
-    /// All of them.
+    /// Returns all remaining builders.
     pub fn finish(self) -> impl Iterator<Item = (ObjectKey, HistoryBuilder)> {
-        let Self { builder_indices: places, builders: mut foldings, .. } = self;
-        places.into_iter().filter_map(move |(key, place)| {
-            let folding = foldings.get_mut(place).and_then(Option::take)?;
-            Some((key, folding))
+        let Self { builder_indices, mut builders, .. } = self;
+        builder_indices.into_iter().filter_map(move |(key, index)| {
+            let builder = builders.get_mut(index).and_then(Option::take)?;
+            Some((key, builder))
         })
     }
 
     fn builder_index(
         &mut self,
         vpa: &ObjectKey,
-        begin: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
+        new_builder: impl FnOnce(&ObjectKey) -> Option<HistoryBuilder>,
     ) -> usize {
-        if let Some((_, place)) = self.last.as_ref().filter(|(last, _)| last == vpa) {
-            return *place;
+        if let Some((_, index)) = self.last.as_ref().filter(|(last, _)| last == vpa) {
+            return *index;
         }
-        let place = match self.builder_indices.entry(vpa.clone()) {
+        let index = match self.builder_indices.entry(vpa.clone()) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(entry) => {
-                self.builders.push(begin(vpa));
+                self.builders.push(new_builder(vpa));
                 *entry.insert(self.builders.len() - 1)
             }
         };
-        self.last = Some((vpa.clone(), place));
-        place
+        self.last = Some((vpa.clone(), index));
+        index
     }
 }
 
 impl SampleCounts {
-    fn counter(&mut self, folded: SampleResult) -> &mut u64 {
-        match folded {
+    fn counter(&mut self, result: SampleResult) -> &mut u64 {
+        match result {
             SampleResult::Accepted => &mut self.accepted,
             SampleResult::AlreadyKnown => &mut self.already_known,
             SampleResult::Invalid => &mut self.invalid,

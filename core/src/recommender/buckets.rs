@@ -1,4 +1,4 @@
-//! Bucket boundaries: which bucket a value falls into, and where each bucket starts.
+//! Bucket boundaries: the bucket of a value, and the start of each bucket.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,10 @@ use crate::history::BucketScheme;
 
 use super::go_math::powi;
 
-/// Weight below which a bucket counts as empty: a thousandth of the smallest CPU sample.
+/// A bucket lighter than this counts as empty: a thousandth of the weight of the smallest CPU sample.
 pub const EPSILON: f64 = 0.001 * 0.1;
 
-/// A histogram has at most this many buckets: bucket numbers fit a byte.
+/// The maximum number of buckets of a histogram: bucket numbers fit a byte.
 pub const MAX_BUCKETS: usize = 256;
 
 /// The boundaries of a histogram.
@@ -21,18 +21,18 @@ pub struct Buckets {
     cells: CellIndex,
 }
 
-/// Which bucket each of these cells begins in: stretches of numbers that have all but the last bits in common. With
-/// growth by a twentieth none reaches further than into the next bucket.
+/// Maps cells to the bucket that each begins in. A cell is a range of floats that only differ in their last bits.
+/// With 5 % growth per bucket no cell reaches further than into the next bucket.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct CellIndex {
     first: u64,
     buckets: Box<[u8]>,
 }
 
-/// The bits that the numbers of a cell share: sign, exponent, and five that cut each doubling into 32 cells.
+/// The bits that the floats of a cell share: sign, exponent, and five that divide each doubling into 32 cells.
 const CELL_SHIFT: u32 = 52 - 5;
-/// As near to an edge as a share of it, the formula decides on which side a value lies. Its rounding errors are a
-/// million times smaller.
+/// Relative distance to an edge within which the formula decides the bucket. Its rounding errors are a million
+/// times smaller.
 const EDGE_TOLERANCE: f64 = 1e-9;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ enum Layout {
     Exponential { first: f64, growth: f64, ln_ratio: f64 },
 }
 
-/// Boundaries that make no sense.
+/// Why bucket boundaries are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBuckets {
     /// A parameter is zero, negative or not a number.
@@ -53,7 +53,7 @@ pub enum InvalidBuckets {
 }
 
 impl Buckets {
-    /// Buckets of one size, up to and including the one that holds `max`.
+    /// Buckets of equal size, up to and including the one that contains `max`.
     pub fn linear(max: f64, size: f64, epsilon: f64) -> Result<Self, InvalidBuckets> {
         if !(max > 0.0 && size > 0.0 && epsilon > 0.0) {
             return Err(InvalidBuckets::OutOfRange);
@@ -66,15 +66,15 @@ impl Buckets {
         Ok(Self { starts, epsilon, layout: Layout::Linear { size }, cells: CellIndex::default() })
     }
 
-    /// Buckets whose sizes grow by `1 + growth` each, beginning with one of size `first`.
+    /// Buckets that grow by `1 + growth` each, starting with one of size `first`.
     pub fn exponential(
         max: f64,
         first: f64,
         growth: f64,
         epsilon: f64,
     ) -> Result<Self, InvalidBuckets> {
-        // The ratio is formed first and the growth taken back from it, as upstream does it: in binary
-        // (1 + 0.05) - 1 is not 0.05, and the last digit of every bucket start depends on it.
+        // The growth is computed back from the ratio, as upstream does: in binary (1 + 0.05) - 1 is not 0.05, and
+        // the last digit of every bucket start depends on it.
         let ratio = 1.0 + growth;
         let growth = ratio - 1.0;
         if !(max > 0.0 && first > 0.0 && growth > 0.0 && epsilon > 0.0) {
@@ -120,23 +120,23 @@ impl Buckets {
         self.starts.len()
     }
 
-    /// The highest bucket, which has no upper edge.
+    /// The last bucket, which has no upper edge.
     pub fn last(&self) -> u8 {
         (self.starts.len() - 1) as u8
     }
 
-    /// Weight below which a bucket counts as empty.
+    /// The weight below which a bucket counts as empty.
     pub fn epsilon(&self) -> f64 {
         self.epsilon
     }
 
-    /// The bucket that a value falls into. Anything below the first bucket's end, negative or not a
-    /// number lands in the first one.
+    /// Returns the bucket of a value. Anything below the end of the first bucket, negative or NaN, is in the first
+    /// bucket.
     pub fn find(&self, value: f64) -> u8 {
         self.cells.find(&self.starts, value).unwrap_or_else(|| self.find_by_formula(value))
     }
 
-    /// The bucket, by the formula that upstream has.
+    /// Returns the bucket by upstream's formula.
     fn find_by_formula(&self, value: f64) -> u8 {
         let bucket = match self.layout {
             Layout::Linear { size } => value / size,
@@ -145,24 +145,24 @@ impl Buckets {
                 (value * growth / first + 1.0).ln() / ln_ratio
             }
         };
-        // A float to integer cast truncates and saturates, and turns NaN into 0.
+        // A float to integer cast truncates and saturates, and converts NaN to 0.
         (bucket as usize).min(self.starts.len() - 1) as u8
     }
 
-    /// Where a bucket starts.
+    /// Returns the start of a bucket.
     pub fn start(&self, bucket: u8) -> f64 {
         self.starts[usize::from(bucket).min(self.starts.len() - 1)]
     }
 
-    /// What a percentile that ends in this bucket reads: the bucket's upper edge, or the start of the
-    /// last bucket, which has none.
+    /// Returns the value of a percentile that ends in this bucket: the upper edge of the bucket, or the start of the
+    /// last bucket, which has no upper edge.
     pub fn upper_edge(&self, bucket: u8) -> f64 {
         self.start(bucket.saturating_add(1))
     }
 }
 
 impl CellIndex {
-    /// From the end of the first bucket to the start of the last one.
+    /// Covers the end of the first bucket to the start of the last one.
     fn new(starts: &[f64]) -> Self {
         let [_, low, .., high] = starts else { return Self::default() };
         let first = low.to_bits() >> CELL_SHIFT;
@@ -173,7 +173,7 @@ impl CellIndex {
         Self { first, buckets: (first..=high.to_bits() >> CELL_SHIFT).map(bucket_of).collect() }
     }
 
-    /// The bucket whose edges a value is well between, if it is in one of these cells.
+    /// Returns the bucket of a value that is in one of the cells and not close to an edge.
     #[inline]
     fn find(&self, starts: &[f64], value: f64) -> Option<u8> {
         let cell = (value.to_bits() >> CELL_SHIFT).checked_sub(self.first)?;
@@ -187,10 +187,10 @@ impl CellIndex {
     }
 }
 
-/// The production boundaries: 5 % growth, as checkpoints of version v3 have them.
+/// The production boundaries: 5 % growth, as in checkpoints of version v3.
 fn upstream_buckets(max: f64, first: f64) -> Buckets {
     Buckets::exponential(max, first, 0.05, EPSILON).unwrap_or_else(|_| {
-        // Constants that the tests of this file walk through; kept total instead of panicking.
+        // The constants are valid, which the tests of this file check; this fallback avoids a panic.
         let (starts, kind) = (Box::new([0.0]), Layout::Linear { size: max });
         Buckets { starts, epsilon: EPSILON, layout: kind, cells: CellIndex::default() }
     })

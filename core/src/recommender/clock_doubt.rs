@@ -1,51 +1,51 @@
-//! Whether this process's clock may be wrong, judged by the times in the stored histories, before anything stored is
-//! thrown away because of it. Clocks of nodes jump when they boot, before NTP has set them.
+//! Detects a wrong system clock by comparing it with the times in the stored histories, before a stored history is
+//! discarded because of its age. Clocks of nodes can be wrong after boot until NTP has set them.
 
 use std::{fmt, time::Duration};
 
 use crate::{history::SampleStats, types::Time};
 
-/// A process that has run for longer than this trusts its clock if nobody contradicts it: a recommender that was off for
-/// more than a week finds nothing but expired histories, too.
+/// A process that has run for longer than this trusts its clock unless the API server disagrees: a recommender that
+/// was down for more than a week also finds only expired histories.
 const STARTUP_PERIOD: Duration = Duration::from_hours(1);
 
-/// Clocks that differ by less agree: histories are kept for days.
+/// The maximum difference of clocks that agree: histories are valid for days.
 pub const TOLERANCE: Duration = Duration::from_hours(1);
 
-/// Fewer records than this say nothing by themselves.
+/// Fewer records than this are no evidence.
 const MIN_RECORDS: usize = 3;
 
-/// How the stored records that were read look by this process's clock.
+/// Numbers of stored records, by their age according to this process's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredTimes {
-    /// Recent enough to be used.
+    /// Records that are recent enough to be used.
     pub usable: usize,
-    /// Too old to say anything.
+    /// Records that are too old to be used.
     pub expired: usize,
-    /// Written later than now.
+    /// Records that were written later than now.
     pub in_future: usize,
 }
 
-/// What else is known of the time.
+/// Evidence about the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockEvidence {
-    /// By this process's clock.
+    /// The time of this process's clock.
     pub now: Time,
-    /// How long this process has been running, by a clock that nobody sets.
+    /// How long this process has been running, by a monotonic clock.
     pub running: Duration,
-    /// By the API server's clock, if it said.
+    /// The time of the API server's clock, if known.
     pub server: Option<Time>,
 }
 
-/// Why the clock is in doubt.
+/// Why the clock is doubted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockDoubt {
-    /// The API server's clock shows another time.
+    /// The API server's clock differs.
     ServerDisagrees {
-        /// The time that it shows.
+        /// The time of the API server's clock.
         server: Time,
     },
-    /// (Nearly) all records look expired or written in the future, and nobody confirms the time.
+    /// Nearly all records look expired or written in the future, and the time is not confirmed.
     Unconfirmed,
 }
 
@@ -53,15 +53,15 @@ impl fmt::Display for ClockDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ServerDisagrees { server } => write!(f, "the API server's clock shows {server}"),
-            Self::Unconfirmed => f.write_str("nobody has confirmed the time yet"),
+            Self::Unconfirmed => f.write_str("the time is not confirmed yet"),
         }
     }
 }
 
 impl StoredTimes {
     /// Counts a record.
-    pub fn record(&mut self, seen: [SampleStats; 2], is_expired: bool, now: Time) {
-        let last = seen[0].last.max(seen[1].last);
+    pub fn record(&mut self, stats: [SampleStats; 2], is_expired: bool, now: Time) {
+        let last = stats[0].last.max(stats[1].last);
         if last.is_some_and(|last| last > now.later(TOLERANCE)) {
             self.in_future += 1;
         } else if is_expired {
@@ -71,27 +71,27 @@ impl StoredTimes {
         }
     }
 
-    /// Whether any record looks as it should not by a clock that is right, so that it is worth asking for the time.
+    /// Whether any record looks expired or in the future, so that the API server should be asked for the time.
     pub fn needs_evidence(&self) -> bool {
         self.expired + self.in_future > 0
     }
 
-    /// Why no stored record may be replaced or deleted for its age now, if any looks old or new enough for that.
+    /// Returns why the clock is doubted; then no stored record may be replaced or deleted because of its age.
     pub fn doubt(&self, evidence: ClockEvidence) -> Option<ClockDoubt> {
         let Self { usable, expired, in_future } = *self;
-        let odd = expired + in_future;
-        if odd == 0 {
+        let suspicious = expired + in_future;
+        if suspicious == 0 {
             return None;
         }
         if let Some(server) = evidence.server {
-            let apart = Duration::from_nanos(evidence.now.nanos_since(server).unsigned_abs());
-            return (apart > TOLERANCE).then_some(ClockDoubt::ServerDisagrees { server });
+            let difference = Duration::from_nanos(evidence.now.nanos_since(server).unsigned_abs());
+            return (difference > TOLERANCE).then_some(ClockDoubt::ServerDisagrees { server });
         }
-        let is_suspicious = odd >= MIN_RECORDS && odd >= 9 * usable;
+        let is_suspicious = suspicious >= MIN_RECORDS && suspicious >= 9 * usable;
         (is_suspicious && evidence.running < STARTUP_PERIOD).then_some(ClockDoubt::Unconfirmed)
     }
 
-    /// Whether the question is settled for good: the server has confirmed the time, or nobody doubts it any more.
+    /// Whether the clock needs no more checks: the API server confirmed the time, or the startup period is over.
     pub fn is_settled(evidence: ClockEvidence, doubt: Option<ClockDoubt>) -> bool {
         doubt.is_none() && (evidence.server.is_some() || evidence.running >= STARTUP_PERIOD)
     }
@@ -113,24 +113,24 @@ mod tests {
             |server: Option<Time>| server.map(|server| ClockDoubt::ServerDisagrees { server });
         let unconfirmed = Some(ClockDoubt::Unconfirmed);
         for (usable, expired, in_future, minutes, server, doubt) in [
-            // Nothing would be thrown away.
+            // Nothing would be discarded.
             (0, 0, 0, 0, None, None),
             (500, 0, 0, 0, behind, None),
-            // The clock is ten days ahead: all has expired by it.
+            // The clock is ten days ahead: all records look expired.
             (0, 500, 0, 0, None, unconfirmed),
             (0, 500, 0, 59, None, unconfirmed),
             (0, 500, 0, 60, None, None),
             (0, 500, 0, 0, behind, disagrees(behind)),
             (0, 500, 0, 600, behind, disagrees(behind)),
-            // It was off for two weeks.
+            // The recommender was down for two weeks.
             (0, 500, 0, 0, agrees, None),
             // The clock is behind.
             (0, 0, 500, 0, None, unconfirmed),
             (0, 0, 500, 0, ahead, disagrees(ahead)),
             (0, 20, 480, 0, None, unconfirmed),
-            // A VPA or two that came while the clock was wrong do not prove it right.
+            // A few VPAs that were created while the clock was wrong do not prove it right.
             (5, 495, 0, 0, None, unconfirmed),
-            // Some workloads are gone for long, as in every cluster.
+            // Some workloads have been deleted long ago, as in every cluster.
             (400, 100, 0, 0, None, None),
             (0, 2, 0, 0, None, None),
             (0, 2, 0, 0, behind, disagrees(behind)),
@@ -144,13 +144,13 @@ mod tests {
 
     #[test]
     fn records_are_told_apart_by_when_they_were_written() {
-        let seen = |last: Time| SampleStats { count: 1, first: None, last: Some(last) };
+        let stats = |last: Time| SampleStats { count: 1, first: None, last: Some(last) };
         let mut stored = StoredTimes::default();
         let none = SampleStats::default();
-        stored.record([seen(NOW), none], false, NOW);
-        stored.record([none, seen(NOW.later(Duration::from_mins(30)))], false, NOW);
-        stored.record([seen(NOW.earlier(DAY * 9)), none], true, NOW);
-        stored.record([seen(NOW.earlier(DAY)), seen(NOW.later(DAY))], false, NOW);
+        stored.record([stats(NOW), none], false, NOW);
+        stored.record([none, stats(NOW.later(Duration::from_mins(30)))], false, NOW);
+        stored.record([stats(NOW.earlier(DAY * 9)), none], true, NOW);
+        stored.record([stats(NOW.earlier(DAY)), stats(NOW.later(DAY))], false, NOW);
         assert_eq!(stored, StoredTimes { usable: 2, expired: 1, in_future: 1 });
     }
 

@@ -1,4 +1,4 @@
-//! The conditions of a VPA that a recommender sets, merged into those that are there.
+//! Merges the conditions that a recommender sets into the existing ones of a VPA.
 
 use crate::types::Time;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
@@ -9,68 +9,61 @@ use crate::api::{
     vpa::Condition,
 };
 
-/// There is a recommendation.
+/// The VPA has a recommendation.
 pub const RECOMMENDATION_PROVIDED: &str = "RecommendationProvided";
-/// No pod is matched.
+/// No pods match.
 pub const NO_PODS_MATCHED: &str = "NoPodsMatched";
 /// The target cannot be resolved.
 pub const CONFIG_UNSUPPORTED: &str = "ConfigUnsupported";
-/// Set by nobody any more; taken away.
+/// Deprecated: no longer set, and removed.
 pub const CONFIG_DEPRECATED: &str = "ConfigDeprecated";
-/// The stored history is still being read. Who sees it leaves the stored history alone.
+/// The stored history is still being loaded. Recommenders do not write it while this is set.
 pub const FETCHING_HISTORY: &str = "FetchingHistory";
-/// The server that history is read from has none of the pods, though it has others of the namespace: ours.
+/// The history server has no series of the VPA's pods, though it has others of the namespace. Not upstream's.
 pub const HISTORY_NOT_FOUND: &str = "HistoryNotFound";
-/// Annotations that make no sense are ignored: ours.
+/// Invalid annotations are ignored. Not upstream's.
 pub const ANNOTATIONS_IGNORED: &str = "AnnotationsIgnored";
-/// A pod may not have all that its containers need: ours.
+/// The recommendation is capped because it exceeds what a pod may have. Not upstream's.
 pub const RECOMMENDATION_CAPPED: &str = "RecommendationCapped";
 
 const READING_HISTORY: (&str, &str) =
-    ("Reading", "The stored history is being read; what was recommended before stays");
+    ("Reading", "Loading the stored history; the previous recommendation is kept");
 const WITHOUT_HISTORY: (&str, &str) = (
     "Unavailable",
-    "The stored history cannot be read now; the recommendation rests on what was seen since the start",
+    "The stored history is not available; the recommendation is based on usage since the recommender started",
 );
 const NO_SERIES: (&str, &str) = (
     "NoSeriesOfPods",
-    "The Prometheus has series of this namespace, but none of the pods of this VPA: the recommendation starts from live usage. \
+    "Prometheus has series of this namespace, but none of this VPA's pods: the recommendation starts from live usage. \
      Run `plimsoll doctor` to compare its series with the pods",
 );
 const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
-/// What the conditions follow from.
+/// The inputs of the conditions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConditionInput<'a> {
-    /// Number of pods that match.
+    /// Number of matching pods.
     pub pods: usize,
     /// Whether any container has a recommendation.
     pub recommended: bool,
-    /// What is wrong with the target.
+    /// Why the target is not supported.
     pub unsupported: Option<&'a str>,
-    /// Annotations that were ignored.
+    /// Annotations that are ignored.
     pub ignored: &'a [InvalidAnnotation],
-    /// Who holds targets down that a pod has no room for, and what it may have.
+    /// Reason and message if targets are capped to the maximum of a pod.
     pub pod_cap: Option<(&'a str, &'a str)>,
-    /// Whether the stored history is still to be read; `None` leaves what is said of that as it is, as upstream does.
+    /// Whether the stored history is still to be loaded; `None` leaves the condition as it is, as upstream does.
     pub fetching: Option<bool>,
-    /// Whether no history was found where there should be one.
+    /// Whether no history was found although there should be some.
     pub not_found: bool,
 }
 
-/// The conditions as they are to be, ordered by type. Those of others stay; a time moves only when a status
-/// flips.
-pub fn merge(known: &[Condition], now: Time, circumstances: &ConditionInput<'_>) -> Vec<Condition> {
+/// Returns the merged conditions, ordered by type. Conditions of other controllers stay; a transition time only
+/// changes with the status.
+pub fn merge(known: &[Condition], now: Time, input: &ConditionInput<'_>) -> Vec<Condition> {
     let mut merged = ConditionMerger { conditions: known.to_vec(), now };
-    let ConditionInput {
-        pods,
-        recommended,
-        unsupported,
-        ignored,
-        pod_cap: room,
-        fetching,
-        not_found,
-    } = *circumstances;
+    let ConditionInput { pods, recommended, unsupported, ignored, pod_cap, fetching, not_found } =
+        *input;
     let reason = if pods == 0 { NO_PODS_MATCHED } else { "" };
     let message = if pods == 0 { NO_PODS_MESSAGE } else { "" };
     if recommended {
@@ -90,7 +83,7 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &ConditionInput<'_>)
         ANNOTATIONS_IGNORED,
         (!lines.is_empty()).then_some(("BadValue", &lines)),
     );
-    merged.set_true_or_remove(RECOMMENDATION_CAPPED, room);
+    merged.set_true_or_remove(RECOMMENDATION_CAPPED, pod_cap);
     if let Some(fetching) = fetching {
         merged.set_true_or_remove(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
         merged.set_true_or_remove(HISTORY_NOT_FOUND, not_found.then_some(NO_SERIES));
@@ -98,7 +91,7 @@ pub fn merge(known: &[Condition], now: Time, circumstances: &ConditionInput<'_>)
     merged.sorted()
 }
 
-/// The conditions of a VPA about which nothing else is said yet than that its history is being read.
+/// Returns the conditions of a VPA whose history is being loaded.
 pub fn mark_fetching_history(known: &[Condition], now: Time) -> Vec<Condition> {
     let mut merged = ConditionMerger { conditions: known.to_vec(), now };
     merged.set_true_or_remove(FETCHING_HISTORY, Some(READING_HISTORY));
@@ -112,13 +105,13 @@ struct ConditionMerger {
 
 impl ConditionMerger {
     fn sorted(mut self) -> Vec<Condition> {
-        self.conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
+        self.conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
         self.conditions
     }
 
-    /// True with these words, or gone.
-    fn set_true_or_remove(&mut self, kind: &str, words: Option<(&str, &str)>) {
-        match words {
+    /// Sets the condition to true with this reason and message, or removes it.
+    fn set_true_or_remove(&mut self, kind: &str, reason_and_message: Option<(&str, &str)>) {
+        match reason_and_message {
             Some((reason, message)) => self.set(kind, true, reason, message),
             None => self.conditions.retain(|known| known.kind != kind),
         }
@@ -126,7 +119,7 @@ impl ConditionMerger {
 
     fn set(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
         let status = if status { "True" } else { "False" };
-        // Objects tell times to the second.
+        // The API server stores times in whole seconds.
         let now = MetaTime(Time::from_secs(self.now.as_secs()).into());
         let index = self.conditions.iter().position(|known| known.kind == kind);
         let index = index.unwrap_or_else(|| {
@@ -148,7 +141,10 @@ mod tests {
     use super::*;
 
     fn kinds(conditions: &[Condition]) -> Vec<(&str, &str, &str)> {
-        conditions.iter().map(|one| (&*one.kind, &*one.status, &*one.reason)).collect()
+        conditions
+            .iter()
+            .map(|condition| (&*condition.kind, &*condition.status, &*condition.reason))
+            .collect()
     }
 
     #[test]
@@ -162,35 +158,36 @@ mod tests {
                 (RECOMMENDATION_PROVIDED, "False", NO_PODS_MATCHED)
             ]
         );
-        let still = ConditionInput { pods: 1, ..ConditionInput::default() };
-        let matched = merge(&none, two, &still);
+        let with_pod = ConditionInput { pods: 1, ..ConditionInput::default() };
+        let matched = merge(&none, two, &with_pod);
         assert_eq!(kinds(&matched), [(RECOMMENDATION_PROVIDED, "False", "")]);
         assert_eq!(matched[0].last_transition_time, none[1].last_transition_time);
-        let provided = merge(&matched, two, &ConditionInput { recommended: true, ..still });
+        let provided = merge(&matched, two, &ConditionInput { recommended: true, ..with_pod });
         assert_eq!(kinds(&provided), [(RECOMMENDATION_PROVIDED, "True", "")]);
         assert_ne!(provided[0].last_transition_time, matched[0].last_transition_time);
     }
 
     #[test]
     fn a_message_that_quotes_what_a_user_wrote_is_short() {
-        let bad = |key| InvalidAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
-        let ignored = ["a", "b", "c", "d", "e"].map(bad);
+        let invalid =
+            |key| InvalidAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
+        let ignored = ["a", "b", "c", "d", "e"].map(invalid);
         let unsupported = "y".repeat(100_000);
-        let circumstances = ConditionInput {
+        let input = ConditionInput {
             ignored: &ignored,
             unsupported: Some(&unsupported),
             ..ConditionInput::default()
         };
-        let merged = merge(&[], Time::EPOCH, &circumstances);
+        let merged = merge(&[], Time::EPOCH, &input);
         let message = |kind: &str| {
-            let of_kind = |one: &&Condition| one.kind == kind;
+            let of_kind = |condition: &&Condition| condition.kind == kind;
             merged.iter().find(of_kind).expect("is there").message.clone()
         };
         assert!(message(CONFIG_UNSUPPORTED).ends_with("… (100000 bytes)"));
         let of_annotations = message(ANNOTATIONS_IGNORED);
         assert!(of_annotations.starts_with("annotation a: `xxx"), "{of_annotations}");
         assert!(of_annotations.contains("annotation c: `xxx"), "each is quoted a little");
-        let longest = merged.iter().map(|one| one.message.len()).max();
+        let longest = merged.iter().map(|condition| condition.message.len()).max();
         assert!(longest <= Some(MAX_MESSAGE_BYTES), "{longest:?}");
     }
 
@@ -208,7 +205,7 @@ mod tests {
             Time::EPOCH,
             &ConditionInput { unsupported: Some("no such thing"), ..ConditionInput::default() },
         );
-        let names: Vec<&str> = merged.iter().map(|one| &*one.kind).collect();
+        let names: Vec<&str> = merged.iter().map(|condition| &*condition.kind).collect();
         let expected =
             ["Aardvark", CONFIG_UNSUPPORTED, NO_PODS_MATCHED, RECOMMENDATION_PROVIDED, "Zebra"];
         assert_eq!(names, expected);

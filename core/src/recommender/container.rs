@@ -1,4 +1,4 @@
-//! What is remembered about one container of a VPA: samples in, state of a fixed small size kept.
+//! The history of one container of a VPA: ingests samples into a state of small, bounded size.
 
 use crate::{
     history::{HalfLives, OomBump, ReplicaState, SampleStats, Throttling, snapshot::sample_rank},
@@ -23,12 +23,12 @@ use crate::types::{
 /// Weight of one CPU sample.
 pub(super) const CPU_WEIGHT: f64 = 0.1;
 
-/// The history of one container over all pods of its VPA.
+/// The history of one container across all pods of its VPA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerHistory {
     pub(super) cpu: Histogram,
     pub(super) memory: Histogram,
-    /// Peaks of the largest replica, where asked for.
+    /// Peaks of the largest replica, if enabled.
     pub(super) largest_replica: Option<Box<LargestReplicaPeaks>>,
     pub(super) cpu_samples: SampleStats,
     pub(super) memory_samples: SampleStats,
@@ -36,24 +36,24 @@ pub struct ContainerHistory {
     pub(super) last_alive: Option<Time>,
     pub(super) replicas: Vec<ReplicaState>,
     pub(super) bump: Option<OomBump>,
-    /// Where it is measured.
+    /// The last throttling measurement, if any.
     pub(super) throttling: Option<Box<Throttling>>,
     overrides: Option<Box<Overrides>>,
     pub(super) owner: Option<Box<str>>,
-    /// What the weights of both histograms were added by.
+    /// The half-lives that the weights of both histograms use.
     pub(super) half_lives: HalfLives,
-    /// Whether what a storage remembered is part of this.
+    /// Whether stored history is part of this.
     pub(super) restored: bool,
-    /// Whether that came as single samples. Upstream takes these as it takes live ones.
+    /// Whether it was built from stored single samples. Upstream treats these like live samples.
     pub(super) built_from_samples: bool,
-    /// Whether all that a server had of the time before is part of this.
+    /// Whether the history before `created` was loaded from the server completely.
     pub(super) bootstrapped: bool,
-    /// What came back, under upstream's rules: it is kept apart from what is seen, and both are pooled each
-    /// time that somebody looks.
+    /// The restored history, in upstream mode: it is kept apart from the live samples, and both are merged for every
+    /// recommendation.
     pub(super) restored_aggregate: Option<Box<Aggregate>>,
 }
 
-/// The peaks of whichever replica was largest in its window.
+/// The peaks of the largest replica of each window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LargestReplicaPeaks {
     pub(super) peaks: Histogram,
@@ -61,7 +61,7 @@ pub(super) struct LargestReplicaPeaks {
 }
 
 impl ContainerHistory {
-    /// A container of which nothing is known.
+    /// Creates an empty history.
     pub fn new(created: Time, rules: &ModelRules) -> Self {
         Self {
             cpu: Histogram::new(rules.cpu_histogram_config().buckets),
@@ -84,7 +84,7 @@ impl ContainerHistory {
         }
     }
 
-    /// Takes a CPU sample.
+    /// Adds a CPU sample.
     pub fn add_cpu(
         &mut self,
         replica: &str,
@@ -106,7 +106,7 @@ impl ContainerHistory {
         Ok(())
     }
 
-    /// Takes a memory sample.
+    /// Adds a memory sample.
     pub fn add_memory(
         &mut self,
         replica: &str,
@@ -117,18 +117,18 @@ impl ContainerHistory {
         self.add_memory_amount(replica, at, usage, MemorySource::Usage, rules).map(drop)
     }
 
-    /// Notes that a live pod has this container.
+    /// Records that a live pod has this container.
     pub fn mark_alive(&mut self, now: Time) {
         self.last_alive = self.last_alive.max(Some(now));
     }
 
-    /// Forgets the pods that are gone. What they used stays.
-    pub fn retain_replicas(&mut self, lives: impl Fn(&str) -> bool) {
-        self.replicas.retain(|replica| lives(&replica.name));
+    /// Drops the state of deleted pods. Their samples stay.
+    pub fn retain_replicas(&mut self, is_alive: impl Fn(&str) -> bool) {
+        self.replicas.retain(|replica| is_alive(&replica.name));
         self.replicas.shrink_to_fit();
     }
 
-    /// Whether a window with a peak closed after `since`, and by `now`.
+    /// Whether a memory window with a peak closed after `since` and by `now`.
     pub fn has_window_closed(&self, since: Time, now: Time) -> bool {
         self.replicas.iter().any(|replica| {
             replica.window_end.is_some_and(|end| since < end && end <= now)
@@ -136,100 +136,100 @@ impl ContainerHistory {
         })
     }
 
-    /// Whether a pod has state of its own.
+    /// Whether this pod has state.
     pub fn has_replica(&self, name: &str) -> bool {
         self.replicas.binary_search_by(|replica| (*replica.name).cmp(name)).is_ok()
     }
 
-    /// The pods that have state of their own.
+    /// The pods with state.
     pub fn replicas(&self) -> impl ExactSizeIterator<Item = &str> {
         self.replicas.iter().map(|replica| &*replica.name)
     }
 
-    /// Takes over what the policy says about this container. Upstream keeps an override that was taken
-    /// out of the policy; with the fix the default comes back.
+    /// Applies the policy of this container. Upstream keeps an override that was removed from the policy; the fix
+    /// restores the default.
     pub fn apply_policy(&mut self, overrides: Option<&Overrides>, rules: &ModelRules) {
-        let wanted = overrides.copied().unwrap_or_default();
+        let new = overrides.copied().unwrap_or_default();
         let merged = match &self.overrides {
-            Some(kept) if !rules.fixes.has(Fix::RemovedOverrideRestoresDefault) => {
-                wanted.or(**kept)
+            Some(existing) if !rules.fixes.has(Fix::RemovedOverrideRestoresDefault) => {
+                new.or(**existing)
             }
-            _ => wanted,
+            _ => new,
         };
         self.overrides = (!merged.is_empty()).then(|| Box::new(merged));
     }
 
-    /// The overrides in force.
+    /// The effective overrides.
     pub fn overrides(&self) -> Option<&Overrides> {
         self.overrides.as_deref()
     }
 
-    /// What was seen of the CPU.
+    /// Number and time range of the CPU samples.
     pub fn cpu_samples(&self) -> SampleStats {
         self.cpu_samples
     }
 
-    /// What was seen of the memory, out-of-memory kills included.
+    /// Number and time range of the memory samples, including OOM kills.
     pub fn memory_samples(&self) -> SampleStats {
         self.memory_samples
     }
 
-    /// The latest out-of-memory bump.
+    /// The latest OOM bump.
     pub fn bump(&self) -> Option<OomBump> {
         self.bump
     }
 
-    /// How much of its time it was kept from the CPU that it wanted, where that was measured.
+    /// The last CPU throttling measurement, if any.
     pub fn throttling(&self) -> Option<&Throttling> {
         self.throttling.as_deref()
     }
 
-    /// Notes how much that was, in place of what was measured before.
+    /// Replaces the CPU throttling measurement.
     pub fn set_throttling(&mut self, measured: Throttling) {
         self.throttling = Some(Box::new(measured));
     }
 
-    /// Forgets what was measured: nothing holds the container back any more. Answers whether there was anything.
+    /// Drops the throttling measurement because the container has no CPU limit any more. Returns whether there was one.
     pub(super) fn clear_throttling(&mut self) -> bool {
         self.throttling.take().is_some()
     }
 
-    /// Whether it was made of single samples that a storage has.
+    /// Whether it was built from single samples of a storage.
     pub fn is_built_from_samples(&self) -> bool {
         self.built_from_samples
     }
 
-    /// The topmost scalable owner of the pods, as a storage keeps it (`apps/Deployment/web`).
+    /// The topmost scalable owner of the pods, in the format of the storage (`apps/Deployment/web`).
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// Notes the topmost scalable owner of the pods.
+    /// Sets the topmost scalable owner of the pods.
     pub fn set_owner(&mut self, owner: impl Into<Box<str>>) {
         self.owner = Some(owner.into());
     }
 
-    /// How much was seen, counted as a stored snapshot counts it.
+    /// Ranks the history by its number of samples, as [`Snapshot::sample_rank`](crate::history::Snapshot::sample_rank).
     pub fn sample_rank(&self) -> u64 {
         sample_rank(self.cpu_samples, self.memory_samples)
     }
 
-    /// The largest CPU usage in cores and memory usage in bytes that the buckets still hold.
+    /// The largest CPU usage in cores and memory usage in bytes that the buckets still have.
     pub fn peaks(&self, rules: &ModelRules) -> (Option<f64>, Option<f64>) {
-        let top = |histogram: &Histogram, axis: HistogramConfig<'_>| {
-            let empty = histogram.is_empty(axis.buckets);
-            (!empty).then(|| histogram.percentile(axis.buckets, 1.0))
+        let top = |histogram: &Histogram, config: HistogramConfig<'_>| {
+            let empty = histogram.is_empty(config.buckets);
+            (!empty).then(|| histogram.percentile(config.buckets, 1.0))
         };
-        let pool = self.aggregate(rules);
+        let aggregate = self.aggregate(rules);
         (
-            top(pool.cpu(), rules.cpu_histogram_config()),
-            top(pool.memory(), rules.memory_histogram_config()),
+            top(aggregate.cpu(), rules.cpu_histogram_config()),
+            top(aggregate.memory(), rules.memory_histogram_config()),
         )
     }
 
-    /// Whether the history lies so far back that it says nothing any more.
+    /// Whether the history is too old to be used.
     pub fn is_expired(&self, now: Time, rules: &ModelRules) -> bool {
-        // Upstream keeps for ever the checkpoints that it read at its start.
+        // Upstream never expires the checkpoints that it loaded at startup.
         if self.restored && !self.built_from_samples && !rules.fixes.has(Fix::StaleContainersLeave)
         {
             return false;
@@ -242,49 +242,53 @@ impl ContainerHistory {
         now >= last.unwrap_or(self.created).later(rules.memory_span())
     }
 
-    /// The samples that confidence in memory rests on. Upstream looks at CPU alone; a container that has
-    /// only memory samples, or all but one of them, then counts as unknown.
+    /// The samples that determine the confidence in memory. Upstream only uses CPU samples, so a container with only
+    /// memory samples, or with at most one CPU sample, counts as unknown.
     pub fn memory_evidence(&self, rules: &ModelRules) -> (Basis, SampleStats) {
-        let memory = self.cpu_samples.count <= 1
+        let use_memory = self.cpu_samples.count <= 1
             && self.memory_samples.count > self.cpu_samples.count
             && rules.fixes.has(Fix::MemoryOnlyHistoryCounts);
-        if memory { (Basis::Memory, self.memory_samples) } else { (Basis::Cpu, self.cpu_samples) }
+        if use_memory {
+            (Basis::Memory, self.memory_samples)
+        } else {
+            (Basis::Cpu, self.cpu_samples)
+        }
     }
 
-    /// What both histograms are measured by now.
+    /// The histogram configurations with the half-lives that the weights use.
     pub(super) fn histogram_configs(
         &self,
         rules: &ModelRules,
     ) -> (HistogramConfig<'static>, HistogramConfig<'static>) {
-        let span = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
+        let half_life = |seconds: u32| Some(Duration::from_secs(u64::from(seconds)));
         (
             HistogramConfig {
-                half_life: span(self.half_lives.cpu),
+                half_life: half_life(self.half_lives.cpu),
                 ..rules.cpu_histogram_config()
             },
             HistogramConfig {
-                half_life: span(self.half_lives.memory),
+                half_life: half_life(self.half_lives.memory),
                 ..rules.memory_histogram_config()
             },
         )
     }
 
-    /// Brings the histograms over when a half-life was changed.
+    /// Converts the histograms if a half-life was changed.
     pub(super) fn adopt_half_lives(&mut self, now: Time, rules: &ModelRules) {
-        let wanted = rules.half_lives();
-        if self.half_lives == wanted {
+        let new = rules.half_lives();
+        if self.half_lives == new {
             return;
         }
         let (cpu, memory) = self.histogram_configs(rules);
-        self.half_lives = wanted;
+        self.half_lives = new;
         let (new_cpu, new_memory) = self.histogram_configs(rules);
         self.cpu.change_half_life(cpu, new_cpu, now);
         memory_window::remove_open_peaks(&mut self.memory, memory, &self.replicas);
         self.memory.change_half_life(memory, new_memory, now);
         memory_window::restore_open_peaks(&mut self.memory, new_memory, &self.replicas);
-        if let Some(apart) = self.restored_aggregate.as_deref_mut() {
-            apart.cpu.change_half_life(cpu, new_cpu, now);
-            apart.memory.change_half_life(memory, new_memory, now);
+        if let Some(restored) = self.restored_aggregate.as_deref_mut() {
+            restored.cpu.change_half_life(cpu, new_cpu, now);
+            restored.memory.change_half_life(memory, new_memory, now);
         }
         if let Some(LargestReplicaPeaks { peaks, window }) = self.largest_replica.as_deref_mut() {
             memory_window::remove_open_peaks(peaks, memory, std::slice::from_ref(window));
@@ -302,75 +306,82 @@ impl ContainerHistory {
         rules: &ModelRules,
     ) -> Result<bool, SampleRejected> {
         self.adopt_half_lives(at, rules);
-        let place = replica_index(&mut self.replicas, replica);
-        self.add_memory_amount_at(place, at, usage, source, rules)
+        let index = replica_index(&mut self.replicas, replica);
+        self.add_memory_amount_at(index, at, usage, source, rules)
     }
 
-    /// Takes memory of the pod at this place, after the history has adopted these rules.
+    /// Adds memory to the pod at this index; the half-lives must be up to date.
     pub(super) fn add_memory_amount_at(
         &mut self,
-        place: usize,
+        index: usize,
         at: Time,
         usage: Bytes,
         source: MemorySource,
         rules: &ModelRules,
     ) -> Result<bool, SampleRejected> {
-        let (axis, sample) = (rules.memory_histogram_config(), (at, usage, source));
-        let (replica, peaks) = (&mut self.replicas[place], &mut self.memory);
+        let (config, sample) = (rules.memory_histogram_config(), (at, usage, source));
+        let (replica, peaks) = (&mut self.replicas[index], &mut self.memory);
         let counts = memory_window::add_to_window(
             replica,
             peaks,
-            axis,
+            config,
             rules.interval,
             rules.fixes,
             sample,
         )?;
         count_sample(&mut self.memory_samples, at);
         if rules.per_replica_peaks {
-            let fleet = self.largest_replica.get_or_insert_with(|| {
+            let largest = self.largest_replica.get_or_insert_with(|| {
                 Box::new(LargestReplicaPeaks {
-                    peaks: Histogram::new(axis.buckets),
+                    peaks: Histogram::new(config.buckets),
                     window: memory_window::new_replica("*"),
                 })
             });
-            // Samples of different replicas come in any order: only the window itself orders them.
-            fleet.window.last_memory = None;
-            let LargestReplicaPeaks { peaks, window } = &mut **fleet;
-            memory_window::add_to_window(window, peaks, axis, rules.interval, rules.fixes, sample)?;
+            // Samples of different replicas arrive in any order, so only the window itself orders them.
+            largest.window.last_memory = None;
+            let LargestReplicaPeaks { peaks, window } = &mut **largest;
+            memory_window::add_to_window(
+                window,
+                peaks,
+                config,
+                rules.interval,
+                rules.fixes,
+                sample,
+            )?;
         }
         Ok(counts)
     }
 }
 
-/// Replicas are kept in order of their names, so that a fleet of thousands is searched in a few steps.
+/// Returns the index of a replica, adding it if necessary. Replicas are sorted by name for binary search.
 pub(super) fn replica_index(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
-    replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|place| {
+    replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|index| {
         if replicas.len() < 8 {
             replicas.reserve_exact(1);
         }
-        replicas.insert(place, memory_window::new_replica(name));
-        place
+        replicas.insert(index, memory_window::new_replica(name));
+        index
     })
 }
 
-/// The one of this name.
+/// Returns the replica of this name, adding it if necessary.
 pub(super) fn find_or_add<'a>(
     replicas: &'a mut Vec<ReplicaState>,
     name: &str,
 ) -> &'a mut ReplicaState {
-    let place = replica_index(replicas, name);
-    &mut replicas[place]
+    let index = replica_index(replicas, name);
+    &mut replicas[index]
 }
 
-fn count_sample(seen: &mut SampleStats, at: Time) {
-    seen.count = seen.count.saturating_add(1);
-    seen.first = earliest(seen.first, Some(at));
-    seen.last = seen.last.max(Some(at));
+fn count_sample(stats: &mut SampleStats, at: Time) {
+    stats.count = stats.count.saturating_add(1);
+    stats.first = earliest(stats.first, Some(at));
+    stats.last = stats.last.max(Some(at));
 }
 
-pub(super) fn earliest(one: Option<Time>, other: Option<Time>) -> Option<Time> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+pub(super) fn earliest(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

@@ -1,44 +1,44 @@
-//! What samples weigh by their age, worked out once for all histories that have samples of the same age.
+//! Caches decay factors by age, shared by all histories with samples of the same age.
 
 use super::go_math::exp2;
 
-/// Ages that are kept: more than a slice of history has steps.
+/// Number of cached ages: more than the steps of a history slice.
 const CACHE_SIZE: usize = 4096;
-/// Two to this many nanoseconds, half a minute, is the grain of places: steps of a minute have one each, in their order.
+/// Log2 of the nanoseconds per cache slot: half a minute, so consecutive steps of a minute never share a slot.
 const GRAIN_BITS: u32 = 35;
 
-/// Powers of two to a number of half-lives. Nothing is kept in one that was made by `default`.
+/// Caches powers of two by number of half-lives. The `default` caches nothing.
 #[derive(Clone, Debug, Default)]
 pub struct DecayCache {
     half_life: i64,
-    /// An age and what samples of it weigh, at the place of the age.
+    /// The age and its factor, by slot.
     entries: Box<[(i64, f64)]>,
 }
 
 impl DecayCache {
-    /// For many samples of the same times.
+    /// Creates a cache for many samples of the same times.
     pub fn with_cache() -> Self {
         Self { half_life: 0, entries: vec![AGE_ZERO; CACHE_SIZE].into() }
     }
 
-    /// What a sample weighs that is so much younger than another one that weighs 1. Both are in nanoseconds.
+    /// Returns the weight of a sample that is `age` younger than a sample of weight 1. Both are in nanoseconds.
     pub fn factor(&mut self, age: i64, half_life: i64) -> f64 {
         if self.half_life != half_life {
             self.half_life = half_life;
             self.entries.fill(AGE_ZERO);
         }
-        let work_out = || exp2(age as f64 / half_life as f64);
-        let Some(place) = self.entries.get_mut((age >> GRAIN_BITS) as usize % CACHE_SIZE) else {
-            return work_out();
+        let compute = || exp2(age as f64 / half_life as f64);
+        let Some(entry) = self.entries.get_mut((age >> GRAIN_BITS) as usize % CACHE_SIZE) else {
+            return compute();
         };
-        if place.0 != age {
-            *place = (age, work_out());
+        if entry.0 != age {
+            *entry = (age, compute());
         }
-        place.1
+        entry.1
     }
 }
 
-/// True of every half-life.
+/// Valid for every half-life.
 const AGE_ZERO: (i64, f64) = (0, 1.0);
 
 #[cfg(test)]
@@ -52,14 +52,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_kept_is_what_would_be_worked_out(
-            asked in prop::collection::vec((-20_000..20_000_i64, 0..3_i64, 1..3_i64), 1..300),
+            queries in prop::collection::vec((-20_000..20_000_i64, 0..3_i64, 1..3_i64), 1..300),
         ) {
-            let mut fading = DecayCache::with_cache();
-            for (steps, beside, days) in asked {
-                let (age, half_life) = (steps * MINUTE + beside, days * 1440 * MINUTE);
+            let mut cache = DecayCache::with_cache();
+            for (steps, offset, days) in queries {
+                let (age, half_life) = (steps * MINUTE + offset, days * 1440 * MINUTE);
                 let expected = exp2(age as f64 / half_life as f64);
-                for fading in [&mut fading, &mut DecayCache::default()] {
-                    prop_assert_eq!(fading.factor(age, half_life).to_bits(), expected.to_bits());
+                for cache in [&mut cache, &mut DecayCache::default()] {
+                    prop_assert_eq!(cache.factor(age, half_life).to_bits(), expected.to_bits());
                 }
             }
         }

@@ -1,14 +1,14 @@
-//! The first live sample of each pod, as long as a stored history may come that has it too.
+//! The first live sample of each pod, while a stored history that also has it may still be loaded.
 
 use crate::types::Time;
 
 use crate::types::units::{Bytes, MilliCpu};
 
-/// So many pods of one container are told apart. A stored history may be away for days, and the pods of a CronJob never
-/// end.
+/// The maximum number of tracked pods per container. A stored history may be unavailable for days, and a CronJob
+/// creates pods without end.
 const MAX_PODS: usize = 512;
 
-/// A sample that may be part of what is stored: metrics show the same one until the next is measured.
+/// A live sample that may also be in the stored history: metrics show it until the next one is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EarlySample {
     container: Box<str>,
@@ -21,25 +21,25 @@ pub(super) struct EarlySample {
 /// The first samples of the pods of one VPA.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct EarlySamples {
-    /// In order of container and pod.
+    /// Sorted by container and pod.
     samples: Vec<EarlySample>,
-    /// Since when pods of a container were seen that are not among them.
+    /// The time of the first sample of untracked pods, by container.
     overflow: Vec<(Box<str>, Time)>,
 }
 
 impl EarlySamples {
-    /// Notes the first sample of a pod. Of one that comes after too many others only the time counts.
+    /// Records the first sample of a pod. Of untracked pods only the earliest time is recorded.
     pub fn record(
         &mut self,
         (container, pod): (&str, &str),
         at: Time,
         (cpu, memory): (Option<MilliCpu>, Option<Bytes>),
     ) {
-        let Err(place) = self.find(container, pod) else { return };
+        let Err(index) = self.find(container, pod) else { return };
         if self.for_container(container).count() < MAX_PODS {
             let (container, pod) = (container.into(), pod.into());
             let has_memory = memory.is_some();
-            self.samples.insert(place, EarlySample { container, pod, at, cpu, has_memory });
+            self.samples.insert(index, EarlySample { container, pod, at, cpu, has_memory });
             return;
         }
         match self.overflow.iter_mut().find(|(name, _)| **name == *container) {
@@ -48,7 +48,7 @@ impl EarlySamples {
         }
     }
 
-    /// Those of one container.
+    /// Returns the samples of one container.
     pub fn for_container<'a>(
         &'a self,
         container: &str,
@@ -58,16 +58,16 @@ impl EarlySamples {
         self.samples[begin..end].iter()
     }
 
-    /// Since when a container of a pod was seen live. Pods that are not told apart were seen since the first of them.
+    /// Returns the time of the first live sample of a pod. For untracked pods it is the earliest of all of them.
     pub fn first_seen(&self, container: &str, pod: &str) -> Option<Time> {
-        if let Ok(place) = self.find(container, pod) {
-            return Some(self.samples[place].at);
+        if let Ok(index) = self.find(container, pod) {
+            return Some(self.samples[index].at);
         }
-        let of_it = |(name, _): &&(Box<str>, Time)| **name == *container;
-        self.overflow.iter().find(of_it).map(|(_, since)| *since)
+        let is_container = |(name, _): &&(Box<str>, Time)| **name == *container;
+        self.overflow.iter().find(is_container).map(|(_, since)| *since)
     }
 
-    /// When the first of them was measured.
+    /// Returns the time of the earliest sample.
     pub fn first(&self) -> Option<Time> {
         self.samples.iter().map(|early| early.at).min()
     }
@@ -78,7 +78,7 @@ impl EarlySamples {
     }
 }
 
-/// Whether a container has so many pods that those that are gone are not kept for a history that may come.
+/// Whether a container has so many pods that those that are gone are dropped even if a stored history may come.
 pub(super) fn exceeds_max_pods(pods: usize) -> bool {
     pods >= MAX_PODS
 }
@@ -90,16 +90,16 @@ mod tests {
     #[test]
     fn first_samples_of_endless_pods_are_bounded_and_the_earliest_time_counts() {
         let mut early = EarlySamples::default();
-        let used = (Some(MilliCpu(1)), Some(Bytes(1)));
+        let usage = (Some(MilliCpu(1)), Some(Bytes(1)));
         for number in 0..100_000_i64 {
-            early.record(("job", &format!("job-{number}")), Time::from_secs(number), used);
-            early.record(("side", "one"), Time::from_secs(number), used);
+            early.record(("job", &format!("job-{number}")), Time::from_secs(number), usage);
+            early.record(("side", "one"), Time::from_secs(number), usage);
         }
         assert_eq!((early.samples.len(), early.overflow.len()), (MAX_PODS + 1, 1));
         let since = |container, pod| early.first_seen(container, pod).map(Time::as_secs);
         assert_eq!(early.first(), Some(Time::EPOCH));
         assert_eq!(since("job", "job-7"), Some(7));
-        // Told apart from nobody, it counts as seen since the first of those.
+        // An untracked pod counts as seen since the first untracked one.
         assert_eq!(since("job", "job-99999"), Some(512));
         assert_eq!((since("side", "one"), since("side", "two")), (Some(0), None));
         assert_eq!(

@@ -1,5 +1,5 @@
-//! From a histogram to three numbers of one resource: percentile, margin, throttling, confidence, floor,
-//! rounding, limits. Every stage leaves what it did in the explanation.
+//! Estimates bounds and target of one resource from histogram percentiles: margin, throttling, confidence, floor,
+//! rounding, policy. Every stage is recorded in the explanation.
 
 use super::{
     explanation::{
@@ -17,30 +17,30 @@ use crate::types::{
 };
 use std::time::Duration;
 
-/// The lower bound narrows quickly: half an hour of samples brings it to nine tenths.
+/// The lower bound narrows quickly: after half an hour of samples it is at nine tenths.
 pub const LOWER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 0.001, exponent: -2 };
 /// The upper bound is twice the estimate after one day.
 pub const UPPER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 1.0, exponent: 1 };
 
-/// A resource: what its amounts are counted in, and how they are printed.
+/// A resource, with the unit and format of its amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// Amounts in millicores, read in cores.
+    /// CPU: amounts in millicores, histogram values in cores.
     Cpu,
-    /// Amounts in bytes.
+    /// Memory: amounts in bytes.
     Memory,
 }
 
 impl Resource {
-    /// The amount of what a histogram reads.
-    pub fn amount(self, read: f64) -> i64 {
+    /// Converts a histogram value to an amount.
+    pub fn amount(self, value: f64) -> i64 {
         match self {
-            Self::Cpu => MilliCpu::from_cores(read).0,
-            Self::Memory => Bytes::from_f64(read).0,
+            Self::Cpu => MilliCpu::from_cores(value).0,
+            Self::Memory => Bytes::from_f64(value).0,
         }
     }
 
-    /// An amount multiplied and cut.
+    /// Multiplies an amount and truncates the result.
     pub fn scale(self, amount: i64, factor: f64) -> i64 {
         match self {
             Self::Cpu => MilliCpu(amount).scale(factor).0,
@@ -48,9 +48,9 @@ impl Resource {
         }
     }
 
-    /// An amount rounded and turned into a quantity.
+    /// Rounds an amount and converts it to a quantity.
     pub fn quantity(self, amount: i64, rounding: &Rounding) -> Quantity {
-        // A multiple that makes no sense leaves the amount as it is; flags refuse it.
+        // An invalid multiple leaves the amount as it is; flags reject it.
         let up = |amount, multiple| round_up_to_multiple(amount, multiple).unwrap_or(amount);
         let amount = up(amount, rounding.multiple);
         match self {
@@ -62,54 +62,54 @@ impl Resource {
     }
 }
 
-/// The three numbers of one resource.
+/// The estimates of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceEstimate {
-    /// Below this the pod should be given more.
+    /// Pods with a lower request should get more.
     pub lower_bound: Quantity,
-    /// What to request.
+    /// The target request.
     pub target: Quantity,
-    /// Above this the pod could do with less.
+    /// Pods with a higher request need less.
     pub upper_bound: Quantity,
-    /// The target before the policy's limits.
+    /// The target before the policy is applied.
     pub uncapped: Quantity,
 }
 
-/// What the chain needs to know apart from the percentiles themselves.
+/// The inputs of the estimation except the percentiles.
 pub struct EstimatorChain {
-    /// Which resource.
+    /// The resource.
     pub resource: Resource,
-    /// What the numbers rest on.
+    /// The samples that the estimate is based on.
     pub evidence: Evidence,
-    /// Share added to each percentile.
+    /// Fraction that is added to each percentile.
     pub margin: f64,
-    /// The least that any of the numbers may be.
+    /// The minimum of all estimates.
     pub floor: Floor,
-    /// How results are rounded.
+    /// The rounding of results.
     pub rounding: Rounding,
-    /// The policy's limits.
+    /// The policy's minimum and maximum.
     pub cap: Cap,
-    /// Most that the upper bound may be, as a multiple of the target.
+    /// The maximum of the upper bound as a multiple of the target.
     pub upper_bound_factor: Option<f64>,
-    /// How much it was throttled, and what follows.
+    /// The measured CPU throttling and the resulting factor.
     pub throttled: Option<Throttled>,
-    /// The latest out-of-memory bump that is still part of the history, and the edge of its bucket.
+    /// The latest OOM bump that is still in the history, and the upper edge of its bucket.
     pub bump: Option<(OomBump, f64)>,
 }
 
-/// What the histograms read for one of the three numbers.
+/// A percentile of the histograms, for one of the three estimates.
 #[derive(Clone, Copy)]
 pub struct PercentileReading {
-    /// Share of the samples.
+    /// The percentile, 0 to 1.
     pub percentile: f64,
-    /// What the histogram of all samples reads there.
+    /// Its value in the histogram of all samples.
     pub value: f64,
-    /// What the histogram of the largest replicas reads there.
+    /// Its value in the histogram of the largest replicas.
     pub largest_replica: Option<f64>,
 }
 
 impl EstimatorChain {
-    /// Runs the chain for lower bound, target and upper bound.
+    /// Estimates lower bound, target and upper bound.
     pub fn run(
         &self,
         [lower, target, upper]: [PercentileReading; 3],
@@ -118,14 +118,14 @@ impl EstimatorChain {
         let (target_amount, mut target) = self.estimate(target, None);
         let (mut upper_amount, mut upper) = self.estimate(upper, Some(UPPER_BOUND_FACTOR));
         if let Some(factor) = self.upper_bound_factor {
-            let most = self.resource.scale(target_amount, factor.max(1.0));
-            if upper_amount > most {
-                upper_amount = most;
+            let max = self.resource.scale(target_amount, factor.max(1.0));
+            if upper_amount > max {
+                upper_amount = max;
                 upper.decided_by = RecommendationReason::UpperBoundFactor;
             }
         }
         let uncapped = self.resource.quantity(target_amount, &self.rounding);
-        let numbers = ResourceEstimate {
+        let estimate = ResourceEstimate {
             lower_bound: self
                 .apply_cap(self.resource.quantity(lower_amount, &self.rounding), &mut lower),
             target: self.apply_cap(uncapped, &mut target),
@@ -146,7 +146,7 @@ impl EstimatorChain {
             target,
             upper,
         };
-        (numbers, explanation)
+        (estimate, explanation)
     }
 
     fn estimate(
@@ -154,9 +154,9 @@ impl EstimatorChain {
         reading: PercentileReading,
         stretch: Option<ConfidenceFactor>,
     ) -> (i64, EstimateStep) {
-        let PercentileReading { percentile, value: read, largest_replica } = reading;
-        let largest_replica = largest_replica.filter(|largest| *largest > read);
-        let base = self.resource.amount(largest_replica.unwrap_or(read));
+        let PercentileReading { percentile, value, largest_replica } = reading;
+        let largest_replica = largest_replica.filter(|largest| *largest > value);
+        let base = self.resource.amount(largest_replica.unwrap_or(value));
         let with_margin = base.saturating_add(self.resource.scale(base, self.margin));
         let raise = self.throttled.map(|throttled| throttled.factor).filter(|factor| *factor > 1.0);
         let raised = raise.map_or(with_margin, |factor| self.resource.scale(with_margin, factor));
@@ -166,7 +166,7 @@ impl EstimatorChain {
                 .scale(raised, confidence_multiplier(stretch, self.evidence.confidence)),
             None => raised,
         };
-        let of_bump = self.bump.is_some_and(|(_, edge)| edge.to_bits() == read.to_bits());
+        let of_bump = self.bump.is_some_and(|(_, edge)| edge.to_bits() == value.to_bits());
         let decided_by = if self.evidence.samples == 0 && base == 0 {
             RecommendationReason::NoData
         } else if stretched < self.floor.amount {
@@ -180,7 +180,7 @@ impl EstimatorChain {
         } else {
             RecommendationReason::Usage
         };
-        let step = EstimateStep { percentile, read, largest_replica, stretch, decided_by };
+        let step = EstimateStep { percentile, read: value, largest_replica, stretch, decided_by };
         (stretched.max(self.floor.amount), step)
     }
 
@@ -196,24 +196,24 @@ impl EstimatorChain {
     }
 }
 
-/// By how much a bound is moved. Without any confidence the upper bound goes to the largest amount and
-/// the lower one to 0.
+/// Returns the factor of a bound. Without any confidence the upper bound becomes the maximum amount and the lower
+/// bound 0.
 pub fn confidence_multiplier(stretch: ConfidenceFactor, confidence: f64) -> f64 {
     let factor = powi(1.0 + stretch.weight / confidence, stretch.exponent.unsigned_abs());
     if stretch.exponent < 0 { 1.0 / factor } else { factor }
 }
 
-/// What the samples seen amount to. Confidence is the smaller of the time they cover and of their
-/// number, where one sample a minute makes up a whole `interval`.
-pub fn confidence_evidence(of: Basis, seen: SampleStats, interval: Duration) -> Evidence {
-    let lifespan = match (seen.first, seen.last) {
+/// Computes the confidence of samples: the smaller of the time that they cover, in units of `interval`, and of
+/// their number, where one sample per minute fills an `interval`.
+pub fn confidence_evidence(of: Basis, stats: SampleStats, interval: Duration) -> Evidence {
+    let lifespan = match (stats.first, stats.last) {
         (Some(first), Some(last)) => last.nanos_since(first) as f64 / interval.as_nanos() as f64,
         _ => 0.0,
     };
     let minutes = interval.as_nanos() as f64 / 60e9;
-    let confidence = lifespan.min(seen.count as f64 / minutes);
-    // Only an interval of zero makes this undefined; flags refuse it, and 0 is the careful answer.
+    let confidence = lifespan.min(stats.count as f64 / minutes);
+    // Only an interval of zero makes this undefined. Flags reject it; 0 is the conservative result.
     let confidence = if confidence.is_finite() { confidence.max(0.0) } else { 0.0 };
-    let (samples, interval) = (seen.count, interval.as_secs_f64());
-    Evidence { of, samples, first: seen.first, last: seen.last, interval, confidence }
+    let (samples, interval) = (stats.count, interval.as_secs_f64());
+    Evidence { of, samples, first: stats.first, last: stats.last, interval, confidence }
 }

@@ -1,25 +1,25 @@
-//! What an `Evicted` event tells about memory: which containers a starved node blamed, and their usage.
+//! Parses the memory usage in an `Evicted` event: the offending containers of a node under memory pressure.
 
 use crate::types::{quantity::Quantity, units::Bytes};
 
-/// Annotation that names the containers.
+/// Annotation with the names of the containers.
 pub const CONTAINERS: &str = "offending_containers";
-/// Annotation that holds their usage, in the same order.
+/// Annotation with their usage, in the same order.
 pub const USAGES: &str = "offending_containers_usage";
-/// Annotation that holds the resource that ran out, in the same order.
+/// Annotation with the starved resource, in the same order.
 pub const STARVED: &str = "starved_resource";
 
-/// A container that a node under memory pressure blamed.
+/// An offending container of a node under memory pressure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffendingContainer {
     /// Name of the container.
     pub container: Box<str>,
-    /// What it used.
+    /// Its memory usage.
     pub usage: Bytes,
 }
 
-/// The containers blamed for memory. Lists of unequal length say nothing that could be trusted, so the
-/// whole event is left aside; an entry about another resource or with an unreadable amount is passed over.
+/// Returns the containers that were evicted because of memory. Ignores the event if its lists differ in length, and
+/// entries for other resources or with an invalid amount.
 pub fn parse(containers: &str, usages: &str, starved: &str) -> Vec<OffendingContainer> {
     let count = containers.split(',').count();
     if usages.split(',').count() != count || starved.split(',').count() != count {

@@ -1,4 +1,4 @@
-//! Why a number is what it is, as data. The numbers can be worked out again from these fields alone.
+//! Why a recommendation has its numbers, as data. The numbers can be recomputed from these fields alone.
 
 use std::{fmt, time::Duration};
 
@@ -7,70 +7,70 @@ use serde::{Deserialize, Serialize};
 
 use super::{policy::Cap, throttling::Throttled};
 
-/// Why the recommendation of one container is what it is.
+/// Explains the recommendation of one container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// CPU, where it is recommended.
+    /// CPU, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ResourceExplanation>,
-    /// Memory, where it is recommended.
+    /// Memory, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ResourceExplanation>,
 }
 
-/// Why the numbers of one resource are what they are. CPU is in millicores, memory in bytes.
+/// Explains the estimates of one resource. CPU is in millicores, memory in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceExplanation {
-    /// What the numbers rest on.
+    /// The samples that the estimates are based on.
     pub evidence: Evidence,
-    /// Share added to each percentile.
+    /// Fraction that is added to each percentile.
     pub margin: f64,
-    /// The least that any of the numbers may be.
+    /// The minimum of all estimates.
     pub floor: Floor,
-    /// How results are rounded.
+    /// The rounding of results.
     pub rounding: Rounding,
-    /// The policy's limits.
+    /// The policy's minimum and maximum.
     pub cap: Cap,
-    /// The upper bound is at most this many times the target, where that is asked for.
+    /// The maximum of the upper bound as a multiple of the target, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound_factor: Option<f64>,
-    /// How much it was throttled, where that is known, and what CPU is multiplied by for it after the margin.
+    /// The measured CPU throttling and the factor that CPU is multiplied by after the margin, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<Throttled>,
-    /// The latest out-of-memory bump that is still part of the history.
+    /// The latest OOM bump that is still in the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<OomBump>,
-    /// How the lower bound came about.
+    /// The estimate of the lower bound.
     pub lower: EstimateStep,
-    /// How the target came about.
+    /// The estimate of the target.
     pub target: EstimateStep,
-    /// How the upper bound came about.
+    /// The estimate of the upper bound.
     pub upper: EstimateStep,
 }
 
-/// What a recommendation rests on.
+/// The samples that a recommendation is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// Which samples were counted.
+    /// The resource of the samples.
     pub of: Basis,
-    /// How many there were.
+    /// Number of samples.
     pub samples: u64,
-    /// The earliest.
+    /// Time of the earliest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Time>,
-    /// The latest.
+    /// Time of the latest sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
-    /// Seconds that count as one unit of confidence, when they hold a sample a minute.
+    /// Seconds that count as one unit of confidence if they have one sample per minute.
     pub interval: f64,
-    /// Confidence: the smaller of covered time and number of samples, each in such units.
+    /// Confidence: the smaller of covered time and number of samples, both in these units.
     pub confidence: f64,
 }
 
 impl Evidence {
-    /// The time that the samples cover.
+    /// Returns the time that the samples cover.
     pub fn covered(&self) -> Duration {
         match (self.first, self.last) {
             (Some(first), Some(last)) => {
@@ -81,98 +81,98 @@ impl Evidence {
     }
 }
 
-/// Which samples confidence is counted by.
+/// The samples that determine the confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Basis {
-    /// CPU samples, also for memory.
+    /// CPU samples; the default, also for memory.
     Cpu,
-    /// Memory samples: there are none of the CPU.
+    /// Memory samples, because there are no CPU samples.
     Memory,
 }
 
-/// Where a floor comes from.
+/// The minimum of a recommendation, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Floor {
     /// The amount.
     pub amount: i64,
-    /// Among how many containers the pod's floor was split; `None` for a floor of the VPA's own.
+    /// The number of containers that share the pod's minimum; `None` for a minimum of the VPA itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split_among: Option<usize>,
 }
 
-/// How results are rounded.
+/// The rounding of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rounding {
-    /// Up to a multiple of this amount.
+    /// Round up to a multiple of this amount.
     pub multiple: i64,
-    /// To two decimals of a binary unit.
+    /// Round to two decimals of a binary unit.
     pub humanized: bool,
-    /// Up to whole cores.
+    /// Round up to whole cores.
     pub whole_cores: bool,
 }
 
-/// How one of the three numbers came about.
+/// Explains one of the three estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EstimateStep {
-    /// Share of the samples that is covered.
+    /// The percentile, 0 to 1.
     pub percentile: f64,
-    /// What the histogram reads there: cores or bytes.
+    /// Its value in the histogram, in cores or bytes.
     pub read: f64,
-    /// What the peaks of the largest replicas read there, when that is more.
+    /// Its value in the histogram of the largest replicas, if that is larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_replica: Option<f64>,
-    /// How far confidence moves a bound.
+    /// The confidence factor of a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stretch: Option<ConfidenceFactor>,
-    /// Which stage had the last word.
+    /// The stage that decided the result.
     pub decided_by: RecommendationReason,
 }
 
 /// A bound is multiplied by `(1 + weight / confidence) ^ exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfidenceFactor {
-    /// How much a lack of confidence counts.
+    /// The weight of missing confidence.
     pub weight: f64,
-    /// Positive widens upwards, negative downwards.
+    /// Positive for an upper bound, negative for a lower bound.
     pub exponent: i32,
 }
 
-/// Which stage of the chain decided a number. The same words stand in metrics, conditions and events.
+/// The stage that decided an estimate. Metrics, conditions and events use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecommendationReason {
-    /// Nothing was seen: only the floor speaks.
+    /// There are no samples: the result is the floor.
     NoData,
-    /// What was used, and the margin.
+    /// Usage and margin.
     Usage,
-    /// What was used, in the bucket of an out-of-memory kill's bump.
+    /// Usage, in the bucket of an OOM bump.
     OomBump,
-    /// The largest replica.
+    /// Usage of the largest replica.
     LargestReplica,
-    /// What was used, raised because the limit keeps it from using more.
+    /// Usage, raised because of CPU throttling.
     Throttling,
-    /// The floor.
+    /// The minimum for recommendations.
     Floor,
-    /// The largest multiple of the target that the upper bound may be.
+    /// The maximum of the upper bound as a multiple of the target.
     UpperBoundFactor,
     /// The policy's minimum.
     MinAllowed,
     /// The policy's maximum.
     MaxAllowed,
-    /// The maximum for the whole cluster.
+    /// The cluster-wide maximum.
     GlobalMaxAllowed,
-    /// What a pod may have on the largest node.
+    /// The capacity of the largest node.
     NodeCap,
-    /// What a pod may have by the operator's limit.
+    /// The configured maximum of a pod.
     PodCap,
 }
 
 impl RecommendationReason {
-    /// Those without which a number would be another one, as metrics list them.
+    /// The reasons that restrict an estimate, in the order of metrics.
     pub const RESTRICTIONS: [Self; 7] = [
         Self::Floor,
         Self::UpperBoundFactor,
@@ -183,7 +183,7 @@ impl RecommendationReason {
         Self::PodCap,
     ];
 
-    /// The word for it, the same in metrics, conditions, events and explanations.
+    /// The name in metrics, conditions, events and explanations.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoData => "no_data",
@@ -208,7 +208,7 @@ impl fmt::Display for RecommendationReason {
     }
 }
 
-/// In one short line why the target is what it is: `p90 of 8.0 d +15 %`.
+/// Explains the target in one short line: `p90 of 8.0 d, +15 %`.
 impl fmt::Display for ResourceExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percentile = self.target.percentile * 100.0;

@@ -1,8 +1,7 @@
-//! The annotation on a VPA that says why the numbers in its status are what they are.
+//! The annotation on a VPA that explains the recommendation in its status.
 //!
-//! It is for those who cannot read the history: `plimsoll explain` has nothing else to go by where no
-//! checkpoints are kept. It names the recommendation that it belongs to by a hash, so that nobody believes it
-//! once the status says something else.
+//! `plimsoll explain` uses it where it cannot read the history because there are no checkpoints. The annotation has a
+//! hash of its recommendation, so that it is ignored once the status has another one.
 
 use std::sync::Arc;
 
@@ -20,43 +19,43 @@ use crate::api::{ResourceList, vpa};
 /// Key of the annotation.
 pub const ANNOTATION: &str = "plimsoll.dev/explanation";
 
-/// Bytes that the annotation may have.
+/// Maximum size of the annotation in bytes.
 pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
 
-/// Number of the format. It changes when old readers would misunderstand.
+/// Version of the format. It changes if old readers would misinterpret the annotation.
 const VERSION: u32 = 1;
 
-/// Why an annotation does not count.
+/// Why an annotation is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExplanationError {
-    /// The recommendation was written by somebody else, or again, since.
-    #[error("it belongs to a recommendation that is no longer in the status")]
+    /// The recommendation in the status has changed since.
+    #[error("it does not match the recommendation in the status")]
     Stale,
-    /// Another format.
-    #[error("its version is {0} and only {VERSION} can be read")]
+    /// Unsupported version.
+    #[error("unsupported version {0} (want {VERSION})")]
     Version(u32),
-    /// No format at all.
-    #[error("it cannot be read ({0})")]
+    /// Invalid format.
+    #[error("invalid format: {0}")]
     Unreadable(String),
 }
 
-/// What an annotation says. The numbers themselves are in the status.
+/// The content of an annotation. The numbers themselves are in the status.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredExplanation {
-    /// When the numbers were worked out.
+    /// When the recommendation was computed.
     pub at: Time,
-    /// What all containers of a pod might have together.
+    /// The maximum of all containers of a pod together.
     pub pod_limits: PodLimits,
-    /// Why the numbers of each container are what they are. Not every container has to be there.
+    /// The explanations by container. Containers may be missing.
     pub containers: Vec<StoredContainer>,
 }
 
-/// Why the numbers of one container are what they are.
+/// The explanation of one container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredContainer {
-    /// Its name.
+    /// Name of the container.
     pub name: Arc<str>,
-    /// Why.
+    /// The explanation.
     #[serde(flatten)]
     pub explanation: Explanation,
 }
@@ -79,8 +78,8 @@ struct WrittenContainer<'a> {
 }
 
 impl<'a> From<&'a ContainerRecommendation> for WrittenContainer<'a> {
-    fn from(said: &'a ContainerRecommendation) -> Self {
-        Self { name: &said.container, explanation: &said.explanation }
+    fn from(recommendation: &'a ContainerRecommendation) -> Self {
+        Self { name: &recommendation.container, explanation: &recommendation.explanation }
     }
 }
 
@@ -98,15 +97,20 @@ struct ExplanationBody {
     containers: Vec<StoredContainer>,
 }
 
-/// A hash over what a recommendation says, as it is parsed: containers by name, amounts as their values.
-/// Annotations are bound to a status by it, so its bytes are part of their format.
-pub fn recommendation_hash(said: &vpa::Recommendation) -> u64 {
+/// Hashes a parsed recommendation: containers by name, amounts by value. Annotations are bound to a status by it, so
+/// its input is part of their format.
+pub fn recommendation_hash(recommendation: &vpa::Recommendation) -> u64 {
     let mut bytes = Vec::with_capacity(256);
-    let mut containers: Vec<_> = said.container_recommendations.iter().collect();
-    containers.sort_by(|one, other| one.container_name.cmp(&other.container_name));
-    for one in containers {
-        hash_text(&mut bytes, &one.container_name);
-        for list in [&one.target, &one.lower_bound, &one.upper_bound, &one.uncapped_target] {
+    let mut containers: Vec<_> = recommendation.container_recommendations.iter().collect();
+    containers.sort_by(|a, b| a.container_name.cmp(&b.container_name));
+    for container in containers {
+        hash_text(&mut bytes, &container.container_name);
+        for list in [
+            &container.target,
+            &container.lower_bound,
+            &container.upper_bound,
+            &container.uncapped_target,
+        ] {
             hash_list(&mut bytes, list);
         }
     }
@@ -126,43 +130,49 @@ fn hash_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// The annotation for what was said at this time, with the hash of it as an object shows it. Of very many
-/// containers only the first are explained, as many as fit. `None` when there is nothing to explain.
-pub fn write(said: &Recommendation, fingerprint: u64, room: PodLimits, at: Time) -> Option<String> {
-    let of = format!("{fingerprint:016x}");
-    let all: Vec<WrittenContainer<'_>> = said.containers.iter().map(Into::into).collect();
+/// Returns the annotation of a recommendation that was computed at `at`. `hash` is that of the published
+/// recommendation. If not all containers fit, only the first ones are explained; `None` if there are none.
+pub fn write(
+    recommendation: &Recommendation,
+    hash: u64,
+    pod_limits: PodLimits,
+    at: Time,
+) -> Option<String> {
+    let of = format!("{hash:016x}");
+    let all_containers: Vec<WrittenContainer<'_>> =
+        recommendation.containers.iter().map(Into::into).collect();
     let text = |containers: &[WrittenContainer<'_>]| {
-        let written = WrittenExplanation { v: VERSION, of: &of, at, room, containers };
+        let written = WrittenExplanation { v: VERSION, of: &of, at, room: pod_limits, containers };
         serde_json::to_string(&written).ok()
     };
-    if all.is_empty() {
+    if all_containers.is_empty() {
         return None;
     }
-    if let Some(text) = text(&all).filter(|text| text.len() <= MAX_BYTES) {
+    if let Some(text) = text(&all_containers).filter(|text| text.len() <= MAX_BYTES) {
         return Some(text);
     }
     let mut left = MAX_BYTES.checked_sub(text(&[])?.len())?;
     let mut fitting = 0;
-    for one in &all {
-        // With the comma after it.
-        let Some(rest) = left.checked_sub(serde_json::to_string(one).ok()?.len() + 1) else {
+    for container in &all_containers {
+        // Includes the comma after it.
+        let Some(rest) = left.checked_sub(serde_json::to_string(container).ok()?.len() + 1) else {
             break;
         };
         (left, fitting) = (rest, fitting + 1);
     }
-    if fitting == 0 { None } else { text(&all[..fitting]) }
+    if fitting == 0 { None } else { text(&all_containers[..fitting]) }
 }
 
-/// The hash in an annotation, as far as it is one of ours.
+/// Returns the recommendation hash of an annotation, if the annotation is valid.
 pub fn stored_recommendation_hash(text: &str) -> Option<u64> {
     let ExplanationHeader { v, of } = serde_json::from_str(text).ok()?;
     if v == VERSION { u64::from_str_radix(&of, 16).ok() } else { None }
 }
 
-/// What an annotation says of the recommendation beside it.
+/// Parses an annotation and checks that it belongs to this recommendation.
 pub fn read(
     text: &str,
-    said: Option<&vpa::Recommendation>,
+    recommendation: Option<&vpa::Recommendation>,
 ) -> Result<StoredExplanation, ExplanationError> {
     #[derive(Deserialize)]
     struct Version {
@@ -174,7 +184,9 @@ pub fn read(
         return Err(ExplanationError::Version(v));
     }
     let ExplanationHeader { of, .. } = serde_json::from_str(text).map_err(unreadable)?;
-    if said.is_none_or(|said| of != format!("{:016x}", recommendation_hash(said))) {
+    if recommendation
+        .is_none_or(|recommendation| of != format!("{:016x}", recommendation_hash(recommendation)))
+    {
         return Err(ExplanationError::Stale);
     }
     let ExplanationBody { at, room, containers } =
@@ -194,47 +206,54 @@ mod tests {
 
     const AT: Time = Time::from_secs(1_790_000_000);
 
-    /// Containers that were never seen to use anything, which is explained at full length all the same.
-    fn said(containers: usize) -> Recommendation {
+    /// Containers without samples, which are explained at full length nevertheless.
+    fn recommendation(containers: usize) -> Recommendation {
         let (settings, mut history) = (Settings::default(), History::default());
-        let directives = VpaSettings::default();
-        let rules = directives.rules(None, &settings);
+        let vpa_settings = VpaSettings::default();
+        let rules = vpa_settings.rules(None, &settings);
         for number in 0..containers {
             history.container_mut(&format!("container-{number:03}"), AT, &rules);
         }
-        recommend(&directives, &history, &settings, AT)
+        recommend(&vpa_settings, &history, &settings, AT)
     }
 
-    fn object(said: &Recommendation) -> vpa::Recommendation {
-        to_object(said)
+    fn object(recommendation: &Recommendation) -> vpa::Recommendation {
+        to_object(recommendation)
     }
 
-    fn written(said: &Recommendation, room: PodLimits) -> String {
-        write(said, recommendation_hash(&object(said)), room, AT).expect("it fits")
+    fn written(recommendation: &Recommendation, pod_limits: PodLimits) -> String {
+        write(recommendation, recommendation_hash(&object(recommendation)), pod_limits, AT)
+            .expect("it fits")
     }
 
     #[test]
     fn what_was_written_is_read_and_is_the_explanation() {
-        let said = said(3);
+        let original = recommendation(3);
         let limit = "2"
             .parse()
             .ok()
             .map(|amount| ResourceLimit { amount, by: RecommendationReason::PodCap });
-        let room = PodLimits { cpu: limit, memory: None };
-        let text = written(&said, room);
-        assert_eq!(stored_recommendation_hash(&text), Some(recommendation_hash(&object(&said))));
-        let told = read(&text, Some(&object(&said))).expect("it belongs to it");
-        assert_eq!((told.at, told.pod_limits, told.containers.len()), (AT, room, 3));
-        for (told, said) in told.containers.iter().zip(&said.containers) {
-            assert_eq!((&told.name, &told.explanation), (&said.container, &said.explanation));
-            assert!(told.explanation.cpu.is_some() && told.explanation.memory.is_some());
+        let pod_limits = PodLimits { cpu: limit, memory: None };
+        let text = written(&original, pod_limits);
+        assert_eq!(
+            stored_recommendation_hash(&text),
+            Some(recommendation_hash(&object(&original)))
+        );
+        let stored = read(&text, Some(&object(&original))).expect("it belongs to it");
+        assert_eq!((stored.at, stored.pod_limits, stored.containers.len()), (AT, pod_limits, 3));
+        for (stored, original) in stored.containers.iter().zip(&original.containers) {
+            assert_eq!(
+                (&stored.name, &stored.explanation),
+                (&original.container, &original.explanation)
+            );
+            assert!(stored.explanation.cpu.is_some() && stored.explanation.memory.is_some());
         }
     }
 
     #[test]
     fn another_recommendation_another_version_and_other_texts_are_ignored_for_their_reason() {
-        let said = said(1);
-        let (text, object) = (written(&said, PodLimits::default()), object(&said));
+        let original = recommendation(1);
+        let (text, object) = (written(&original, PodLimits::default()), object(&original));
         let mut other = object.clone();
         other.container_recommendations[0].target =
             ResourceList::cpu_and_memory("26m".parse().ok(), None);
@@ -252,13 +271,18 @@ mod tests {
 
     #[test]
     fn of_too_many_containers_the_first_are_explained_and_of_none_nothing() {
-        let many = said(100);
+        let many = recommendation(100);
         let text = written(&many, PodLimits::default());
         assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 2000, "{} bytes", text.len());
-        let told = read(&text, Some(&object(&many))).expect("readable").containers;
-        assert!(told.len() > 15, "{} containers are explained", told.len());
-        assert!(told.iter().zip(&many.containers).all(|(told, said)| told.name == said.container));
-        assert_eq!(write(&said(0), 7, PodLimits::default(), AT), None);
+        let stored = read(&text, Some(&object(&many))).expect("readable").containers;
+        assert!(stored.len() > 15, "{} containers are explained", stored.len());
+        assert!(
+            stored
+                .iter()
+                .zip(&many.containers)
+                .all(|(stored, original)| stored.name == original.container)
+        );
+        assert_eq!(write(&recommendation(0), 7, PodLimits::default(), AT), None);
     }
 
     fn parsed(recommendation: Value) -> u64 {
@@ -279,22 +303,22 @@ mod tests {
 
     #[test]
     fn the_same_recommendation_in_other_words_has_the_same_fingerprint_and_another_has_not() {
-        let with = |place: &str, value: Value| {
+        let with = |path: &str, value: Value| {
             let mut sample = sample();
-            *sample.pointer_mut(&format!("/containerRecommendations{place}")).expect(place) = value;
+            *sample.pointer_mut(&format!("/containerRecommendations{path}")).expect(path) = value;
             parsed(sample)
         };
-        let mut turned = sample();
-        turned["containerRecommendations"].as_array_mut().expect("a list").reverse();
-        assert_eq!(parsed(turned), parsed(sample()));
-        for (place, value) in [
+        let mut reversed = sample();
+        reversed["containerRecommendations"].as_array_mut().expect("a list").reverse();
+        assert_eq!(parsed(reversed), parsed(sample()));
+        for (path, value) in [
             ("/0/target/cpu", json!("0.35")),
             ("/0/target/memory", json!("1073741824")),
             ("/0/upperBound/cpu", json!("1000m")),
         ] {
-            assert_eq!(with(place, value.clone()), parsed(sample()), "{place} {value}");
+            assert_eq!(with(path, value.clone()), parsed(sample()), "{path} {value}");
         }
-        for (place, value) in [
+        for (path, value) in [
             ("/0/target/cpu", json!("351m")),
             ("/0/target", json!({"cpu": "350m"})),
             ("/0/lowerBound/memory", json!("262145k")),
@@ -302,7 +326,7 @@ mod tests {
             ("/1/target", json!({"memory": "25m"})),
             ("/1", json!({"containerName": "side", "target": {}, "lowerBound": {"cpu": "25m"}})),
         ] {
-            assert_ne!(with(place, value.clone()), parsed(sample()), "{place} {value}");
+            assert_ne!(with(path, value.clone()), parsed(sample()), "{path} {value}");
         }
     }
 

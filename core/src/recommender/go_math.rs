@@ -1,10 +1,10 @@
-//! Powers, to the last bit as upstream's language computes them: percentiles end in one bucket or the next by it.
+//! Powers as Go computes them, to the last bit: it decides in which bucket a percentile ends.
 //!
-//! Two pods whose windows begin and end together have weights that tie exactly, and a median decides between them by
-//! the last bit of a sum. Languages do not agree on that bit: of two to a fraction, every tenth result differs.
+//! Two pods whose memory windows start and end together have exactly equal weights, so the last bit of a sum decides
+//! their median. Languages differ in that bit: for fractional powers of two in every tenth result.
 
-/// A power by squaring, lowest bit first. A correctly rounded power differs from what upstream computes
-/// in the last bits of almost every bucket, and in one whole byte of one of them.
+/// A power by squaring, lowest bit first. A correctly rounded power differs from upstream's in the last bits of almost
+/// every bucket, and by a whole byte in one of them.
 pub(super) fn powi(base: f64, exponent: u32) -> f64 {
     let (mut result, mut square, mut left) = (1.0, base, exponent);
     while left > 0 {
@@ -19,9 +19,9 @@ pub(super) fn powi(base: f64, exponent: u32) -> f64 {
     result
 }
 
-/// Two to a whole power, exactly, down to 0 and up to infinity.
+/// Two to an integer power, exactly, saturating at 0 and infinity.
 pub(super) fn exp2_integer(exponent: f64) -> f64 {
-    // Above and below these the result is 0 or infinite anyway; in between the steps are exact.
+    // Outside of this range the result is 0 or infinite anyway; within it every step is exact.
     let mut left = exponent.clamp(-2000.0, 2000.0) as i32;
     let mut result = 1.0;
     while left != 0 {
@@ -36,11 +36,11 @@ pub(super) fn exp2_integer(exponent: f64) -> f64 {
     result
 }
 
-/// The natural logarithm of two in a part whose product with small whole numbers is exact, and what is left of it.
+/// ln 2, split into a part whose product with small integers is exact, and the remainder.
 const LN_2: [f64; 2] = [6.931_471_803_691_238e-1, 1.908_214_929_270_587_7e-10];
 
-/// Coefficients of the even function `x (e^x + 1) / (e^x - 1) - 2` in the square of `x`, from its first power on: the
-/// minimax fit that Sun published in 1993 and that most libraries have used since, its first number rounded to a sixth.
+/// Coefficients of the even function `x (e^x + 1) / (e^x - 1) - 2` in powers of `x^2`: the minimax approximation that
+/// Sun published in 1993 and most libraries use, with its first coefficient rounded to 1/6.
 const EXP_COEFFICIENTS: [f64; 5] = [
     1.0 / 6.0,
     -2.777_777_777_701_559_3e-3,
@@ -49,13 +49,13 @@ const EXP_COEFFICIENTS: [f64; 5] = [
     4.138_136_797_057_238_5e-8,
 ];
 
-/// Two to any power. Every multiplication and sum is in the order that gives upstream's last bit.
+/// Two to any power. The order of all operations is the one that gives upstream's last bit.
 #[must_use]
 pub fn exp2(exponent: f64) -> f64 {
     if exponent.is_nan() {
         return exponent;
     }
-    // Whatever is out of range stays so: whole powers saturate.
+    // Values out of range stay so: integer powers saturate.
     let exponent = exponent.clamp(-2000.0, 2000.0);
     let whole = (exponent + 0.5_f64.copysign(exponent)).trunc();
     let rest = exponent - whole;
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(exp2(f64::NEG_INFINITY), 0.0);
     }
 
-    /// Minutes of a day, and the bits that Go 1.26 answers for two to that power.
+    /// Minutes, and the bits of two to the power of that many days in Go 1.26.
     #[test]
     fn two_to_a_fraction_has_the_bits_that_upstreams_language_gives_it() {
         let table: [(i64, u64); 24] = [

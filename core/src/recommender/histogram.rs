@@ -1,5 +1,5 @@
-//! A histogram whose samples lose half their weight every half-life. All arithmetic is done in the
-//! order in which upstream does it, because percentiles and checkpoints depend on the last bits.
+//! A decaying histogram: the weight of samples halves every half-life. All arithmetic is in upstream's order, because
+//! percentiles and checkpoints depend on the last bits.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use super::{
     sparse::Sparse,
 };
 
-/// What a histogram is measured by: its boundaries and its half-life. Kept apart from the weights,
-/// because fifty thousand histograms share a handful of these.
+/// The configuration of a histogram: its boundaries and half-life. Separate from the weights, because fifty thousand
+/// histograms share a handful of configurations.
 #[derive(Clone, Copy, Debug)]
 pub struct HistogramConfig<'a> {
     /// Bucket boundaries.
     pub buckets: &'a Buckets,
-    /// Time after which a sample counts half; `None` for samples that never fade.
+    /// The half-life of samples; `None` for samples that do not decay.
     pub half_life: Option<Duration>,
 }
 
-/// Weights by bucket.
+/// A histogram: weights by bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     weights: Sparse,
     total: f64,
-    /// When a sample weighs 1. Nothing was ever added while this is `None` on a fading histogram.
+    /// The time at which a sample weighs 1. `None` on a decaying histogram means that it has no samples.
     reference: Option<Time>,
-    /// Lowest and highest bucket that count as filled; crossed over while there are none.
+    /// First and last filled bucket; `min` is above `max` if there are none.
     min: u8,
     max: u8,
 }
 
-/// The reference moves when a sample would weigh more than two to the power of this.
+/// The reference is shifted if a sample would weigh more than two to the power of this.
 const HALF_LIVES_BEFORE_SHIFT: i64 = 100;
 
-/// Go's zero instant, 1 January of year 1, in nanoseconds before the Unix epoch. References are
-/// multiples of the half-life counted from there.
+/// Go's zero time, 1 January of year 1, in nanoseconds relative to the Unix epoch. References are multiples of the
+/// half-life since then.
 const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     pub fn new(buckets: &Buckets) -> Self {
         Self {
             weights: Sparse::default(),
@@ -53,28 +53,28 @@ impl Histogram {
         }
     }
 
-    /// Adds a sample. A weight that is negative or not a number is not added.
-    pub fn add(&mut self, axis: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
-        self.add_with_cache(axis, value, weight, at, &mut DecayCache::default());
+    /// Adds a sample. Ignores a weight that is negative or NaN.
+    pub fn add(&mut self, config: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
+        self.add_with_cache(config, value, weight, at, &mut DecayCache::default());
     }
 
-    /// The same, for one of many samples that are of the same times.
+    /// Adds one of many samples of the same times, with a cache of decay factors.
     pub fn add_with_cache(
         &mut self,
-        axis: HistogramConfig<'_>,
+        config: HistogramConfig<'_>,
         value: f64,
         weight: f64,
         at: Time,
-        fading: &mut DecayCache,
+        cache: &mut DecayCache,
     ) {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
-        let weight = weight * self.decayed_weight(axis, at, fading);
-        let bucket = axis.buckets.find(value);
+        let weight = weight * self.decayed_weight(config, at, cache);
+        let bucket = config.buckets.find(value);
         let slot = self.weights.get_mut(bucket);
         *slot += weight;
-        let filled = *slot >= axis.buckets.epsilon();
+        let filled = *slot >= config.buckets.epsilon();
         self.total += weight;
         if filled {
             self.min = self.min.min(bucket);
@@ -82,33 +82,33 @@ impl Histogram {
         }
     }
 
-    /// Takes a sample back that was added with the same value, weight and time.
-    pub fn subtract(&mut self, axis: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
+    /// Subtracts a sample that was added with the same value, weight and time.
+    pub fn subtract(&mut self, config: HistogramConfig<'_>, value: f64, weight: f64, at: Time) {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
-        let epsilon = axis.buckets.epsilon();
+        let epsilon = config.buckets.epsilon();
         let floor = |left: f64| if left < epsilon { 0.0 } else { left };
-        let weight = weight * self.decayed_weight(axis, at, &mut DecayCache::default());
-        let slot = self.weights.get_mut(axis.buckets.find(value));
+        let weight = weight * self.decayed_weight(config, at, &mut DecayCache::default());
+        let slot = self.weights.get_mut(config.buckets.find(value));
         *slot = floor(*slot - weight);
         self.total = floor(self.total - weight);
-        self.trim_empty_buckets(axis.buckets);
+        self.trim_empty_buckets(config.buckets);
     }
 
-    /// Adds all of another histogram, which is left as it is.
-    pub fn merge(&mut self, axis: HistogramConfig<'_>, other: &Self) {
+    /// Adds another histogram.
+    pub fn merge(&mut self, config: HistogramConfig<'_>, other: &Self) {
         let moved;
         let mut other = other;
-        if axis.half_life.is_some() {
+        if config.half_life.is_some() {
             match (self.reference, other.reference) {
-                // An unset reference lies before all others.
+                // An unset reference counts as earlier than all others.
                 (ours, Some(theirs)) if ours.is_none_or(|ours| ours < theirs) => {
-                    self.shift_reference(axis, theirs);
+                    self.shift_reference(config, theirs);
                 }
                 (Some(ours), theirs) if theirs.is_none_or(|theirs| theirs < ours) => {
                     let mut copy = other.clone();
-                    copy.shift_reference(axis, ours);
+                    copy.shift_reference(config, ours);
                     moved = copy;
                     other = &moved;
                 }
@@ -125,7 +125,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Multiplies all weights. A factor that is negative or not a number changes nothing.
+    /// Multiplies all weights. Ignores a factor that is negative or NaN.
     pub fn scale(&mut self, buckets: &Buckets, factor: f64) {
         if factor.is_nan() || factor < 0.0 {
             return;
@@ -137,12 +137,12 @@ impl Histogram {
         self.trim_empty_buckets(buckets);
     }
 
-    /// Whether no bucket counts as filled.
+    /// Whether no bucket is filled.
     pub fn is_empty(&self, buckets: &Buckets) -> bool {
         self.weights.get(self.min) < buckets.epsilon()
     }
 
-    /// The upper edge of the bucket below which this share of the weight lies; 0 while empty.
+    /// Returns the upper edge of the bucket that contains this percentile (0 to 1); 0 if the histogram is empty.
     pub fn percentile(&self, buckets: &Buckets, share: f64) -> f64 {
         if self.is_empty(buckets) {
             return 0.0;
@@ -152,8 +152,8 @@ impl Histogram {
         let mut found = self.max;
         for (bucket, weight) in self.weights.range(self.min, self.max) {
             sum += weight;
-            // The last filled bucket is the answer whatever the sum says: the total also holds
-            // residues that are in no filled bucket.
+            // Stop at the last filled bucket whatever the sum is: the total also includes residues outside of filled
+            // buckets.
             if sum >= threshold || bucket == self.max {
                 found = bucket;
                 break;
@@ -162,7 +162,7 @@ impl Histogram {
         buckets.upper_edge(found)
     }
 
-    /// Several percentiles in one walk; shares must ascend.
+    /// Returns several percentiles in one pass; `shares` must be ascending.
     pub fn percentiles<const N: usize>(&self, buckets: &Buckets, shares: [f64; N]) -> [f64; N] {
         if self.is_empty(buckets) || !shares.is_sorted() {
             return shares.map(|share| self.percentile(buckets, share));
@@ -182,17 +182,17 @@ impl Histogram {
         edges
     }
 
-    /// Sum of all weights.
+    /// Returns the sum of all weights.
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// When a sample weighs 1.
+    /// Returns the time at which a sample weighs 1.
     pub fn reference(&self) -> Option<Time> {
         self.reference
     }
 
-    /// The weights, without any loss.
+    /// Returns the exact weights.
     pub fn to_weights(&self, scheme: crate::history::BucketScheme) -> HistogramWeights {
         HistogramWeights {
             scheme,
@@ -203,13 +203,13 @@ impl Histogram {
         }
     }
 
-    /// The histogram that these weights describe. What cannot be (a bucket that does not exist, a
-    /// weight that is not a number) is refused with the reason.
+    /// Restores a histogram from its weights. Returns an error for invalid weights, such as those of a bucket that does not
+    /// exist or a weight that is not a number.
     pub fn from_weights(buckets: &Buckets, weights: &HistogramWeights) -> Result<Self, String> {
         let last = buckets.last();
-        // Far above what two to the hundredth allows, and far below what could overflow in a sum.
-        let sound = |number: f64| (0.0..=1e100).contains(&number);
-        if !sound(weights.total) {
+        // Far above any possible weight, and far below an overflow of sums.
+        let is_valid = |number: f64| (0.0..=1e100).contains(&number);
+        if !is_valid(weights.total) {
             return Err(format!("total weight {} is not a positive number", weights.total));
         }
         let mut histogram = Self::new(buckets);
@@ -219,7 +219,7 @@ impl Histogram {
             if bucket > last {
                 return Err(format!("bucket {bucket} does not exist; the last one is {last}"));
             }
-            if !sound(weight) {
+            if !is_valid(weight) {
                 return Err(format!("weight {weight} of bucket {bucket} is not a positive number"));
             }
             *histogram.weights.get_mut(bucket) = weight;
@@ -234,7 +234,7 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// The same weights in other boundaries: each bucket's weight goes where its middle falls.
+    /// Converts the weights to other boundaries: each bucket's weight moves to the bucket of its midpoint.
     #[must_use]
     pub fn rebucketed(&self, from: &Buckets, to: &Buckets) -> Self {
         let mut result = Self::new(to);
@@ -253,8 +253,8 @@ impl Histogram {
         result
     }
 
-    /// Brings the weights over to another half-life: what a sample counts at `now`, against the others and
-    /// against a new one, stays the same.
+    /// Converts the weights to another half-life. The weight of samples at `now`, relative to each other and to a new
+    /// sample, stays the same.
     pub fn change_half_life(
         &mut self,
         from: HistogramConfig<'_>,
@@ -276,33 +276,33 @@ impl Histogram {
         self.trim_empty_buckets(to.buckets);
     }
 
-    /// What a sample of this time weighs, relative to one at the reference. Moves the reference first
-    /// when numbers would grow too large.
+    /// Returns the weight of a sample of this time relative to one at the reference. Shifts the reference first if weights
+    /// would become too large.
     fn decayed_weight(
         &mut self,
-        axis: HistogramConfig<'_>,
+        config: HistogramConfig<'_>,
         at: Time,
-        fading: &mut DecayCache,
+        cache: &mut DecayCache,
     ) -> f64 {
-        let Some(half_life) = nanos(axis.half_life) else { return 1.0 };
+        let Some(half_life) = nanos(config.half_life) else { return 1.0 };
         let limit = half_life.saturating_mul(HALF_LIVES_BEFORE_SHIFT);
         let reference = match self.reference {
             Some(reference) if at.nanos_since(reference) <= limit => reference,
             _ => {
-                self.shift_reference(axis, at);
+                self.shift_reference(config, at);
                 self.reference.unwrap_or(at)
             }
         };
-        fading.factor(at.nanos_since(reference), half_life)
+        cache.factor(at.nanos_since(reference), half_life)
     }
 
-    /// Moves the reference to the multiple of the half-life nearest to `to`.
-    fn shift_reference(&mut self, axis: HistogramConfig<'_>, to: Time) {
-        let Some(half_life) = nanos(axis.half_life) else { return };
+    /// Shifts the reference to the multiple of the half-life nearest to `to`.
+    fn shift_reference(&mut self, config: HistogramConfig<'_>, to: Time) {
+        let Some(half_life) = nanos(config.half_life) else { return };
         let to = round_to_multiple(to, half_life);
         if let Some(reference) = self.reference {
             let halvings = reference.nanos_since(to) as f64 / half_life as f64;
-            self.scale(axis.buckets, exp2_integer((halvings + 0.5).floor()));
+            self.scale(config.buckets, exp2_integer((halvings + 0.5).floor()));
         }
         self.reference = Some(to);
     }
@@ -322,12 +322,13 @@ fn nanos(half_life: Option<Duration>) -> Option<i64> {
     half_life.map(|span| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX).max(1))
 }
 
-/// The nearest multiple of `step` counted from Go's zero instant; halves go up.
+/// Rounds to the nearest multiple of `step` since Go's zero time; halves round up.
 fn round_to_multiple(time: Time, step: i64) -> Time {
     let step = i128::from(step);
     let since = i128::from(time.as_nanos()) - GO_ZERO_TIME;
-    let over = since.rem_euclid(step);
-    let rounded = if over + over < step { since - over } else { since + (step - over) };
+    let remainder = since.rem_euclid(step);
+    let rounded =
+        if remainder + remainder < step { since - remainder } else { since + (step - remainder) };
     let nanos = rounded + GO_ZERO_TIME;
     let clamped = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
     Time::from_nanos(clamped as i64)
@@ -345,66 +346,67 @@ mod tests {
         Time::from_secs(1_767_225_600 + hours * 3600)
     }
 
-    /// Two pods with two windows each, every second one the larger: half of the weight lies in either bucket, and the last
-    /// bit of a sum tells where a median ends.
+    /// Two pods with two windows each, in which the other pod has the larger peak: each bucket has half of the weight, and
+    /// the last bit of a sum decides the median.
     #[test]
     fn a_median_between_equal_weights_ends_where_upstreams_does() {
         let minutes = |minutes: i64| Time::from_secs(1_767_225_600 + minutes * 60);
-        let axis = HistogramConfig {
+        let config = HistogramConfig {
             buckets: Buckets::memory(BucketScheme::Standard),
             half_life: Some(HOUR * 24),
         };
         for (minute, is_low) in [(73, true), (86, false), (123, true), (299, false)] {
-            let mut histogram = Histogram::new(axis.buckets);
+            let mut histogram = Histogram::new(config.buckets);
             for (bytes, at) in
                 [(1e8, minute), (1e9, minute), (1e9, minute + 720), (1e8, minute + 720)]
             {
-                histogram.add(axis, bytes, 1.0, minutes(at));
+                histogram.add(config, bytes, 1.0, minutes(at));
             }
-            let median = histogram.percentile(axis.buckets, 0.5);
+            let median = histogram.percentile(config.buckets, 0.5);
             assert_eq!(median < 5e8, is_low, "windows that end at minute {minute}: {median}");
         }
     }
 
     #[test]
     fn a_merge_leaves_the_other_side_as_it_was() {
-        let axis = HistogramConfig {
+        let config = HistogramConfig {
             buckets: Buckets::cpu(BucketScheme::Standard),
             half_life: Some(HOUR * 24),
         };
-        let (mut older, mut younger) = (Histogram::new(axis.buckets), Histogram::new(axis.buckets));
-        older.add(axis, 0.1, 0.1, at(0));
-        younger.add(axis, 1.0, 0.1, at(72));
+        let (mut older, mut younger) =
+            (Histogram::new(config.buckets), Histogram::new(config.buckets));
+        older.add(config, 0.1, 0.1, at(0));
+        younger.add(config, 1.0, 0.1, at(72));
         let before = older.clone();
-        younger.merge(axis, &older);
+        younger.merge(config, &older);
         assert_eq!(older, before);
         assert!((younger.total() - 0.1125).abs() < 1e-12);
     }
 
     #[test]
     fn several_percentiles_in_one_walk_equal_single_ones() {
-        let axis = HistogramConfig {
+        let config = HistogramConfig {
             buckets: Buckets::cpu(BucketScheme::Standard),
             half_life: Some(HOUR * 24),
         };
-        let mut histogram = Histogram::new(axis.buckets);
+        let mut histogram = Histogram::new(config.buckets);
         let shares = [-0.1, 0.0, 0.5, 0.9, 0.95, 1.0, 1.1];
-        assert_eq!(histogram.percentiles(axis.buckets, shares), [0.0; 7]);
+        assert_eq!(histogram.percentiles(config.buckets, shares), [0.0; 7]);
         for step in 0..500 {
-            histogram.add(axis, f64::from(step % 37) / 10.0, 0.1, at(i64::from(step)));
+            histogram.add(config, f64::from(step % 37) / 10.0, 0.1, at(i64::from(step)));
         }
-        let single = shares.map(|share| histogram.percentile(axis.buckets, share));
-        assert_eq!(histogram.percentiles(axis.buckets, shares), single);
+        let single = shares.map(|share| histogram.percentile(config.buckets, share));
+        assert_eq!(histogram.percentiles(config.buckets, shares), single);
     }
 
     #[test]
     fn other_boundaries_keep_the_weight_and_nearly_the_percentiles() {
         let (from, to) =
             (Buckets::memory(BucketScheme::Standard), Buckets::memory(BucketScheme::Fine));
-        let axis = HistogramConfig { buckets: from, half_life: Some(HOUR * 24) };
+        let config = HistogramConfig { buckets: from, half_life: Some(HOUR * 24) };
         let mut histogram = Histogram::new(from);
         for step in 0..200 {
-            histogram.add(axis, 3e8 + f64::from(step) * 4e6, 1.0, at(i64::from(step)));
+            histogram.add(config, 3e8 + f64::from(step) * 4e6, 1.0, at(i64::from(step)));
         }
         let finer = histogram.rebucketed(from, to);
         assert_eq!(finer.total().to_bits(), histogram.total().to_bits());

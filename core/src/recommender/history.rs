@@ -1,4 +1,4 @@
-//! What is remembered about one VPA: a history for each of its containers.
+//! The history of one VPA: one history per container.
 
 use std::sync::Arc;
 
@@ -19,33 +19,33 @@ use crate::types::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     containers: Vec<(Arc<str>, ContainerHistory)>,
-    /// Containers whose stored record says nothing any more, though it may have seen more than ours.
+    /// Containers whose stored record is stale, although it may have more samples than the history here.
     stale_records: Vec<StaleRecord>,
-    /// The first sample of each pod, as long as a stored history may come that has it too.
+    /// The first live sample of each pod, while a stored history that also has it may still be loaded.
     early_samples: EarlySamples,
 }
 
-/// A stored record that says nothing any more.
+/// A stored record that must not be used any more.
 #[derive(Clone, Debug, PartialEq)]
 struct StaleRecord {
     name: Arc<str>,
-    /// Whether that is so by this process's clock alone.
+    /// Whether the only reason is its age according to this process's clock.
     by_clock: bool,
 }
 
-/// What became of something remembered.
+/// The result of restoring a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreResult {
-    /// It is part of the history now.
+    /// It was merged into the history.
     Merged,
-    /// It was before: a load that is tried again brings everything twice.
+    /// It was merged before: a retried load returns everything again.
     AlreadyLoaded,
-    /// It lies so far back that it says nothing any more.
+    /// It is too old to be used.
     Expired,
 }
 
 impl History {
-    /// The history of a container that a live pod has, started now if there is none.
+    /// Returns the history of a container of a live pod; creates it if necessary.
     pub fn container_mut(
         &mut self,
         name: &str,
@@ -57,7 +57,7 @@ impl History {
         container
     }
 
-    /// The history of a container, started now if there is none; it does not become alive by that.
+    /// Returns the history of a container without marking it alive; creates it if necessary.
     pub fn get_or_start(
         &mut self,
         name: &str,
@@ -75,15 +75,15 @@ impl History {
         &mut self.containers[index].1
     }
 
-    /// Takes in what a storage remembered, on top of what is known already; once for each container.
+    /// Merges stored history into the live history, once per container.
     pub fn restore(
         &mut self,
         name: Arc<str>,
-        remembered: ContainerHistory,
+        stored: ContainerHistory,
         now: Time,
         rules: &ModelRules,
     ) -> RestoreResult {
-        if remembered.is_expired(now, rules) {
+        if stored.is_expired(now, rules) {
             self.mark_expired(name);
             return RestoreResult::Expired;
         }
@@ -91,14 +91,14 @@ impl History {
             Ok(index) if self.containers[index].1.restored => return RestoreResult::AlreadyLoaded,
             Ok(index) => {
                 let early = self.early_samples.for_container(&name);
-                self.containers[index].1.merge(&remembered, early, rules);
+                self.containers[index].1.merge(&stored, early, rules);
             }
-            Err(index) => self.containers.insert(index, (name, remembered)),
+            Err(index) => self.containers.insert(index, (name, stored)),
         }
         RestoreResult::Merged
     }
 
-    /// Takes in what was missed, on top of what is known, remembered or not. Whoever brings it has left out what is.
+    /// Merges history that fills a gap. It must not have samples that the history already has.
     pub fn fill_gap(
         &mut self,
         name: Arc<str>,
@@ -116,93 +116,92 @@ impl History {
         RestoreResult::Merged
     }
 
-    /// Notes the sample that is about to be taken, if it is the first of its pod. Call it while a stored history
-    /// may still come.
+    /// Records the next sample if it is the first of its pod. To be called while a stored history may still be loaded.
     pub fn record_first_sample(
         &mut self,
         container: &str,
         pod: &str,
         at: Time,
-        used: (Option<MilliCpu>, Option<Bytes>),
+        usage: (Option<MilliCpu>, Option<Bytes>),
     ) {
-        let known = self.get(container);
-        if known.is_none_or(|known| !known.restored && !known.has_replica(pod)) {
-            self.early_samples.record((container, pod), at, used);
+        let history = self.get(container);
+        if history.is_none_or(|history| !history.restored && !history.has_replica(pod)) {
+            self.early_samples.record((container, pod), at, usage);
         }
     }
 
-    /// The first samples of pods.
+    /// Returns the first live samples of the pods.
     pub(super) fn early_samples(&self) -> &EarlySamples {
         &self.early_samples
     }
 
-    /// Whether any container has more pods than are kept for a stored history that may come.
+    /// Whether any container has more pods than are tracked while a stored history may still be loaded.
     pub fn is_crowded(&self) -> bool {
         self.containers.iter().any(|(_, container)| exceeds_max_pods(container.replicas().len()))
     }
 
-    /// Notes that no stored history is to come.
+    /// Records that no stored history will be loaded any more.
     pub fn finish_loading(&mut self) {
         self.early_samples = EarlySamples::default();
     }
 
-    /// Notes that the stored record of this container is not to be kept for what it has seen: it is another
-    /// workload's.
+    /// Marks the stored record of this container as stale because it is another workload's. It is replaced even if it has
+    /// more samples.
     pub fn mark_stale(&mut self, name: Arc<str>) {
         self.add_stale_record(name, false);
     }
 
-    /// Notes that the stored record of this container is not to be kept for what it has seen: by this process's clock it
-    /// has expired, or cannot be taken back.
+    /// Marks the stored record of this container as stale because it has expired by this process's clock, or cannot be
+    /// restored. It is replaced even if it has more samples.
     pub fn mark_expired(&mut self, name: Arc<str>) {
         self.add_stale_record(name, true);
     }
 
     fn add_stale_record(&mut self, name: Arc<str>, by_clock: bool) {
-        match self.stale_records.iter_mut().find(|known| known.name == name) {
-            Some(known) => known.by_clock &= by_clock,
+        match self.stale_records.iter_mut().find(|record| record.name == name) {
+            Some(record) => record.by_clock &= by_clock,
             None => self.stale_records.push(StaleRecord { name, by_clock }),
         }
     }
 
     /// Whether the next save of this container replaces even a richer record.
     pub fn supersedes(&self, name: &str) -> bool {
-        self.stale_records.iter().any(|outdated| *outdated.name == *name)
+        self.stale_records.iter().any(|record| *record.name == *name)
     }
 
-    /// Whether any stored record says nothing any more by this process's clock alone.
+    /// Whether any stored record is stale only by this process's clock.
     pub fn has_expired(&self) -> bool {
-        self.stale_records.iter().any(|outdated| outdated.by_clock)
+        self.stale_records.iter().any(|record| record.by_clock)
     }
 
-    /// The clock was wrong: what says nothing any more by it alone may count after all.
+    /// Unmarks the records that are stale only by this process's clock, because it was wrong.
     pub fn forget_expired_by_clock(&mut self) {
-        self.stale_records.retain(|outdated| !outdated.by_clock);
+        self.stale_records.retain(|record| !record.by_clock);
     }
 
-    /// Notes that a container was saved.
+    /// Records that a container was saved.
     pub fn mark_saved(&mut self, name: &str) {
-        self.stale_records.retain(|outdated| *outdated.name != *name);
+        self.stale_records.retain(|record| *record.name != *name);
     }
 
-    /// The containers whose stored records say nothing any more.
+    /// Returns the containers with stale stored records.
     pub fn stale_records(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.stale_records.iter().map(|outdated| &outdated.name)
+        self.stale_records.iter().map(|record| &record.name)
     }
 
-    /// Forgets the outdated records of containers without a history.
+    /// Drops the stale records of containers without a history.
     pub fn clear_stale_records(&mut self) {
         let containers = &self.containers;
-        self.stale_records.retain(|it| containers.iter().any(|(known, _)| *known == it.name));
+        self.stale_records.retain(|record| containers.iter().any(|(name, _)| *name == record.name));
         self.stale_records.shrink_to_fit();
     }
 
-    /// The history of a container.
+    /// Returns the history of a container.
     pub fn get(&self, name: &str) -> Option<&ContainerHistory> {
         self.find(name).ok().map(|index| &self.containers[index].1)
     }
 
-    /// Forgets a container.
+    /// Removes the history of a container.
     pub fn remove(&mut self, name: &str) {
         if let Ok(index) = self.find(name) {
             self.containers.remove(index);
@@ -214,46 +213,45 @@ impl History {
         self.containers.len()
     }
 
-    /// Whether nothing is remembered.
+    /// Whether there are no containers.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty()
     }
 
-    /// All containers, by name.
+    /// Iterates over all containers, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerHistory)> {
         self.containers.iter().map(|(name, container)| (name, container))
     }
 
-    /// All containers for writing, by name.
+    /// Iterates over all containers mutably, by name.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut ContainerHistory)> {
         self.containers.iter_mut().map(|(name, container)| (&*name, container))
     }
 
-    /// Forgets the containers whose history says nothing any more. Answers their names: their stored
-    /// records may go too.
+    /// Removes expired histories and returns the names of their containers: their stored records may be deleted, too.
     pub fn forget_expired(
         &mut self,
         now: Time,
-        directives: &VpaSettings,
+        vpa_settings: &VpaSettings,
         settings: &Settings,
     ) -> Vec<Arc<str>> {
-        let mut gone = Vec::new();
+        let mut removed = Vec::new();
         self.containers.retain(|(name, container)| {
-            let rules = directives.rules(Some(container), settings);
+            let rules = vpa_settings.rules(Some(container), settings);
             let keep = !container.is_expired(now, &rules);
             if !keep {
-                gone.push(Arc::clone(name));
+                removed.push(Arc::clone(name));
             }
             keep
         });
-        for name in &gone {
+        for name in &removed {
             self.mark_expired(Arc::clone(name));
         }
-        gone
+        removed
     }
 
-    /// Whether a container has left the pods of its VPA: others of them were seen alive long after it.
-    /// Without any live pod nothing is stale, so that a workload scaled to zero keeps what it had.
+    /// Whether a container has left the pods of its VPA: other containers were seen alive long after it. Without live pods
+    /// nothing is stale, so a workload that is scaled to zero keeps its history.
     pub fn is_stale(&self, container: &ContainerHistory, settings: &Settings) -> bool {
         if !settings.fixes.has(Fix::StaleContainersLeave) {
             return false;

@@ -1,4 +1,4 @@
-//! The history of one VPA, made of single samples as a storage hands them over. None of them is kept.
+//! Builds the history of one VPA from the single samples of a storage, without buffering samples.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,70 +20,68 @@ use super::{
 };
 use crate::types::units::{Bytes, MilliCpu};
 
-/// With more pods than this, those that ended long before the others are forgotten while samples still come.
+/// With more pods than this, those that ended long before the others are dropped while samples still arrive.
 const MAX_PODS: usize = 512;
 
-/// A VPA whose history is being made.
+/// Builds the history of one VPA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryBuilder {
-    /// Which wait of the VPA for its history this is for.
+    /// The load generation of the VPA that this history is for.
     pub(super) load_generation: u64,
     vpa_settings: VpaSettings,
-    /// The first live samples: what came after them is known better.
+    /// The first live samples; later stored samples are already known.
     early_samples: EarlySamples,
     containers: Vec<(Arc<str>, ContainerBuilder)>,
-    /// Nothing else counts but what lies after the one and before the other: the time that a history lacks.
+    /// Only samples strictly between these two times count, to fill a gap in a history.
     gap: Option<(Time, Time)>,
 }
 
-/// One container of it.
+/// Builds the history of one container.
 #[derive(Clone, Debug, PartialEq)]
 struct ContainerBuilder {
     history: ContainerHistory,
     rules: ModelRules,
     cpu: SpanCarry,
     memory: SpanCarry,
-    /// Until when the history that this one goes on from was lived: what came before, it has seen.
+    /// The time of the last sample of the history that this one continues; earlier samples are already part of it.
     known_until: Option<Time>,
-    /// At how many pods the next look for old ones is worth it.
+    /// The number of pods at which old ones are pruned next.
     prune_at: usize,
 }
 
-/// What became of a sample.
+/// The result of adding a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleResult {
-    /// It counts.
+    /// It was added.
     Accepted,
-    /// It is part of the history already, or was seen live.
+    /// It is already part of the history, or was observed live.
     AlreadyKnown,
-    /// It cannot be: negative, or not a number.
+    /// It is negative or not a number.
     Invalid,
-    /// Its time lies in the future.
+    /// Its time is in the future.
     InFuture,
-    /// A kill from before the last memory window.
+    /// It is an OOM kill from before the last memory window.
     TooOld,
-    /// Upstream's rules do not ask for it.
+    /// It is not used in upstream mode.
     Ignored,
 }
 
 impl HistoryBuilder {
-    pub(super) fn new(sighting: u64, directives: VpaSettings, early: EarlySamples) -> Self {
-        Self {
-            load_generation: sighting,
-            vpa_settings: directives,
-            early_samples: early,
-            containers: Vec::new(),
-            gap: None,
-        }
+    pub(super) fn new(
+        load_generation: u64,
+        vpa_settings: VpaSettings,
+        early_samples: EarlySamples,
+    ) -> Self {
+        Self { load_generation, vpa_settings, early_samples, containers: Vec::new(), gap: None }
     }
 
-    /// For a history that lacks only what lies between these two.
+    /// Restricts the builder to the gap between these two times.
     #[must_use]
     pub fn for_gap(self, after: Time, before: Time) -> Self {
         Self { gap: Some((after, before)), ..self }
     }
 
-    /// Goes on from what another storage remembered of a container: samples that it has do not count again.
+    /// Continues from a container's history in another storage, whose samples do not count again.
     pub fn resume_from(&mut self, name: Arc<str>, history: ContainerHistory, settings: &Settings) {
         let mut container = ContainerBuilder::new(history, &name, &self.vpa_settings, settings);
         container.known_until = container.history.cpu_samples.last;
@@ -93,12 +91,12 @@ impl HistoryBuilder {
         }
     }
 
-    /// Whether it is for what a history lacks in between.
+    /// Whether the builder fills a gap.
     pub(super) fn fills_gap(&self) -> bool {
         self.gap.is_some()
     }
 
-    /// Takes a sample of a container.
+    /// Adds a sample of a container.
     pub fn add_sample(
         &mut self,
         name: &Arc<str>,
@@ -122,34 +120,34 @@ impl HistoryBuilder {
         }
     }
 
-    /// Takes a run of samples of a container, and tells of each what became of it.
+    /// Adds a batch of samples of a container. Calls `report` with the result of each.
     pub fn add_batch(
         &mut self,
         name: &Arc<str>,
-        run: SampleBatch<'_>,
+        batch: SampleBatch<'_>,
         (settings, now): (&Settings, Time),
-        fading: &mut DecayCache,
-        mut tell: impl FnMut(SampleResult),
+        decay_cache: &mut DecayCache,
+        mut report: impl FnMut(SampleResult),
     ) {
-        let Some(&(first, _)) = run.points.first() else { return };
+        let Some(&(first, _)) = batch.points.first() else { return };
         if self.gap.is_some() || settings.history_weighting == HistoryWeighting::Upstream {
-            return run
+            return batch
                 .samples()
-                .for_each(|sample| tell(self.add_sample(name, &sample, settings, now)));
+                .for_each(|sample| report(self.add_sample(name, &sample, settings, now)));
         }
         let (live, latest) =
-            (self.early_samples.first_seen(name, run.replica), settings.latest_sample(now));
+            (self.early_samples.first_seen(name, batch.replica), settings.latest_sample(now));
         let every = settings.sampling_interval;
         let container = self.container(name, first, settings, now);
-        container.add_batch(run, (live, latest), every, fading, tell);
+        container.add_batch(batch, (live, latest), every, decay_cache, report);
     }
 
-    /// Whether a time is not what is asked for.
+    /// Whether a time is outside of the gap to fill.
     fn is_outside_gap(&self, at: Time) -> bool {
         self.gap.is_some_and(|(after, before)| at <= after || at >= before)
     }
 
-    /// The container, which begins now if it is not there yet.
+    /// Returns the builder of a container; creates it if necessary.
     fn container(
         &mut self,
         name: &Arc<str>,
@@ -157,23 +155,23 @@ impl HistoryBuilder {
         settings: &Settings,
         now: Time,
     ) -> &mut ContainerBuilder {
-        let place = self.find(name).unwrap_or_else(|place| {
+        let index = self.find(name).unwrap_or_else(|index| {
             let rules = self.vpa_settings.rules(None, settings);
             let history = ContainerHistory::new(at.min(now), &rules);
             let container = ContainerBuilder::new(history, name, &self.vpa_settings, settings);
-            self.containers.insert(place, (Arc::clone(name), container));
-            place
+            self.containers.insert(index, (Arc::clone(name), container));
+            index
         });
-        &mut self.containers[place].1
+        &mut self.containers[index].1
     }
 
-    /// What it came to, by container.
+    /// Returns the finished histories by container.
     pub(super) fn finish(self) -> impl Iterator<Item = (Arc<str>, ContainerHistory)> {
-        let fills = self.fills_gap();
+        let fills_gap = self.fills_gap();
         self.containers.into_iter().map(move |(name, container)| {
             let mut history = container.finish();
-            // What fills a gap tells nothing of the time before it.
-            history.bootstrapped = !fills;
+            // A gap says nothing about the time before it.
+            history.bootstrapped = !fills_gap;
             (name, history)
         })
     }
@@ -187,22 +185,22 @@ impl ContainerBuilder {
     fn new(
         mut history: ContainerHistory,
         name: &str,
-        directives: &VpaSettings,
+        vpa_settings: &VpaSettings,
         settings: &Settings,
     ) -> Self {
-        // Upstream reads its history before it knows any VPA: what their policies set does not apply.
+        // Upstream loads its history before it knows any VPA, so policies do not apply.
         let rules = match settings.history_weighting {
-            HistoryWeighting::Upstream => directives.rules(None, settings),
-            HistoryWeighting::Duration => directives.apply_policy(name, &mut history, settings),
+            HistoryWeighting::Upstream => vpa_settings.rules(None, settings),
+            HistoryWeighting::Duration => vpa_settings.apply_policy(name, &mut history, settings),
         };
         let (cpu, memory) = (SpanCarry::default(), SpanCarry::default());
         Self { history, rules, cpu, memory, known_until: None, prune_at: MAX_PODS }
     }
 
-    /// As upstream does: whatever the sample stands for, it counts once.
+    /// Adds a sample as upstream does: it counts once, whatever span it covers.
     fn add_once(&mut self, sample: &Sample) -> SampleResult {
         let Sample { replica, at, .. } = sample;
-        let taken = match sample.measurement {
+        let result = match sample.measurement {
             Measurement::CpuCores(cores) if cores.is_nan() => Err(SampleRejected::Negative),
             Measurement::CpuCores(cores) => {
                 self.history.add_cpu(replica, *at, MilliCpu::from_cores(cores), &self.rules)
@@ -213,11 +211,11 @@ impl ContainerBuilder {
             }
             Measurement::OutOfMemory { .. } => return SampleResult::Ignored,
         };
-        SampleResult::from_result(taken)
+        SampleResult::from_result(result)
     }
 
-    /// As a recommender that lived through the span; `live` is when this pod was first seen live, `latest` how late a
-    /// sample may be.
+    /// Adds a sample as a recommender that had observed its span would have. `live` is the time when this pod was first
+    /// observed live, `latest` the maximum time of a sample.
     fn add_sample(
         &mut self,
         sample: &Sample,
@@ -233,39 +231,42 @@ impl ContainerBuilder {
             }
             Measurement::OutOfMemory { request_bytes, limit_bytes } => {
                 let kill = (Bytes(request_bytes), limit_bytes.map(Bytes));
-                let folded = self.add_oom(replica, *at, kill);
+                let result = self.add_oom(replica, *at, kill);
                 self.prune_if_crowded(replica);
-                return folded;
+                return result;
             }
         };
-        let run = SampleBatch { replica, gauge, covers: *covers, points: &[(*at, value)] };
-        let mut folded = SampleResult::Ignored;
-        self.add_batch(run, (live, latest), every, &mut DecayCache::default(), |one| folded = one);
-        folded
+        let batch = SampleBatch { replica, gauge, covers: *covers, points: &[(*at, value)] };
+        let mut result = SampleResult::Ignored;
+        let set_result = |new| result = new;
+        self.add_batch(batch, (live, latest), every, &mut DecayCache::default(), set_result);
+        result
     }
 
     fn add_batch(
         &mut self,
-        run: SampleBatch<'_>,
+        batch: SampleBatch<'_>,
         (live, latest): (Option<Time>, Option<Time>),
         every: Duration,
-        fading: &mut DecayCache,
-        mut tell: impl FnMut(SampleResult),
+        decay_cache: &mut DecayCache,
+        mut report: impl FnMut(SampleResult),
     ) {
-        let course = SampleSpan {
-            batch: run,
+        let span = SampleSpan {
+            batch,
             known_until: self.known_until,
             live_from: live,
             latest,
             sampling_interval: every,
         };
         let (history, rules) = (&mut self.history, &self.rules);
-        let tell = |taken| tell(SampleResult::from_result(taken));
-        match run.gauge {
-            UsageMetric::Cpu => history.add_cpu_spans(course, (&mut self.cpu, fading), rules, tell),
-            UsageMetric::Memory => history.add_memory_spans(course, &mut self.memory, rules, tell),
+        let report = |result| report(SampleResult::from_result(result));
+        match batch.gauge {
+            UsageMetric::Cpu => {
+                history.add_cpu_spans(span, (&mut self.cpu, decay_cache), rules, report);
+            }
+            UsageMetric::Memory => history.add_memory_spans(span, &mut self.memory, rules, report),
         }
-        self.prune_if_crowded(run.replica);
+        self.prune_if_crowded(batch.replica);
     }
 
     fn add_oom(
@@ -288,11 +289,11 @@ impl ContainerBuilder {
         }
     }
 
-    /// Forgets pods whose last sample lies two windows before the latest one: nothing of theirs is open. The one
-    /// that is being read stays.
+    /// Drops pods whose last sample is two windows before the latest one, so they have no open window. Keeps the current
+    /// pod.
     fn forget_old_pods(&mut self, current: &str) {
-        let seen = self.history.cpu_samples.last.max(self.history.memory_samples.last);
-        let Some(limit) = seen.map(|last| last.earlier(self.rules.interval.saturating_mul(2)))
+        let latest = self.history.cpu_samples.last.max(self.history.memory_samples.last);
+        let Some(limit) = latest.map(|last| last.earlier(self.rules.interval.saturating_mul(2)))
         else {
             return;
         };
@@ -315,8 +316,8 @@ impl ContainerBuilder {
 }
 
 impl SampleResult {
-    fn from_result(taken: Result<(), SampleRejected>) -> Self {
-        match taken {
+    fn from_result(result: Result<(), SampleRejected>) -> Self {
+        match result {
             Ok(()) => Self::Accepted,
             Err(SampleRejected::OutOfOrder | SampleRejected::Duplicate) => Self::AlreadyKnown,
             Err(SampleRejected::Negative) => Self::Invalid,

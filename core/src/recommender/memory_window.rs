@@ -1,5 +1,5 @@
-//! Memory peaks: of each pod only the largest usage of a window (24 h by default) is counted, and a
-//! larger one replaces it as long as the window is open.
+//! Memory peaks: for each pod only the largest usage of a window (24 h by default) counts, and a larger one replaces it
+//! while the window is open.
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ use crate::types::{
 /// Weight of one memory peak.
 pub const PEAK_WEIGHT: f64 = 1.0;
 
-/// Whether a memory amount was seen in use or derived from an out-of-memory kill.
+/// Whether a memory amount was measured or derived from an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySource {
     /// Measured usage.
     Usage,
-    /// What a kill says the container would have needed.
+    /// The amount that an OOM-killed container would have needed.
     Bump,
 }
 
-/// Why a sample was not taken.
+/// Why a sample was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleRejected {
-    /// Usage below zero.
+    /// The usage is negative.
     #[error("usage is negative")]
     Negative,
-    /// Not newer than the last one of this replica.
-    #[error("sample is older than the last one taken")]
+    /// The sample is not newer than the last one of this replica.
+    #[error("sample is not newer than the last one")]
     OutOfOrder,
-    /// The one that was taken last, once more: metrics show it until the next one is measured.
-    #[error("sample was taken before")]
+    /// The same sample again: metrics show it until the next one is measured.
+    #[error("duplicate sample")]
     Duplicate,
-    /// Later than this process's clock says it can be.
-    #[error("sample is from the future")]
+    /// The sample's time is after the time of this process's clock.
+    #[error("sample is in the future")]
     InFuture,
-    /// An out-of-memory kill from before the last window.
-    #[error("out-of-memory kill is older than one memory window")]
+    /// The OOM kill is from before the last window.
+    #[error("OOM kill is older than one memory window")]
     TooOld,
 }
 
-/// The state of one pod's container, with nothing seen yet.
+/// Creates the state of a pod's container without samples.
 pub fn new_replica(name: &str) -> ReplicaState {
     ReplicaState {
         name: name.into(),
@@ -56,17 +56,17 @@ pub fn new_replica(name: &str) -> ReplicaState {
     }
 }
 
-/// The amount that is counted for the window that is open.
+/// Returns the counted amount of the open window.
 pub fn open_peak(replica: &ReplicaState) -> Option<i64> {
     replica.usage_peak.max(replica.bump_peak)
 }
 
-/// Takes one memory amount of a replica into its window, and into the histogram of peaks if it is the
-/// largest of its window so far. Answers whether it is.
+/// Adds a memory amount of a replica to its window, and to the histogram if it is the largest of the window so far.
+/// Returns whether it is.
 pub fn add_to_window(
     replica: &mut ReplicaState,
     peaks: &mut Histogram,
-    axis: HistogramConfig<'_>,
+    config: HistogramConfig<'_>,
     interval: Duration,
     fixes: Fixes,
     sample: (Time, Bytes, MemorySource),
@@ -78,7 +78,7 @@ pub fn add_to_window(
     if source == MemorySource::Usage && replica.last_memory.is_some_and(|last| at < last) {
         return Err(SampleRejected::OutOfOrder);
     }
-    // Where memory samples are counted, each counts once. A larger one of the same time is another one.
+    // If memory samples count, each counts once. A larger amount of the same time is another sample.
     let is_repeated = source == MemorySource::Usage
         && fixes.has(Fix::MemoryOnlyHistoryCounts)
         && replica.last_memory == Some(at)
@@ -90,24 +90,24 @@ pub fn add_to_window(
         Some(last) if fixes.has(Fix::OomKeepsSampleOrder) => Some(last.max(at)),
         _ => Some(at),
     };
-    // With no window yet the sample itself is where the first one starts.
+    // Without a window yet, the first one starts at the sample.
     let end = replica.window_end.unwrap_or(at);
     let counts = if at < end {
         let peak = open_peak(replica)
             .filter(|peak| *peak != 0 || fixes.has(Fix::ZeroSampleKeepsWindowOpen));
         match peak {
             Some(peak) if usage > peak => {
-                peaks.subtract(axis, peak as f64, PEAK_WEIGHT, end);
+                peaks.subtract(config, peak as f64, PEAK_WEIGHT, end);
                 true
             }
-            // A window without a peak can only come from a damaged record: begin counting again.
+            // A window without a peak can only come from a damaged record, so start counting again.
             None => fixes.has(Fix::ZeroSampleKeepsWindowOpen),
             Some(_) => false,
         }
     } else {
         let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
-        let behind = at.nanos_since(end);
-        let windows = behind / interval + 1;
+        let elapsed = at.nanos_since(end);
+        let windows = elapsed / interval + 1;
         let end = Time::from_nanos(end.as_nanos().saturating_add(windows.saturating_mul(interval)));
         replica.window_end = Some(end);
         replica.usage_peak = None;
@@ -116,7 +116,7 @@ pub fn add_to_window(
     };
     if counts {
         let end = replica.window_end.unwrap_or(end);
-        peaks.add(axis, usage as f64, PEAK_WEIGHT, end);
+        peaks.add(config, usage as f64, PEAK_WEIGHT, end);
         match source {
             MemorySource::Usage => replica.usage_peak = Some(usage),
             MemorySource::Bump => replica.bump_peak = Some(usage),
@@ -125,26 +125,26 @@ pub fn add_to_window(
     Ok(counts)
 }
 
-/// Takes the peaks of all these windows out of the histogram, or puts them back in: around a change of
-/// what the histogram is measured by, so that a later, larger sample finds exactly what it replaces.
+/// Subtracts the peaks of all these windows from the histogram before its configuration changes. Together with
+/// [`restore_open_peaks`] it ensures that a later, larger sample can subtract exactly the peak that it replaces.
 pub fn remove_open_peaks(
     peaks: &mut Histogram,
-    axis: HistogramConfig<'_>,
+    config: HistogramConfig<'_>,
     replicas: &[ReplicaState],
 ) {
     for (end, peak) in replicas.iter().filter_map(open_window) {
-        peaks.subtract(axis, peak as f64, PEAK_WEIGHT, end);
+        peaks.subtract(config, peak as f64, PEAK_WEIGHT, end);
     }
 }
 
-/// The way back from [`lift`].
+/// Adds the peaks again that [`remove_open_peaks`] subtracted.
 pub fn restore_open_peaks(
     peaks: &mut Histogram,
-    axis: HistogramConfig<'_>,
+    config: HistogramConfig<'_>,
     replicas: &[ReplicaState],
 ) {
     for (end, peak) in replicas.iter().filter_map(open_window) {
-        peaks.add(axis, peak as f64, PEAK_WEIGHT, end);
+        peaks.add(config, peak as f64, PEAK_WEIGHT, end);
     }
 }
 
@@ -152,44 +152,44 @@ fn open_window(replica: &ReplicaState) -> Option<(Time, i64)> {
     replica.window_end.zip(open_peak(replica))
 }
 
-/// Makes one window of two that the same pod has on two sides, after both histograms became one. What was
-/// remembered began earlier, so its window stands, as it would if the pod had never been out of sight.
+/// Merges two windows of one pod, after their histograms were merged. The stored window started earlier, so it stays
+/// open, as it would if the pod had been observed all the time.
 pub fn merge_windows(
     peaks: &mut Histogram,
-    axis: HistogramConfig<'_>,
+    config: HistogramConfig<'_>,
     ours: &mut ReplicaState,
-    remembered: &ReplicaState,
+    stored: &ReplicaState,
 ) {
-    let same = match (ours.last_memory, remembered.window_end) {
+    let is_same_window = match (ours.last_memory, stored.window_end) {
         (Some(last), Some(end)) => last < end,
         (None, _) => true,
         (Some(_), None) => false,
     };
-    if same {
-        remove_open_peaks(peaks, axis, std::slice::from_ref(ours));
-        remove_open_peaks(peaks, axis, std::slice::from_ref(remembered));
-        ours.window_end = remembered.window_end;
-        ours.usage_peak = ours.usage_peak.max(remembered.usage_peak);
-        ours.bump_peak = ours.bump_peak.max(remembered.bump_peak);
-        restore_open_peaks(peaks, axis, std::slice::from_ref(ours));
+    if is_same_window {
+        remove_open_peaks(peaks, config, std::slice::from_ref(ours));
+        remove_open_peaks(peaks, config, std::slice::from_ref(stored));
+        ours.window_end = stored.window_end;
+        ours.usage_peak = ours.usage_peak.max(stored.usage_peak);
+        ours.bump_peak = ours.bump_peak.max(stored.bump_peak);
+        restore_open_peaks(peaks, config, std::slice::from_ref(ours));
     }
-    ours.last_cpu = ours.last_cpu.max(remembered.last_cpu);
-    ours.last_memory = ours.last_memory.max(remembered.last_memory);
-    ours.last_kill = ours.last_kill.max(remembered.last_kill);
+    ours.last_cpu = ours.last_cpu.max(stored.last_cpu);
+    ours.last_memory = ours.last_memory.max(stored.last_memory);
+    ours.last_kill = ours.last_kill.max(stored.last_kill);
 }
 
-/// Takes the peaks of open windows back out: what is left is what a reader that knows nothing of open
-/// windows can go on from without counting them twice.
+/// Subtracts the peaks of open windows, so that a reader that does not know about open windows does not count them
+/// twice. Returns whether there were any.
 pub fn subtract_open(
     peaks: &mut Histogram,
-    axis: HistogramConfig<'_>,
+    config: HistogramConfig<'_>,
     replicas: &[ReplicaState],
     now: Time,
 ) -> bool {
     let mut any = false;
     for (end, peak) in replicas.iter().filter_map(open_window) {
         if now < end {
-            peaks.subtract(axis, peak as f64, PEAK_WEIGHT, end);
+            peaks.subtract(config, peak as f64, PEAK_WEIGHT, end);
             any = true;
         }
     }

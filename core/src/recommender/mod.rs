@@ -1,14 +1,14 @@
-//! The recommender's model: samples in, recommendations with their reasons out. Pure: no client, no
-//! clock, nothing asynchronous.
+//! The recommender's model: samples in, recommendations with explanations out. Pure: no client, no clock, no async.
 //!
 //! ```text
-//! stored samples ─ Bootstrap ─ Folding
+//! stored samples ─ HistoryBootstrap ─ HistoryBuilder
 //!                           ▼
 //! samples, OOM kills ──▶ History ─ ContainerHistory ─ Histogram ─ Sparse
 //!                           │            │ window: one memory peak per pod and day
-//!                           │            └─ remembered: to and from a storage's Snapshot
+//!                           │            └─ snapshot_conv: to and from a storage's Snapshot
 //!                           ▼
-//! Directives, Settings ──▶ recommend ─ Chain (percentile, margin, throttling, confidence, floor, rounding, cap)
+//! VpaSettings, Settings ──▶ recommend ─ EstimatorChain (percentile, margin, throttling, confidence, floor, rounding,
+//!                           │                           cap)
 //!                           ▼
 //!                        Recommendation, each number with its Explanation
 //! ```

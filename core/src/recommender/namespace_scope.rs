@@ -1,23 +1,23 @@
-//! Which namespaces a recommender looks after: one, all but some, and of those the share of its shard.
+//! The namespaces of a recommender: one, or all but the ignored ones, and of those only its shard.
 
 use std::str::FromStr;
 
-/// More shards than this are a typing error.
+/// The maximum number of shards; more are likely a typo.
 const MAX_SHARDS: u32 = 1000;
 
-/// The namespaces that are looked after. The default is all of them.
+/// The namespaces of a recommender. The default is all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceScope {
-    /// This one alone (`--vpa-object-namespace`).
+    /// Only this namespace (`--vpa-object-namespace`).
     pub only: Option<String>,
-    /// Not these (`--ignored-vpa-object-namespaces`).
+    /// Without these namespaces (`--ignored-vpa-object-namespaces`).
     pub ignored: Vec<String>,
-    /// Of what is left, this share (`--shard`).
+    /// Of the remaining namespaces, only this shard (`--shard`).
     pub shard: Option<Shard>,
 }
 
 impl NamespaceScope {
-    /// Whether objects of this namespace are looked after.
+    /// Whether the scope includes this namespace.
     pub fn includes(&self, namespace: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == namespace)
             && !self.ignored.iter().any(|ignored| ignored == namespace)
@@ -25,17 +25,17 @@ impl NamespaceScope {
     }
 }
 
-/// One of several recommenders that share the namespaces of a cluster: `2/3` is the second of three.
+/// One of several recommenders that divide the namespaces of a cluster: `2/3` is the second of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which one, from 1 to `count`.
+    /// The number of this shard, from 1 to `count`.
     pub index: u32,
-    /// How many there are.
+    /// The number of shards.
     pub count: u32,
 }
 
 impl Shard {
-    /// Whether this shard has the namespace: exactly one of `count` shards does.
+    /// Whether this shard includes the namespace: exactly one of `count` shards does.
     pub fn includes(self, namespace: &str) -> bool {
         namespace_hash(namespace) % u64::from(self.count) + 1 == u64::from(self.index)
     }
@@ -50,15 +50,15 @@ impl FromStr for Shard {
             .and_then(|(index, count)| Some(Self { index: number(index)?, count: number(count)? }))
             .filter(|shard| (1..=MAX_SHARDS).contains(&shard.count))
             .filter(|shard| (1..=shard.count).contains(&shard.index))
-            .ok_or_else(|| "give one of so many, such as 1/3, 2/3 or 3/3".to_owned())
+            .ok_or_else(|| "expected <index>/<count>, such as 1/3, 2/3 or 3/3".to_owned())
     }
 }
 
-/// Where a namespace stands among all: FNV-1a over its name, then the finish of MurmurHash3, because the lowest
-/// bits of FNV-1a are little more than a parity and the remainder by 2 or 4 takes just those.
+/// Hashes the name of a namespace: FNV-1a, then the finalizer of MurmurHash3, because the lowest bits of FNV-1a are
+/// little more than a parity bit, and the remainder by 2 or 4 uses only those.
 ///
-/// Every replica of every release must come to the same number, or a namespace has two recommenders or none
-/// while they are rolled out: this never changes.
+/// This must never change: all replicas of all releases must agree, or a namespace has two recommenders or none during
+/// a rollout.
 fn namespace_hash(namespace: &str) -> u64 {
     let mut hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -79,33 +79,33 @@ mod tests {
     #[test]
     fn a_scope_is_one_namespace_or_all_but_the_ignored() {
         let all = NamespaceScope::default();
-        let one = NamespaceScope { only: Some("web".into()), ..NamespaceScope::default() };
-        let most = NamespaceScope {
+        let single = NamespaceScope { only: Some("web".into()), ..NamespaceScope::default() };
+        let without_ignored = NamespaceScope {
             ignored: vec!["kube-system".into(), "db".into()],
             ..NamespaceScope::default()
         };
-        for (namespace, of_one, of_most) in
+        for (namespace, in_single, in_rest) in
             [("web", true, true), ("db", false, false), ("webs", false, true)]
         {
             assert!(all.includes(namespace));
-            assert_eq!(one.includes(namespace), of_one, "{namespace}");
-            assert_eq!(most.includes(namespace), of_most, "{namespace}");
+            assert_eq!(single.includes(namespace), in_single, "{namespace}");
+            assert_eq!(without_ignored.includes(namespace), in_rest, "{namespace}");
         }
     }
 
     #[test]
     fn a_shard_is_counted_from_one() {
         assert_eq!("2/3".parse(), Ok(Shard { index: 2, count: 3 }));
-        for bad in ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/5", "a/b", "1/1001"] {
-            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        for invalid in ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/5", "a/b", "1/1001"] {
+            assert!(invalid.parse::<Shard>().is_err(), "{invalid}");
         }
     }
 
     #[test]
     fn a_namespace_never_changes_its_shard() {
-        // Pinned: a release that counts otherwise would leave namespaces without a recommender while it is rolled out.
-        let places = ["default", "kube-system", "team-1"].map(namespace_hash);
-        assert_eq!(places, [0xd470_84e0_f7c5_d5ad, 0xe313_d0e7_4eaa_50dc, 0x0e34_b3c2_4c5a_a919]);
+        // Pinned: a release with another hash would leave namespaces without a recommender during its rollout.
+        let hashes = ["default", "kube-system", "team-1"].map(namespace_hash);
+        assert_eq!(hashes, [0xd470_84e0_f7c5_d5ad, 0xe313_d0e7_4eaa_50dc, 0x0e34_b3c2_4c5a_a919]);
     }
 
     #[test]
@@ -113,9 +113,13 @@ mod tests {
         for count in [2, 3, 4, 8, 16] {
             for index in 1..=count {
                 let shard = Shard { index, count };
-                let has = (0..8000).filter(|n| shard.includes(&format!("team-{n}"))).count() as f64;
-                let even = 8000.0 / f64::from(count);
-                assert!((0.8..1.2).contains(&(has / even)), "{index}/{count}: {has} of {even}");
+                let actual =
+                    (0..8000).filter(|n| shard.includes(&format!("team-{n}"))).count() as f64;
+                let expected = 8000.0 / f64::from(count);
+                assert!(
+                    (0.8..1.2).contains(&(actual / expected)),
+                    "{index}/{count}: {actual} of {expected}"
+                );
             }
         }
     }

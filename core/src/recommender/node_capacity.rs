@@ -1,12 +1,12 @@
-//! What nodes have to give, and whom they take: the shapes that a pod could fit into.
+//! Node capacities: the sizes of nodes that a pod could be scheduled on, by their taints.
 
 use crate::types::units::{Bytes, MilliCpu};
 
-/// Taints that tell how a node is, such as `node.kubernetes.io/memory-pressure`. Whether it is ready and not
-/// cordoned is read from the node itself, and pressure passes: they say nothing of what a pod may have.
+/// Taints of node conditions, such as `node.kubernetes.io/memory-pressure`. Readiness and cordoning are read from the node
+/// itself, and pressure is temporary, so these taints do not matter for the capacity.
 const NODE_CONDITION_TAINT_PREFIX: &str = "node.kubernetes.io/";
 
-/// CPU and memory that one node has for a pod: both at once.
+/// The CPU and memory of one node that are available to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeCapacity {
     /// CPU.
@@ -16,23 +16,23 @@ pub struct NodeCapacity {
 }
 
 impl NodeCapacity {
-    /// Whether all that fits into the other one fits into this.
+    /// Whether everything that fits into the other capacity fits into this one.
     const fn covers(self, other: Self) -> bool {
         self.cpu.0 >= other.cpu.0 && self.memory.0 >= other.memory.0
     }
 }
 
-/// What a taint does to pods that do not tolerate it. `PreferNoSchedule` keeps nobody away.
+/// The effect of a taint on pods that do not tolerate it. `PreferNoSchedule` does not keep pods away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TaintEffect {
-    /// They are not placed there.
+    /// Pods are not scheduled.
     NoSchedule,
-    /// They are not placed there, and leave.
+    /// Pods are not scheduled, and are evicted.
     NoExecute,
 }
 
 impl TaintEffect {
-    /// The effect of this name, if it keeps pods away.
+    /// Parses an effect; `None` if it does not keep pods away.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "NoSchedule" => Some(Self::NoSchedule),
@@ -42,7 +42,7 @@ impl TaintEffect {
     }
 }
 
-/// What keeps pods off a node.
+/// A taint that keeps pods off a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Taint {
     key: Box<str>,
@@ -51,27 +51,31 @@ pub struct Taint {
 }
 
 impl Taint {
-    /// From what the API says; `None` if it keeps nobody away for good.
+    /// Converts a taint of the API; `None` if it does not keep pods away permanently.
     pub fn new(key: &str, value: Option<&str>, effect: &str) -> Option<Self> {
         let effect = TaintEffect::from_name(effect)?;
-        let lasts = !key.starts_with(NODE_CONDITION_TAINT_PREFIX);
-        lasts.then(|| Self { key: key.into(), value: value.unwrap_or_default().into(), effect })
+        let is_permanent = !key.starts_with(NODE_CONDITION_TAINT_PREFIX);
+        is_permanent.then(|| Self {
+            key: key.into(),
+            value: value.unwrap_or_default().into(),
+            effect,
+        })
     }
 }
 
-/// Taints that a pod does not mind.
+/// The taints that a pod tolerates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toleration {
-    /// `None` is every key.
+    /// `None` matches every key.
     key: Option<Box<str>>,
-    /// `None` is every value.
+    /// `None` matches every value.
     value: Option<Box<str>>,
-    /// `None` is every effect.
+    /// `None` matches every effect.
     effect: Option<TaintEffect>,
 }
 
 impl Toleration {
-    /// From what the API says; `None` if no taint that counts is tolerated by it. Every pod has two of those.
+    /// Converts a toleration of the API; `None` if it tolerates no [`Taint`], like the two that every pod has.
     pub fn new(
         key: Option<&str>,
         operator: Option<&str>,
@@ -89,7 +93,7 @@ impl Toleration {
         let value = match operator.filter(|operator| !operator.is_empty()) {
             Some("Exists") => None,
             Some("Equal") | None => Some(value.unwrap_or_default().into()),
-            // Newer than this code: what it means is not known.
+            // An unknown, newer operator.
             Some(_) => return None,
         };
         Some(Self { key: key.map(Into::into), value, effect })
@@ -102,47 +106,47 @@ impl Toleration {
     }
 }
 
-/// The largest shapes of all nodes, by their taints: one that another of the same taints covers is not kept,
-/// so there are few however many nodes there are.
+/// The largest capacities of all nodes, by their taints. Capacities that another one with the same taints covers are
+/// dropped, so there are few even with many nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCapacities(Vec<(Vec<Taint>, Vec<NodeCapacity>)>);
 
 impl NodeCapacities {
     /// Adds a node.
-    pub fn add(&mut self, taints: &[Taint], shape: NodeCapacity) {
+    pub fn add(&mut self, taints: &[Taint], capacity: NodeCapacity) {
         match self.0.iter_mut().find(|(known, _)| known == taints) {
-            Some((_, shapes)) => keep_largest(shapes, shape),
-            None => self.0.push((taints.to_vec(), vec![shape])),
+            Some((_, capacities)) => keep_largest(capacities, capacity),
+            None => self.0.push((taints.to_vec(), vec![capacity])),
         }
     }
 
-    /// Whether all nodes take all pods.
+    /// Whether all nodes accept all pods.
     pub fn accept_all_pods(&self) -> bool {
         self.0.iter().all(|(taints, _)| taints.is_empty())
     }
 
-    /// The largest shapes of the nodes that take every one of these pods; without a pod, of all nodes: what is
-    /// not known is not held against a workload. None at all says as little.
+    /// Returns the largest capacities of the nodes that accept every one of these pods. Without pods it considers all nodes,
+    /// so that missing information does not restrict a workload. Empty means unknown.
     pub fn for_pods(&self, pods: &[&[Toleration]]) -> Vec<NodeCapacity> {
-        let mut found = Vec::new();
-        for (taints, shapes) in &self.0 {
+        let mut largest = Vec::new();
+        for (taints, capacities) in &self.0 {
             let tolerates = |pod: &&[Toleration]| {
                 taints.iter().all(|taint| pod.iter().any(|toleration| toleration.covers(taint)))
             };
             if pods.iter().all(tolerates) {
-                for shape in shapes {
-                    keep_largest(&mut found, *shape);
+                for capacity in capacities {
+                    keep_largest(&mut largest, *capacity);
                 }
             }
         }
-        found
+        largest
     }
 }
 
-fn keep_largest(shapes: &mut Vec<NodeCapacity>, shape: NodeCapacity) {
-    if !shapes.iter().any(|known| known.covers(shape)) {
-        shapes.retain(|known| !shape.covers(*known));
-        shapes.push(shape);
+fn keep_largest(capacities: &mut Vec<NodeCapacity>, capacity: NodeCapacity) {
+    if !capacities.iter().any(|known| known.covers(capacity)) {
+        capacities.retain(|known| !capacity.covers(*known));
+        capacities.push(capacity);
     }
 }
 
@@ -150,7 +154,7 @@ fn keep_largest(shapes: &mut Vec<NodeCapacity>, shape: NodeCapacity) {
 mod tests {
     use super::*;
 
-    fn shape(cpu: i64, memory: i64) -> NodeCapacity {
+    fn capacity(cpu: i64, memory: i64) -> NodeCapacity {
         NodeCapacity { cpu: MilliCpu(cpu), memory: Bytes(memory) }
     }
 
@@ -173,7 +177,7 @@ mod tests {
             let toleration = toleration(key, operator, value, effect).expect("counts");
             assert_eq!(toleration.covers(&taint), covers, "{toleration:?}");
         }
-        assert_eq!(toleration("gpu", "Gt", "3", ""), None, "unknown is no yes");
+        assert_eq!(toleration("gpu", "Gt", "3", ""), None, "an unknown operator tolerates nothing");
         assert_eq!(toleration("gpu", "Exists", "", "PreferNoSchedule"), None);
         assert_eq!(toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute"), None);
         assert_eq!(Taint::new("gpu", None, "PreferNoSchedule"), None);
@@ -183,7 +187,7 @@ mod tests {
     #[test]
     fn only_the_largest_shapes_of_nodes_that_take_all_pods_count() {
         let gpu = Taint::new("gpu", None, "NoSchedule").expect("keeps pods away");
-        let mut shapes = NodeCapacities::default();
+        let mut capacities = NodeCapacities::default();
         for (taints, cpu, memory) in [
             (&[][..], 4, 64),
             (&[], 16, 8),
@@ -191,14 +195,18 @@ mod tests {
             (&[], 16, 8),
             (std::slice::from_ref(&gpu), 32, 128),
         ] {
-            shapes.add(taints, shape(cpu, memory));
+            capacities.add(taints, capacity(cpu, memory));
         }
-        let open = [shape(4, 64), shape(16, 8)];
+        let open = [capacity(4, 64), capacity(16, 8)];
         let tolerant = [toleration("gpu", "Exists", "", "").expect("counts")];
-        assert!(!shapes.accept_all_pods());
-        assert_eq!(shapes.for_pods(&[&[]]), open);
-        assert_eq!(shapes.for_pods(&[&tolerant]), [shape(32, 128)]);
-        assert_eq!(shapes.for_pods(&[&tolerant, &[]]), open, "pods differ while they are replaced");
-        assert_eq!(shapes.for_pods(&[]), [shape(32, 128)], "of no pod is nothing known");
+        assert!(!capacities.accept_all_pods());
+        assert_eq!(capacities.for_pods(&[&[]]), open);
+        assert_eq!(capacities.for_pods(&[&tolerant]), [capacity(32, 128)]);
+        assert_eq!(
+            capacities.for_pods(&[&tolerant, &[]]),
+            open,
+            "pods differ while they are replaced"
+        );
+        assert_eq!(capacities.for_pods(&[]), [capacity(32, 128)], "without pods all nodes count");
     }
 }

@@ -1,5 +1,5 @@
-//! Keeps what all containers of a pod are told to request together within what a pod may have: a node that it
-//! could be on, and a limit that the operator set.
+//! Caps the recommendations of a pod so that their sum fits the pod's maximum: the capacity of a node that it could run
+//! on, and the configured maximum.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,14 +17,13 @@ use crate::types::{
 /// What all containers of a pod may request together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodCapacity {
-    /// The operator's limit.
+    /// The configured maximum.
     pub cap: ResourceAmounts,
-    /// What the nodes have that would take the pod; it fits if it fits one of them. If there is none, nothing is
-    /// known of nodes.
+    /// The capacities of the nodes that accept the pod, which must fit one of them. Empty if the nodes are unknown.
     pub node_capacities: Vec<NodeCapacity>,
 }
 
-/// The limits that hold for one pod.
+/// The effective limits of one pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodLimits {
     /// CPU.
@@ -38,55 +37,54 @@ pub struct PodLimits {
 /// The limit of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceLimit {
-    /// No more than this.
+    /// The maximum.
     pub amount: Quantity,
-    /// Who says so: [`Reason::NodeCap`] or [`Reason::PodCap`].
+    /// The origin: [`RecommendationReason::NodeCap`] or [`RecommendationReason::PodCap`].
     pub by: RecommendationReason,
 }
 
 impl PodLimits {
-    /// Whether nothing is limited.
+    /// Whether there are no limits.
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl ResourceLimit {
-    /// The smaller of two limits.
-    fn tighter(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        match (one, other) {
-            (Some(one), Some(other)) => Some(if other.amount < one.amount { other } else { one }),
-            (one, other) => one.or(other),
+    /// Returns the smaller of two limits.
+    fn tighter(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(if b.amount < a.amount { b } else { a }),
+            (a, b) => a.or(b),
         }
     }
 }
 
-/// How one resource of a recommendation is reached, and what its amounts are counted in.
+/// Access to one resource of a recommendation, and the unit of its amounts.
 struct ResourceAccess {
     pick: fn(&mut ResourceAmounts) -> &mut Option<Quantity>,
-    why: fn(&mut Explanation) -> &mut Option<ResourceExplanation>,
+    explanation: fn(&mut Explanation) -> &mut Option<ResourceExplanation>,
     count: fn(Quantity) -> i64,
     quantity: fn(i64) -> Quantity,
 }
 
 const CPU: ResourceAccess = ResourceAccess {
     pick: |amounts| &mut amounts.cpu,
-    why: |explanation| &mut explanation.cpu,
+    explanation: |explanation| &mut explanation.cpu,
     count: Quantity::milli_value,
     quantity: |amount| Quantity::cpu(MilliCpu(amount)),
 };
 
 const MEMORY: ResourceAccess = ResourceAccess {
     pick: |amounts| &mut amounts.memory,
-    why: |explanation| &mut explanation.memory,
+    explanation: |explanation| &mut explanation.memory,
     count: Quantity::value,
     quantity: |amount| Quantity::memory(Bytes(amount)),
 };
 
 impl PodCapacity {
-    /// The limits for a pod that would have these numbers: of all nodes, those of the one that needs the least cut
-    /// of what is wanted.
-    fn limits_for(&self, said: &Recommendation) -> PodLimits {
+    /// Returns the limits of a pod with this recommendation: those of the node that requires the smallest cut.
+    fn limits_for(&self, recommendation: &Recommendation) -> PodLimits {
         let cap = PodLimits {
             cpu: self
                 .cap
@@ -97,114 +95,133 @@ impl PodCapacity {
                 .memory
                 .map(|amount| ResourceLimit { amount, by: RecommendationReason::PodCap }),
         };
-        let (target, upper) =
-            (PodSums::of(said, |it| &it.target), PodSums::of(said, |it| &it.upper));
-        let choices = self.node_capacities.iter().map(|shape| {
+        let target = PodSums::of(recommendation, |container| &container.target);
+        let upper = PodSums::of(recommendation, |container| &container.upper);
+        let choices = self.node_capacities.iter().map(|capacity| {
             let node = |amount| Some(ResourceLimit { amount, by: RecommendationReason::NodeCap });
             let limits = PodLimits {
-                cpu: ResourceLimit::tighter(cap.cpu, node(Quantity::cpu(shape.cpu))),
-                memory: ResourceLimit::tighter(cap.memory, node(Quantity::memory(shape.memory))),
+                cpu: ResourceLimit::tighter(cap.cpu, node(Quantity::cpu(capacity.cpu))),
+                memory: ResourceLimit::tighter(cap.memory, node(Quantity::memory(capacity.memory))),
             };
-            (target.remaining_share(limits), upper.remaining_share(limits), *shape, limits)
+            (target.remaining_share(limits), upper.remaining_share(limits), *capacity, limits)
         });
-        // Equals are told apart by their size, so that the order in which nodes are seen decides nothing.
-        let best = choices.max_by(|one, other| {
-            let size = |shape: NodeCapacity| (shape.cpu, shape.memory);
-            let by_share = |one: f64, other: f64| one.total_cmp(&other);
-            by_share(one.0, other.0)
-                .then_with(|| by_share(one.1, other.1))
-                .then_with(|| Ord::cmp(&size(one.2), &size(other.2)))
+        // Break ties by size, so that the result does not depend on the order of nodes.
+        let best = choices.max_by(|a, b| {
+            let size = |capacity: NodeCapacity| (capacity.cpu, capacity.memory);
+            let by_share = |a: f64, b: f64| a.total_cmp(&b);
+            by_share(a.0, b.0)
+                .then_with(|| by_share(a.1, b.1))
+                .then_with(|| Ord::cmp(&size(a.2), &size(b.2)))
         });
         best.map_or(cap, |(.., limits)| limits)
     }
 }
 
-/// What all containers of a pod would request together.
+/// The sums of one estimate over all containers of a pod.
 struct PodSums {
     cpu: f64,
     memory: f64,
 }
 
 impl PodSums {
-    fn of(said: &Recommendation, number: fn(&ContainerRecommendation) -> &ResourceAmounts) -> Self {
+    fn of(
+        recommendation: &Recommendation,
+        amounts: fn(&ContainerRecommendation) -> &ResourceAmounts,
+    ) -> Self {
         let sum = |pick: fn(&ResourceAmounts) -> Option<Quantity>| {
-            said.containers.iter().filter_map(|one| pick(number(one))).map(Quantity::as_f64).sum()
+            let quantities = recommendation.containers.iter().filter_map(|c| pick(amounts(c)));
+            quantities.map(Quantity::as_f64).sum()
         };
         Self { cpu: sum(|amounts| amounts.cpu), memory: sum(|amounts| amounts.memory) }
     }
 
-    /// How much of it is left within these limits: the shares of CPU and memory, multiplied.
+    /// The share of the sums that is left within these limits: the shares of CPU and memory, multiplied.
     fn remaining_share(&self, limits: PodLimits) -> f64 {
         let share = |sum: f64, limit: Option<ResourceLimit>| {
-            let most = limit.map_or(sum, |limit| limit.amount.as_f64());
-            if sum > most { most / sum } else { 1.0 }
+            let max = limit.map_or(sum, |limit| limit.amount.as_f64());
+            if sum > max { max / sum } else { 1.0 }
         };
         share(self.cpu, limits.cpu) * share(self.memory, limits.memory)
     }
 }
 
-/// Scales the numbers of all containers down in proportion where their sum is more than the room, and answers
-/// what the limits are. What the policy says of single containers gives way: a pod that fits nowhere helps
-/// nobody. The uncapped targets stay, and show what was wanted.
-pub fn cap_to_pod(said: &mut Recommendation, room: &PodCapacity) -> PodLimits {
-    let limits = room.limits_for(said);
-    for (limit, lens) in [(limits.cpu, &CPU), (limits.memory, &MEMORY)] {
+/// Scales the recommendation of all containers down in proportion if their sum exceeds the pod's maximum. Returns the
+/// limits. This overrides the policy of single containers, because a pod that fits nowhere is useless. The uncapped
+/// targets stay as they are.
+pub fn cap_to_pod(recommendation: &mut Recommendation, capacity: &PodCapacity) -> PodLimits {
+    let limits = capacity.limits_for(recommendation);
+    for (limit, resource) in [(limits.cpu, &CPU), (limits.memory, &MEMORY)] {
         if let Some(limit) = limit {
-            cap_resource(said, lens, limit);
-            keep_bounds_ordered(said, lens);
+            cap_resource(recommendation, resource, limit);
+            keep_bounds_ordered(recommendation, resource);
         }
     }
     limits
 }
 
-/// The shares of a container differ between the three numbers. A target outside of its own bounds would have
-/// its pod replaced again and again, so the bounds give way.
-fn keep_bounds_ordered(said: &mut Recommendation, lens: &ResourceAccess) {
-    for one in &mut said.containers {
-        let Some(target) = *(lens.pick)(&mut one.target) else { continue };
-        if let Some(lower) = (lens.pick)(&mut one.lower).as_mut().filter(|it| **it > target) {
+/// Widens bounds to include the target. A container's share differs between the three estimates, and a target outside of
+/// its bounds would make the updater replace the pod again and again.
+fn keep_bounds_ordered(recommendation: &mut Recommendation, resource: &ResourceAccess) {
+    for container in &mut recommendation.containers {
+        let Some(target) = *(resource.pick)(&mut container.target) else { continue };
+        let lower = (resource.pick)(&mut container.lower).as_mut();
+        if let Some(lower) = lower.filter(|lower| **lower > target) {
             *lower = target;
         }
-        if let Some(upper) = (lens.pick)(&mut one.upper).as_mut().filter(|it| **it < target) {
+        let upper = (resource.pick)(&mut container.upper).as_mut();
+        if let Some(upper) = upper.filter(|upper| **upper < target) {
             *upper = target;
         }
     }
 }
 
-fn cap_resource(said: &mut Recommendation, lens: &ResourceAccess, limit: ResourceLimit) {
-    let numbers: [fn(&mut ContainerRecommendation) -> &mut ResourceAmounts; 3] =
-        [|said| &mut said.lower, |said| &mut said.target, |said| &mut said.upper];
-    let room = i128::from((lens.count)(limit.amount).max(0));
-    for (index, number) in numbers.into_iter().enumerate() {
-        let all = said.containers.iter_mut().filter_map(|one| *(lens.pick)(number(one)));
-        let sum: i128 = all.map(|each| i128::from((lens.count)(each))).sum();
-        if sum <= room {
+fn cap_resource(
+    recommendation: &mut Recommendation,
+    resource: &ResourceAccess,
+    limit: ResourceLimit,
+) {
+    let estimates: [fn(&mut ContainerRecommendation) -> &mut ResourceAmounts; 3] = [
+        |container| &mut container.lower,
+        |container| &mut container.target,
+        |container| &mut container.upper,
+    ];
+    let max = i128::from((resource.count)(limit.amount).max(0));
+    for (index, estimate) in estimates.into_iter().enumerate() {
+        let amounts = recommendation
+            .containers
+            .iter_mut()
+            .filter_map(|container| *(resource.pick)(estimate(container)));
+        let sum: i128 = amounts.map(|amount| i128::from((resource.count)(amount))).sum();
+        if sum <= max {
             continue;
         }
-        for one in &mut said.containers {
-            let slot = (lens.pick)(number(one));
-            let Some(each) = *slot else { continue };
-            // Rounded down, so that the sum cannot exceed the room.
-            let share = i128::from((lens.count)(each)) * room / sum;
-            *slot = Some((lens.quantity)(i64::try_from(share).unwrap_or(i64::MAX)));
-            let steps = (lens.why)(&mut one.explanation).as_mut();
-            if let Some(why) = steps {
-                [&mut why.lower, &mut why.target, &mut why.upper][index].decided_by = limit.by;
+        for container in &mut recommendation.containers {
+            let slot = (resource.pick)(estimate(container));
+            let Some(amount) = *slot else { continue };
+            // Rounded down, so that the sum cannot exceed the maximum.
+            let share = i128::from((resource.count)(amount)) * max / sum;
+            *slot = Some((resource.quantity)(i64::try_from(share).unwrap_or(i64::MAX)));
+            let explanation = (resource.explanation)(&mut container.explanation).as_mut();
+            if let Some(explanation) = explanation {
+                [&mut explanation.lower, &mut explanation.target, &mut explanation.upper][index]
+                    .decided_by = limit.by;
             }
         }
     }
 }
 
-/// Who held targets down, if the room did: the nodes, the operator's limit, or both.
-pub fn restricted_by(said: &Recommendation) -> impl Iterator<Item = RecommendationReason> {
-    let holds = |by: RecommendationReason| {
-        let why = said.containers.iter().map(|one| &one.explanation);
-        let mut why = why.flat_map(|why| why.cpu.iter().chain(&why.memory));
-        why.any(|why| why.target.decided_by == by)
+/// Returns which limits capped a target: of the nodes, the configured maximum, or both.
+pub fn restricted_by(
+    recommendation: &Recommendation,
+) -> impl Iterator<Item = RecommendationReason> {
+    let has_capped = |by: RecommendationReason| {
+        let explanations = recommendation.containers.iter().map(|container| &container.explanation);
+        let mut resources = explanations.flat_map(|both| both.cpu.iter().chain(&both.memory));
+        resources.any(|resource| resource.target.decided_by == by)
     };
     [RecommendationReason::NodeCap, RecommendationReason::PodCap]
         .into_iter()
-        .filter(move |by| holds(*by))
+        .filter(move |by| has_capped(*by))
 }
 
 #[cfg(test)]
@@ -223,34 +240,34 @@ mod tests {
         }
     }
 
-    fn shape(cpu: &str, memory: &str) -> NodeCapacity {
+    fn capacity(cpu: &str, memory: &str) -> NodeCapacity {
         let quantity = |text: &str| text.parse::<Quantity>().expect("a quantity");
         NodeCapacity { cpu: quantity(cpu).to_cpu(), memory: quantity(memory).to_memory() }
     }
 
     #[test]
     fn a_pod_is_fitted_into_the_one_node_that_takes_the_least_from_it() {
-        let nodes = [shape("32", "16Gi"), shape("8", "128Gi"), shape("24", "24Gi")];
+        let nodes = [capacity("32", "16Gi"), capacity("8", "128Gi"), capacity("24", "24Gi")];
         for (cpu, memory, fits) in [
-            // Within a node of its own kind, though not within any other.
+            // It fits a node, though not the other ones.
             ("30", "8Gi", ("30", "8Gi")),
             ("2", "120Gi", ("2", "120Gi")),
-            // The largest of each would have it all, and no node has both.
+            // It would fit the largest amounts of all nodes, but no node has both.
             ("32", "128Gi", ("8", "128Gi")),
             ("36", "24Gi", ("24", "24Gi")),
         ] {
             for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
-                let shapes = order.map(|index| nodes[index]).to_vec();
-                let mut said = Recommendation {
+                let node_capacities = order.map(|index| nodes[index]).to_vec();
+                let mut recommendation = Recommendation {
                     containers: vec![container("main", cpu, memory)],
                     stale: Vec::new(),
                 };
                 cap_to_pod(
-                    &mut said,
-                    &PodCapacity { node_capacities: shapes, ..PodCapacity::default() },
+                    &mut recommendation,
+                    &PodCapacity { node_capacities, ..PodCapacity::default() },
                 );
-                let target = said.containers[0].target;
-                let text = |amount: Option<Quantity>| amount.map(|it| it.to_string());
+                let target = recommendation.containers[0].target;
+                let text = |amount: Option<Quantity>| amount.map(|quantity| quantity.to_string());
                 let expected = (Some(fits.0.to_owned()), Some(fits.1.to_owned()));
                 assert_eq!((text(target.cpu), text(target.memory)), expected, "{cpu} {memory}");
             }
@@ -260,34 +277,37 @@ mod tests {
     #[test]
     fn containers_share_the_room_of_their_pod_in_proportion() {
         let containers = vec![container("a", "3", "1Gi"), container("b", "1", "1Gi")];
-        let mut said = Recommendation { containers, stale: Vec::new() };
+        let mut recommendation = Recommendation { containers, stale: Vec::new() };
         let cap = ResourceAmounts { cpu: "2".parse().ok(), memory: "4Gi".parse().ok() };
-        cap_to_pod(&mut said, &PodCapacity { cap, ..PodCapacity::default() });
-        let cpu: Vec<String> = said
+        cap_to_pod(&mut recommendation, &PodCapacity { cap, ..PodCapacity::default() });
+        let cpu: Vec<String> = recommendation
             .containers
             .iter()
-            .filter_map(|one| one.target.cpu)
+            .filter_map(|container| container.target.cpu)
             .map(|q| q.to_string())
             .collect();
         assert_eq!(cpu, ["1500m", "500m"]);
-        for one in &said.containers {
-            assert_eq!(one.target.memory.map(|q| q.to_string()).as_deref(), Some("1Gi"));
+        for container in &recommendation.containers {
+            assert_eq!(container.target.memory.map(|q| q.to_string()).as_deref(), Some("1Gi"));
         }
-        assert_eq!(said.containers[0].uncapped.cpu.map(|q| q.to_string()).as_deref(), Some("3"));
+        assert_eq!(
+            recommendation.containers[0].uncapped.cpu.map(|q| q.to_string()).as_deref(),
+            Some("3")
+        );
     }
 
     #[test]
     fn shares_of_the_room_never_add_up_to_more_than_the_room() {
         let containers = ["a", "b", "c"].map(|name| container(name, "1", "1Gi")).into();
-        let mut said = Recommendation { containers, stale: Vec::new() };
+        let mut recommendation = Recommendation { containers, stale: Vec::new() };
         let cap = ResourceAmounts { cpu: "2".parse().ok(), memory: "2Gi".parse().ok() };
-        cap_to_pod(&mut said, &PodCapacity { cap, ..PodCapacity::default() });
+        cap_to_pod(&mut recommendation, &PodCapacity { cap, ..PodCapacity::default() });
         let sum =
             |pick: fn(&ResourceAmounts) -> Option<Quantity>, count: fn(Quantity) -> i64| -> i64 {
-                said.containers.iter().filter_map(|one| pick(&one.target)).map(count).sum()
+                recommendation.containers.iter().filter_map(|c| pick(&c.target)).map(count).sum()
             };
-        assert_eq!(sum(|it| it.cpu, Quantity::milli_value), 3 * 666);
-        assert_eq!(sum(|it| it.memory, Quantity::value), 3 * ((2 << 30) / 3));
+        assert_eq!(sum(|amounts| amounts.cpu, Quantity::milli_value), 3 * 666);
+        assert_eq!(sum(|amounts| amounts.memory, Quantity::value), 3 * ((2 << 30) / 3));
     }
 
     #[test]
@@ -300,18 +320,18 @@ mod tests {
             ..container(name, target, "1Gi")
         };
         let containers = vec![with("flat", "1", "1", "1"), with("steep", "1", "9", "19")];
-        let mut said = Recommendation { containers, stale: Vec::new() };
+        let mut recommendation = Recommendation { containers, stale: Vec::new() };
         cap_to_pod(
-            &mut said,
-            &PodCapacity { node_capacities: vec![shape("2", "1Ti")], ..PodCapacity::default() },
+            &mut recommendation,
+            &PodCapacity { node_capacities: vec![capacity("2", "1Ti")], ..PodCapacity::default() },
         );
-        let targets: Vec<String> = said
+        let targets: Vec<String> = recommendation
             .containers
             .iter()
-            .map(|one| {
-                assert!(one.lower.cpu <= one.target.cpu, "{one:?}");
-                assert!(one.target.cpu <= one.upper.cpu, "{one:?}");
-                one.target.cpu.map(|it| it.to_string()).unwrap_or_default()
+            .map(|container| {
+                assert!(container.lower.cpu <= container.target.cpu, "{container:?}");
+                assert!(container.target.cpu <= container.upper.cpu, "{container:?}");
+                container.target.cpu.map(|quantity| quantity.to_string()).unwrap_or_default()
             })
             .collect();
         assert_eq!(targets, ["200m", "1800m"]);

@@ -1,4 +1,4 @@
-//! What a VPA's policy says about a container, as plain data, and what follows for its recommendation.
+//! The policy of a VPA for a container, as plain data, and how it caps recommendations.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::quantity::Quantity;
 
-/// Name of the policy that applies to every container without one of its own.
+/// Name of the policy for all containers without their own policy.
 pub const EVERY_CONTAINER: &str = "*";
 
-/// Amounts by resource. A resource that is absent is not spoken of, which is not the same as 0.
+/// Amounts by resource. A missing amount means unspecified, not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceAmounts {
     /// CPU.
@@ -20,7 +20,7 @@ pub struct ResourceAmounts {
     pub memory: Option<Quantity>,
 }
 
-/// Which resources are recommended.
+/// The resources with a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlledResources {
     /// CPU.
@@ -40,33 +40,33 @@ impl Default for ControlledResources {
 pub struct ContainerPolicy {
     /// Container name, or [`EVERY_CONTAINER`].
     pub container: Box<str>,
-    /// No recommendation for this container.
+    /// Whether the container gets no recommendation.
     pub off: bool,
-    /// Which resources are recommended.
+    /// The resources with a recommendation.
     pub controlled: ControlledResources,
-    /// No recommendation goes below these.
+    /// The minimum of recommendations.
     pub min_allowed: ResourceAmounts,
-    /// No recommendation goes above these.
+    /// The maximum of recommendations.
     pub max_allowed: ResourceAmounts,
-    /// Settings of the model for this container.
+    /// Model settings for this container.
     pub overrides: Overrides,
 }
 
-/// Settings of the model that a policy may set for one container.
+/// Model settings that a policy can override for one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// Factor of an out-of-memory bump.
+    /// Factor of an OOM bump.
     pub oom_ratio: Option<f64>,
-    /// Least bytes of an out-of-memory bump.
+    /// Minimum bytes of an OOM bump.
     pub oom_min_bump: Option<f64>,
     /// Length of a memory window.
     pub interval: Option<Duration>,
-    /// How many windows history reaches back.
+    /// Number of windows in the history.
     pub interval_count: Option<u32>,
 }
 
 impl Overrides {
-    /// These, and the other's where these say nothing.
+    /// Uses the values of `other` for unset ones.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -77,57 +77,57 @@ impl Overrides {
         }
     }
 
-    /// Whether nothing is set.
+    /// Whether no value is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The policy that applies to a container: the one of its name, else the one for every container.
+/// Returns the policy of a container: the one with its name, else the one for all containers.
 pub fn policy_for<'a>(
     policies: &'a [ContainerPolicy],
     container: &str,
 ) -> Option<&'a ContainerPolicy> {
     let own = policies.iter().find(|policy| &*policy.container == container);
-    // Of several entries for every container the last one holds, as upstream has it.
+    // Of several entries for all containers the last one wins, as in upstream.
     own.or_else(|| policies.iter().rfind(|policy| &*policy.container == EVERY_CONTAINER))
 }
 
-/// The limits that a recommendation is held to.
+/// The minimum and maximum of a recommendation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cap {
-    /// Nothing below this.
+    /// The minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Quantity>,
-    /// Nothing above this; wins over the minimum.
+    /// The maximum, which takes precedence over the minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Quantity>,
-    /// Whether the maximum is the policy's or the one for the whole cluster.
+    /// Whether the maximum is the cluster-wide one instead of the policy's.
     pub max_is_global: bool,
 }
 
-/// What a [`Cap`] did to a value.
+/// The effect of a [`Cap`] on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapResult {
-    /// Nothing.
+    /// The value is unchanged.
     Unchanged,
-    /// It raised the value to the minimum.
+    /// The value was raised to the minimum.
     Min,
-    /// It lowered the value to the maximum.
+    /// The value was lowered to the maximum.
     Max,
 }
 
 impl Cap {
-    /// The limits for one resource. A limit of zero is no limit.
+    /// Creates the cap of one resource. A limit of zero means no limit.
     pub fn new(min: Option<Quantity>, max: Option<Quantity>, global: Option<Quantity>) -> Self {
-        // A policy maximum of zero still keeps the global one away, and then holds nothing.
+        // A policy maximum of zero still overrides the global one, and then there is no maximum.
         let max_is_global = max.is_none() && global.is_some();
-        let some = |limit: Option<Quantity>| limit.filter(|limit| !limit.is_zero());
-        Self { min: some(min), max: some(max.or(global)), max_is_global }
+        let non_zero = |limit: Option<Quantity>| limit.filter(|limit| !limit.is_zero());
+        Self { min: non_zero(min), max: non_zero(max.or(global)), max_is_global }
     }
 
-    /// The value held to the limits.
+    /// Caps a value.
     pub fn apply(&self, value: Quantity) -> (Quantity, CapResult) {
         let mut result = (value, CapResult::Unchanged);
         if let Some(min) = self.min.filter(|min| result.0 < *min) {

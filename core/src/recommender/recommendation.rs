@@ -1,4 +1,4 @@
-//! The decision: what every container of a VPA should request, and why.
+//! Computes the recommendation of a VPA: what its containers should request, and why.
 
 use std::sync::Arc;
 
@@ -20,63 +20,63 @@ use super::{
 };
 use crate::types::units::MAX_AMOUNT;
 
-/// What every container of a VPA should request.
+/// The recommendation of a VPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// By container name.
+    /// The recommendations by container name.
     pub containers: Vec<ContainerRecommendation>,
-    /// Containers that are remembered, but have left the pods.
+    /// Containers with a history that have left the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<Arc<str>>,
 }
 
-/// What one container should request.
+/// The recommendation of one container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecommendation {
     /// Name of the container.
     pub container: Arc<str>,
-    /// What to request.
+    /// The target request.
     pub target: ResourceAmounts,
-    /// Below this the pod should be given more.
+    /// Pods with a lower request should get more.
     pub lower: ResourceAmounts,
-    /// Above this the pod could do with less.
+    /// Pods with a higher request need less.
     pub upper: ResourceAmounts,
-    /// The target before the policy's limits.
+    /// The target before the policy is applied.
     pub uncapped: ResourceAmounts,
-    /// Why.
+    /// Why the numbers are what they are.
     pub explanation: Explanation,
 }
 
-/// Recommends for every container of a VPA that is remembered and not switched off.
+/// Computes the recommendation of every container of a VPA that has a history and is not off.
 pub fn recommend(
-    directives: &VpaSettings,
+    vpa_settings: &VpaSettings,
     history: &History,
     settings: &Settings,
     now: Time,
 ) -> Recommendation {
     let mut stale = Vec::new();
-    let mut wanted = Vec::with_capacity(4);
+    let mut recommended = Vec::with_capacity(4);
     for (name, container) in history.iter() {
-        let policy = policy::policy_for(&directives.policies, name);
+        let policy = policy::policy_for(&vpa_settings.policies, name);
         if policy.is_some_and(|policy| policy.off) {
             continue;
         }
         if history.is_stale(container, settings) {
             stale.push(Arc::clone(name));
         } else {
-            wanted.push((name, container, policy));
+            recommended.push((name, container, policy));
         }
     }
-    let desk = Estimator { vpa_settings: directives, settings, now, containers: wanted.len() };
-    let containers = wanted
+    let estimator = Estimator { vpa_settings, settings, now, containers: recommended.len() };
+    let containers = recommended
         .into_iter()
-        .map(|(name, container, policy)| desk.recommend(name, container, policy))
+        .map(|(name, container, policy)| estimator.recommend(name, container, policy))
         .collect();
     Recommendation { containers, stale }
 }
 
-/// What all containers of a VPA share while they are worked out.
+/// The common inputs for all containers of a VPA.
 struct Estimator<'a> {
     vpa_settings: &'a VpaSettings,
     settings: &'a Settings,
@@ -95,16 +95,16 @@ impl Estimator<'_> {
         let rules = self.vpa_settings.rules(Some(container), self.settings);
         let cpu = controlled.cpu.then(|| self.cpu(name, container, policy, &rules)).unzip();
         let memory = controlled.memory.then(|| self.memory(container, policy, &rules)).unzip();
-        let pick = |number: fn(ResourceEstimate) -> _| ResourceAmounts {
-            cpu: cpu.0.map(number),
-            memory: memory.0.map(number),
+        let pick = |amount: fn(ResourceEstimate) -> _| ResourceAmounts {
+            cpu: cpu.0.map(amount),
+            memory: memory.0.map(amount),
         };
         ContainerRecommendation {
             container: Arc::clone(name),
-            target: pick(|numbers| numbers.target),
-            lower: pick(|numbers| numbers.lower_bound),
-            upper: pick(|numbers| numbers.upper_bound),
-            uncapped: pick(|numbers| numbers.uncapped),
+            target: pick(|estimate| estimate.target),
+            lower: pick(|estimate| estimate.lower_bound),
+            upper: pick(|estimate| estimate.upper_bound),
+            uncapped: pick(|estimate| estimate.uncapped),
             explanation: Explanation { cpu: cpu.1, memory: memory.1 },
         }
     }
@@ -119,11 +119,11 @@ impl Estimator<'_> {
         let settings = self.settings;
         let tuning = self.tuning();
         let shares = percentile_shares(&settings.cpu, tuning.cpu_percentile);
-        let reads = container
+        let values = container
             .aggregate(rules)
             .cpu()
             .percentiles(rules.cpu_histogram_config().buckets, shares);
-        let readings = percentile_readings(shares, reads, None);
+        let readings = percentile_readings(shares, values, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = EstimatorChain {
             resource: Resource::Cpu,
@@ -142,7 +142,7 @@ impl Estimator<'_> {
                         .vpa_settings
                         .integer_cpu_containers
                         .iter()
-                        .any(|wanted| **wanted == *name),
+                        .any(|listed| **listed == *name),
             },
             cap: Cap::new(
                 policy.and_then(|policy| policy.min_allowed.cpu),
@@ -152,7 +152,7 @@ impl Estimator<'_> {
             upper_bound_factor: settings.upper_bound_factor,
             throttled: container
                 .throttling()
-                .and_then(|known| Throttled::new(known, settings, rules, self.now)),
+                .and_then(|measured| Throttled::new(measured, settings, rules, self.now)),
             bump: None,
         };
         chain.run(readings)
@@ -168,15 +168,15 @@ impl Estimator<'_> {
         let tuning = self.tuning();
         let buckets = rules.memory_histogram_config().buckets;
         let shares = percentile_shares(&settings.memory, tuning.memory_percentile);
-        let reads = container.aggregate(rules).memory().percentiles(buckets, shares);
-        let fleet = container.largest_replica.as_ref().filter(|_| settings.per_replica_peaks);
-        let fleet = fleet.map(|fleet| fleet.peaks.percentiles(buckets, shares));
-        // Confidence of memory rests on CPU samples as well, unless there are next to none.
-        let (of, evidence) = container.memory_evidence(rules);
+        let values = container.aggregate(rules).memory().percentiles(buckets, shares);
+        let largest = container.largest_replica.as_ref().filter(|_| settings.per_replica_peaks);
+        let largest = largest.map(|largest| largest.peaks.percentiles(buckets, shares));
+        // The confidence in memory also uses CPU samples, unless there are almost none.
+        let (of, stats) = container.memory_evidence(rules);
         let bump = container.bump.filter(|bump| self.now < bump.at.later(rules.memory_span()));
         let chain = EstimatorChain {
             resource: Resource::Memory,
-            evidence: confidence_evidence(of, evidence, settings.memory.confidence_interval),
+            evidence: confidence_evidence(of, stats, settings.memory.confidence_interval),
             margin: rules.margin,
             floor: self.floor(
                 Resource::Memory,
@@ -197,17 +197,17 @@ impl Estimator<'_> {
             throttled: None,
             bump: bump.map(|bump| (bump, buckets.upper_edge(buckets.find(bump.counted as f64)))),
         };
-        chain.run(percentile_readings(shares, reads, fleet))
+        chain.run(percentile_readings(shares, values, largest))
     }
 
     fn tuning(&self) -> &Tuning {
         if self.settings.per_vpa_tuning { &self.vpa_settings.tuning } else { &Tuning::NONE }
     }
 
-    /// The VPA's own floor, or this container's share of the pod's.
+    /// Returns the VPA's own minimum, or this container's share of the pod's.
     fn floor(&self, resource: Resource, own: Option<i64>, of_pod: f64) -> Floor {
         match own {
-            // A flag's floor is a float, and ends there; a quantity does not by itself.
+            // A minimum from a flag is a float and therefore clamped; a quantity is not.
             Some(amount) => Floor { amount: amount.min(MAX_AMOUNT), split_among: None },
             None => Floor {
                 amount: resource.scale(resource.amount(of_pod), 1.0 / self.containers as f64),
@@ -219,7 +219,7 @@ impl Estimator<'_> {
 
 fn percentile_shares(percentiles: &Percentiles, target: Option<f64>) -> [f64; 3] {
     match target {
-        // A VPA's own target pushes the bounds outwards, so that they still bound it.
+        // Widen the bounds to include a VPA's own target percentile.
         Some(target) => [percentiles.lower.min(target), target, percentiles.upper.max(target)],
         None => [percentiles.lower, percentiles.target, percentiles.upper],
     }
@@ -227,12 +227,12 @@ fn percentile_shares(percentiles: &Percentiles, target: Option<f64>) -> [f64; 3]
 
 fn percentile_readings(
     shares: [f64; 3],
-    reads: [f64; 3],
-    fleet: Option<[f64; 3]>,
+    values: [f64; 3],
+    largest: Option<[f64; 3]>,
 ) -> [PercentileReading; 3] {
     std::array::from_fn(|index| PercentileReading {
         percentile: shares[index],
-        value: reads[index],
-        largest_replica: fleet.map(|fleet| fleet[index]),
+        value: values[index],
+        largest_replica: largest.map(|largest| largest[index]),
     })
 }

@@ -1,4 +1,4 @@
-//! What a span of time adds to a history: as much as the samples would have that a recommender takes in it.
+//! Adds the samples of a time span to a history: as many as a recommender would have taken in that time.
 
 use std::time::Duration;
 
@@ -15,43 +15,43 @@ use super::{
 };
 use crate::types::units::{Bytes, MilliCpu};
 
-/// No span is cut into more parts: a part of a day is then six minutes, and nothing fades in that time.
+/// The maximum number of samples per span: for a day, one per six minutes, in which decay is negligible.
 const MAX_SAMPLES_PER_SPAN: f64 = 240.0;
 
-/// A run of values, and what of it counts.
+/// A batch of values, and which of them count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleSpan<'a> {
-    /// The values, each for the time that it covers up to its own.
+    /// The values, each for the time that it covers up to its own time.
     pub(super) batch: SampleBatch<'a>,
-    /// Until when the history that it goes on from was lived: that it has seen.
+    /// The time of the last sample of the history that this one continues: earlier samples are already part of it.
     pub(super) known_until: Option<Time>,
-    /// From when on the pod was seen live.
+    /// When the pod was first observed live.
     pub(super) live_from: Option<Time>,
-    /// How late a value may be.
+    /// The latest valid time of a value.
     pub(super) latest: Option<Time>,
     /// How often a recommender takes a sample.
     pub(super) sampling_interval: Duration,
 }
 
-/// The parts of samples that are seen but not counted yet: counts are whole.
+/// The fraction of a sample that is not counted yet, because counts are integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SpanCarry(f64);
 
-/// The samples that a span stands for.
+/// The samples that a span is equivalent to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SpanSamples {
-    /// When the last one was taken.
+    /// Time of the last sample.
     at: Time,
-    /// Nanoseconds from one to the next.
+    /// Nanoseconds between samples.
     spacing: i64,
-    /// How many there are.
+    /// Number of samples.
     count: i64,
-    /// What each is worth: less than one sample where the span holds no whole number of them.
+    /// Weight of each sample: less than 1 if the length of the span is not a multiple of the sampling interval.
     weight: f64,
 }
 
 impl SampleSpan<'_> {
-    /// Whether a value can be, and was not seen live.
+    /// Checks that a value is valid and was not observed live.
     fn check(&self, at: Time, value: f64) -> Result<(), SampleRejected> {
         if self.latest.is_some_and(|latest| at > latest) {
             return Err(SampleRejected::InFuture);
@@ -66,28 +66,28 @@ impl SampleSpan<'_> {
     }
 }
 
-/// Cuts spans into the samples of a recommender, each at the end of its part, as a live one is: it measured what was
-/// before it. Of a course nearly all spans come out the same.
+/// Splits spans into samples. Each sample is at the end of its part, as a live sample is, because it measures the time
+/// before it. Nearly all spans of a batch have the same length.
 #[derive(Clone, Copy, Debug)]
 struct SpanSplitter {
     covers: Option<Duration>,
     sampling_interval: Duration,
-    /// The length of the last one, and what came of it.
+    /// The length of the previous span, and its samples.
     last: (i64, SpanSamples),
 }
 
 impl SpanSplitter {
-    fn for_span(course: SampleSpan<'_>) -> Self {
-        let SampleSpan { batch: SampleBatch { covers, .. }, sampling_interval: every, .. } = course;
+    fn for_span(span: SampleSpan<'_>) -> Self {
+        let SampleSpan { batch: SampleBatch { covers, .. }, sampling_interval, .. } = span;
         let point = SpanSamples { at: Time::EPOCH, spacing: 0, count: 1, weight: 1.0 };
         Self {
             covers: covers.filter(|covers| !covers.is_zero()),
-            sampling_interval: every,
+            sampling_interval,
             last: (-1, point),
         }
     }
 
-    /// What of the span that ends `at` lies after `before`.
+    /// Returns the samples of the part of the span ending `at` that is after `before`.
     fn split(&mut self, at: Time, before: Option<Time>) -> SpanSamples {
         if let Some(covers) = self.covers {
             let start = at.earlier(covers);
@@ -103,13 +103,13 @@ impl SpanSplitter {
     fn samples_for(&self, length: i64) -> SpanSamples {
         let samples = length as f64 / (self.sampling_interval.as_nanos() as f64).max(1.0);
         let count = samples.ceil().clamp(1.0, MAX_SAMPLES_PER_SPAN);
-        let (apart, worth) = (length / count as i64, samples / count);
-        SpanSamples { at: Time::EPOCH, spacing: apart, count: count as i64, weight: worth }
+        let (spacing, weight) = (length / count as i64, samples / count);
+        SpanSamples { at: Time::EPOCH, spacing, count: count as i64, weight }
     }
 }
 
 impl SpanSamples {
-    /// When each of them was taken, the earliest first.
+    /// Returns the times of the samples, in ascending order.
     fn times(self) -> impl Iterator<Item = Time> {
         let ago = move |parts: i64| Time::from_nanos(self.at.as_nanos() - parts * self.spacing);
         (0..self.count).rev().map(ago)
@@ -119,89 +119,89 @@ impl SpanSamples {
         self.times().next().unwrap_or(self.at)
     }
 
-    /// Notes that they were seen.
-    fn count_into(self, seen: &mut SampleStats, carry: &mut SpanCarry) {
+    /// Adds the samples to the statistics.
+    fn count_into(self, stats: &mut SampleStats, carry: &mut SpanCarry) {
         carry.0 += self.weight * self.count as f64;
-        // What is missing to a whole by rounding alone is not missing.
+        // Tolerate rounding errors just below a whole sample.
         let whole = (carry.0 + 1e-6) as i64;
         carry.0 -= whole as f64;
-        seen.count = seen.count.saturating_add(whole.unsigned_abs());
-        seen.first = earliest(seen.first, Some(self.first()));
-        seen.last = seen.last.max(Some(self.at));
+        stats.count = stats.count.saturating_add(whole.unsigned_abs());
+        stats.first = earliest(stats.first, Some(self.first()));
+        stats.last = stats.last.max(Some(self.at));
     }
 }
 
 impl ContainerHistory {
-    /// Takes what a pod used of the CPU, span by span, and tells of each what became of it. What lies before the last
-    /// sample of that pod, or before what is known, is part of the history already.
+    /// Adds CPU usage of a pod, span by span, and calls `report` with each result. Anything before the last sample of the
+    /// pod, or before `known_until`, is already part of the history.
     pub(super) fn add_cpu_spans(
         &mut self,
-        course: SampleSpan<'_>,
-        (carry, fading): (&mut SpanCarry, &mut DecayCache),
+        span: SampleSpan<'_>,
+        (carry, decay_cache): (&mut SpanCarry, &mut DecayCache),
         rules: &ModelRules,
-        mut tell: impl FnMut(Result<(), SampleRejected>),
+        mut report: impl FnMut(Result<(), SampleRejected>),
     ) {
-        let (axis, mut cutter) = (rules.cpu_histogram_config(), SpanSplitter::for_span(course));
-        let mut place = None;
-        let mut take = |at, cores| {
-            course.check(at, cores)?;
-            let place = *place.get_or_insert_with(|| {
+        let (config, mut splitter) = (rules.cpu_histogram_config(), SpanSplitter::for_span(span));
+        let mut index = None;
+        let mut add = |at, cores| {
+            span.check(at, cores)?;
+            let index = *index.get_or_insert_with(|| {
                 self.adopt_half_lives(at, rules);
-                replica_index(&mut self.replicas, course.batch.replica)
+                replica_index(&mut self.replicas, span.batch.replica)
             });
-            let replica = &mut self.replicas[place];
-            let last = replica.last_cpu.max(course.known_until);
+            let replica = &mut self.replicas[index];
+            let last = replica.last_cpu.max(span.known_until);
             if last.is_some_and(|last| at <= last) {
                 return Err(SampleRejected::OutOfOrder);
             }
             replica.last_cpu = Some(at);
-            let (usage, parts) = (MilliCpu::from_measured(cores), cutter.split(at, last));
+            let (usage, parts) = (MilliCpu::from_measured(cores), splitter.split(at, last));
             for at in parts.times() {
                 let weight = CPU_WEIGHT * parts.weight;
-                self.cpu.add_with_cache(axis, usage.as_cores(), weight, at, fading);
+                self.cpu.add_with_cache(config, usage.as_cores(), weight, at, decay_cache);
             }
             parts.count_into(&mut self.cpu_samples, carry);
             Ok(())
         };
-        for &(at, cores) in course.batch.points {
-            tell(take(at, cores));
+        for &(at, cores) in span.batch.points {
+            report(add(at, cores));
         }
     }
 
-    /// Takes the most that a pod used of the memory, span by span, and tells of each what became of it.
+    /// Adds memory peaks of a pod, span by span, and calls `report` with each result.
     pub(super) fn add_memory_spans(
         &mut self,
-        course: SampleSpan<'_>,
+        span: SampleSpan<'_>,
         carry: &mut SpanCarry,
         rules: &ModelRules,
-        mut tell: impl FnMut(Result<(), SampleRejected>),
+        mut report: impl FnMut(Result<(), SampleRejected>),
     ) {
-        let mut cutter = SpanSplitter::for_span(course);
-        let mut place = None;
-        let mut take = |at, bytes| {
-            course.check(at, bytes)?;
-            let place = *place
-                .get_or_insert_with(|| replica_index(&mut self.replicas, course.batch.replica));
-            if course.known_until.is_some_and(|known| at <= known) {
+        let mut splitter = SpanSplitter::for_span(span);
+        let mut index = None;
+        let mut add = |at, bytes| {
+            span.check(at, bytes)?;
+            let index =
+                *index.get_or_insert_with(|| replica_index(&mut self.replicas, span.batch.replica));
+            if span.known_until.is_some_and(|known| at <= known) {
                 return Err(SampleRejected::OutOfOrder);
             }
             self.adopt_half_lives(at, rules);
-            let (last, seen) = (self.replicas[place].last_memory, self.memory_samples);
+            let (last, stats) = (self.replicas[index].last_memory, self.memory_samples);
             self.add_memory_amount_at(
-                place,
+                index,
                 at,
                 Bytes::from_f64(bytes),
                 MemorySource::Usage,
                 rules,
             )?;
-            self.memory_samples = seen;
-            cutter
-                .split(at, last.max(course.known_until))
+            self.memory_samples = stats;
+            splitter
+                .split(at, last.max(span.known_until))
                 .count_into(&mut self.memory_samples, carry);
             Ok(())
         };
-        for &(at, bytes) in course.batch.points {
-            tell(take(at, bytes));
+        for &(at, bytes) in span.batch.points {
+            report(add(at, bytes));
         }
     }
 }
@@ -214,15 +214,15 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    fn cutter(covers: u64) -> SpanSplitter {
-        let run = SampleBatch {
+    fn splitter(covers: u64) -> SpanSplitter {
+        let batch = SampleBatch {
             replica: &"web-0".into(),
             gauge: UsageMetric::Cpu,
             covers: Some(Duration::from_secs(covers)),
             points: &[],
         };
         SpanSplitter::for_span(SampleSpan {
-            batch: run,
+            batch,
             known_until: None,
             live_from: None,
             latest: None,
@@ -230,38 +230,38 @@ mod tests {
         })
     }
 
-    fn cut(covers: u64, last: Option<i64>) -> (Vec<i64>, f64) {
-        let mut cutter = cutter(covers);
-        // Whatever was cut before.
-        cutter.split(Time::from_secs(600), Some(Time::from_secs(590)));
-        let parts = cutter.split(Time::from_secs(3600), last.map(Time::from_secs));
-        (parts.times().map(Time::as_secs).collect(), parts.weight)
+    fn split(covers: u64, last: Option<i64>) -> (Vec<i64>, f64) {
+        let mut splitter = splitter(covers);
+        // An earlier span must not matter.
+        splitter.split(Time::from_secs(600), Some(Time::from_secs(590)));
+        let samples = splitter.split(Time::from_secs(3600), last.map(Time::from_secs));
+        (samples.times().map(Time::as_secs).collect(), samples.weight)
     }
 
     #[test]
     fn a_span_is_cut_into_the_samples_of_its_minutes() {
-        assert_eq!(cut(60, None), (vec![3600], 1.0));
-        assert_eq!(cut(300, None), (vec![3360, 3420, 3480, 3540, 3600], 1.0));
-        assert_eq!(cut(30, None), (vec![3600], 0.5));
-        assert_eq!(cut(90, None), (vec![3555, 3600], 0.75));
-        assert_eq!(cut(0, None), (vec![3600], 1.0));
+        assert_eq!(split(60, None), (vec![3600], 1.0));
+        assert_eq!(split(300, None), (vec![3360, 3420, 3480, 3540, 3600], 1.0));
+        assert_eq!(split(30, None), (vec![3600], 0.5));
+        assert_eq!(split(90, None), (vec![3555, 3600], 0.75));
+        assert_eq!(split(0, None), (vec![3600], 1.0));
     }
 
     #[test]
     fn what_is_known_of_a_span_does_not_count_again() {
-        assert_eq!(cut(300, Some(3300)).0.len(), 5);
-        assert_eq!(cut(300, Some(3480)), (vec![3540, 3600], 1.0));
-        assert_eq!(cut(60, Some(3585)), (vec![3600], 0.25));
+        assert_eq!(split(300, Some(3300)).0.len(), 5);
+        assert_eq!(split(300, Some(3480)), (vec![3540, 3600], 1.0));
+        assert_eq!(split(60, Some(3585)), (vec![3600], 0.25));
     }
 
     #[test]
     fn fractions_of_samples_add_up_to_whole_ones() {
-        let (mut seen, mut carry) = (SampleStats::default(), SpanCarry::default());
-        let mut cutter = cutter(20);
+        let (mut stats, mut carry) = (SampleStats::default(), SpanCarry::default());
+        let mut splitter = splitter(20);
         for third in 1..=9 {
-            cutter.split(Time::from_secs(20 * third), None).count_into(&mut seen, &mut carry);
+            splitter.split(Time::from_secs(20 * third), None).count_into(&mut stats, &mut carry);
         }
-        assert_eq!(seen.count, 3);
-        assert_eq!(seen.last, Some(Time::from_secs(180)));
+        assert_eq!(stats.count, 3);
+        assert_eq!(stats.last, Some(Time::from_secs(180)));
     }
 }

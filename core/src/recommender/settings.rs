@@ -1,4 +1,4 @@
-//! What the model is told by flags, and the rules that follow from it for one container.
+//! The settings of the model from flags, and the resulting rules for one container.
 
 use std::time::Duration;
 
@@ -18,78 +18,78 @@ use crate::types::{
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Clocks of nodes that are in step may still differ by less than this.
+/// The maximum clock difference of synchronized nodes.
 const CLOCK_SKEW: Duration = Duration::from_mins(2);
 
-/// Everything about the model that flags can set. The defaults are upstream's.
+/// The settings of the model that flags can change. The defaults are upstream's.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct Settings {
-    /// Which fixes are on (`--compat`, `--disable-fix`).
+    /// The enabled fixes (`--compat`, `--disable-fix`).
     pub fixes: Fixes,
     /// CPU estimates.
     pub cpu: Percentiles,
     /// Memory estimates.
     pub memory: Percentiles,
-    /// Share added to every percentile (`--recommendation-margin-fraction`).
+    /// Fraction that is added to every percentile (`--recommendation-margin-fraction`).
     pub margin: f64,
-    /// Least CPU of a pod, in millicores (`--pod-recommendation-min-cpu-millicores`).
+    /// Minimum CPU of a pod, in millicores (`--pod-recommendation-min-cpu-millicores`).
     pub pod_floor_millicores: f64,
-    /// Least memory of a pod, in MiB (`--pod-recommendation-min-memory-mb`).
+    /// Minimum memory of a pod, in MiB (`--pod-recommendation-min-memory-mb`).
     pub pod_floor_mebibytes: f64,
     /// Length of a memory window (`--memory-aggregation-interval`).
     pub interval: Duration,
-    /// How many windows history reaches back (`--memory-aggregation-interval-count`).
+    /// Number of memory windows in the history (`--memory-aggregation-interval-count`).
     pub interval_count: u32,
-    /// Factor from what a killed container had to what it is given credit for (`--oom-bump-up-ratio`).
+    /// Factor of an OOM bump (`--oom-bump-up-ratio`).
     pub oom_ratio: f64,
-    /// Least bytes that such a credit adds (`--oom-min-bump-up-bytes`).
+    /// Minimum bytes of an OOM bump (`--oom-min-bump-up-bytes`).
     pub oom_min_bump: f64,
-    /// Whether `oomBumpUpRatio` and the like in a policy count (feature gate `PerVPAConfig`).
+    /// Whether a policy may set `oomBumpUpRatio` and similar fields (feature gate `PerVPAConfig`).
     pub per_vpa_config: bool,
     /// CPU is rounded up to a multiple of this (`--round-cpu-millicores`).
     pub round_millicores: i64,
     /// Memory is rounded up to a multiple of this (`--round-memory-bytes`).
     pub round_bytes: i64,
-    /// Print memory with two decimals and a binary suffix (`--humanize-memory`).
+    /// Whether memory is printed with two decimals and a binary suffix (`--humanize-memory`).
     pub humanize_memory: bool,
-    /// Whether VPAs may ask for whole cores by annotation (`--cpu-integer-post-processor-enabled`).
+    /// Whether VPAs can request whole cores by annotation (`--cpu-integer-post-processor-enabled`).
     pub integer_cpu: bool,
-    /// Most CPU of a container whose policy says nothing (`--container-recommendation-max-allowed-cpu`).
+    /// Maximum CPU of a container without a maximum in its policy (`--container-recommendation-max-allowed-cpu`).
     pub max_cpu: Option<Quantity>,
-    /// The same for memory (`--container-recommendation-max-allowed-memory`).
+    /// Maximum memory of a container without a maximum in its policy (`--container-recommendation-max-allowed-memory`).
     pub max_memory: Option<Quantity>,
-    /// How long a container may be missing from the pods of its VPA before it is left out.
+    /// How long a container may be missing from the pods of its VPA before its recommendation is removed.
     pub stale_after: Duration,
     /// Bucket boundaries (`--fine-buckets`).
     pub scheme: BucketScheme,
-    /// Also count the largest peak of all replicas (`--per-replica-peaks`).
+    /// Whether the peaks of the largest replica count, too (`--per-replica-peaks`).
     pub per_replica_peaks: bool,
-    /// The upper bound is at most this many times the target (`--upper-bound-factor`).
+    /// Maximum of the upper bound as a multiple of the target (`--upper-bound-factor`).
     pub upper_bound_factor: Option<f64>,
-    /// Whether annotations may set percentile, margin, half-life and floor (`--per-vpa-tuning`).
+    /// Whether annotations may set percentile, margin, half-life and minimum (`--per-vpa-tuning`).
     pub per_vpa_tuning: bool,
-    /// The share of its periods in which a container may be throttled before its CPU is raised
-    /// (`--cpu-throttling-target`); `None` raises nothing.
+    /// The fraction of periods in which a container may be throttled before its CPU is raised
+    /// (`--cpu-throttling-target`); `None` never raises CPU.
     pub cpu_throttling_target: Option<f64>,
-    /// What single samples of a stored history count (`--history-weighting`).
+    /// The weight of single samples of a stored history (`--history-weighting`).
     pub history_weighting: HistoryWeighting,
-    /// How often a live sample is taken: what a span of a stored history is counted in.
+    /// The interval of live samples, which determines how many samples a span of a stored history counts as.
     pub sampling_interval: Duration,
 }
 
-/// The estimates of one resource.
+/// The percentiles and decay of one resource.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Percentiles {
-    /// Share of the samples that the lower bound covers.
+    /// Percentile of the lower bound, 0 to 1.
     pub lower: f64,
-    /// Share that the target covers.
+    /// Percentile of the target.
     pub target: f64,
-    /// Share that the upper bound covers.
+    /// Percentile of the upper bound.
     pub upper: f64,
     /// Time that counts as one unit of confidence.
     pub confidence_interval: Duration,
-    /// Time after which a sample counts half.
+    /// Half-life of samples.
     pub half_life: Duration,
 }
 
@@ -138,14 +138,14 @@ impl Settings {
         Self { fixes: Fixes::for_compat(compat), history_weighting, ..Self::default() }
     }
 
-    /// The latest time that a sample may have; `None` accepts any, as upstream does. The weight of a sample doubles with
-    /// each half-life, so one that is dated days ahead would outweigh all others until that day.
+    /// Returns the latest valid time of a sample; `None` accepts any, as upstream does. The weight of a sample doubles with
+    /// each half-life, so a sample dated days ahead would outweigh all others until that day.
     pub fn latest_sample(&self, now: Time) -> Option<Time> {
         let is_on = self.fixes.has(Fix::FutureSamplesAreRefused);
         is_on.then(|| now.later(CLOCK_SKEW.max(self.sampling_interval)))
     }
 
-    /// The rules by which samples of a container are taken.
+    /// Returns the rules for the samples of a container.
     pub fn rules(&self, overrides: Option<&Overrides>, tuning: &Tuning) -> ModelRules {
         let overrides = overrides.copied().unwrap_or_default();
         let tuning = if self.per_vpa_tuning { tuning } else { &Tuning::NONE };
@@ -164,10 +164,10 @@ impl Settings {
     }
 }
 
-/// By which rules samples of one container are taken.
+/// The rules for the samples of one container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelRules {
-    /// Which fixes are on.
+    /// The enabled fixes.
     pub fixes: Fixes,
     /// Bucket boundaries.
     pub scheme: BucketScheme,
@@ -177,31 +177,31 @@ pub struct ModelRules {
     pub memory_half_life: Duration,
     /// Length of a memory window.
     pub interval: Duration,
-    /// How many windows history reaches back.
+    /// Number of memory windows in the history.
     pub interval_count: u32,
-    /// Factor of an out-of-memory bump.
+    /// Factor of an OOM bump.
     pub oom_ratio: f64,
-    /// Least bytes of an out-of-memory bump.
+    /// Minimum bytes of an OOM bump.
     pub oom_min_bump: f64,
-    /// Also count the largest peak of all replicas.
+    /// Whether the peaks of the largest replica count, too.
     pub per_replica_peaks: bool,
-    /// Share added to every percentile.
+    /// Fraction that is added to every percentile.
     pub margin: f64,
 }
 
 impl ModelRules {
-    /// The half-lives in the form in which histories keep them.
+    /// Returns the half-lives in seconds, as histories store them.
     pub fn half_lives(&self) -> HalfLives {
         let seconds = |span: Duration| u32::try_from(span.as_secs()).unwrap_or(u32::MAX).max(1);
         HalfLives { cpu: seconds(self.cpu_half_life), memory: seconds(self.memory_half_life) }
     }
 
-    /// What CPU histograms are measured by.
+    /// Returns the configuration of CPU histograms.
     pub fn cpu_histogram_config(&self) -> HistogramConfig<'static> {
         HistogramConfig { buckets: Buckets::cpu(self.scheme), half_life: Some(self.cpu_half_life) }
     }
 
-    /// What memory histograms are measured by.
+    /// Returns the configuration of memory histograms.
     pub fn memory_histogram_config(&self) -> HistogramConfig<'static> {
         HistogramConfig {
             buckets: Buckets::memory(self.scheme),
@@ -209,7 +209,7 @@ impl ModelRules {
         }
     }
 
-    /// How far back history reaches.
+    /// Returns the time range of the history.
     pub fn memory_span(&self) -> Duration {
         self.interval.saturating_mul(self.interval_count)
     }

@@ -1,4 +1,4 @@
-//! Between the history in use and the neutral snapshot that a storage keeps.
+//! Converts between a live history and the backend-neutral snapshot.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use super::{
 };
 use crate::types::compat::Fix;
 
-/// A snapshot that cannot be taken back.
+/// Why a snapshot cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: {why}")]
 pub struct InvalidSnapshot {
-    /// Which part of it.
+    /// The part of the snapshot.
     pub part: &'static str,
-    /// What is wrong with it.
+    /// The error.
     pub why: String,
 }
 
 impl ContainerHistory {
-    /// Everything there is to remember, as of `now`.
+    /// Returns the complete history as of `now`.
     pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
-        let (_, axis) = self.histogram_configs(rules);
-        let pool = self.aggregate(rules);
-        let (cpu, memory) = (pool.cpu(), pool.memory());
+        let (_, config) = self.histogram_configs(rules);
+        let aggregate = self.aggregate(rules);
+        let (cpu, memory) = (aggregate.cpu(), aggregate.memory());
         let mut closed = memory.clone();
-        let open = memory_window::subtract_open(&mut closed, axis, &self.replicas, now);
+        let open = memory_window::subtract_open(&mut closed, config, &self.replicas, now);
         let standard = |histogram: &Histogram, buckets: fn(BucketScheme) -> &'static Buckets| {
             let rebucketed =
                 histogram.rebucketed(buckets(rules.scheme), buckets(BucketScheme::Standard));
@@ -55,8 +55,11 @@ impl ContainerHistory {
             memory: memory.to_weights(rules.scheme),
             cpu_standard,
             memory_closed,
-            fleet: self.largest_replica.as_ref().map(|fleet| fleet.peaks.to_weights(rules.scheme)),
-            fleet_window: self.largest_replica.as_ref().map(|fleet| fleet.window.clone()),
+            fleet: self
+                .largest_replica
+                .as_ref()
+                .map(|largest| largest.peaks.to_weights(rules.scheme)),
+            fleet_window: self.largest_replica.as_ref().map(|largest| largest.window.clone()),
             cpu_seen: self.cpu_samples,
             memory_seen: self.memory_samples,
             half_lives: Some(self.half_lives),
@@ -69,8 +72,8 @@ impl ContainerHistory {
         }
     }
 
-    /// The history that a snapshot tells of. Under upstream's rules it comes back as a checkpoint would
-    /// bring it: without open windows, in ten-thousandths of the largest weight, at whole seconds.
+    /// Restores a history from a snapshot. In upstream mode it is restored as from a checkpoint: without open windows, with
+    /// weights as ten-thousandths of the largest, and times in whole seconds.
     pub fn from_snapshot(
         snapshot: &Snapshot,
         now: Time,
@@ -84,15 +87,16 @@ impl ContainerHistory {
             Some(closed) if !windows_survive => closed,
             _ => &snapshot.memory,
         };
-        let return_of = HistogramRestore { now, rules, exact };
+        let restore = HistogramRestore { now, rules, exact };
         let mut history = Self::new(snapshot.created.unwrap_or(now).min(now), rules);
-        // A checkpoint does not say which half-life it was made with; upstream takes the flag's.
-        let kept = snapshot.half_lives.filter(|_| exact).unwrap_or_else(|| rules.half_lives());
-        history.half_lives = kept;
-        let (cpu_axis, memory_axis) = history.histogram_configs(rules);
-        let cpu = return_of.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_axis, &[])?;
+        // A checkpoint does not have its half-lives; upstream assumes those of the flags.
+        let half_lives =
+            snapshot.half_lives.filter(|_| exact).unwrap_or_else(|| rules.half_lives());
+        history.half_lives = half_lives;
+        let (cpu_config, memory_config) = history.histogram_configs(rules);
+        let cpu = restore.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_config, &[])?;
         let memory =
-            return_of.histogram("memory", memory, Buckets::memory, memory_axis, &replicas)?;
+            restore.histogram("memory", memory, Buckets::memory, memory_config, &replicas)?;
         if exact || windows_survive {
             (history.cpu, history.memory) = (cpu, memory);
         } else {
@@ -102,7 +106,7 @@ impl ContainerHistory {
             (&snapshot.fleet, &snapshot.fleet_window, rules.per_replica_peaks)
         {
             let open = std::slice::from_ref(window);
-            let peaks = return_of.histogram("fleet", peaks, Buckets::memory, memory_axis, open)?;
+            let peaks = restore.histogram("fleet", peaks, Buckets::memory, memory_config, open)?;
             history.largest_replica =
                 Some(Box::new(LargestReplicaPeaks { peaks, window: window.clone() }));
         }
@@ -126,23 +130,24 @@ impl ContainerHistory {
     }
 }
 
-/// The pods of a snapshot, by name, each once. A window that ends later than one can is not a window: it
-/// would stay open for ever.
+/// Returns the pods of a snapshot, sorted by name and deduplicated. Drops pods whose window ends later than is possible,
+/// because it would stay open forever.
 fn known_replicas(snapshot: &Snapshot, now: Time, rules: &ModelRules) -> Vec<ReplicaState> {
     let latest = now.later(rules.interval.saturating_mul(2));
-    let sane = |replica: &&ReplicaState| replica.window_end.is_none_or(|end| end <= latest);
-    let mut replicas: Vec<ReplicaState> = snapshot.replicas.iter().filter(sane).cloned().collect();
-    replicas.sort_by(|one, other| one.name.cmp(&other.name));
-    replicas.dedup_by(|one, other| one.name == other.name);
+    let is_valid = |replica: &&ReplicaState| replica.window_end.is_none_or(|end| end <= latest);
+    let mut replicas: Vec<ReplicaState> =
+        snapshot.replicas.iter().filter(is_valid).cloned().collect();
+    replicas.sort_by(|a, b| a.name.cmp(&b.name));
+    replicas.dedup_by(|a, b| a.name == b.name);
     replicas
 }
 
-fn truncate_to_seconds(seen: SampleStats) -> SampleStats {
-    let cut = |time: Option<Time>| time.map(|time| Time::from_secs(time.as_secs()));
-    SampleStats { count: seen.count, first: cut(seen.first), last: cut(seen.last) }
+fn truncate_to_seconds(stats: SampleStats) -> SampleStats {
+    let truncate = |time: Option<Time>| time.map(|time| Time::from_secs(time.as_secs()));
+    SampleStats { count: stats.count, first: truncate(stats.first), last: truncate(stats.last) }
 }
 
-/// How histograms come back.
+/// How to restore histograms.
 struct HistogramRestore<'a> {
     now: Time,
     rules: &'a ModelRules,
@@ -150,40 +155,41 @@ struct HistogramRestore<'a> {
 }
 
 impl HistogramRestore<'_> {
-    /// A histogram from its weights, in the boundaries that are wanted now. The peaks of open windows are
-    /// moved by themselves, so that each is found again by the sample that replaces it.
+    /// Restores a histogram from its weights and converts it to the configured boundaries. The peaks of open windows are
+    /// converted separately, so that the sample that replaces a peak can subtract it exactly.
     fn histogram(
         &self,
         part: &'static str,
         weights: &HistogramWeights,
         buckets_of: fn(BucketScheme) -> &'static Buckets,
-        axis: HistogramConfig<'static>,
+        config: HistogramConfig<'static>,
         open: &[ReplicaState],
     ) -> Result<Histogram, InvalidSnapshot> {
-        let bad = |why: String| InvalidSnapshot { part, why };
-        let ahead = axis.half_life.unwrap_or(Duration::ZERO).saturating_add(self.rules.interval);
-        let latest = self.now.later(ahead.saturating_mul(2));
+        let invalid = |why: String| InvalidSnapshot { part, why };
+        let tolerance =
+            config.half_life.unwrap_or(Duration::ZERO).saturating_add(self.rules.interval);
+        let latest = self.now.later(tolerance.saturating_mul(2));
         if let Some(reference) = weights.reference.filter(|reference| *reference > latest) {
-            return Err(bad(format!("reference {reference} lies in the future")));
+            return Err(invalid(format!("reference time {reference} is in the future")));
         }
         let stored = buckets_of(weights.scheme);
-        // A checkpoint can only say standard buckets; finer ones are ours and always exact.
+        // A checkpoint only has standard buckets; finer ones are only in exact formats.
         let mut histogram = if self.exact || weights.scheme != BucketScheme::Standard {
-            Histogram::from_weights(stored, weights).map_err(bad)?
+            Histogram::from_weights(stored, weights).map_err(invalid)?
         } else {
             let as_saved = checkpoint::encode(weights)
                 .and_then(|saved| checkpoint::decode(&saved, stored.count(), stored.epsilon()))
-                .map_err(|error| bad(error.to_string()))?;
-            Histogram::from_weights(stored, &as_saved).map_err(bad)?
+                .map_err(|error| invalid(error.to_string()))?;
+            Histogram::from_weights(stored, &as_saved).map_err(invalid)?
         };
         if weights.scheme != self.rules.scheme {
             memory_window::remove_open_peaks(
                 &mut histogram,
-                HistogramConfig { buckets: stored, ..axis },
+                HistogramConfig { buckets: stored, ..config },
                 open,
             );
-            histogram = histogram.rebucketed(stored, axis.buckets);
-            memory_window::restore_open_peaks(&mut histogram, axis, open);
+            histogram = histogram.rebucketed(stored, config.buckets);
+            memory_window::restore_open_peaks(&mut histogram, config, open);
         }
         Ok(histogram)
     }

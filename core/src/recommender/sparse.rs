@@ -1,5 +1,5 @@
-//! An array of 256 weights of which only the touched ones take memory: a bitmap of touched slots and
-//! their values in order. A histogram of eight days typically touches five to thirty slots.
+//! An array of 256 weights that only allocates memory for touched slots: a bitmap of touched slots and their values in
+//! order. A histogram of eight days typically touches five to thirty slots.
 
 /// Weights by slot. A slot that was never written reads 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -9,24 +9,24 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// The value of a slot.
+    /// Returns the value of a slot.
     pub fn get(&self, slot: u8) -> f64 {
         if self.is_touched(slot) { self.values[self.rank(slot)] } else { 0.0 }
     }
 
-    /// The value of a slot, for writing.
+    /// Returns a mutable reference to the value of a slot, touching it.
     pub fn get_mut(&mut self, slot: u8) -> &mut f64 {
         let rank = self.rank(slot);
         if !self.is_touched(slot) {
             self.touched[usize::from(slot >> 6)] |= 1 << (slot & 63);
-            // Room for one more, not for twice as many: slots are added rarely and kept for days.
+            // Reserve exactly one more: slots are added rarely and kept for days.
             self.values.reserve_exact(1);
             self.values.insert(rank, 0.0);
         }
         &mut self.values[rank]
     }
 
-    /// Touched slots from `low` to `high`, ascending, with their values.
+    /// Iterates over the touched slots from `low` to `high` in ascending order.
     pub fn range(&self, low: u8, high: u8) -> impl Iterator<Item = (u8, f64)> + '_ {
         self.iter().skip(self.rank(low)).take_while(move |(slot, _)| *slot <= high)
     }
@@ -42,7 +42,7 @@ impl Sparse {
         }
     }
 
-    /// All touched slots, ascending.
+    /// Iterates over all touched slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u8, f64)> + '_ {
         let mut word = 0;
         let mut bits = self.touched[0];
@@ -61,7 +61,7 @@ impl Sparse {
         self.touched[usize::from(slot >> 6)] & (1 << (slot & 63)) != 0
     }
 
-    /// How many touched slots lie below this one.
+    /// The number of touched slots below this one.
     fn rank(&self, slot: u8) -> usize {
         let word = usize::from(slot >> 6);
         let below: u32 = self.touched[..word].iter().map(|bits| bits.count_ones()).sum();

@@ -1,4 +1,4 @@
-//! What a VPA's status says, and whether it has to be written anew.
+//! The recommender's part of a VPA's status, and whether it has to be written.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -16,47 +16,47 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// The status of an object as it was last read, as small as comparing allows: ten thousand are kept.
+/// The status of an object as last read, reduced to what a comparison needs: ten thousand are in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PublishedStatus {
-    /// Its conditions, those of others too.
+    /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
-    /// Its recommendation, if there is one.
+    /// The recommendation, if there is one.
     pub recommendation: Option<RecommendationHash>,
-    /// The generation that it is about.
+    /// The observed generation.
     pub observed_generation: Option<i64>,
 }
 
-/// A recommendation to compare with.
+/// A recommendation, reduced to what a comparison needs.
 #[derive(Clone, Debug)]
 pub struct RecommendationHash {
-    /// Over everything but the bounds.
+    /// Hash of everything except the bounds.
     without_bounds: u64,
-    /// Over the bounds.
+    /// Hash of the bounds.
     bounds: u64,
-    /// The bounds: of each container lower CPU and memory, upper CPU and memory; NaN where there is none.
+    /// The bounds of each container: lower CPU and memory, upper CPU and memory; NaN if missing.
     amounts: Box<[f32]>,
 }
 
-/// Why a status is written.
+/// Whether a status has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusChange {
-    /// Nothing that a reader could see has changed.
+    /// Nothing changed.
     None,
-    /// Only bounds moved, and by less than the dead-band.
+    /// Only bounds changed, and by less than the dead-band.
     WithinDeadBand,
-    /// It has to be written.
+    /// The status has to be written.
     Write,
 }
 
-/// Amounts of one container: target, lower, upper, uncapped, each by name of the resource.
+/// Amounts of one container by resource: target, lower bound, upper bound, uncapped target.
 struct ContainerAmounts<'a, I> {
     container: &'a str,
     amounts: [I; 4],
 }
 
 impl PublishedStatus {
-    /// From an object.
+    /// Reads the status of an object.
     pub fn new(status: Option<&VerticalPodAutoscalerStatus>) -> Self {
         let Some(status) = status else { return Self::default() };
         Self {
@@ -66,39 +66,39 @@ impl PublishedStatus {
         }
     }
 
-    /// As it will be read once this is written.
+    /// Returns the status as it will be read after this write.
     pub fn after_write(
         conditions: Vec<Condition>,
-        said: &Recommendation,
+        recommendation: &Recommendation,
         observed_generation: Option<i64>,
     ) -> Self {
         Self {
             conditions,
-            recommendation: Some(RecommendationHash::new(said)),
+            recommendation: Some(RecommendationHash::new(recommendation)),
             observed_generation,
         }
     }
 
-    /// What of the status differs from what is wanted now. `band` is the share by which a bound may drift
-    /// from what is written before it is written anew.
+    /// Compares the status with the desired one. `dead_band` is the fraction by which a bound may differ from the written
+    /// value before it is written again.
     pub fn change(
         &self,
         conditions: &[Condition],
-        said: &Recommendation,
+        recommendation: &Recommendation,
         generation: Option<i64>,
-        band: f64,
+        dead_band: f64,
     ) -> StatusChange {
         if self.conditions != conditions || self.observed_generation != generation {
             return StatusChange::Write;
         }
-        let wanted = RecommendationHash::new(said);
+        let desired = RecommendationHash::new(recommendation);
         match &self.recommendation {
-            Some(known) if *known == wanted => StatusChange::None,
-            // Without a band the smallest move counts, also one that rounding hides from the band.
+            Some(known) if *known == desired => StatusChange::None,
+            // Without a dead-band every change counts, even one that is lost in the rounded amounts.
             Some(known)
-                if band > 0.0
-                    && known.without_bounds == wanted.without_bounds
-                    && known.is_within_dead_band(&wanted, band) =>
+                if dead_band > 0.0
+                    && known.without_bounds == desired.without_bounds
+                    && known.is_within_dead_band(&desired, dead_band) =>
             {
                 StatusChange::WithinDeadBand
             }
@@ -107,7 +107,7 @@ impl PublishedStatus {
     }
 }
 
-/// By the hashes alone: the amounts are rounded, and some are none.
+/// Compares only the hashes: the amounts are rounded and may be NaN.
 impl PartialEq for RecommendationHash {
     fn eq(&self, other: &Self) -> bool {
         (self.without_bounds, self.bounds) == (other.without_bounds, other.bounds)
@@ -115,30 +115,36 @@ impl PartialEq for RecommendationHash {
 }
 
 impl RecommendationHash {
-    /// Of a decision.
-    pub fn new(said: &Recommendation) -> Self {
+    /// Hashes a computed recommendation.
+    pub fn new(recommendation: &Recommendation) -> Self {
         let list = |amounts: &ResourceAmounts| {
             let cpu = amounts.cpu.map(|amount| ("cpu", amount));
             cpu.into_iter().chain(amounts.memory.map(|amount| ("memory", amount)))
         };
-        Self::from_containers(said.containers.iter().map(|one| ContainerAmounts {
-            container: &one.container,
-            amounts: [list(&one.target), list(&one.lower), list(&one.upper), list(&one.uncapped)],
+        Self::from_containers(recommendation.containers.iter().map(|container| ContainerAmounts {
+            container: &container.container,
+            amounts: [
+                list(&container.target),
+                list(&container.lower),
+                list(&container.upper),
+                list(&container.uncapped),
+            ],
         }))
     }
 
-    /// Of what an object says.
-    pub fn of_object(said: &vpa::Recommendation) -> Self {
+    /// Hashes the recommendation of an object.
+    pub fn of_object(recommendation: &vpa::Recommendation) -> Self {
         fn list(list: &ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
             list.iter().map(|(name, amount)| (name.as_str(), amount))
         }
-        Self::from_containers(said.container_recommendations.iter().map(|one| ContainerAmounts {
-            container: &one.container_name,
+        let containers = recommendation.container_recommendations.iter();
+        Self::from_containers(containers.map(|container| ContainerAmounts {
+            container: &container.container_name,
             amounts: [
-                list(&one.target),
-                list(&one.lower_bound),
-                list(&one.upper_bound),
-                list(&one.uncapped_target),
+                list(&container.target),
+                list(&container.lower_bound),
+                list(&container.upper_bound),
+                list(&container.uncapped_target),
             ],
         }))
     }
@@ -146,16 +152,16 @@ impl RecommendationHash {
     fn from_containers<'a, I: Iterator<Item = (&'a str, Quantity)>>(
         containers: impl Iterator<Item = ContainerAmounts<'a, I>>,
     ) -> Self {
-        let (mut firm, mut bounds) = (DefaultHasher::new(), DefaultHasher::new());
+        let (mut without_bounds, mut bounds) = (DefaultHasher::new(), DefaultHasher::new());
         let mut amounts = Vec::new();
-        for ContainerAmounts { container, amounts: of } in containers {
-            container.hash(&mut firm);
+        for ContainerAmounts { container, amounts: lists } in containers {
+            container.hash(&mut without_bounds);
             let of_container = amounts.len();
             amounts.resize(of_container + 4, f32::NAN);
-            for (which, list) in of.into_iter().enumerate() {
-                let bound = matches!(which, 1 | 2);
-                let hasher = if bound { &mut bounds } else { &mut firm };
-                which.hash(hasher);
+            for (index, list) in lists.into_iter().enumerate() {
+                let is_bound = matches!(index, 1 | 2);
+                let hasher = if is_bound { &mut bounds } else { &mut without_bounds };
+                index.hash(hasher);
                 for (name, amount) in list {
                     name.hash(hasher);
                     amount.hash(hasher);
@@ -164,53 +170,63 @@ impl RecommendationHash {
                         "memory" => 1,
                         _ => continue,
                     };
-                    if bound {
-                        amounts[of_container + (which - 1) * 2 + resource] = amount.as_f64() as f32;
+                    if is_bound {
+                        amounts[of_container + (index - 1) * 2 + resource] = amount.as_f64() as f32;
                     }
                 }
             }
         }
-        Self { without_bounds: firm.finish(), bounds: bounds.finish(), amounts: amounts.into() }
+        Self {
+            without_bounds: without_bounds.finish(),
+            bounds: bounds.finish(),
+            amounts: amounts.into(),
+        }
     }
 
-    /// Whether it names no container.
+    /// Whether there are no containers.
     pub fn is_empty(&self) -> bool {
         self.amounts.is_empty()
     }
 
-    /// Whether the same bounds are there, and none moved by more than this share of what is written.
-    fn is_within_dead_band(&self, other: &Self, band: f64) -> bool {
-        let near = |(&known, &wanted): (&f32, &f32)| {
-            let (known, wanted) = (f64::from(known), f64::from(wanted));
-            (known.is_nan() && wanted.is_nan()) || (wanted - known).abs() <= band * known.abs()
+    /// Whether both have the same bounds, and none differs by more than this fraction of its written value.
+    fn is_within_dead_band(&self, other: &Self, dead_band: f64) -> bool {
+        let is_near = |(&known, &desired): (&f32, &f32)| {
+            let (known, desired) = (f64::from(known), f64::from(desired));
+            (known.is_nan() && desired.is_nan())
+                || (desired - known).abs() <= dead_band * known.abs()
         };
         self.amounts.len() == other.amounts.len()
-            && self.amounts.iter().zip(&other.amounts).all(near)
+            && self.amounts.iter().zip(&other.amounts).all(is_near)
     }
 }
 
-/// A decision as objects show it.
-pub fn to_object(said: &Recommendation) -> vpa::Recommendation {
+/// Converts a computed recommendation to the API type.
+pub fn to_object(recommendation: &Recommendation) -> vpa::Recommendation {
     let list =
         |amounts: &ResourceAmounts| ResourceList::cpu_and_memory(amounts.cpu, amounts.memory);
-    let one = |one: &ContainerRecommendation| vpa::ContainerRecommendation {
-        container_name: one.container.as_ref().to_owned(),
-        target: list(&one.target),
-        lower_bound: list(&one.lower),
-        upper_bound: list(&one.upper),
-        uncapped_target: list(&one.uncapped),
+    let convert = |container: &ContainerRecommendation| vpa::ContainerRecommendation {
+        container_name: container.container.as_ref().to_owned(),
+        target: list(&container.target),
+        lower_bound: list(&container.lower),
+        upper_bound: list(&container.upper),
+        uncapped_target: list(&container.uncapped),
     };
-    vpa::Recommendation { container_recommendations: said.containers.iter().map(one).collect() }
+    vpa::Recommendation {
+        container_recommendations: recommendation.containers.iter().map(convert).collect(),
+    }
 }
 
-/// The merge patch that brings a status to what is wanted. Fields of a status that this program does not
-/// know stay as they are.
-pub fn patch(conditions: &[Condition], said: &Recommendation, generation: Option<i64>) -> Value {
-    let recommendation = if said.containers.is_empty() {
-        // A list that is not named stays as it was; what is left is an empty object, as upstream writes it.
+/// Returns the merge patch for the status. Unknown fields of the status stay as they are.
+pub fn patch(
+    conditions: &[Condition],
+    recommendation: &Recommendation,
+    generation: Option<i64>,
+) -> Value {
+    let recommendation = if recommendation.containers.is_empty() {
+        // A merge patch keeps fields that it does not name. This leaves an empty object, as upstream writes.
         json!({ "containerRecommendations": null })
     } else {
-        json!(to_object(said))
+        json!(to_object(recommendation))
     };
     json!({
         "status": {
@@ -221,7 +237,7 @@ pub fn patch(conditions: &[Condition], said: &Recommendation, generation: Option
     })
 }
 
-/// The merge patch that says nothing but these conditions: what is recommended stays as it is.
+/// Returns the merge patch for only the conditions; the recommendation stays as it is.
 pub fn conditions_patch(conditions: &[Condition]) -> Value {
     json!({ "status": { "conditions": conditions } })
 }
@@ -231,7 +247,7 @@ mod tests {
     use super::*;
     use crate::recommender::Explanation;
 
-    fn said(target: &str, upper: &str) -> Recommendation {
+    fn recommendation(target: &str, upper: &str) -> Recommendation {
         let cpu = |text: &str| ResourceAmounts { cpu: text.parse().ok(), memory: None };
         Recommendation {
             containers: vec![ContainerRecommendation {
@@ -246,9 +262,9 @@ mod tests {
         }
     }
 
-    fn reported(said: &Recommendation) -> PublishedStatus {
+    fn published(recommendation: &Recommendation) -> PublishedStatus {
         let status = VerticalPodAutoscalerStatus {
-            recommendation: Some(to_object(said)),
+            recommendation: Some(to_object(recommendation)),
             observed_generation: Some(3),
             ..VerticalPodAutoscalerStatus::default()
         };
@@ -257,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_drifting_bound_is_written_when_it_leaves_the_band_and_a_target_at_once() {
-        let known = reported(&said("200m", "1"));
+        let known = published(&recommendation("200m", "1"));
         for (target, upper, band, change) in [
             ("200m", "1000m", 0.0, StatusChange::None),
             ("200m", "1040m", 0.05, StatusChange::WithinDeadBand),
@@ -267,8 +283,8 @@ mod tests {
             ("200m", "1060m", 0.05, StatusChange::Write),
             ("201m", "1", 0.05, StatusChange::Write),
         ] {
-            let wanted = known.change(&[], &said(target, upper), Some(3), band);
-            assert_eq!(wanted, change, "{target} {upper} {band}");
+            let actual = known.change(&[], &recommendation(target, upper), Some(3), band);
+            assert_eq!(actual, change, "{target} {upper} {band}");
         }
     }
 
@@ -279,18 +295,20 @@ mod tests {
         assert_eq!(
             *list,
             json!({ "containerRecommendations": null }),
-            "a merge patch keeps what is not named"
+            "a merge patch keeps fields that it does not name"
         );
-        let full = patch(&[], &said("200m", "1"), None);
+        let full = patch(&[], &recommendation("200m", "1"), None);
         assert!(full["status"]["recommendation"]["containerRecommendations"].is_array());
         let none = RecommendationHash::new(&Recommendation::default());
-        assert!(none.is_empty() && !RecommendationHash::new(&said("200m", "1")).is_empty());
+        assert!(
+            none.is_empty() && !RecommendationHash::new(&recommendation("200m", "1")).is_empty()
+        );
     }
 
     #[test]
     fn another_generation_container_or_condition_is_written() {
-        let now = said("200m", "1");
-        let known = reported(&now);
+        let now = recommendation("200m", "1");
+        let known = published(&now);
         assert_eq!(known.change(&[], &now, Some(4), 1.0), StatusChange::Write);
         let mut renamed = now.clone();
         renamed.containers[0].container = "web".into();

@@ -1,4 +1,4 @@
-//! What was last decided about a container, in the few bytes that metrics and quality figures need.
+//! The last recommendation of a container, reduced to what metrics need.
 
 use std::sync::Arc;
 
@@ -12,38 +12,38 @@ use super::{
 };
 use crate::types::quantity::Quantity;
 
-/// The latest decision about one container.
+/// The last recommendation of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecommendationSummary {
     /// Name of the container.
     pub container: Arc<str>,
-    /// CPU in cores, where it is recommended.
+    /// CPU in cores, if it is recommended.
     pub cpu: Option<ResourceSummary>,
-    /// Memory in bytes, where it is recommended.
+    /// Memory in bytes, if it is recommended.
     pub memory: Option<ResourceSummary>,
 }
 
-/// The numbers of one resource, in cores or bytes.
+/// The recommendation of one resource, in cores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResourceSummary {
-    /// What to request.
+    /// The target request.
     pub target: f64,
-    /// Below this the pod should be given more.
+    /// Pods with a lower request should get more.
     pub lower: f64,
-    /// Above this the pod could do with less.
+    /// Pods with a higher request need less.
     pub upper: f64,
-    /// The target before limits.
+    /// The target before the policy is applied.
     pub uncapped: f64,
-    /// The largest usage that is part of the history, as far as its buckets tell.
+    /// The largest usage in the history, with the precision of its buckets.
     pub peak: Option<f64>,
-    /// How much the numbers can be relied on: in days of samples, unless a flag says otherwise.
+    /// The confidence, by default in days of samples.
     pub confidence: f32,
-    /// Which stage decided the target.
+    /// The stage that decided the target.
     pub reason: RecommendationReason,
 }
 
 impl RecommendationSummary {
-    /// The numbers of a resource.
+    /// Returns the summary of a resource.
     pub const fn resource(&self, resource: Resource) -> Option<&ResourceSummary> {
         match resource {
             Resource::Cpu => self.cpu.as_ref(),
@@ -51,34 +51,35 @@ impl RecommendationSummary {
         }
     }
 
-    /// What metrics need of a recommendation and the history that it rests on.
+    /// Summarizes a recommendation and its history.
     pub fn new(
-        said: &ContainerRecommendation,
+        recommendation: &ContainerRecommendation,
         history: Option<&ContainerHistory>,
         rules: &ModelRules,
     ) -> Self {
         let peaks = history.map(|history| history.peaks(rules)).unwrap_or_default();
-        let figures = |pick: fn(&ResourceAmounts) -> Option<Quantity>,
-                       why: Option<&ResourceExplanation>| {
+        let summarize = |pick: fn(&ResourceAmounts) -> Option<Quantity>,
+                         explanation: Option<&ResourceExplanation>| {
             let number = |amounts| pick(amounts).map(Quantity::as_f64);
             Some(ResourceSummary {
-                target: number(&said.target)?,
-                lower: number(&said.lower)?,
-                upper: number(&said.upper)?,
-                uncapped: number(&said.uncapped)?,
+                target: number(&recommendation.target)?,
+                lower: number(&recommendation.lower)?,
+                upper: number(&recommendation.upper)?,
+                uncapped: number(&recommendation.uncapped)?,
                 peak: None,
-                confidence: why.map_or(0.0, |why| why.evidence.confidence as f32),
-                reason: why.map_or(RecommendationReason::NoData, |why| why.target.decided_by),
+                confidence: explanation.map_or(0.0, |it| it.evidence.confidence as f32),
+                reason: explanation.map_or(RecommendationReason::NoData, |it| it.target.decided_by),
             })
         };
-        let mut cpu = figures(|amounts| amounts.cpu, said.explanation.cpu.as_ref());
-        let mut memory = figures(|amounts| amounts.memory, said.explanation.memory.as_ref());
+        let explanation = &recommendation.explanation;
+        let mut cpu = summarize(|amounts| amounts.cpu, explanation.cpu.as_ref());
+        let mut memory = summarize(|amounts| amounts.memory, explanation.memory.as_ref());
         if let Some(cpu) = &mut cpu {
             cpu.peak = peaks.0;
         }
         if let Some(memory) = &mut memory {
             memory.peak = peaks.1;
         }
-        Self { container: Arc::clone(&said.container), cpu, memory }
+        Self { container: Arc::clone(&recommendation.container), cpu, memory }
     }
 }

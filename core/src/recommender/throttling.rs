@@ -1,58 +1,58 @@
-//! Throttling: in which share of its time a container was kept from the CPU that it wanted, and what follows for what
-//! it should request.
+//! CPU throttling: the fraction of periods in which a container was throttled, and the resulting factor of its CPU
+//! recommendation.
 
 use crate::{history::Throttling, types::Time};
 use serde::{Deserialize, Serialize};
 
 use super::settings::{ModelRules, Settings};
 
-/// CPU is never raised by more than this for throttling, however bad it is: what is used after the raise says more.
+/// The maximum factor, however much the container is throttled: usage after the raise is better evidence.
 pub const MAX_FACTOR: f64 = 2.0;
 
-/// What throttling does to CPU.
+/// The throttling of a container, and its effect on the CPU recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Throttled {
-    /// The share of its periods in which it was throttled.
+    /// The fraction of throttled periods.
     pub share: f64,
-    /// The largest share that is fine (`--cpu-throttling-target`); `None` where throttling is only told of.
+    /// The acceptable fraction (`--cpu-throttling-target`); `None` if throttling is only reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-    /// By what CPU is multiplied for it; 1 while all is fine.
+    /// The factor that CPU is multiplied by; 1 if throttling is acceptable.
     pub factor: f64,
 }
 
 impl Throttled {
-    /// What is known of throttling means this much now. Usage cannot show what a container would have used, because its
-    /// limit kept it from that; each tenth of its periods that is throttled beyond what is fine raises CPU by a tenth.
-    /// `None` while nothing is known, or nothing that is still part of the history.
+    /// Computes the effect of measured throttling. Usage does not show what a container would have used without its
+    /// limit, so each tenth of throttled periods above the target raises CPU by a tenth. `None` if throttling is
+    /// unknown or was measured too long ago.
     pub fn new(
-        known: &Throttling,
+        measured: &Throttling,
         settings: &Settings,
         rules: &ModelRules,
         now: Time,
     ) -> Option<Self> {
-        if now >= known.at.later(rules.memory_span()) {
+        if now >= measured.at.later(rules.memory_span()) {
             return None;
         }
-        let share = share(known)?;
+        let share = share(measured)?;
         let target = settings.cpu_throttling_target;
         let factor = target.map_or(1.0, |target| (1.0 + share - target).clamp(1.0, MAX_FACTOR));
         Some(Self { share, target, factor })
     }
 }
 
-/// The share of periods that were throttled; `None` without any, and for what cannot be.
-pub fn share(known: &Throttling) -> Option<f64> {
-    let counts = known.throttled >= 0.0 && known.periods > 0.0;
-    let share = known.throttled / known.periods;
-    (counts && share.is_finite()).then(|| share.min(1.0))
+/// Returns the fraction of throttled periods; `None` without any periods, and for invalid values.
+pub fn share(measured: &Throttling) -> Option<f64> {
+    let is_valid = measured.throttled >= 0.0 && measured.periods > 0.0;
+    let share = measured.throttled / measured.periods;
+    (is_valid && share.is_finite()).then(|| share.min(1.0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn known(throttled: f64, periods: f64) -> Throttling {
+    fn measured(throttled: f64, periods: f64) -> Throttling {
         Throttling { throttled, periods, at: Time::EPOCH }
     }
 
@@ -68,9 +68,9 @@ mod tests {
             (7.0, Some(0.0), MAX_FACTOR),
         ] {
             let settings = Settings { cpu_throttling_target: target, ..Settings::default() };
-            let throttled = Throttled::new(&known(share, 1.0), &settings, &rules, Time::EPOCH);
-            let found = throttled.expect("is known").factor;
-            assert!((found - factor).abs() < 1e-12, "{share} {target:?}: {found}");
+            let throttled = Throttled::new(&measured(share, 1.0), &settings, &rules, Time::EPOCH);
+            let actual = throttled.expect("is measured").factor;
+            assert!((actual - factor).abs() < 1e-12, "{share} {target:?}: {actual}");
         }
     }
 
@@ -78,14 +78,14 @@ mod tests {
     fn what_is_not_known_raises_nothing() {
         let settings = Settings { cpu_throttling_target: Some(0.0), ..Settings::default() };
         let rules = ModelRules::default();
-        let of = |throttled, periods, now| {
-            Throttled::new(&known(throttled, periods), &settings, &rules, now)
+        let at = |throttled, periods, now| {
+            Throttled::new(&measured(throttled, periods), &settings, &rules, now)
         };
         for (throttled, periods) in [(0.0, 0.0), (f64::NAN, 1.0), (1.0, f64::NAN), (-1.0, 1.0)] {
-            assert_eq!(of(throttled, periods, Time::EPOCH), None, "{throttled} of {periods}");
+            assert_eq!(at(throttled, periods, Time::EPOCH), None, "{throttled} of {periods}");
         }
         let span = rules.memory_span();
-        assert!(of(1.0, 1.0, Time::EPOCH.later(span / 2)).is_some());
-        assert_eq!(of(1.0, 1.0, Time::EPOCH.later(span)), None, "it is long ago");
+        assert!(at(1.0, 1.0, Time::EPOCH.later(span / 2)).is_some());
+        assert_eq!(at(1.0, 1.0, Time::EPOCH.later(span)), None, "it is long ago");
     }
 }

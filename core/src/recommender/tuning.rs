@@ -1,4 +1,4 @@
-//! Annotations by which a VPA tunes the model for itself: a named profile, or single values.
+//! Annotations that tune the model for one VPA: a named profile, or single values.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,26 +13,26 @@ use crate::{
     },
 };
 
-/// What a VPA asks for. Single values go before its profile, and both before flags.
+/// The tuning of a VPA. Single values override its profile, and both override flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tuning {
-    /// Share of CPU samples that the target covers.
+    /// Percentile of the CPU target, 0 to 1.
     pub cpu_percentile: Option<f64>,
-    /// Share of memory peaks that the target covers.
+    /// Percentile of the memory target, 0 to 1.
     pub memory_percentile: Option<f64>,
-    /// Share added to every percentile.
+    /// Fraction that is added to every percentile.
     pub margin: Option<f64>,
-    /// Time after which a sample counts half.
+    /// Half-life of samples.
     pub half_life: Option<Duration>,
-    /// Least CPU of each container.
+    /// Minimum CPU of each container.
     pub cpu_floor: Option<MilliCpu>,
-    /// Least memory of each container.
+    /// Minimum memory of each container.
     pub memory_floor: Option<Bytes>,
 }
 
 type AnnotationReader = fn(&str, &mut Tuning) -> Option<()>;
 
-/// All annotations that tune, single values after the profile that they go before.
+/// All tuning annotations. They are read in reverse order, so that single values override the profile.
 const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     (PROFILE, |text, tuning| {
         let profile = PROFILES.iter().find(|profile| profile.name == text)?;
@@ -49,7 +49,7 @@ const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     }),
 ];
 
-/// The keys of those annotations.
+/// Returns the keys of the tuning annotations.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(key, _)| key.name)
 }
@@ -57,11 +57,11 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// A named set of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// What the annotation says.
+    /// The value of the annotation.
     pub name: &'static str,
-    /// Whom it is for.
+    /// The workloads that it is meant for.
     pub meant_for: &'static str,
-    /// What it sets.
+    /// The values that it sets.
     pub tuning: Tuning,
 }
 
@@ -69,7 +69,7 @@ pub struct Profile {
 pub const PROFILES: [Profile; 3] = [
     Profile {
         name: "latency",
-        meant_for: "services whose users wait: room for the busiest hundredth",
+        meant_for: "latency-sensitive services: headroom for the busiest 1 %",
         tuning: Tuning {
             cpu_percentile: Some(0.99),
             memory_percentile: Some(0.98),
@@ -79,7 +79,7 @@ pub const PROFILES: [Profile; 3] = [
     },
     Profile {
         name: "batch",
-        meant_for: "work that may take longer: CPU near the middle, memory still near the peak",
+        meant_for: "batch jobs that may take longer: CPU near the median, memory near the peak",
         tuning: Tuning {
             cpu_percentile: Some(0.5),
             memory_percentile: Some(0.95),
@@ -89,7 +89,7 @@ pub const PROFILES: [Profile; 3] = [
     },
     Profile {
         name: "cost",
-        meant_for: "workloads that must be cheap and may be throttled",
+        meant_for: "workloads that must be cheap and tolerate throttling",
         tuning: Tuning {
             cpu_percentile: Some(0.75),
             memory_percentile: Some(0.9),
@@ -100,7 +100,7 @@ pub const PROFILES: [Profile; 3] = [
 ];
 
 impl Tuning {
-    /// Nothing is asked for.
+    /// No tuning.
     pub const NONE: Self = Self {
         cpu_percentile: None,
         memory_percentile: None,
@@ -110,18 +110,18 @@ impl Tuning {
         memory_floor: None,
     };
 
-    /// Reads the annotations of a VPA. What makes no sense is left out and named.
+    /// Reads the annotations of a VPA. Returns invalid ones separately and ignores them.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
     ) -> (Self, Vec<InvalidAnnotation>) {
-        let (mut tuning, mut bad) = (Self::NONE, Vec::new());
-        // Single values first, the profile fills what they leave open.
+        let (mut tuning, mut invalid) = (Self::NONE, Vec::new());
+        // Single values first: the profile only sets what they leave unset.
         for (key, read) in READERS.iter().rev() {
-            if let Err(why) = key.read(annotations, |text| read(text, &mut tuning)) {
-                bad.push(why);
+            if let Err(error) = key.read(annotations, |text| read(text, &mut tuning)) {
+                invalid.push(error);
             }
         }
-        (tuning, bad)
+        (tuning, invalid)
     }
 
     fn or(self, other: Self) -> Self {
@@ -141,8 +141,8 @@ fn set<T>(field: &mut Option<T>, value: Option<T>) -> Option<()> {
     Some(())
 }
 
-fn number(text: &str, most: f64) -> Option<f64> {
-    text.parse().ok().filter(|number| (0.0..=most).contains(number))
+fn number(text: &str, max: f64) -> Option<f64> {
+    text.parse().ok().filter(|number| (0.0..=max).contains(number))
 }
 
 fn share(text: &str) -> Option<f64> {
@@ -176,8 +176,8 @@ mod tests {
             ("plimsoll.dev/memory-floor", "64Mi"),
             ("unrelated.example.com/margin", "7"),
         ]);
-        let (tuning, bad) = Tuning::from_annotations(&annotations);
-        assert!(bad.is_empty(), "{bad:?}");
+        let (tuning, invalid) = Tuning::from_annotations(&annotations);
+        assert!(invalid.is_empty(), "{invalid:?}");
         assert_eq!(tuning.cpu_percentile, Some(0.99));
         assert_eq!(tuning.margin, Some(0.5));
         assert_eq!(tuning.half_life, Some(Duration::from_hours(48)));
@@ -196,9 +196,9 @@ mod tests {
             ("plimsoll.dev/cpu-floor", "-5m"),
             ("plimsoll.dev/memory-floor", "64 MB"),
         ] {
-            let (tuning, bad) = Tuning::from_annotations(&annotations(&[(key, value)]));
+            let (tuning, invalid) = Tuning::from_annotations(&annotations(&[(key, value)]));
             assert_eq!(tuning, Tuning::NONE, "{key}={value}");
-            let line = bad.first().expect("is named").to_string();
+            let line = invalid.first().expect("is named").to_string();
             assert!(line.contains(key) && line.contains(value), "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a VPA says about itself, read once when it changes: policies and annotations.
+//! The settings of a VPA, parsed when it changes: policies and annotations.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// What a VPA says about itself, read once when it changes.
+/// The settings of a VPA, parsed when it changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VpaSettings {
     /// Policies by container.
     pub policies: Vec<ContainerPolicy>,
-    /// Containers whose CPU is to be rounded up to whole cores.
+    /// Containers whose CPU is rounded up to whole cores.
     pub integer_cpu_containers: Vec<Box<str>>,
-    /// What its annotations tune.
+    /// The tuning annotations.
     pub tuning: Tuning,
     /// Annotations that were ignored.
     pub invalid_annotations: Vec<InvalidAnnotation>,
@@ -33,25 +33,19 @@ const INTEGER_CPU_PREFIX: &str = "vpa-post-processor.kubernetes.io/";
 const INTEGER_CPU_SUFFIX: &str = "_integerCPU";
 
 impl VpaSettings {
-    /// Reads policies and annotations.
+    /// Creates the settings from policies and annotations.
     pub fn new(policies: Vec<ContainerPolicy>, annotations: &BTreeMap<String, String>) -> Self {
-        let (tuning, bad_annotations) = Tuning::from_annotations(annotations);
-        let whole_cores = annotations
+        let (tuning, invalid_annotations) = Tuning::from_annotations(annotations);
+        let integer_cpu_containers = annotations
             .iter()
             .filter(|(_, value)| *value == "true")
             .filter_map(|(key, _)| integer_cpu_container(key))
             .map(Into::into)
             .collect();
-        Self {
-            policies,
-            integer_cpu_containers: whole_cores,
-            tuning,
-            invalid_annotations: bad_annotations,
-        }
+        Self { policies, integer_cpu_containers, tuning, invalid_annotations }
     }
 
-    /// Takes the policy over into the container's history, and answers the rules by which its samples are
-    /// taken from now on.
+    /// Applies the policy to a container's history. Returns the rules for its samples from now on.
     pub fn apply_policy(
         &self,
         name: &str,
@@ -64,14 +58,14 @@ impl VpaSettings {
         self.rules(Some(container), settings)
     }
 
-    /// The rules by which samples of a container are taken.
+    /// Returns the rules for the samples of a container.
     pub fn rules(&self, container: Option<&ContainerHistory>, settings: &Settings) -> ModelRules {
         let overrides = container.and_then(ContainerHistory::overrides);
         settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning)
     }
 }
 
-/// The container that an annotation asks whole cores for.
+/// Returns the container that an annotation requests whole cores for.
 pub fn integer_cpu_container(annotation: &str) -> Option<&str> {
     let name = annotation.strip_prefix(INTEGER_CPU_PREFIX)?.strip_suffix(INTEGER_CPU_SUFFIX)?;
     (!name.is_empty()).then_some(name)
@@ -112,7 +106,7 @@ impl From<&vpa::ContainerPolicy> for ContainerPolicy {
     }
 }
 
-/// A ratio or an amount as a policy may write it: three decimals, rounded up.
+/// A ratio or amount of a policy: three decimals, rounded up.
 fn round_up_to_milli(quantity: Quantity) -> f64 {
     quantity.milli_value() as f64 / 1000.0
 }
@@ -125,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_from_the_object() {
-        let written = json!({
+        let object = json!({
             "containerName": "app",
             "mode": "Auto",
             "minAllowed": { "cpu": "50m" },
@@ -136,7 +130,7 @@ mod tests {
             "memoryAggregationIntervalSeconds": 3600,
             "memoryAggregationIntervalCount": 24,
         });
-        let policy: vpa::ContainerPolicy = serde_json::from_value(written).expect("is a policy");
+        let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("is a policy");
         let policy = ContainerPolicy::from(&policy);
         assert_eq!((&*policy.container, policy.off), ("app", false));
         assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: true });
@@ -152,8 +146,8 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_resources_means_none() {
-        let written = json!({ "containerName": "*", "controlledResources": [] });
-        let policy: vpa::ContainerPolicy = serde_json::from_value(written).expect("is a policy");
+        let object = json!({ "containerName": "*", "controlledResources": [] });
+        let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("is a policy");
         let policy = ContainerPolicy::from(&policy);
         assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: false });
     }
@@ -163,12 +157,12 @@ mod tests {
         let overrides = Overrides { oom_ratio: Some(3.0), ..Overrides::default() };
         let policy =
             ContainerPolicy { container: "app".into(), overrides, ..ContainerPolicy::default() };
-        let directives = VpaSettings { policies: vec![policy], ..VpaSettings::default() };
+        let vpa_settings = VpaSettings { policies: vec![policy], ..VpaSettings::default() };
         for (gate, ratio) in [(false, 1.2), (true, 3.0)] {
             let settings = Settings { per_vpa_config: gate, ..Settings::default() };
-            let rules = directives.rules(None, &settings);
+            let rules = vpa_settings.rules(None, &settings);
             let mut container = ContainerHistory::new(crate::types::Time::EPOCH, &rules);
-            let rules = directives.apply_policy("app", &mut container, &settings);
+            let rules = vpa_settings.apply_policy("app", &mut container, &settings);
             assert!((rules.oom_ratio - ratio).abs() < 1e-12, "gate {gate}");
         }
     }

@@ -1,22 +1,22 @@
-//! How much a sample of a stored history counts.
+//! The weight of samples of a stored history.
 
 use std::{fmt, str::FromStr};
 
 use crate::types::compat::Compat;
 
-/// What a sample that a storage hands over counts against one that was seen live (`--history-weighting`).
+/// The weight of a stored sample relative to a live one (`--history-weighting`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HistoryWeighting {
-    /// Each sample once, whatever time it stands for; kills are not part of it. Eight days at one an hour weigh
-    /// as much as half an hour of live samples.
+    /// Each sample counts once, whatever time it covers; OOM kills do not count. Eight days with one sample per hour
+    /// have the weight of half an hour of live samples.
     Upstream,
-    /// As many samples as a recommender would have taken that lived through the time it stands for.
+    /// A sample counts as many times as a recommender would have sampled in the time that it covers.
     #[default]
     Duration,
 }
 
 impl HistoryWeighting {
-    /// What a mode starts from.
+    /// The default of a mode.
     pub const fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::Upstream,
@@ -24,7 +24,7 @@ impl HistoryWeighting {
         }
     }
 
-    /// The word that the flag takes.
+    /// The value of the flag.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Upstream => "upstream",

@@ -1,33 +1,33 @@
-//! What is remembered from look to look: how each source was found, and since when; since when no number is known.
+//! State between reconciles: the state of each metric and since when, and since when no replica count is available.
 
 use crate::types::Time;
 
-/// How a source was found. `P` is a role's own word for what its value means.
+/// The state of a metric. `P` is the controller's own type for the position of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricState<P> {
-    /// What its value meant.
+    /// The value is at this position.
     At(P),
-    /// It said nothing.
+    /// The metric was not available.
     Unknown,
 }
 
-/// One source, as it was found last.
+/// The last state of one metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricRecord<P> {
-    /// Its name, with its selector.
+    /// The metric name with its selector.
     pub name: String,
-    /// How it was found.
+    /// The last state.
     pub state: MetricState<P>,
-    /// Since when it is found so.
+    /// When it entered that state.
     pub since: Time,
 }
 
-/// What is remembered of an object. It is told in the object itself, so that whoever leads next goes on with it.
+/// The metric history of an object. It is stored in the object itself, so that the next leader continues with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricHistory<P> {
-    /// Since when no number of replicas is known.
+    /// Since when no replica count is available.
     pub unknown_since: Option<Time>,
-    /// Its sources, in their order.
+    /// The metrics, in the order of the spec.
     pub metrics: Vec<MetricRecord<P>>,
 }
 
@@ -38,7 +38,7 @@ impl<P> Default for MetricHistory<P> {
 }
 
 impl<P: Copy + PartialEq> MetricHistory<P> {
-    /// What is to be remembered after a look that found these, by their names and in their order.
+    /// The history after a reconcile that observed these states, given by metric name and in the order of the spec.
     #[must_use]
     pub fn next<'a>(
         &self,
@@ -46,25 +46,26 @@ impl<P: Copy + PartialEq> MetricHistory<P> {
         is_unknown: bool,
         now: Time,
     ) -> Self {
-        let sources = found.enumerate().map(|(place, (name, found))| {
-            let before = self.metrics.get(place);
-            let same = before.filter(|before| before.name == name && before.state == found);
+        let metrics = found.enumerate().map(|(index, (name, state))| {
+            let before = self.metrics.get(index);
+            let same = before.filter(|before| before.name == name && before.state == state);
             MetricRecord {
                 name: name.to_owned(),
-                state: found,
+                state,
                 since: same.map_or(now, |same| same.since),
             }
         });
         Self {
             unknown_since: is_unknown.then(|| self.unknown_since.unwrap_or(now)),
-            metrics: sources.collect(),
+            metrics: metrics.collect(),
         }
     }
 
-    /// Since when each source is found so that is.
+    /// When each metric entered the given position, for those that are there.
     pub fn since_at(&self, position: P) -> impl Iterator<Item = Time> {
-        let there = self.metrics.iter().filter(move |one| one.state == MetricState::At(position));
-        there.map(|one| one.since)
+        let at_position =
+            self.metrics.iter().filter(move |record| record.state == MetricState::At(position));
+        at_position.map(|record| record.since)
     }
 }
 
@@ -88,7 +89,7 @@ mod tests {
             true,
             at(20),
         );
-        let since: Vec<Time> = second.metrics.iter().map(|one| one.since).collect();
+        let since: Vec<Time> = second.metrics.iter().map(|record| record.since).collect();
         assert_eq!((second.unknown_since, since), (Some(at(10)), vec![at(10), at(20), at(20)]));
         let third = second.next([("a", MetricState::Unknown)].into_iter(), false, at(30));
         assert_eq!((third.unknown_since, third.metrics[0].since), (None, at(30)));

@@ -1,4 +1,4 @@
-//! What is looked at, what came of asking, and what can be said of it when nothing did.
+//! Metric sources, fetched values, and errors.
 
 use crate::types::Time;
 
@@ -7,26 +7,26 @@ use super::{
     recommender_protocol::RecommendResponse,
 };
 
-/// Thousandths of whatever the metric counts.
+/// A value in thousandths of the metric's unit.
 pub type Milli = i64;
 
-/// What kind of source it is.
+/// The type of a metric source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetricSourceType {
-    /// A metric that belongs to no object.
+    /// A metric of the external metrics API.
     External,
-    /// The same, asked of a Prometheus by its query.
+    /// A Prometheus query.
     Prometheus,
-    /// What pods use.
+    /// The resource usage of pods.
     Resource,
-    /// What one container of each pod uses.
+    /// The resource usage of one container of each pod.
     ContainerResource,
-    /// A service that recommends replicas.
+    /// An external recommender service.
     Recommender,
 }
 
 impl MetricSourceType {
-    /// The word for it, as labels have it.
+    /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::External => "external",
@@ -38,31 +38,31 @@ impl MetricSourceType {
     }
 }
 
-/// Why nothing is known. None of these is a zero.
+/// Why a metric is not available. An unavailable metric is never treated as zero.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MetricError {
-    /// It could not be asked, or answered with an error.
+    /// The request failed, or the response is an error.
     #[error("{0}")]
     Failed(String),
-    /// The answer is empty.
+    /// The response is empty.
     #[error("no metrics returned from {0} metrics API")]
     Empty(&'static str),
-    /// The answer is no number.
+    /// The value is not a number.
     #[error("the value is not a number")]
     NotANumber,
-    /// The answer is of too long ago.
-    #[error("the value is of {at}, longer ago than values may be")]
+    /// The value was sampled too long ago.
+    #[error("metric is stale: sampled at {at}")]
     Stale {
-        /// When it was true.
+        /// When it was sampled.
         at: Time,
     },
-    /// The pods do not let anything be computed.
+    /// Too few pods are ready to compute anything.
     #[error(transparent)]
     PodsNotReady(#[from] PodsNotReady),
 }
 
 impl MetricError {
-    /// The word for it, in metrics and rows.
+    /// The name used in labels and in the status.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Failed(_) => "error",
@@ -77,31 +77,31 @@ impl MetricError {
     }
 }
 
-/// What was answered.
+/// A fetched metric value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
     /// The sum of all series.
     Sum {
-        /// That sum.
+        /// The sum.
         sum: Milli,
-        /// When it was true, if that is said.
+        /// When it was sampled, if the source reports it.
         at: Option<Time>,
     },
-    /// What pods use, and whether that is CPU.
+    /// The usage of each pod.
     Usage {
-        /// By pod.
+        /// The usage by pod name.
         usage: Usage,
-        /// Whether it is CPU.
+        /// Whether the resource is CPU.
         is_cpu: bool,
-        /// When the oldest of it was true, if that is said.
+        /// When the oldest value was sampled, if the source reports it.
         at: Option<Time>,
     },
-    /// What a service recommends.
+    /// The response of a recommender.
     Recommendation(RecommendResponse),
 }
 
 impl MetricValue {
-    /// When it was true, if that is said.
+    /// When the value was sampled, if the source reports it.
     pub const fn sampled_at(&self) -> Option<Time> {
         match self {
             Self::Sum { at, .. } | Self::Usage { at, .. } => *at,
@@ -110,7 +110,7 @@ impl MetricValue {
     }
 }
 
-/// What a metric is called in texts: with the labels that have to match, in order.
+/// The name of a metric in messages: with its match labels, sorted.
 pub fn display_name<'a>(
     metric: &str,
     labels: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -121,7 +121,7 @@ pub fn display_name<'a>(
     format!("{metric}{{map[{}]}}", labels.join(" "))
 }
 
-/// What a recommender is called, in texts and labels alike.
+/// The name of a recommender in messages and labels.
 pub fn recommender_name<'a>(
     target: &str,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,

@@ -1,10 +1,10 @@
-//! What whoever sets replicas stands on, whatever kind of object asks for it: a workload's scale and pods, what its
-//! sources say, and since when they say so. Pure: plain data and `now` in, plain data out.
+//! Shared by all horizontal autoscalers: the scale and pods of a workload, metric values, and their history. Pure: takes
+//! plain data and `now`, and returns plain data.
 //!
 //! ```text
-//!   Pod ──▶ Readiness ───────────────────┐
-//!   Answer, or why there is none ────────┼─▶ a role's own rules ──▶ Memory, for the next look
-//!   Wish ──▶ request … reply ──▶ Advice ─┘
+//!   Pod ──▶ ReadinessPolicy ───────────────────────────────┐
+//!   MetricValue or MetricError ────────────────────────────┼─▶ controller's rules ──▶ MetricHistory
+//!   RecommendRequest ──▶ HTTP POST ──▶ RecommendResponse ──┘                          for the next reconcile
 //! ```
 
 pub mod metric_history;
@@ -17,11 +17,11 @@ pub use metric_value::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
 pub use recommender_protocol::RecommendResponse;
 
-/// What a workload has.
+/// The replicas of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
-    /// Replicas that are asked for.
+    /// `spec.replicas` of the scale subresource.
     pub spec_replicas: i32,
-    /// Pods that there are, those of a rolling update included.
+    /// `status.replicas` of the scale subresource, including surge pods of a rolling update.
     pub status_replicas: i32,
 }

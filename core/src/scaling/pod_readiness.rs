@@ -1,4 +1,4 @@
-//! Which pods of a workload count as ready, for metrics that belong to no pod and for what pods use.
+//! Which pods of a workload count as ready, for external metrics and for resource metrics.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -10,84 +10,84 @@ use crate::types::compat::{Fix, Fixes};
 /// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// It is not scheduled, or its containers have not started.
+    /// The pod is not scheduled, or its containers have not started.
     Pending,
-    /// It runs.
+    /// The pod is running.
     #[default]
     Running,
-    /// All containers ended with exit code 0.
+    /// All containers terminated with exit code 0.
     Succeeded,
-    /// All containers ended, at least one of them in failure.
+    /// All containers terminated, at least one of them in failure.
     Failed,
-    /// Not reported, or not known.
+    /// The phase is missing or unknown.
     Unknown,
 }
 
-/// A pod, as far as it matters here.
+/// The fields of a pod that readiness depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Its name.
+    /// The pod name.
     pub name: Arc<str>,
-    /// Whether it belongs to the workload, and not only to its selector.
+    /// Whether the workload owns the pod. A pod may match the selector without being owned.
     pub owned_by_target: bool,
-    /// How far it is.
+    /// The pod phase.
     pub phase: Phase,
-    /// Whether it is ready, and since when that is so.
+    /// The status of the `Ready` condition and its last transition time.
     pub ready: Option<(bool, Time)>,
-    /// When its node accepted it.
+    /// When the kubelet accepted the pod.
     pub started: Option<Time>,
-    /// Whether it is being deleted.
+    /// Whether the pod is being deleted.
     pub terminating: bool,
 }
 
-/// Why pods do not let anything be computed.
+/// Why nothing can be computed from the pods.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodsNotReady {
-    /// There are none.
+    /// There are no pods.
     #[error("no pods returned by selector while calculating replica count")]
     NoPods,
-    /// None of them is ready.
+    /// No pod is ready.
     #[error("among the {among} pods, none is ready. Skipping recommendation")]
     NoneReady {
-        /// So many there are.
+        /// Number of pods.
         among: usize,
     },
-    /// Too few of them are ready.
+    /// Too few pods are ready.
     #[error("{percent} % of the pods are unready, will not autoscale {object}")]
     TooFewReady {
-        /// The share of those that are ready, whatever the text says.
+        /// Percentage of ready pods, although upstream's message says unready.
         percent: i32,
         /// Namespace and name of the target.
         object: String,
     },
-    /// Of none that is ready it is known what it uses.
+    /// No ready pod reports usage.
     #[error("did not receive metrics for any ready pods")]
     NoUsage,
 }
 
-/// What is asked about the pods of a workload.
+/// Decides which pods of a workload count as ready.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadinessPolicy<'a> {
-    /// Namespace and name of the target, for texts.
+    /// Namespace and name of the target, for messages.
     pub target: NamespacedName<'a>,
-    /// How long a pod that is pending counts as ready.
+    /// How long a pending pod counts as ready.
     pub pending_counts_for: Duration,
-    /// How long the CPU of a pod that became ready does not count.
+    /// How long the CPU usage of a pod is ignored after it became ready.
     pub starting_ignored_for: Duration,
-    /// Less than this percentage of ready pods is too little.
+    /// The percentage of pods that have to be ready.
     pub min_ready_percent: i32,
-    /// The time.
+    /// The current time.
     pub now: Time,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
-/// An object by its names.
+/// Namespace and name of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespacedName<'a> {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name.
     pub name: &'a str,
 }
 
@@ -97,23 +97,23 @@ impl fmt::Display for NamespacedName<'_> {
     }
 }
 
-/// What pods use of a resource, by their names.
+/// Usage of a resource by pod name.
 pub type Usage = BTreeMap<Arc<str>, Milli>;
 
-/// Pods by what is known of them.
+/// Pods grouped by readiness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodGroups {
-    /// So many are ready.
+    /// Number of ready pods with usage.
     pub ready: u32,
-    /// Those whose usage does not count.
+    /// Pods whose usage is ignored.
     pub ignored: Vec<Arc<str>>,
-    /// Pods of the workload that have not ended.
+    /// Number of the workload's pods that have not terminated.
     pub alive: u32,
 }
 
 impl ReadinessPolicy<'_> {
-    /// How many pods count as ready, and at least one. A workload that shares its selector with others has no more of
-    /// them than it says itself, and those that a rolling update has for a while on top are not more to do the work.
+    /// The number of pods that count as ready, at least one. It is capped at `status.replicas`, because other workloads may
+    /// share the selector, and surge pods of a rolling update are not counted.
     pub fn ready_pods(&self, pods: &[Pod], scale: Scale) -> Result<u32, PodsNotReady> {
         if pods.is_empty() {
             return Err(PodsNotReady::NoPods);
@@ -129,14 +129,14 @@ impl ReadinessPolicy<'_> {
         if ready == 0 {
             return Err(PodsNotReady::NoneReady { among: pods.len() });
         }
-        let told = u32::try_from(scale.status_replicas).unwrap_or(0);
-        let wanted = u32::try_from(scale.spec_replicas).unwrap_or(0);
-        // Ready pods of a target that has none are of one that does not say how many it has, or not yet.
-        let is_untold = told == 0 && self.fixes.has(Fix::MissingPodsForceNothing);
-        let clamped = ready.min(if is_untold { wanted } else { told });
+        let status_replicas = u32::try_from(scale.status_replicas).unwrap_or(0);
+        let spec_replicas = u32::try_from(scale.spec_replicas).unwrap_or(0);
+        // Ready pods although `status.replicas` is 0: the target does not report its replicas, or not yet.
+        let is_unreported = status_replicas == 0 && self.fixes.has(Fix::MissingPodsForceNothing);
+        let clamped = ready.min(if is_unreported { spec_replicas } else { status_replicas });
         self.ensure_enough_ready(clamped, among)?;
         if self.fixes.has(Fix::SurgePodsDoNotCount) {
-            return Ok(clamped.min(wanted));
+            return Ok(clamped.min(spec_replicas));
         }
         Ok(clamped)
     }
@@ -152,7 +152,7 @@ impl ReadinessPolicy<'_> {
         (pod.phase == Phase::Running && is_ready) || (pod.phase == Phase::Pending && is_young)
     }
 
-    /// Sorts pods by whether what they use counts. CPU of a pod that is only starting does not.
+    /// Groups pods by whether their usage counts. CPU usage of a starting pod does not.
     pub fn group_pods(&self, pods: &[Pod], is_cpu: bool, usage: &Usage) -> PodGroups {
         let mut grouped = PodGroups::default();
         for pod in pods.iter().filter(|pod| pod.owned_by_target) {
@@ -179,7 +179,7 @@ impl ReadinessPolicy<'_> {
         }
     }
 
-    /// What the pods that count use together, and how many they are.
+    /// The total usage of the pods that count, and their number.
     pub fn total_usage(
         &self,
         pods: &[Pod],
@@ -190,7 +190,7 @@ impl ReadinessPolicy<'_> {
             return Err(PodsNotReady::NoPods);
         }
         let PodGroups { ready, ignored, alive } = self.group_pods(pods, is_cpu, usage);
-        // Usage of pods that do not belong to the workload stays in the sum: whoever selects them means them.
+        // Usage of pods that the workload does not own stays in the sum, because the selector includes them.
         let counts = usage.iter().filter(|(name, _)| !ignored.contains(name));
         let values: Vec<Milli> = counts.map(|(_, value)| *value).collect();
         let among = if self.fixes.has(Fix::UnreadyPodsAreUnavailable) {
@@ -214,8 +214,8 @@ impl ReadinessPolicy<'_> {
     }
 }
 
-/// Whether an owner is the workload by upstream's rule: of its name, where that of a ReplicaSet loses what stands behind
-/// its last dash.
+/// Whether an owner is the workload by upstream's rule: the names are equal, after stripping the hash suffix of a
+/// ReplicaSet.
 pub fn is_owner_by_name(kind: &str, name: &str, target: &str) -> bool {
     let name = match (kind, name.rsplit_once('-')) {
         ("ReplicaSet", Some((before, _))) => before,

@@ -1,4 +1,4 @@
-//! What a recommender is asked, and what it answers: protobuf's JSON, as upstream writes and reads it.
+//! Requests to and responses from an external recommender, in protobuf's JSON as upstream writes and reads it.
 
 use std::collections::BTreeMap;
 
@@ -8,103 +8,104 @@ use serde_json::{Map, Value, json};
 use super::{Scale, metric_value::MetricError};
 use crate::{api::scale_target::ScaleTarget, types::quantity::Quantity};
 
-/// What a recommender answered.
+/// The response of a recommender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecommendResponse {
-    /// Replicas that it recommends.
+    /// The recommended replicas.
     pub replicas: i32,
-    /// The fewest that would do; nothing is 0.
+    /// The lower bound of the recommendation; 0 if missing.
     pub lower_bound: i32,
-    /// The most that would make sense; nothing is 0.
+    /// The upper bound of the recommendation; 0 if missing.
     pub upper_bound: i32,
-    /// What it observed of its first target.
+    /// The observed value of the first target.
     pub observed_target: f64,
-    /// Why.
+    /// The reason for the recommendation.
     pub reason: String,
 }
 
-/// What an object says that a recommender is told.
+/// The part of a request that comes from the spec of the object.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendRequest<'a> {
-    /// The workload.
+    /// The target workload.
     pub target: &'a ScaleTarget,
-    /// The fewest replicas; nothing is 0.
+    /// The minimum replicas; 0 if missing.
     pub min_replicas: i32,
-    /// The most replicas.
+    /// The maximum replicas.
     pub max_replicas: i32,
-    /// What kind of target it is asked for.
+    /// The type of the target, such as `cpu`.
     pub target_type: &'a str,
-    /// Lower end of the band that it is asked for.
+    /// The low watermark.
     pub low_watermark: Option<Quantity>,
-    /// Upper end of it.
+    /// The high watermark.
     pub high_watermark: Option<Quantity>,
-    /// What else it is told.
+    /// Additional settings.
     pub settings: &'a BTreeMap<String, String>,
 }
 
-/// What a recommender is told beside what the object says.
+/// The part of a request that comes from the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendContext<'a> {
-    /// Namespace of the object.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// Name of the cluster, if it has one.
+    /// The name of the cluster; may be empty.
     pub cluster: &'a str,
-    /// What the target has.
+    /// The scale of the target.
     pub scale: Scale,
-    /// Pods that count as ready.
+    /// Number of pods that count as ready.
     pub ready_pods: u32,
 }
 
-/// The body of a request. What is zero or empty is left out, but for what has to be known.
-pub fn request_body(wish: &RecommendRequest<'_>, occasion: &RecommendContext<'_>) -> Value {
-    let target = wish.target;
+/// The body of a request. Zero and empty fields are omitted, except those that upstream always writes.
+pub fn request_body(request: &RecommendRequest<'_>, context: &RecommendContext<'_>) -> Value {
+    let target = request.target;
     let target_ref = without_empty([
-        ("cluster", occasion.cluster.into()),
-        ("namespace", occasion.namespace.into()),
+        ("cluster", context.cluster.into()),
+        ("namespace", context.namespace.into()),
         ("kind", target.kind.as_str().into()),
         ("name", target.name.as_str().into()),
         ("apiVersion", target.api_version.as_str().into()),
     ]);
     let constraints = without_empty([
-        ("minReplicas", wish.min_replicas.into()),
-        ("maxReplicas", wish.max_replicas.into()),
+        ("minReplicas", request.min_replicas.into()),
+        ("maxReplicas", request.max_replicas.into()),
     ]);
-    // Both are the wanted ones: pods of a rolling update are nobody's doing.
-    let mut state = without_empty([("desiredReplicas", occasion.scale.spec_replicas.into())]);
-    state.insert("currentReplicas".to_owned(), occasion.scale.spec_replicas.into());
-    state.insert("readyReplicas".to_owned(), occasion.ready_pods.into());
-    let mut request = Map::new();
-    request.insert("targetRef".to_owned(), target_ref.into());
-    request.insert("constraints".to_owned(), constraints.into());
-    request.insert("state".to_owned(), state.into());
-    let units =
-        |mark: Option<Quantity>| mark.map_or(0.0, |mark| mark.milli_value() as f64 / 1000.0);
+    // Both are `spec.replicas`, so that surge pods of a rolling update do not count.
+    let mut state = without_empty([("desiredReplicas", context.scale.spec_replicas.into())]);
+    state.insert("currentReplicas".to_owned(), context.scale.spec_replicas.into());
+    state.insert("readyReplicas".to_owned(), context.ready_pods.into());
+    let mut body = Map::new();
+    body.insert("targetRef".to_owned(), target_ref.into());
+    body.insert("constraints".to_owned(), constraints.into());
+    body.insert("state".to_owned(), state.into());
+    let units = |watermark: Option<Quantity>| {
+        watermark.map_or(0.0, |watermark| watermark.milli_value() as f64 / 1000.0)
+    };
     let target = without_empty([
-        ("type", wish.target_type.into()),
-        ("lowerBound", units(wish.low_watermark).into()),
-        ("upperBound", units(wish.high_watermark).into()),
+        ("type", request.target_type.into()),
+        ("lowerBound", units(request.low_watermark).into()),
+        ("upperBound", units(request.high_watermark).into()),
     ]);
-    request.insert("targets".to_owned(), json!([target]));
-    if !wish.settings.is_empty() {
-        request.insert("settings".to_owned(), json!(wish.settings));
+    body.insert("targets".to_owned(), json!([target]));
+    if !request.settings.is_empty() {
+        body.insert("settings".to_owned(), json!(request.settings));
     }
-    request.into()
+    body.into()
 }
 
 fn without_empty<const COUNT: usize>(fields: [(&str, Value); COUNT]) -> Map<String, Value> {
     let is_empty = |value: &Value| {
         value.as_str() == Some("") || value.as_f64().is_some_and(|number| number == 0.0)
     };
-    let kept = fields.into_iter().filter(|(_, value)| !is_empty(value));
-    kept.map(|(key, value)| (key.to_owned(), value)).collect()
+    let non_empty = fields.into_iter().filter(|(_, value)| !is_empty(value));
+    non_empty.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// What came back, field by field. Anything else is not understood, as upstream has it.
+/// The response body. Unknown fields are an error, as upstream has it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Reply {
     error: Option<Failure>,
-    /// It has to be a text; nobody asks which.
+    /// Has to be a string; its value is not used.
     timestamp: Option<String>,
     #[serde(alias = "target_replicas", deserialize_with = "whole")]
     target_replicas: i32,
@@ -127,7 +128,7 @@ struct Failure {
     message: String,
 }
 
-/// One target as it was observed. Only its value is looked at.
+/// An observed target. Only its value is used.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Observed {
@@ -141,7 +142,7 @@ struct Observed {
     upper_bound: f64,
 }
 
-/// As protobuf's JSON has it, null is what is not there: servers in Go write it for an empty list.
+/// Reads null as the default, as protobuf's JSON does: servers in Go write it for an empty list.
 fn or_nothing<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -150,20 +151,20 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A number, or a text of one (`NaN` and `Infinity` are nothing else); null is none.
+/// A number, or a string with one (including `NaN` and `Infinity`); null is 0.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let no_number = || D::Error::custom("it is no number");
+    let not_a_number = || D::Error::custom("not a number");
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(0.0),
-        Value::Number(number) => number.as_f64().ok_or_else(no_number),
-        Value::String(text) => text.parse().map_err(|_| no_number()),
-        _ => Err(no_number()),
+        Value::Number(number) => number.as_f64().ok_or_else(not_a_number),
+        Value::String(text) => text.parse().map_err(|_| not_a_number()),
+        _ => Err(not_a_number()),
     }
 }
 
-/// A whole number, or a text of one; null is none.
+/// A whole number, or a string with one; null is 0.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
-    let not_whole = || D::Error::custom("it is no whole number of replicas");
+    let not_whole = || D::Error::custom("not a whole number of replicas");
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(0),
         Value::String(text) => text.parse().map_err(|_| not_whole()),
@@ -177,11 +178,11 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     }
 }
 
-/// What a reply says.
+/// Parses a response.
 pub fn parse_reply(text: &[u8]) -> Result<RecommendResponse, MetricError> {
     let unreadable =
         |why: serde_json::Error| MetricError::Failed(format!("error unmarshaling response: {why}"));
-    // An empty list would read as a reply that says nothing.
+    // An empty list would otherwise parse as a response with defaults.
     let object: Map<String, Value> = serde_json::from_slice(text).map_err(unreadable)?;
     let reply: Reply = serde_json::from_value(object.into()).map_err(unreadable)?;
     if let Some(Failure { code, message }) = reply.error {
@@ -204,29 +205,29 @@ pub fn parse_reply(text: &[u8]) -> Result<RecommendResponse, MetricError> {
 mod tests {
     use super::*;
 
-    fn asked(
-        occasion: &RecommendContext<'_>,
+    fn build_request(
+        context: &RecommendContext<'_>,
         target_type: &str,
         low: &str,
         high: &str,
         settings: &[(&str, &str)],
     ) -> Value {
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "front"});
-        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        let mark = |text: &str| (!text.is_empty()).then(|| text.parse().expect("a quantity"));
-        let wish = RecommendRequest {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let watermark = |text: &str| (!text.is_empty()).then(|| text.parse().expect("a quantity"));
+        let request = RecommendRequest {
             target: &serde_json::from_value(target).expect("a target"),
             min_replicas: 3,
             max_replicas: 100,
             target_type,
-            low_watermark: mark(low),
-            high_watermark: mark(high),
-            settings: &settings.iter().map(own).collect(),
+            low_watermark: watermark(low),
+            high_watermark: watermark(high),
+            settings: &settings.iter().map(owned).collect(),
         };
-        request_body(&wish, occasion)
+        request_body(&request, context)
     }
 
-    const OCCASION: RecommendContext<'_> = RecommendContext {
+    const CONTEXT: RecommendContext<'_> = RecommendContext {
         namespace: "web",
         cluster: "prod-1",
         scale: Scale { spec_replicas: 18, status_replicas: 19 },
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn what_is_zero_is_left_out_and_what_has_to_be_known_is_not() {
         assert_eq!(
-            asked(&OCCASION, "cpu", "100m", "300m", &[("lookbackWindowSeconds", "600")]),
+            build_request(&CONTEXT, "cpu", "100m", "300m", &[("lookbackWindowSeconds", "600")]),
             json!({
                 "targetRef": {
                     "cluster": "prod-1", "namespace": "web", "kind": "Deployment", "name": "front",
@@ -250,14 +251,14 @@ mod tests {
             })
         );
         let bounds = |low: &str, high: &str| {
-            let targets = asked(&OCCASION, "memory", low, high, &[])["targets"].clone();
+            let targets = build_request(&CONTEXT, "memory", low, high, &[])["targets"].clone();
             (targets[0]["lowerBound"].as_f64(), targets[0]["upperBound"].as_f64())
         };
         assert_eq!(bounds("200m", "800m"), (Some(0.2), Some(0.8)));
         assert_eq!(bounds("100", "2500"), (Some(100.0), Some(2500.0)));
         assert_eq!(bounds("0", "0"), (None, None));
-        let nothing = RecommendContext { scale: Scale::default(), ready_pods: 0, ..OCCASION };
-        let state = asked(&nothing, "", "", "", &[])["state"].clone();
+        let nothing = RecommendContext { scale: Scale::default(), ready_pods: 0, ..CONTEXT };
+        let state = build_request(&nothing, "", "", "", &[])["state"].clone();
         assert_eq!(state, json!({"currentReplicas": 0, "readyReplicas": 0}));
     }
 
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_reply_is_read_strictly_and_only_the_first_target_counts() {
         let read = |value: &Value| parse_reply(value.to_string().as_bytes());
-        let advice = read(&json!({
+        let response = read(&json!({
             "timestamp": "2026-11-23T00:00:00Z", "targetReplicas": 6, "lowerBoundReplicas": "4",
             "upperBoundReplicas": 6.0, "reason": "because",
             "observedTargets": [
@@ -279,7 +280,7 @@ mod tests {
             observed_target: 0.438,
             reason: "because".to_owned(),
         };
-        assert_eq!(advice, Ok(expected));
+        assert_eq!(response, Ok(expected));
         assert_eq!(read(&json!({})), Ok(RecommendResponse::default()));
         // In protobuf's JSON null is what is not there, and a number may be written as a text.
         let nothing = json!({

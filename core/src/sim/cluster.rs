@@ -1,4 +1,4 @@
-//! The virtual cluster: workloads live minute by minute on a virtual clock, the same for the same seed.
+//! The virtual cluster: runs workloads minute by minute on a virtual clock, deterministically for a seed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,19 +12,19 @@ use super::{
     workload::{ContainerType, ResourceAmounts, ResourceRecommendation, Workload, WorkloadKind},
 };
 
-/// The length of a step.
+/// The length of a simulation step.
 pub const MINUTE: Duration = Duration::from_mins(1);
 
-/// What happens to recommendations.
+/// What the cluster does with recommendations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdatePolicy {
-    /// They are written into the steps and otherwise ignored.
+    /// They are recorded in the steps and otherwise ignored.
     Off,
-    /// New pods start with them, and pods that are due are replaced (see [`super::rollout`]).
+    /// New pods start with them, and due pods are replaced (see [`super::rollout`]).
     Recreate,
 }
 
-/// A cluster that lives in memory.
+/// An in-memory cluster.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     start: Time,
@@ -46,22 +46,24 @@ struct RunningWorkload {
     rollout: Rollout,
 }
 
-/// A workload that cannot run.
+/// Why a workload cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWorkload {
-    /// Two of one name.
-    #[error("workload {0} is there twice: give each its own name")]
+    /// Two workloads have the same name.
+    #[error("duplicate workload {0}: names must be unique")]
     DuplicateName(String),
-    /// Nothing that would ever run or end.
+    /// Without a main container it neither runs nor ends.
     #[error("workload {0} has no main container: add one")]
     NoMainContainer(String),
-    /// Nothing to do.
-    #[error("workload {0} never runs: give it a replica, or work and a period of a minute or more")]
+    /// It has no replicas, no work or no period.
+    #[error(
+        "workload {0} never runs: set at least one replica, or work and a period of at least one minute"
+    )]
     NoWork(String),
 }
 
 impl Cluster {
-    /// A cluster of these workloads that begins to live at `start`.
+    /// Creates a cluster of these workloads that starts at `start`.
     pub fn new(
         workloads: Vec<Workload>,
         seed: u64,
@@ -104,7 +106,7 @@ impl Cluster {
         Ok(Self { start, minute: 0, updates, workloads: running })
     }
 
-    /// The virtual time.
+    /// The current virtual time.
     pub fn now(&self) -> Time {
         self.start.later(Duration::from_mins(self.minute))
     }
@@ -114,23 +116,23 @@ impl Cluster {
         self.workloads.iter().map(|running| &running.spec)
     }
 
-    /// The names of the pods that are there.
+    /// The names of the existing pods.
     pub fn pod_names(&self) -> impl Iterator<Item = &str> {
         self.workloads.iter().flat_map(|running| &running.pods).map(|pod| &*pod.name)
     }
 
-    /// Runs of jobs that were given up, so far.
+    /// Number of job runs that failed so far.
     pub fn failed_runs(&self) -> u64 {
         self.workloads.iter().map(|running| running.failed_runs).sum()
     }
 
-    /// Workloads, each with how many of its pods were replaced so far to give them other requests.
+    /// The workloads, each with the number of its pods that were replaced so far to change their requests.
     pub fn replaced_pods(&self) -> impl Iterator<Item = (&Workload, u64)> {
         self.workloads.iter().map(|running| (&running.spec, running.replaced_pods))
     }
 
-    /// Takes what the recommender says about a container, from the next minute on. Advice about anything
-    /// that does not run here is ignored, as an updater would.
+    /// Sets the recommendation of a container, from the next minute on. Ignores unknown containers, as an updater
+    /// does.
     pub fn set_recommendation(
         &mut self,
         namespace: &str,
@@ -150,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Lives one minute.
+    /// Simulates one minute.
     pub fn step(&mut self, sink: &mut dyn MinuteSink) {
         let minute = self.minute;
         self.minute += 1;
@@ -166,7 +168,7 @@ impl Cluster {
 }
 
 impl RunningWorkload {
-    /// Makes the pods that should be there and are not.
+    /// Creates the missing pods.
     fn start_pods(&mut self, minute: u64, updates: UpdatePolicy) {
         match self.spec.workload_kind {
             WorkloadKind::Deployment { replicas } => {
@@ -178,7 +180,7 @@ impl RunningWorkload {
             WorkloadKind::CronJob { every, first, .. } => {
                 let Some(since) = minute.checked_sub(first) else { return };
                 if since % every == 0 && self.pods.is_empty() {
-                    // Numbered by the schedule, not by how many ran: two lives meet the same runs.
+                    // Numbered by the schedule, not by the runs so far: two simulations of one seed get the same runs.
                     let noise = self.noise.for_number(since / every);
                     let pod = self.make_pod(minute, noise, updates, None);
                     self.pods.push(pod);
@@ -187,7 +189,7 @@ impl RunningWorkload {
         }
     }
 
-    /// A new pod, in the place of an old one or of none.
+    /// Creates a pod that replaces `old`, if there is one.
     fn make_pod(
         &mut self,
         minute: u64,
@@ -196,11 +198,11 @@ impl RunningWorkload {
         old: Option<&Pod>,
     ) -> Pod {
         self.pods_created += 1;
-        let mut kept =
+        let mut lower_bounds =
             old.into_iter().flat_map(|old| rollout::lower_bounds_for_successor(old, minute));
         let mut shares = Vec::with_capacity(self.spec.containers.len());
         for (spec, advice) in self.spec.containers.iter().zip(&self.advice) {
-            let least = kept.next().unwrap_or_default();
+            let least = lower_bounds.next().unwrap_or_default();
             shares.push(match (updates, advice) {
                 (UpdatePolicy::Recreate, Some(advice)) => spec.resources.scaled_to(
                     ResourceAmounts::max(advice.target.or(spec.resources.request), least),
@@ -212,9 +214,9 @@ impl RunningWorkload {
         Pod::new(name, minute, noise, &self.spec.containers, shares, work)
     }
 
-    /// A name no other pod of the workload ever had, and that looks like one.
+    /// A unique name in the style of Kubernetes.
     fn pod_name(&self) -> Arc<str> {
-        // The alphabet of Kubernetes' generated names: no vowels, nothing that looks alike.
+        // The alphabet of generated names in Kubernetes: no vowels and no characters that look alike.
         const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut bits = self.noise.for_name("pod").bits(self.pods_created);
         let mut suffix = String::with_capacity(5);
@@ -233,7 +235,7 @@ impl RunningWorkload {
     }
 
     fn run_minute(&mut self, minute: u64, end: Time, sink: &mut dyn MinuteSink) {
-        let around = MinuteContext {
+        let context = MinuteContext {
             minute,
             end,
             namespace: &self.spec.namespace,
@@ -244,14 +246,14 @@ impl RunningWorkload {
         };
         let mut failed = 0;
         self.pods.retain_mut(|pod| {
-            let outcome = pod.run_minute(&around, |step| sink.record(step));
+            let outcome = pod.run_minute(&context, |step| sink.record(step));
             failed += u64::from(outcome == PodState::Failed);
             outcome == PodState::Running
         });
         self.failed_runs += failed;
     }
 
-    /// Replaces at most one pod; the new one starts in the coming minute.
+    /// Replaces at most one pod; the new one starts in the next minute.
     fn replace_one_pod(&mut self, minute: u64) {
         let WorkloadKind::Deployment { .. } = self.spec.workload_kind else { return };
         if let Some(index) = self.rollout.next(minute, &self.pods, &self.advice) {

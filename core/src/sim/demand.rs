@@ -1,4 +1,4 @@
-//! What a container would use if nothing held it back: curves over virtual time, from a seed or a file.
+//! Demand: what a container would use without limits, as a function of virtual time, from a seed or a file.
 
 use std::sync::Arc;
 
@@ -13,104 +13,104 @@ use crate::types::units::{Bytes, MilliCpu};
 /// One mebibyte.
 pub const MIB: i64 = 1024 * 1024;
 
-/// When and where a container is asked for its demand.
+/// The inputs of a demand function.
 #[derive(Clone, Copy, Debug)]
 pub struct DemandContext {
     /// Virtual time.
     pub now: Time,
-    /// Minutes since the cluster began to live.
+    /// Minutes since the start of the cluster.
     pub minute: u64,
     /// Minutes since this container was (re)started.
     pub age: u64,
-    /// How much of its work a job has done, 0 to 1; 0 for what never ends.
+    /// The fraction of its work that a job has done; 0 for containers that never end.
     pub progress: f64,
-    /// Noise of the place: the slot of the replica, not the pod, so that a replaced pod meets the load
-    /// that the old one would have met.
+    /// The noise of the replica's index, not of the pod: a replacement pod meets the same load as the pod that it
+    /// replaces.
     pub noise: Noise,
 }
 
-/// Demand for CPU.
+/// CPU demand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CpuDemand {
-    /// Around one level, all day.
+    /// Constant around one level.
     Steady {
         /// The level.
         level: MilliCpu,
         /// Largest deviation as a fraction of the level.
         spread: f64,
     },
-    /// Follows the people who use it: a peak in the early afternoon, quiet nights, slower weekends.
+    /// Follows daily traffic: a peak in the early afternoon, quiet nights and weekends.
     Diurnal {
-        /// At night.
+        /// Demand at night.
         night: MilliCpu,
-        /// At the peak.
+        /// Demand at the peak.
         peak: MilliCpu,
-        /// The weekend's share of the difference between the two.
+        /// The fraction of the difference between the two that remains on weekends.
         weekend: f64,
     },
-    /// Busy while it starts, then like another demand.
+    /// High during startup, then another demand.
     Starting {
-        /// Demand while starting.
+        /// Demand during startup.
         burst: MilliCpu,
-        /// How long it starts.
+        /// Duration of the startup.
         minutes: u64,
-        /// What follows.
+        /// The demand after startup.
         then: Box<CpuDemand>,
     },
-    /// Recorded elsewhere, in cores.
+    /// Recorded values, in cores.
     Recorded(Arc<Series>),
 }
 
-/// Demand for memory.
+/// Memory demand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemoryDemand {
-    /// Around one level.
+    /// Constant around one level.
     Steady {
         /// The level.
         level: Bytes,
         /// Largest deviation as a fraction of the level.
         spread: f64,
     },
-    /// Follows the people who use it.
+    /// Follows daily traffic.
     Diurnal {
-        /// At night.
+        /// Demand at night.
         night: Bytes,
-        /// At the peak.
+        /// Demand at the peak.
         peak: Bytes,
     },
-    /// A garbage-collected heap that takes what it may and gives nothing back.
+    /// A garbage-collected heap that grows to its maximum and never shrinks.
     Heap {
         /// Heap at the start.
         start: Bytes,
-        /// Its configured maximum (`-Xmx`).
+        /// The configured maximum (`-Xmx`).
         max: Bytes,
         /// Everything outside the heap.
         off_heap: Bytes,
-        /// Minutes until the maximum is reached.
+        /// Minutes until the heap reaches its maximum.
         fills_in: u64,
     },
-    /// Grows without end until something restarts it.
+    /// Grows without end until the container restarts.
     Leak {
-        /// After the start.
+        /// Demand after the start.
         start: Bytes,
-        /// Growth.
+        /// Growth per hour.
         per_hour: Bytes,
     },
     /// Grows with the work done.
     Batch {
-        /// At the beginning.
+        /// Demand at the start.
         start: Bytes,
-        /// At the end.
+        /// Demand at the end.
         end: Bytes,
-        /// How far runs differ, as a fraction of the end.
+        /// How much runs differ, as a fraction of `end`.
         spread: f64,
     },
-    /// Recorded elsewhere, in bytes.
+    /// Recorded values, in bytes.
     Recorded(Arc<Series>),
 }
 
 impl CpuDemand {
-    /// The demand at a moment.
+    /// Returns the demand at a moment.
     pub fn at(&self, moment: &DemandContext) -> MilliCpu {
         match self {
             Self::Steady { level, spread } => {
@@ -132,7 +132,7 @@ impl CpuDemand {
 }
 
 impl MemoryDemand {
-    /// The demand at a moment.
+    /// Returns the demand at a moment.
     pub fn at(&self, moment: &DemandContext) -> Bytes {
         let bytes = match self {
             Self::Steady { level, spread } => noisy_level(level.0, *spread, moment, "memory"),
@@ -145,7 +145,7 @@ impl MemoryDemand {
                 start.0 as f64 + (max.0 - start.0) as f64 * filled + off_heap.0 as f64
             }
             Self::Leak { start, per_hour } => {
-                // The leak follows the requests that are served, so no two hours are quite alike.
+                // The leak follows the served requests, so it varies from hour to hour.
                 let pace = 1.0 + 0.3 * moment.noise.for_name("leak").drift(moment.minute, 240);
                 start.0 as f64 + per_hour.0 as f64 * pace * moment.age as f64 / 60.0
             }
@@ -159,15 +159,15 @@ impl MemoryDemand {
     }
 }
 
-/// A level with slow drift and quick jitter; never negative.
-fn noisy_level(level: i64, spread: f64, moment: &DemandContext, what: &str) -> f64 {
-    let noise = moment.noise.for_name(what);
+/// A level with slow drift and fast jitter; never negative.
+fn noisy_level(level: i64, spread: f64, moment: &DemandContext, stream: &str) -> f64 {
+    let noise = moment.noise.for_name(stream);
     let quick = noise.bell_shaped(moment.minute);
     let slow = noise.for_number(1).drift(moment.minute, 90);
     (level as f64 * (1.0 + spread * (0.6 * slow + 0.4 * quick))).max(0.0)
 }
 
-/// How busy people are at a time of day, 0 to 1: the peak is at 14:00 UTC, the least at 02:00.
+/// Traffic by time of day, 0 to 1: highest at 14:00 UTC, lowest at 02:00.
 fn daily_traffic(now: Time) -> f64 {
     let day = now.as_secs().rem_euclid(86_400) as f64 / 86_400.0;
     let from_peak = (day - 14.0 / 24.0).abs();
@@ -175,7 +175,7 @@ fn daily_traffic(now: Time) -> f64 {
     smooth_step(1.0 - 2.0 * distance)
 }
 
-/// Saturday or Sunday, UTC.
+/// Whether it is Saturday or Sunday, in UTC.
 fn is_weekend(now: Time) -> bool {
     // The epoch was a Thursday.
     (now.as_secs().div_euclid(86_400) + 3).rem_euclid(7) >= 5

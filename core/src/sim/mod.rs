@@ -1,18 +1,17 @@
-//! A virtual cluster on a virtual clock: the demo lives in it, and backtests stand on it.
+//! A virtual cluster on a virtual clock, for the demo and for backtests.
 //!
 //! ```text
 //!   demand (seeded curves, or a CSV file)
 //!      │ minute by minute
 //!      ▼
-//!   cluster ── pods: throttled, OOM-killed, restarted ──▶ Step ──▶ any Sink
-//!      ▲                                                   │
-//!      └── rollout ◀── advice ◀── the real recommender ◀───┘
+//!   cluster ── pods: throttled, OOM killed, restarted ──▶ ContainerMinute ──▶ any MinuteSink
+//!      ▲                                                        │
+//!      └── rollout ◀── recommendations ◀── the real recommender ◀─┘
 //! ```
 //!
-//! Pure: no clock, no client, no async; the same seed gives the same steps on every machine. What it leaves
-//! out is part of the contract: nodes have room for everybody, so CPU is held back by limits only, a
-//! container without a memory limit is never killed, and usage is what a metrics server would report once
-//! a minute.
+//! Pure: no clock, no client, no async; the same seed gives the same steps on every machine. The simplifications
+//! are part of the contract: nodes have unlimited capacity, so CPU is only restricted by limits; a container
+//! without a memory limit is never OOM killed; usage is what a metrics server would report once per minute.
 
 pub mod cluster;
 pub mod demand;

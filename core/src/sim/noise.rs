@@ -1,10 +1,10 @@
-//! Noise that is a function of place and time alone: no generator state, so two lives of one seed meet
-//! exactly the same load, whatever the recommender does to their pods in between.
+//! Stateless noise: a function of seed, stream and time alone. So two simulations of one seed meet exactly the
+//! same load, whatever the recommender does to their pods in between.
 //!
-//! Only integer mixing and the four basic operations on floats are used; both give the same bits on
-//! every machine, which libm's `sin` and `exp` do not promise.
+//! Uses only integer mixing and the four basic float operations. Both give the same bits on every machine,
+//! which libm's `sin` and `exp` do not guarantee.
 
-/// A stream of noise. Streams of different names are independent.
+/// A stream of noise. Streams of different names or numbers are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Noise(u64);
 
@@ -14,37 +14,37 @@ impl Noise {
         Self(mix(seed ^ 0x9E37_79B9_7F4A_7C15))
     }
 
-    /// The stream of something with a name.
+    /// Derives the stream of a name.
     #[must_use]
     pub fn for_name(self, name: &str) -> Self {
         Self(name.bytes().fold(mix(self.0), |state, byte| mix(state ^ u64::from(byte))))
     }
 
-    /// The stream of something with a number.
+    /// Derives the stream of a number.
     #[must_use]
     pub const fn for_number(self, number: u64) -> Self {
         Self(mix(mix(self.0).wrapping_add(number)))
     }
 
-    /// 64 even bits at a tick.
+    /// 64 uniform bits at a tick.
     pub const fn bits(self, tick: u64) -> u64 {
         mix(self.0 ^ mix(tick.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// An even value in 0..1 at a tick.
+    /// A uniform value in 0..1 at a tick.
     pub fn uniform(self, tick: u64) -> f64 {
         // 53 bits fill the mantissa exactly; the factor is a power of two, so nothing is rounded.
         (self.bits(tick) >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
-    /// A bell-shaped value in -1..1 around 0 at a tick (the mean of four even ones).
+    /// A bell-shaped value in -1..1 around 0 at a tick (the mean of four uniform ones).
     pub fn bell_shaped(self, tick: u64) -> f64 {
         let word = self.bits(tick);
         let sum = (word & 0xFFFF) + (word >> 16 & 0xFFFF) + (word >> 32 & 0xFFFF) + (word >> 48);
         sum as f64 / (2.0 * 65535.0) - 1.0
     }
 
-    /// A value in -1..1 that wanders: independent bells every `period` ticks, joined without corners.
+    /// A slowly drifting value in -1..1: independent bell-shaped values every `period` ticks, smoothly interpolated.
     pub fn drift(self, tick: u64, period: u64) -> f64 {
         let period = period.max(1);
         let (knot, within) = (tick / period, tick % period);
@@ -53,12 +53,12 @@ impl Noise {
     }
 }
 
-/// 0..1 mapped onto 0..1 with level ends.
+/// Maps 0..1 to 0..1 with zero slope at both ends.
 pub(super) fn smooth_step(x: f64) -> f64 {
     x * x * (3.0 - 2.0 * x)
 }
 
-/// The finaliser of SplitMix64: every input bit moves every output bit.
+/// The finalizer of SplitMix64: every input bit affects every output bit.
 const fn mix(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_same_place_and_time_give_the_same_bits_for_ever() {
-        // Pinned: a change here changes every published figure of the demo and the backtests.
+        // Pinned: a change here changes every published number of the demo and the backtests.
         let noise = Noise::new(42).for_name("web").for_number(3);
         assert_eq!(noise.bits(7), Noise::new(42).for_name("web").for_number(3).bits(7));
         assert_eq!(
@@ -96,16 +96,16 @@ mod tests {
     #[test]
     fn values_keep_their_range_and_their_middle() {
         let noise = Noise::new(9);
-        let (mut even, mut bell) = (0.0, 0.0);
+        let (mut uniform, mut bell) = (0.0, 0.0);
         for tick in 0..100_000 {
-            let (e, b, d) = (noise.uniform(tick), noise.bell_shaped(tick), noise.drift(tick, 7));
-            assert!((0.0..1.0).contains(&e), "{e}");
+            let (u, b, d) = (noise.uniform(tick), noise.bell_shaped(tick), noise.drift(tick, 7));
+            assert!((0.0..1.0).contains(&u), "{u}");
             assert!((-1.0..=1.0).contains(&b), "{b}");
             assert!((-1.0..=1.0).contains(&d), "{d}");
-            even += e;
+            uniform += u;
             bell += b;
         }
-        assert!((even / 1e5 - 0.5).abs() < 0.01, "mean {}", even / 1e5);
+        assert!((uniform / 1e5 - 0.5).abs() < 0.01, "mean {}", uniform / 1e5);
         assert!((bell / 1e5).abs() < 0.01, "mean {}", bell / 1e5);
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let noise = Noise::new(5);
         for tick in 0..10_000 {
             let step = noise.drift(tick + 1, 60) - noise.drift(tick, 60);
-            assert!(step.abs() < 0.06, "a jump of {step} at {tick}");
+            assert!(step.abs() < 0.06, "jumped by {step} at {tick}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One virtual pod: its containers start, are throttled, are killed for lack of memory, and finish.
+//! One virtual pod: its containers start, are throttled, are OOM killed, and finish.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use super::{
 };
 use crate::types::units::{Bytes, MilliCpu};
 
-/// Minutes that the kubelet waits before it starts a container again, by how many times in a row it died
-/// young: 10, 20, 40, 80, 160 and 300 seconds, in whole minutes.
+/// The kubelet's restart back-off by number of consecutive early exits: 10, 20, 40, 80, 160 and 300 seconds, in
+/// whole minutes.
 const BACK_OFF_MINUTES: [u64; 6] = [0, 0, 1, 1, 3, 5];
 
-/// A container that lived so many minutes did not die young: the back-off starts anew.
+/// The back-off is reset after a container ran for this many minutes.
 const BACK_OFF_RESET_MINUTES: u64 = 10;
 
-/// Restarts after which a job's pod is given up (the default `backoffLimit`).
+/// The number of restarts after which a job's pod fails (the default `backoffLimit`).
 const BACK_OFF_LIMIT: u32 = 6;
 
 /// One pod.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Its name.
+    /// Name of the pod.
     pub name: Arc<str>,
-    /// The minute in which it was made.
+    /// The minute of its creation.
     pub created: u64,
     noise: Noise,
     containers: Vec<Container>,
 }
 
-/// A pod's end.
+/// The state of a pod after a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodState {
-    /// It goes on.
+    /// The pod keeps running.
     Running,
-    /// Its work is done.
+    /// All work is done.
     Succeeded,
-    /// It was restarted too often.
+    /// The pod was restarted too often.
     Failed,
 }
 
@@ -54,8 +54,8 @@ struct Container {
 }
 
 impl Pod {
-    /// A pod made in this minute with these shares, one for each container of the template. `work` is
-    /// what each main container of a job has to do.
+    /// Creates a pod with these resources, one entry per container of the template. `work` is the work of each
+    /// main container of a job.
     pub fn new(
         name: Arc<str>,
         created: u64,
@@ -64,7 +64,7 @@ impl Pod {
         shares: impl IntoIterator<Item = ContainerResources>,
         work: Option<i64>,
     ) -> Self {
-        // Main containers wait for the native sidecars.
+        // Main containers start after the native sidecars.
         let delay =
             u64::from(specs.iter().any(|spec| spec.container_type == ContainerType::Sidecar));
         let containers = specs
@@ -82,35 +82,36 @@ impl Pod {
         Self { name, created, noise, containers }
     }
 
-    /// What its containers were given, in the order of the template.
+    /// The resources of its containers, in the order of the template.
     pub fn resources(&self) -> impl Iterator<Item = ContainerResources> {
         self.containers.iter().map(|container| container.resources)
     }
 
-    /// How often each container was killed, in the order of the template.
+    /// The number of OOM kills of each container, in the order of the template.
     pub fn restarts(&self) -> impl Iterator<Item = u32> {
         self.containers.iter().map(|container| container.restarts)
     }
 
-    /// Lives through one minute. `emit` gets a step for each container.
+    /// Simulates one minute. `emit` receives a step for each container.
     pub fn run_minute(
         &mut self,
-        around: &MinuteContext<'_>,
+        context: &MinuteContext<'_>,
         mut emit: impl FnMut(&ContainerMinute),
     ) -> PodState {
-        for (index, (container, spec)) in self.containers.iter_mut().zip(around.specs).enumerate() {
+        for (index, (container, spec)) in self.containers.iter_mut().zip(context.specs).enumerate()
+        {
             let noise = self.noise.for_number(index as u64);
-            let minute = container.run_minute(spec, around, noise);
+            let minute = container.run_minute(spec, context, noise);
             emit(&ContainerMinute {
-                at: around.end,
-                namespace: around.namespace.clone(),
-                workload: around.workload.clone(),
+                at: context.end,
+                namespace: context.namespace.clone(),
+                workload: context.workload.clone(),
                 pod: self.name.clone(),
                 container: spec.name.clone(),
                 demand: minute.demand,
                 usage: minute.usage,
                 share: container.resources,
-                advice: around.advice.get(index).copied().flatten(),
+                advice: context.advice.get(index).copied().flatten(),
                 running: minute.running,
                 throttled: minute.usage.cpu < minute.demand.cpu,
                 oom_killed: minute.oom_killed,
@@ -135,11 +136,11 @@ impl Pod {
     }
 }
 
-/// What a pod meets in a minute.
+/// The context of a pod's minute.
 pub struct MinuteContext<'a> {
-    /// The minute, counted from the cluster's start.
+    /// The minute, counted from the start of the cluster.
     pub minute: u64,
-    /// Its end.
+    /// The end of the minute.
     pub end: crate::types::Time,
     /// Namespace of the workload.
     pub namespace: &'a Arc<str>,
@@ -147,13 +148,13 @@ pub struct MinuteContext<'a> {
     pub workload: &'a Arc<str>,
     /// The pod template.
     pub specs: &'a [ContainerSpec],
-    /// What one run of a job needs of each main container; 0 for what never ends.
+    /// The work of each main container in one run of a job; 0 for containers that never end.
     pub work: i64,
-    /// What the recommender says about each container.
+    /// The recommendation of each container.
     pub advice: &'a [Option<ResourceRecommendation>],
 }
 
-/// What a container did in a minute.
+/// The result of a container's minute.
 struct MinuteResult {
     demand: ResourceAmounts,
     usage: ResourceAmounts,
@@ -166,27 +167,28 @@ impl Container {
     fn run_minute(
         &mut self,
         spec: &ContainerSpec,
-        around: &MinuteContext<'_>,
+        context: &MinuteContext<'_>,
         noise: Noise,
     ) -> MinuteResult {
         let restarts = self.restarts;
-        let Some(age) = around
+        let Some(age) = context
             .minute
             .checked_sub(self.starts_at)
             .filter(|_| self.work_left.is_none_or(|left| left > 0))
         else {
-            let nothing = ResourceAmounts::default();
+            let zero = ResourceAmounts::default();
             return MinuteResult {
-                demand: nothing,
-                usage: nothing,
+                demand: zero,
+                usage: zero,
                 running: false,
                 oom_killed: false,
                 restarts,
             };
         };
         let progress =
-            self.work_left.map_or(0.0, |left| 1.0 - left as f64 / around.work.max(1) as f64);
-        let moment = DemandContext { now: around.end, minute: around.minute, age, progress, noise };
+            self.work_left.map_or(0.0, |left| 1.0 - left as f64 / context.work.max(1) as f64);
+        let moment =
+            DemandContext { now: context.end, minute: context.minute, age, progress, noise };
         let demand = ResourceAmounts { cpu: spec.cpu.at(&moment), memory: spec.memory.at(&moment) };
         let ContainerResources { limit, .. } = self.resources;
         let usage = ResourceAmounts {
@@ -195,24 +197,24 @@ impl Container {
         };
         let oom_killed = usage.memory < demand.memory;
         if oom_killed {
-            self.restart(around, age);
+            self.restart(context, age);
         } else if let Some(left) = &mut self.work_left {
             *left -= usage.cpu.0;
         }
         MinuteResult { demand, usage, running: true, oom_killed, restarts }
     }
 
-    /// The kubelet starts it again in place: same share, work lost.
-    fn restart(&mut self, around: &MinuteContext<'_>, age: u64) {
+    /// Restarts the container in place: with the same resources, and its work is lost.
+    fn restart(&mut self, context: &MinuteContext<'_>, age: u64) {
         self.restarts += 1;
         self.consecutive_early_exits = if age < BACK_OFF_RESET_MINUTES {
             (self.consecutive_early_exits + 1).min(BACK_OFF_MINUTES.len() - 1)
         } else {
             0
         };
-        self.starts_at = around.minute + 1 + BACK_OFF_MINUTES[self.consecutive_early_exits];
+        self.starts_at = context.minute + 1 + BACK_OFF_MINUTES[self.consecutive_early_exits];
         if let Some(left) = &mut self.work_left {
-            *left = around.work;
+            *left = context.work;
         }
     }
 }

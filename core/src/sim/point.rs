@@ -1,65 +1,65 @@
-//! One line of a series file: a value at a time, or what is wrong with it and what to do.
+//! Parses one line of a series file. Errors say how to fix the line.
 
 use crate::types::Time;
 
-/// No honest line is longer; a binary file must not be taken in as one line.
+/// No valid line is longer. The bound keeps a binary file from being read as one line.
 pub(super) const MAX_LINE_BYTES: u64 = 256;
-/// Recordings end before the year 2100, in Unix seconds. Twice such a span still counts in nanoseconds.
+/// The latest valid time, in Unix seconds: the year 2100. Twice such a span still fits in nanoseconds.
 const MAX_TIME_SECONDS: i64 = 4_102_444_800;
-/// No container uses more: cores as millicores, and bytes, stay far within their integers.
+/// No container uses more: millicores and bytes stay far within their integers.
 const MAX_VALUE: f64 = 1e15;
 
-/// One value at one time.
+/// A value at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// When.
+    /// Time of the value.
     pub at: Time,
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
-/// What is wrong with a line.
+/// Why a line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// Not two columns.
-    #[error("{0:?} has not two columns: write time,value")]
+    /// The line does not have two columns.
+    #[error("{0:?} does not have two columns: write time,value")]
     Columns(String),
-    /// Not a time.
+    /// The first column is not a time.
     #[error(
         "{0:?} is not a time: write Unix seconds, 2026-01-05T00:00:00Z or 2026-01-05 00:00:00 (UTC)"
     )]
     Time(String),
-    /// A time in milliseconds.
+    /// The time is in milliseconds.
     #[error(
         "{0} is in the far future: Unix times are read as seconds, divide milliseconds by 1000"
     )]
     Milliseconds(i64),
-    /// A time before or after all recordings.
+    /// The time is outside of the valid range.
     #[error("{0:?} is not between 1970 and 2100: check the column of times")]
     TimeOutOfRange(String),
-    /// More than there is.
-    #[error("{0:?} is too much, it comes to more than 1e15: check the unit")]
+    /// The value is too large.
+    #[error("{0:?} is too large, more than 1e15: check the unit")]
     ValueTooLarge(String),
-    /// Not a number.
-    #[error("{0:?} is not a number of zero or more: write one like 0.25, or remove the line")]
+    /// The value is not a non-negative number.
+    #[error("{0:?} is not a non-negative number: write one like 0.25, or remove the line")]
     Value(String),
-    /// Not later than the line before.
+    /// The time is not later than that of the previous line.
     #[error("{this} is not later than {before} on the line before: sort by time, each time once")]
     OutOfOrder {
-        /// On this line.
+        /// Time on this line.
         this: Time,
-        /// On the line before.
+        /// Time on the previous line.
         before: Time,
     },
-    /// Longer than any line of a series.
+    /// The line is too long.
     #[error("this line is longer than {MAX_LINE_BYTES} bytes: is this a CSV file of time,value?")]
     TooLong,
-    /// Not text.
+    /// The line is not UTF-8.
     #[error("this line is not UTF-8 text: is this a CSV file of time,value?")]
     NotText,
 }
 
-/// One line: a point, or nothing for a header or an empty line.
+/// Parses a line. Returns `None` for a header or an empty line.
 pub(super) fn parse_line(
     line: &[u8],
     first: bool,
@@ -70,7 +70,7 @@ pub(super) fn parse_line(
         return Err(LineError::TooLong);
     }
     let text = std::str::from_utf8(line).map_err(|_| LineError::NotText)?;
-    // A byte order mark is how some spreadsheets begin.
+    // Some spreadsheets write a byte order mark.
     let text = if first { text.trim_start_matches('\u{feff}') } else { text }.trim();
     if text.is_empty() {
         return Ok(None);
@@ -99,16 +99,16 @@ pub(super) fn parse_line(
     }
 }
 
-/// A time in any of the accepted forms.
+/// Parses a time in any of the accepted formats.
 fn parse_time(text: &str) -> Result<Time, LineError> {
     let time = parse_any_time(text)?;
-    let era = Time::EPOCH..Time::from_secs(MAX_TIME_SECONDS);
-    if era.contains(&time) { Ok(time) } else { Err(LineError::TimeOutOfRange(text.to_owned())) }
+    let valid = Time::EPOCH..Time::from_secs(MAX_TIME_SECONDS);
+    if valid.contains(&time) { Ok(time) } else { Err(LineError::TimeOutOfRange(text.to_owned())) }
 }
 
 fn parse_any_time(text: &str) -> Result<Time, LineError> {
     if let Ok(seconds) = text.parse::<i64>() {
-        // 99,999,999,999 seconds end in the year 5138; today's milliseconds are far beyond.
+        // 99,999,999,999 seconds are in the year 5138; today's milliseconds are far above that.
         return if seconds.abs() > 99_999_999_999 {
             Err(LineError::Milliseconds(seconds))
         } else {

@@ -1,5 +1,5 @@
-//! The real recommender at work in the virtual cluster: fed with steps as a metrics server would feed it,
-//! asked for recommendations, saved and restored through any storage.
+//! The real recommender in the virtual cluster: it ingests steps as samples of a metrics server, recommends, and
+//! is saved to and restored from any storage.
 
 use std::sync::Arc;
 
@@ -20,73 +20,77 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// Histories of the workloads that have a VPA.
+/// The histories of the workloads with a VPA.
 #[derive(Clone, Debug)]
 pub struct Recommender {
     settings: Settings,
     vpas: Vec<SimulatedVpa>,
 }
 
-/// One VPA; it has the name of its target.
+/// A VPA with the name of its target.
 #[derive(Clone, Debug)]
 struct SimulatedVpa {
     key: ObjectKey,
-    directives: VpaSettings,
+    vpa_settings: VpaSettings,
     history: History,
 }
 
-/// A recommendation, and for which workload.
+/// The recommendation of one container of a workload.
 #[derive(Clone, Debug)]
 pub struct WorkloadRecommendation {
-    /// The workload, by the name of its VPA.
+    /// The workload: the name of its VPA.
     pub workload: ObjectKey,
     /// The recommendation of one container.
     pub recommendation: ContainerRecommendation,
 }
 
 impl WorkloadRecommendation {
-    /// The numbers alone.
+    /// Returns the numbers only.
     pub fn recommendation(&self) -> ResourceRecommendation {
-        let figures = |amounts: ResourceAmounts| OptionalAmounts {
+        let optional = |amounts: ResourceAmounts| OptionalAmounts {
             cpu: amounts.cpu.map(Quantity::to_cpu),
             memory: amounts.memory.map(Quantity::to_memory),
         };
         let ContainerRecommendation { target, lower, upper, .. } = &self.recommendation;
         ResourceRecommendation {
-            target: figures(*target),
-            lower: figures(*lower),
-            upper: figures(*upper),
+            target: optional(*target),
+            lower: optional(*lower),
+            upper: optional(*upper),
         }
     }
 }
 
 impl Recommender {
-    /// A recommender that knows nothing yet, for these VPAs.
+    /// Creates a recommender without history for these VPAs.
     pub fn new(
         settings: Settings,
         vpas: impl IntoIterator<Item = (ObjectKey, VpaSettings)>,
     ) -> Self {
-        let watched = vpas
+        let vpas = vpas
             .into_iter()
-            .map(|(key, directives)| SimulatedVpa { key, directives, history: History::default() })
+            .map(|(key, vpa_settings)| SimulatedVpa {
+                key,
+                vpa_settings,
+                history: History::default(),
+            })
             .collect();
-        Self { settings, vpas: watched }
+        Self { settings, vpas }
     }
 
-    /// Sees what a metrics server and the pod's status would show after a minute: no usage of a container
-    /// that was just killed, but the kill with the request and limit it had.
+    /// Ingests what a metrics server and the pod status would report after a minute: no usage of a container that was
+    /// just OOM killed, but the OOM kill with its request and limit.
     pub fn observe(&mut self, step: &ContainerMinute) {
         if !step.running {
             return;
         }
         let settings = &self.settings;
-        let Some(watched) = find(&mut self.vpas, &step.namespace, &step.workload) else {
+        let Some(vpa) = find(&mut self.vpas, &step.namespace, &step.workload) else {
             return;
         };
-        let known = watched.history.get(&step.container);
-        let rules = watched.directives.rules(known, settings);
-        let container = watched.history.container_mut(&step.container, step.at, &rules);
-        // Rejections are for samples out of order, which a virtual clock does not produce.
+        let existing = vpa.history.get(&step.container);
+        let rules = vpa.vpa_settings.rules(existing, settings);
+        let container = vpa.history.container_mut(&step.container, step.at, &rules);
+        // Samples are only rejected if they are out of order, which a virtual clock does not produce.
         if step.oom_killed {
             let kill = OomKill {
                 request: step.share.request.memory,
@@ -100,23 +104,23 @@ impl Recommender {
         }
     }
 
-    /// Forgets what was kept for single pods that are gone; what they used stays.
-    pub fn retain_pods(&mut self, lives: impl Fn(&str) -> bool) {
-        for watched in &mut self.vpas {
-            for (_, container) in watched.history.iter_mut() {
-                container.retain_replicas(&lives);
+    /// Drops the per-pod state of deleted pods; their samples stay.
+    pub fn retain_pods(&mut self, is_alive: impl Fn(&str) -> bool) {
+        for vpa in &mut self.vpas {
+            for (_, container) in vpa.history.iter_mut() {
+                container.retain_replicas(&is_alive);
             }
         }
     }
 
-    /// What it recommends now.
+    /// Computes the recommendations.
     pub fn recommend(&self, now: Time) -> Vec<WorkloadRecommendation> {
         self.vpas
             .iter()
-            .flat_map(|watched| {
-                let SimulatedVpa { key, directives, history } = watched;
-                let said = recommend(directives, history, &self.settings, now);
-                said.containers.into_iter().map(|recommendation| WorkloadRecommendation {
+            .flat_map(|vpa| {
+                let SimulatedVpa { key, vpa_settings, history } = vpa;
+                let recommendation = recommend(vpa_settings, history, &self.settings, now);
+                recommendation.containers.into_iter().map(|recommendation| WorkloadRecommendation {
                     workload: key.clone(),
                     recommendation,
                 })
@@ -124,59 +128,59 @@ impl Recommender {
             .collect()
     }
 
-    /// Everything it knows, to be saved.
+    /// Returns the histories as records to save.
     pub fn records(&self, now: Time) -> Vec<Record> {
         self.vpas
             .iter()
-            .flat_map(|watched| {
-                watched.history.iter().map(|(name, container)| {
-                    let rules = watched.directives.rules(Some(container), &self.settings);
-                    let key = ContainerKey::new(watched.key.clone(), Arc::clone(name));
+            .flat_map(|vpa| {
+                vpa.history.iter().map(|(name, container)| {
+                    let rules = vpa.vpa_settings.rules(Some(container), &self.settings);
+                    let key = ContainerKey::new(vpa.key.clone(), Arc::clone(name));
                     Record::new(key, container.to_snapshot(now, &rules))
                 })
             })
             .collect()
     }
 
-    /// A place for a storage to load into.
+    /// Returns a sink for a storage to load into.
     pub fn restore_sink(&mut self, now: Time) -> RestoreSink<'_> {
         RestoreSink { recommender: self, now, skipped: Vec::new() }
     }
 }
 
 fn find<'a>(
-    watched: &'a mut [SimulatedVpa],
+    vpas: &'a mut [SimulatedVpa],
     namespace: &str,
     workload: &str,
 ) -> Option<&'a mut SimulatedVpa> {
-    watched.iter_mut().find(|vpa| &*vpa.key.name == workload && &*vpa.key.namespace == namespace)
+    vpas.iter_mut().find(|vpa| &*vpa.key.name == workload && &*vpa.key.namespace == namespace)
 }
 
-/// Takes what a storage remembers into a recommender.
+/// A storage sink that restores histories into a recommender.
 pub struct RestoreSink<'a> {
     recommender: &'a mut Recommender,
     now: Time,
-    /// What could not be taken, and why.
+    /// Records that could not be restored.
     pub skipped: Vec<SkippedRecord>,
 }
 
 impl crate::history::Sink for RestoreSink<'_> {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
-        let Recommender { settings, vpas: watched } = &mut *self.recommender;
-        let Some(watched) = find(watched, &key.vpa.namespace, &key.vpa.name) else { return };
-        let rules = watched.directives.rules(None, settings);
+        let Recommender { settings, vpas } = &mut *self.recommender;
+        let Some(vpa) = find(vpas, &key.vpa.namespace, &key.vpa.name) else { return };
+        let rules = vpa.vpa_settings.rules(None, settings);
         match ContainerHistory::from_snapshot(&snapshot, self.now, &rules) {
             Ok(history) => {
-                watched.history.restore(key.container, history, self.now, &rules);
+                vpa.history.restore(key.container, history, self.now, &rules);
             }
-            Err(bad) => self
+            Err(error) => self
                 .skipped
-                .push(SkippedRecord { record: key.to_string(), reason: bad.to_string() }),
+                .push(SkippedRecord { record: key.to_string(), reason: error.to_string() }),
         }
     }
 
     fn sample(&mut self, key: &ContainerKey, _: Sample) {
-        let why = "raw samples are not kept by any storage of the simulation".to_owned();
-        self.skipped.push(SkippedRecord { record: key.to_string(), reason: why });
+        let reason = "raw samples are not supported by the simulation".to_owned();
+        self.skipped.push(SkippedRecord { record: key.to_string(), reason });
     }
 }

@@ -1,42 +1,42 @@
-//! The simulation's updater: when pods are replaced so that they start with what is recommended.
+//! The updater of the simulation: decides when pods are replaced to start with the recommendation.
 //!
-//! It stands in for the VerticalPodAutoscaler's mode `Recreate`, in its main rules:
-//! - a pod is due **at once** when a request lies below the recommended bounds, or when one of its
-//!   containers was killed for lack of memory and the target gives it more;
-//! - a pod is due **after a day of its life** when a request lies above the bounds, or its requests are off
-//!   the target by a tenth or more in all;
-//! - nothing is **taken away** from a pod that is younger than a day, whyever it is replaced: a daily peak
-//!   or a filling heap may be still to come. Its successor gets the larger of what it had and the target;
-//! - nothing is given at once before every container of the pod is known, because the first ones to be
-//!   known share out the pod's whole floor among themselves;
-//! - one pod of a workload a minute, and only with two replicas or more; the others follow it;
-//! - a container that was killed starts again in place with what it had, as in a cluster;
-//! - pods of jobs are never replaced: the next run starts with the target.
+//! It simulates the update mode `Recreate` of the VPA, in its main rules:
+//! - A pod is due **immediately** if a request is below the recommended bounds, or if one of its containers was
+//!   OOM killed and the target raises its memory.
+//! - A pod is due **after it ran for a day** if a request is above the bounds, or if its requests differ from the
+//!   target by a tenth or more in total.
+//! - Requests of a pod younger than a day are **never lowered**, whatever the reason to replace it: a daily peak
+//!   or a filling heap may be still to come. Its successor gets the maximum of its requests and the target.
+//! - No pod is due immediately before every container has a recommendation, because the first containers with
+//!   one divide the pod's whole minimum among themselves.
+//! - One pod per workload and minute is replaced, and only with at least two replicas; then the others follow.
+//! - An OOM-killed container restarts in place with the same resources, as in a cluster.
+//! - Pods of jobs are never replaced: the next run starts with the target.
 //!
-//! Upstream's updater also takes away early; waiting a day is this stand-in's choice. Disruption budgets,
-//! resizes in place and the order among workloads belong to the real updater.
+//! Upstream's updater also lowers requests early; waiting for a day is a choice of this simulation. Disruption
+//! budgets, in-place resizes and the order of workloads are only in the real updater.
 
 use super::{
     pod::Pod,
     workload::{ContainerResources, ResourceAmounts, ResourceRecommendation},
 };
 
-/// Nothing is taken from a younger pod, in minutes.
+/// Requests of a younger pod are never lowered, in minutes.
 const PROTECTED_MINUTES: u64 = 24 * 60;
-/// Off the target by this fraction in all is worth a restart.
+/// The total difference to the target that justifies a restart.
 const UPDATE_THRESHOLD: f64 = 0.1;
-/// Fewer replicas than that are not disturbed.
+/// Workloads with fewer replicas are not disrupted.
 const MIN_REPLICAS: usize = 2;
 
-/// How far the rollout of one workload is.
+/// The progress of one workload's rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollout {
-    /// When the latest one began; pods from before are still to be replaced.
+    /// Start of the latest rollout; older pods are still to be replaced.
     began: Option<u64>,
 }
 
 impl Rollout {
-    /// Which pod is to be replaced in this minute, if any.
+    /// Returns the index of the pod to replace in this minute, if any.
     pub fn next(
         &mut self,
         minute: u64,
@@ -47,39 +47,40 @@ impl Rollout {
             return None;
         }
         let older_than = |minute: u64| pods.iter().position(|pod| pod.created < minute);
-        if let Some(left) = self.began.and_then(older_than) {
-            return Some(left);
+        if let Some(index) = self.began.and_then(older_than) {
+            return Some(index);
         }
         if !pods.iter().any(|pod| is_due(pod, minute - pod.created, advice)) {
             return None;
         }
-        // The others follow, so that replicas keep the same age and get the same requests.
+        // The others follow, so that replicas have similar ages and the same requests.
         self.began = Some(minute);
         older_than(minute)
     }
 }
 
-/// What the successor of a pod may not go below: all that it had, if it was too young to lose anything.
+/// The lower bounds of the successor's requests: those of the old pod if it was too young to be lowered.
 pub fn lower_bounds_for_successor(pod: &Pod, minute: u64) -> impl Iterator<Item = ResourceAmounts> {
-    let young = minute.saturating_sub(pod.created) < PROTECTED_MINUTES;
-    pod.resources().map(move |share| if young { share.request } else { ResourceAmounts::default() })
+    let is_young = minute.saturating_sub(pod.created) < PROTECTED_MINUTES;
+    pod.resources()
+        .map(move |share| if is_young { share.request } else { ResourceAmounts::default() })
 }
 
 /// Whether a pod should be replaced.
 fn is_due(pod: &Pod, age: u64, advice: &[Option<ResourceRecommendation>]) -> bool {
-    // Where nothing is recommended, a request is what it should be.
+    // Containers without a recommendation are never due.
     let pairs =
         || pod.resources().zip(advice).filter_map(|(share, advice)| Some((share, (*advice)?)));
-    let starving = || {
+    let under_provisioned = || {
         pairs().zip(pod.restarts()).any(|((share, advice), restarts)| {
             is_below(share, advice)
                 || restarts > 0 && advice.target.memory > Some(share.request.memory)
         })
     };
-    // Whom nobody knows after a day is left out on purpose.
-    let grown_up = age >= PROTECTED_MINUTES;
-    (grown_up || advice.iter().all(Option::is_some)) && starving()
-        || grown_up
+    // A container without a recommendation after a day is excluded on purpose.
+    let is_mature = age >= PROTECTED_MINUTES;
+    (is_mature || advice.iter().all(Option::is_some)) && under_provisioned()
+        || is_mature
             && (pairs().any(|(share, advice)| is_above(share, advice))
                 || resource_diff(pairs()) >= UPDATE_THRESHOLD)
 }
@@ -88,7 +89,7 @@ fn is_below(
     ContainerResources { request, .. }: ContainerResources,
     ResourceRecommendation { lower, .. }: ResourceRecommendation,
 ) -> bool {
-    // No bound is less than any.
+    // `None` compares less than any amount.
     Some(request.cpu) < lower.cpu || Some(request.memory) < lower.memory
 }
 
@@ -100,19 +101,19 @@ fn is_above(
         || upper.memory.is_some_and(|most| request.memory > most)
 }
 
-/// By which fraction the requests of a pod are off the target, both resources together.
+/// The difference between a pod's requests and the target as a fraction, summed over both resources.
 fn resource_diff(pairs: impl Iterator<Item = (ContainerResources, ResourceRecommendation)>) -> f64 {
-    let (mut requested, mut off) = ([0_i128; 2], [0_i128; 2]);
+    let (mut requested, mut diff) = ([0_i128; 2], [0_i128; 2]);
     for (ContainerResources { request, .. }, ResourceRecommendation { target, .. }) in pairs {
         let target = target.or(request);
         requested[0] += i128::from(request.cpu.0);
         requested[1] += i128::from(request.memory.0);
-        off[0] += i128::from(target.cpu.0) - i128::from(request.cpu.0);
-        off[1] += i128::from(target.memory.0) - i128::from(request.memory.0);
+        diff[0] += i128::from(target.cpu.0) - i128::from(request.cpu.0);
+        diff[1] += i128::from(target.memory.0) - i128::from(request.memory.0);
     }
     let fraction =
-        |off: i128, of: i128| if off == 0 { 0.0 } else { off.abs() as f64 / of.max(1) as f64 };
-    fraction(off[0], requested[0]) + fraction(off[1], requested[1])
+        |diff: i128, of: i128| if diff == 0 { 0.0 } else { diff.abs() as f64 / of.max(1) as f64 };
+    fraction(diff[0], requested[0]) + fraction(diff[1], requested[1])
 }
 
 #[cfg(test)]
@@ -191,11 +192,11 @@ mod tests {
     #[test]
     fn a_resource_that_is_not_recommended_makes_no_pod_due() {
         let memory = |bytes| OptionalAmounts { cpu: None, memory: Some(Bytes(bytes)) };
-        let said =
+        let recommendation =
             ResourceRecommendation { target: memory(100), lower: memory(80), upper: memory(120) };
         let due = |request| {
             let pods = pods(&[0, 0], request);
-            Rollout::default().next(PROTECTED_MINUTES, &pods, &[Some(said)]).is_some()
+            Rollout::default().next(PROTECTED_MINUTES, &pods, &[Some(recommendation)]).is_some()
         };
         assert!(!due(amount(0, 100)) && !due(amount(1, 100)) && !due(amount(9999, 100)));
         assert!(due(amount(1, 79)) && due(amount(1, 121)));
@@ -227,16 +228,16 @@ mod tests {
     fn pods_go_one_a_minute_until_all_are_new() {
         let advice = advice(amount(100, 100), amount(80, 80), amount(120, 120));
         let mut rollout = Rollout::default();
-        let mut all = pods(&[0, 0, 0], amount(50, 100));
+        let mut replicas = pods(&[0, 0, 0], amount(50, 100));
         for minute in 10..13 {
-            let index = rollout.next(minute, &all, &advice).expect("pods are left");
+            let index = rollout.next(minute, &replicas, &advice).expect("pods are left");
             let new = pods(&[minute], amount(100, 100)).remove(0);
-            all[index] = new;
+            replicas[index] = new;
         }
-        assert!(all.iter().all(|pod| pod.created >= 10));
-        assert_eq!(rollout.next(13, &all, &advice), None);
+        assert!(replicas.iter().all(|pod| pod.created >= 10));
+        assert_eq!(rollout.next(13, &replicas, &advice), None);
         assert_eq!(
-            rollout.next(13 + PROTECTED_MINUTES, &all, &advice),
+            rollout.next(13 + PROTECTED_MINUTES, &replicas, &advice),
             None,
             "they have what they need"
         );

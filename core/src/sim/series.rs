@@ -1,8 +1,7 @@
-//! Load recorded elsewhere: a CSV file of `time,value` lines, read line by line.
+//! Recorded load: a CSV file of `time,value` lines, read line by line.
 //!
-//! The time is in whole Unix seconds, RFC 3339, or `YYYY-MM-DD HH:MM:SS` (taken as UTC). One header line is
-//! allowed. Whatever cannot be read is refused with the file, the line and the remedy: a backtest on half
-//! a file would be a lie.
+//! The time is in whole Unix seconds, RFC 3339, or `YYYY-MM-DD HH:MM:SS` (in UTC). One header line is allowed.
+//! An invalid line is an error with file, line and remedy: a backtest on part of a file would be misleading.
 
 use std::{
     fs::File,
@@ -16,39 +15,39 @@ use crate::types::Time;
 pub use super::point::{LineError, Point};
 use super::point::{MAX_LINE_BYTES, parse_line};
 
-/// A recorded load. A value holds until the next one. Past its [end](Series::end) the recording begins anew:
-/// who must not live the same twice stops there.
+/// A recorded load. A value holds until the next one. After its [end](Series::end) the recording repeats; stop
+/// there to use each value only once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     points: Vec<Point>,
     span: i64,
 }
 
-/// Why a file is no series.
+/// Why a file cannot be used as a series.
 #[derive(Debug, thiserror::Error)]
 pub enum SeriesError {
     /// The file cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Cause.
+        /// The I/O error.
         error: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is invalid.
     #[error("{}:{line}: {fault}", path.display())]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The line number, from 1.
         line: u64,
-        /// Cause and remedy.
+        /// The error.
         fault: LineError,
     },
-    /// There is nothing in it.
-    #[error("{}: fewer than two values in it: give lines like 1767571200,0.25", path.display())]
+    /// The file has fewer than two values.
+    #[error("{}: fewer than two values: write lines like 1767571200,0.25", path.display())]
     TooShort {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
 }
@@ -61,7 +60,7 @@ impl Series {
         Self::read(path, BufReader::new(file), scale)
     }
 
-    /// Reads from anything; `path` is for messages.
+    /// Reads from `input`; `path` is for error messages.
     pub fn read(path: &Path, input: impl BufRead, scale: f64) -> Result<Self, SeriesError> {
         let points = Points::new(path, input, scale).collect::<Result<Vec<Point>, _>>()?;
         let [first, .., before_last, last] = points.as_slice() else {
@@ -71,7 +70,7 @@ impl Series {
             let span = 2 * last.at.nanos_since(first.at);
             return Ok(Self { points, span });
         };
-        // The last value holds for as long as the one before it did.
+        // The last value holds as long as the one before it.
         let span = last.at.nanos_since(first.at) + last.at.nanos_since(before_last.at);
         Ok(Self { points, span })
     }
@@ -81,22 +80,22 @@ impl Series {
         self.points.first().map_or(Time::EPOCH, |point| point.at)
     }
 
-    /// How long it lasts, the last value included.
+    /// The duration, including that of the last value.
     pub fn span(&self) -> Duration {
         Duration::from_nanos(self.span.unsigned_abs())
     }
 
-    /// When the last value ceases to hold, and the recording begins anew.
+    /// The end of the last value; the recording repeats from here.
     pub fn end(&self) -> Time {
         self.start().later(self.span())
     }
 
-    /// The values in order.
+    /// The values in order of time.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The value that holds at a time.
+    /// Returns the value at a time.
     pub fn at(&self, time: Time) -> f64 {
         let start = self.start();
         let within = time.nanos_since(start).rem_euclid(self.span.max(1));
@@ -108,7 +107,7 @@ impl Series {
     }
 }
 
-/// The lines of a series file as points, one at a time.
+/// Iterates over the points of a series file.
 pub struct Points<R> {
     path: PathBuf,
     input: R,
@@ -120,7 +119,7 @@ pub struct Points<R> {
 }
 
 impl<R: BufRead> Points<R> {
-    /// Reads from `input`; each value is multiplied by `scale`, and `path` is for messages.
+    /// Reads from `input`; each value is multiplied by `scale`, and `path` is for error messages.
     pub fn new(path: &Path, input: R, scale: f64) -> Self {
         Self {
             path: path.to_owned(),
@@ -133,7 +132,7 @@ impl<R: BufRead> Points<R> {
         }
     }
 
-    /// The next line that carries a point, or `None` at the end.
+    /// Returns the next point, or `None` at the end.
     fn advance(&mut self) -> Result<Option<Point>, SeriesError> {
         loop {
             self.line.clear();
@@ -215,8 +214,11 @@ mod tests {
     #[test]
     fn every_kind_of_bad_line_is_named_with_its_place_and_remedy() {
         let cases: [(&str, &str); 16] = [
-            ("ts,value\n1,2,3\n", r#"load.csv:2: "1,2,3" has not two columns: write time,value"#),
-            ("5\n", r#"load.csv:1: "5" has not two columns: write time,value"#),
+            (
+                "ts,value\n1,2,3\n",
+                r#"load.csv:2: "1,2,3" does not have two columns: write time,value"#,
+            ),
+            ("5\n", r#"load.csv:1: "5" does not have two columns: write time,value"#),
             (
                 "ts,value\nyesterday,1\n",
                 "load.csv:2: \"yesterday\" is not a time: write Unix seconds, \
@@ -240,28 +242,25 @@ mod tests {
                 "load.csv:1: \"2262-04-12T00:00:00Z\" is not between 1970 and 2100: check the column \
                  of times",
             ),
-            (
-                "1,1e308\n",
-                "load.csv:1: \"1e308\" is too much, it comes to more than 1e15: check the unit",
-            ),
+            ("1,1e308\n", "load.csv:1: \"1e308\" is too large, more than 1e15: check the unit"),
             (
                 "1,1000000000000001\n",
-                "load.csv:1: \"1000000000000001\" is too much, it comes to more than 1e15: check the \
+                "load.csv:1: \"1000000000000001\" is too large, more than 1e15: check the \
                  unit",
             ),
             (
                 "1,1\n2,NaN\n",
-                "load.csv:2: \"NaN\" is not a number of zero or more: write one like 0.25, or \
+                "load.csv:2: \"NaN\" is not a non-negative number: write one like 0.25, or \
                  remove the line",
             ),
             (
                 "1,1\n2,-3\n",
-                "load.csv:2: \"-3\" is not a number of zero or more: write one like 0.25, or \
+                "load.csv:2: \"-3\" is not a non-negative number: write one like 0.25, or \
                  remove the line",
             ),
             (
                 "1,\n",
-                "load.csv:1: \"\" is not a number of zero or more: write one like 0.25, or remove \
+                "load.csv:1: \"\" is not a non-negative number: write one like 0.25, or remove \
                  the line",
             ),
             (
@@ -274,11 +273,8 @@ mod tests {
                 "load.csv:2: 1970-01-01T00:01:00Z is not later than 1970-01-01T00:01:00Z on the \
                  line before: sort by time, each time once",
             ),
-            (
-                "ts,value\n",
-                "load.csv: fewer than two values in it: give lines like 1767571200,0.25",
-            ),
-            ("0,1\n", "load.csv: fewer than two values in it: give lines like 1767571200,0.25"),
+            ("ts,value\n", "load.csv: fewer than two values: write lines like 1767571200,0.25"),
+            ("0,1\n", "load.csv: fewer than two values: write lines like 1767571200,0.25"),
         ];
         for (text, message) in cases {
             assert_eq!(read(text).expect_err(text), message);
@@ -291,7 +287,7 @@ mod tests {
         assert_eq!(series.span(), Duration::from_secs(2 * 4_102_444_799));
         assert_eq!(series.at(Time::from_secs(4_102_444_799)), 2.0);
         let error = Series::read(Path::new("x"), &b"0,2e10\n1,1"[..], 1e300).expect_err("scaled");
-        assert!(error.to_string().starts_with("x:1: \"2e10\" is too much"), "{error}");
+        assert!(error.to_string().starts_with("x:1: \"2e10\" is too large"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What one container did in one virtual minute: the record that everything else is computed from.
+//! The record of one container in one virtual minute: the output of the simulation.
 
 use std::sync::Arc;
 
@@ -21,29 +21,29 @@ pub struct ContainerMinute {
     pub pod: Arc<str>,
     /// Name of the container.
     pub container: Arc<str>,
-    /// What it would have used if nothing had held it back.
+    /// What it would have used without limits.
     pub demand: ResourceAmounts,
-    /// What it used: CPU up to its limit; memory up to its limit, where it was killed.
+    /// Its usage: CPU and memory up to their limits; it is OOM killed at the memory limit.
     pub usage: ResourceAmounts,
-    /// What it was given.
+    /// Its requests and limits.
     #[serde(flatten)]
     pub share: ContainerResources,
-    /// What the recommender said about it at that time, if anything.
+    /// The recommendation at that time, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<ResourceRecommendation>,
-    /// Whether it ran, or waited to be started (again).
+    /// Whether it ran, rather than waiting for a (re)start.
     pub running: bool,
     /// Whether its CPU was throttled.
     pub throttled: bool,
-    /// Whether it was killed for lack of memory at the end of this minute.
+    /// Whether it was OOM killed at the end of this minute.
     pub oom_killed: bool,
-    /// How often it had been restarted before.
+    /// Number of restarts before this minute.
     pub restarts: u32,
 }
 
-/// Takes the steps as they happen.
+/// Receives the steps as they happen.
 pub trait MinuteSink {
-    /// One step; those of a minute come in a fixed order, minutes in order of time.
+    /// Records a step. Steps of a minute come in a fixed order, minutes in order of time.
     fn record(&mut self, step: &ContainerMinute);
 }
 

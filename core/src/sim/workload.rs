@@ -1,4 +1,4 @@
-//! What runs in the virtual cluster: workloads, their containers, requests and limits.
+//! The workloads of the virtual cluster: their containers, requests and limits.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::demand::{CpuDemand, MemoryDemand};
 use crate::types::units::{Bytes, MilliCpu};
 
-/// An amount of both resources.
+/// CPU and memory amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceAmounts {
     /// CPU.
@@ -18,18 +18,18 @@ pub struct ResourceAmounts {
     pub memory: Bytes,
 }
 
-/// Limits: either, both or none.
+/// Limits, each optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// Above it CPU is throttled.
+    /// The CPU limit, above which the container is throttled.
     #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
     pub cpu: Option<MilliCpu>,
-    /// Above it the container is killed.
+    /// The memory limit, above which the container is OOM killed.
     #[serde(default, rename = "memoryBytes", skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
 }
 
-/// What a container is given.
+/// Requests and limits of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
     /// Its requests.
@@ -40,7 +40,7 @@ pub struct ContainerResources {
 }
 
 impl ResourceAmounts {
-    /// The larger of each resource.
+    /// The maximum of each resource.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
@@ -48,8 +48,8 @@ impl ResourceAmounts {
 }
 
 impl ContainerResources {
-    /// The share with another request; limits keep their ratio to it, as the VerticalPodAutoscaler scales
-    /// them. A limit without a request to measure it by stays.
+    /// Replaces the requests and scales the limits in proportion, as the VPA does. A limit without a request is
+    /// kept.
     #[must_use]
     pub fn scaled_to(self, request: ResourceAmounts) -> Self {
         let scale = |limit: Option<i64>, from: i64, to: i64| {
@@ -66,13 +66,13 @@ impl ContainerResources {
     }
 }
 
-/// `limit * to / from` without overflow on the way.
+/// `limit * to / from` without intermediate overflow.
 fn proportion(limit: i64, from: i64, to: i64) -> i64 {
     let scaled = i128::from(limit) * i128::from(to) / i128::from(from);
     i64::try_from(scaled).unwrap_or(i64::MAX)
 }
 
-/// A number for each resource that has one.
+/// CPU and memory amounts, each optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionalAmounts {
     /// CPU.
@@ -90,7 +90,7 @@ impl From<ResourceAmounts> for OptionalAmounts {
 }
 
 impl OptionalAmounts {
-    /// These numbers, and `otherwise` where there is none.
+    /// Replaces missing amounts by those of `otherwise`.
     #[must_use]
     pub fn or(self, otherwise: ResourceAmounts) -> ResourceAmounts {
         ResourceAmounts {
@@ -100,58 +100,58 @@ impl OptionalAmounts {
     }
 }
 
-/// What the recommender says about a container. A resource that is not recommended has no numbers.
+/// The recommendation of a container. A resource without a recommendation has no numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceRecommendation {
-    /// What to request.
+    /// The target request.
     pub target: OptionalAmounts,
-    /// Below it a pod is replaced.
+    /// Pods with lower requests are replaced.
     pub lower: OptionalAmounts,
-    /// Above it a pod is replaced.
+    /// Pods with higher requests are replaced.
     pub upper: OptionalAmounts,
 }
 
-/// Part a container plays in its pod.
+/// The type of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerType {
-    /// An ordinary container.
+    /// A regular container.
     Main,
-    /// A native sidecar: an init container with `restartPolicy: Always`. It runs a minute before the
-    /// others and ends with them.
+    /// A native sidecar: an init container with `restartPolicy: Always`. It starts a minute before the others and
+    /// ends with them.
     Sidecar,
 }
 
 /// A container in the pod template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerSpec {
-    /// Its name.
+    /// Name of the container.
     pub name: Arc<str>,
-    /// Its part.
+    /// Type of the container.
     pub container_type: ContainerType,
-    /// Requests and limits of the template.
+    /// Requests and limits in the template.
     pub resources: ContainerResources,
-    /// Its demand for CPU.
+    /// CPU demand.
     pub cpu: CpuDemand,
-    /// Its demand for memory.
+    /// Memory demand.
     pub memory: MemoryDemand,
 }
 
-/// How pods of a workload come and go.
+/// The lifecycle of a workload's pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
-    /// So many replicas, for ever.
+    /// A constant number of replicas.
     Deployment {
-        /// How many.
+        /// Number of replicas.
         replicas: u32,
     },
-    /// A pod of a new name at every run; it ends when its main containers have done their work. A run
-    /// that is still going when the next is due goes on alone (`concurrencyPolicy: Forbid`).
+    /// One pod with a new name per run; it ends when its main containers have done their work. A run that is due
+    /// while the previous one is still running is skipped (`concurrencyPolicy: Forbid`).
     CronJob {
         /// Minutes between runs.
         every: u64,
-        /// Minutes after the start of the cluster until the first.
+        /// Minutes from the start of the cluster to the first run.
         first: u64,
-        /// What one run needs of each main container: millicores times minutes. Throttled runs last longer.
+        /// The work of each main container in one run, in millicore-minutes. Throttled runs take longer.
         work: i64,
     },
 }
@@ -159,13 +159,13 @@ pub enum WorkloadKind {
 /// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Its namespace.
+    /// Namespace of the workload.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Name of the workload.
     pub name: Arc<str>,
-    /// How its pods come and go.
+    /// The lifecycle of its pods.
     pub workload_kind: WorkloadKind,
-    /// Its pod template; one container at least, and one of them a main one.
+    /// The pod template, with at least one main container.
     pub containers: Vec<ContainerSpec>,
 }
 

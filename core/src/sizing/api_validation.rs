@@ -1,5 +1,5 @@
-//! What the API server would not accept: a pod outside of its namespace's LimitRanges, or one that requests more than
-//! its limits.
+//! Predicts what the API server would reject: a pod that violates a LimitRange of its namespace, or that requests more
+//! than its limits.
 
 use std::{fmt, sync::Arc};
 
@@ -17,21 +17,21 @@ use crate::{
     types::quantity::{Format, Quantity},
 };
 
-/// One thing that would not be accepted.
+/// One reason why the API server would reject a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
-    /// The container; nothing for the pod as a whole.
+    /// The container; `None` for the totals of the pod.
     pub container: Option<Arc<str>>,
     /// The resource.
     pub resource: ResourceName,
     /// The request or the limit.
     pub field: ResourceField,
-    /// What it breaks.
+    /// The violated rule.
     pub rule: CapRule,
-    /// What it is; nothing where it is not there, and has to be.
+    /// The amount; `None` if it is required but unset.
     pub found: Option<Quantity>,
-    /// What it is held against.
+    /// The bound that it violates.
     pub bound: Quantity,
 }
 
@@ -53,19 +53,19 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All that would not be accepted of a pod with these sizes.
+/// Returns all violations of a pod with these sizes.
 pub fn violations(
     pod: &Pod,
     sizes: &[SizedContainer],
     ranges: &NamespaceLimitRanges,
 ) -> Vec<Violation> {
     let mut found = Vec::new();
-    for one in resized_containers(pod, sizes) {
-        let (requests, limits) = (one.resources.requests(), one.resources.limits());
-        let name = Some(Arc::clone(&one.container.name));
-        let mut add = |resource: &ResourceName, field, rule, it, bound| {
+    for resized in resized_containers(pod, sizes) {
+        let (requests, limits) = (resized.resources.requests(), resized.resources.limits());
+        let name = Some(Arc::clone(&resized.container.name));
+        let mut add = |resource: &ResourceName, field, rule, amount, bound| {
             let (container, resource) = (name.clone(), resource.clone());
-            found.push(Violation { container, resource, field, rule, found: it, bound });
+            found.push(Violation { container, resource, field, rule, found: amount, bound });
         };
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
             let (request, limit) = (requests.get(&resource), limits.get(&resource));
@@ -80,8 +80,10 @@ pub fn violations(
                     limit,
                 );
             }
-            for (field, it) in [(ResourceField::Request, request), (ResourceField::Limit, limit)] {
-                if let Some(negative) = it.filter(|it| it.is_negative()) {
+            for (field, amount) in
+                [(ResourceField::Request, request), (ResourceField::Limit, limit)]
+            {
+                if let Some(negative) = amount.filter(|amount| amount.is_negative()) {
                     add(&resource, field, CapRule::MinAllowed, Some(negative), Quantity::ZERO);
                 }
             }
@@ -92,24 +94,24 @@ pub fn violations(
         }
     }
     if let Some(range) = &ranges.pod {
-        let demand = PodTotals::new(pod, sizes);
+        let totals = PodTotals::new(pod, sizes);
         let rules = (CapRule::PodRangeMin, CapRule::PodRangeMax);
         check_bounds(
-            &demand.requests,
-            &demand.limits,
+            &totals.requests,
+            &totals.limits,
             range,
             rules,
-            |resource, field, rule, it, bound| {
-                let resource = resource.clone();
-                found.push(Violation { container: None, resource, field, rule, found: it, bound });
+            |resource, field, rule, amount, bound| {
+                let (container, resource) = (None, resource.clone());
+                found.push(Violation { container, resource, field, rule, found: amount, bound });
             },
         );
     }
     found
 }
 
-/// Refuses sizes that the API server would not accept, if it would accept the pod as it is: better a pod without them
-/// than none.
+/// Rejects sizes that the API server would reject, if it would accept the unchanged pod: an unsized pod is better than
+/// none.
 pub fn ensure_accepted(
     pod: &Pod,
     sizes: &[SizedContainer],
@@ -122,13 +124,13 @@ pub fn ensure_accepted(
     Ok(())
 }
 
-/// Refuses sizes that a running pod cannot be given in place, because another class of service would come of them.
+/// Rejects sizes that would change the QoS class of a running pod, which is not allowed.
 pub fn ensure_same_qos_class(pod: &Pod, sizes: &[SizedContainer]) -> Result<(), SizingError> {
     let (from, to) = (pod.qos(), qos_with(pod, sizes));
     if from == to { Ok(()) } else { Err(SizingError::QosWouldChange { from, to }) }
 }
 
-/// A minimum must be reached by the request, and by the limit where there is one. A maximum needs a limit.
+/// The request must be set and reach a minimum, and so must the limit if it is set. A maximum requires a limit.
 fn check_bounds(
     requests: &ResourceList,
     limits: &ResourceList,

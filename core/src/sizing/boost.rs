@@ -1,4 +1,4 @@
-//! Startup boosts: which container has one, when it is over, and what the container had before.
+//! Startup boosts: which containers are boosted, when a boost expires, and the resources before the boost.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::api::{
     vpa::{ContainerPolicy, StartupBoost},
 };
 
-/// What a container had before it was boosted, as the annotation says it: both lists are always there.
+/// The resources of a container before its boost, as stored in the annotation. Both lists are always written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginalResources {
-    /// Its requests.
+    /// Requests before the boost.
     #[serde(default, deserialize_with = "crate::sizing::boost::or_empty")]
     pub requests: ResourceList,
-    /// Its limits.
+    /// Limits before the boost.
     #[serde(default, deserialize_with = "crate::sizing::boost::or_empty")]
     pub limits: ResourceList,
 }
 
-/// A list that is null is empty.
+/// Deserializes `null` as an empty list.
 pub(crate) fn or_empty<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<ResourceList, D::Error> {
@@ -35,7 +35,7 @@ pub(crate) fn or_empty<'de, D: serde::Deserializer<'de>>(
 }
 
 impl OriginalResources {
-    /// Of the CPU and memory that the spec asks for.
+    /// Returns the CPU and memory of a spec.
     pub fn from_resources(spec: &Resources) -> Self {
         let known = |list: &ResourceList| {
             ResourceList::cpu_and_memory(
@@ -46,13 +46,13 @@ impl OriginalResources {
         Self { requests: known(spec.requests()), limits: known(spec.limits()) }
     }
 
-    /// As the annotation has it.
+    /// Serializes the value of the annotation.
     pub fn to_json(&self) -> String {
-        // Two maps of strings cannot fail to be written.
+        // Serializing two maps of strings cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// What the pod says that a container had, if it says anything.
+    /// Reads the annotation of a container; `None` if the pod has none.
     pub fn from_pod(pod: &Pod, container: &str) -> Result<Option<Self>, SizingError> {
         let key = annotation_key(container);
         let Some(text) = pod.annotation(&key) else { return Ok(None) };
@@ -62,12 +62,12 @@ impl OriginalResources {
     }
 }
 
-/// The annotation of a boosted container.
+/// Returns the annotation key of a boosted container.
 pub fn annotation_key(container: &str) -> String {
     format!("{}{container}", pod_annotations::BOOST)
 }
 
-/// The containers that the pod's annotations say are boosted. They need not be containers of the pod.
+/// Returns the boosted containers by the pod's annotations. The pod may not have such a container.
 pub fn boosted_containers(pod: &Pod) -> impl Iterator<Item = &str> {
     let keys = pod.annotations.iter().flat_map(|map| map.keys());
     keys.filter_map(|key| key.strip_prefix(pod_annotations::BOOST))
@@ -80,41 +80,42 @@ pub fn for_container<'a>(plan: &SizingSpec<'a>, container: &Container) -> Option
     own.or(plan.spec.startup_boost.as_ref())
 }
 
-/// How long the boost of a container stays after its pod became ready.
-pub fn duration(plan: &SizingSpec<'_>, container: &str) -> Duration {
-    duration_for_policy(plan, plan.container_policy(container))
+/// Returns how long the boost of a container lasts after its pod became ready.
+pub fn duration(sizing_spec: &SizingSpec<'_>, container: &str) -> Duration {
+    duration_for_policy(sizing_spec, sizing_spec.container_policy(container))
 }
 
-fn duration_for_policy(plan: &SizingSpec<'_>, policy: Option<&ContainerPolicy>) -> Duration {
+fn duration_for_policy(sizing_spec: &SizingSpec<'_>, policy: Option<&ContainerPolicy>) -> Duration {
     let seconds = |boost: Option<&StartupBoost>| boost?.cpu.as_ref()?.duration_seconds;
     let own = policy.and_then(|policy| policy.startup_boost.as_ref());
-    let seconds = seconds(own).or_else(|| seconds(plan.spec.startup_boost.as_ref()));
+    let seconds = seconds(own).or_else(|| seconds(sizing_spec.spec.startup_boost.as_ref()));
     Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
 }
 
-/// How the boosts of a pod stand.
+/// The state of a pod's boosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoostStatus<'a> {
-    /// Containers whose boost is over.
+    /// Containers whose boost has expired.
     pub expired: Vec<&'a str>,
-    /// How long until the next one is over, if one is not.
+    /// Time until the next boost expires, if one is active.
     pub next_expiry: Option<Duration>,
 }
 
-/// How the boosts of a pod stand. Before the pod is ready nothing runs out.
-pub fn status<'a>(pod: &'a Pod, plan: &SizingSpec<'_>, now: Time) -> BoostStatus<'a> {
-    let mut standing = BoostStatus::default();
-    let Some(ready) = pod.ready_since else { return standing };
-    let since = Duration::from_nanos(u64::try_from(now.nanos_since(ready)).unwrap_or(0));
-    let policies = ContainerPolicies::new(plan);
+/// Returns the state of a pod's boosts. No boost expires before the pod is ready.
+pub fn status<'a>(pod: &'a Pod, sizing_spec: &SizingSpec<'_>, now: Time) -> BoostStatus<'a> {
+    let mut boost_status = BoostStatus::default();
+    let Some(ready) = pod.ready_since else { return boost_status };
+    let ready_for = Duration::from_nanos(u64::try_from(now.nanos_since(ready)).unwrap_or(0));
+    let policies = ContainerPolicies::new(sizing_spec);
     for container in boosted_containers(pod) {
-        let lasts = duration_for_policy(plan, policies.get(container));
-        if lasts.is_zero() || since > lasts {
-            standing.expired.push(container);
+        let boost_duration = duration_for_policy(sizing_spec, policies.get(container));
+        if boost_duration.is_zero() || ready_for > boost_duration {
+            boost_status.expired.push(container);
         } else {
-            let left = lasts.saturating_sub(since);
-            standing.next_expiry = Some(standing.next_expiry.map_or(left, |next| next.min(left)));
+            let left = boost_duration.saturating_sub(ready_for);
+            let next_expiry = boost_status.next_expiry.map_or(left, |next| next.min(left));
+            boost_status.next_expiry = Some(next_expiry);
         }
     }
-    standing
+    boost_status
 }

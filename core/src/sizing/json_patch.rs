@@ -1,4 +1,4 @@
-//! JSON patches (RFC 6902) as plain data, and the paths in them.
+//! JSON patches (RFC 6902) as plain data, and JSON pointers (RFC 6901).
 
 use std::borrow::Cow;
 
@@ -10,76 +10,76 @@ use super::{pod::Resources, sized_container::SizedContainer};
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
-    /// What is done.
+    /// The kind of operation.
     pub op: Op,
-    /// Where.
+    /// The JSON pointer to the target.
     pub path: String,
-    /// With what. Always written, as upstream does it, also where it means nothing.
+    /// The value. Always serialized, even where it has no meaning, as upstream does.
     pub value: Value,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
-    /// Adds a value, or replaces the one that is there.
+    /// Adds or replaces a value.
     Add,
-    /// Takes a value away.
+    /// Removes a value.
     Remove,
-    /// Fails the whole patch unless the value is this one.
+    /// Fails the whole patch unless the value is equal.
     Test,
 }
 
 impl Operation {
-    /// Adds a value, or replaces the one that is there.
+    /// Adds or replaces a value.
     pub fn add(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { op: Op::Add, path: path.into(), value: value.into() }
     }
 
-    /// Takes a value away.
+    /// Removes a value.
     pub fn remove(path: impl Into<String>) -> Self {
         Self { op: Op::Remove, path: path.into(), value: Value::Null }
     }
 
-    /// Fails the whole patch unless the value is this one.
+    /// Fails the whole patch unless the value is equal.
     pub fn test(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { op: Op::Test, path: path.into(), value: value.into() }
     }
 }
 
-/// What an annotation is set to.
+/// Sets an annotation.
 pub fn set_annotation(key: &str, value: impl Into<Value>) -> Operation {
     Operation::add(annotation_path(key), value)
 }
 
-/// The path of an annotation.
+/// Returns the path of an annotation.
 pub fn annotation_path(key: &str) -> String {
     ["/metadata/annotations/", &escape_segment(key)].concat()
 }
 
-/// What gives a container its size. `present` is what is there to be added to: at admission what the container has, for
-/// a resize what its spec says.
+/// Returns the operations that set the resources of a container. `present` is what the object has already: the actual
+/// resources at admission, those of the spec for a resize.
 pub fn resize_operations(size: &SizedContainer, present: &Resources) -> Vec<Operation> {
-    let place = format!("{}/resources", size.container);
+    let base = format!("{}/resources", size.container);
     let mut operations = Vec::new();
     if present.requests.is_none() && present.limits.is_none() {
-        operations.push(Operation::add(&*place, Map::new()));
+        operations.push(Operation::add(&*base, Map::new()));
     }
-    for (field, amounts, there) in
+    for (field, amounts, present_list) in
         [("requests", &size.requests, &present.requests), ("limits", &size.limits, &present.limits)]
     {
-        if there.is_none() && !amounts.is_empty() {
-            operations.push(Operation::add([&*place, "/", field].concat(), Map::new()));
+        if present_list.is_none() && !amounts.is_empty() {
+            operations.push(Operation::add([&*base, "/", field].concat(), Map::new()));
         }
         operations.extend(amounts.iter().map(|(resource, amount)| {
-            let path = [&*place, "/", field, "/", &escape_segment(resource.as_str())].concat();
+            let path = [&*base, "/", field, "/", &escape_segment(resource.as_str())].concat();
             Operation::add(path, amount.to_string())
         }));
     }
     operations
 }
 
-/// A name as one segment of a path (RFC 6901).
+/// Escapes a name as one segment of a JSON pointer (RFC 6901).
 pub fn escape_segment(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) {
         name.replace('~', "~0").replace('/', "~1").into()

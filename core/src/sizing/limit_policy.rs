@@ -1,4 +1,4 @@
-//! What becomes of the limit of one resource of a container when its request changes.
+//! Computes the limit of a container's resource when its request changes.
 
 use super::{
     proportional::{ScaleRounding, quantity_from_units, scale, to_units},
@@ -10,32 +10,32 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// What a container has, and what holds for it.
+/// The current resources of a container, and the default limits of its namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentResources<'a> {
-    /// Its requests.
+    /// The container's requests.
     pub requests: &'a ResourceList,
-    /// Its limits.
+    /// The container's limits.
     pub limits: &'a ResourceList,
-    /// Limits of containers that name none.
+    /// Limits that the LimitRange sets where the container has none.
     pub defaults: &'a ResourceList,
 }
 
 impl CurrentResources<'_> {
-    /// The limit that the container has, be it by default.
+    /// Returns the container's limit, or else the default limit. Zero counts as unset.
     pub fn limit(&self, resource: &ResourceName) -> Option<Quantity> {
-        let some = |list: &ResourceList| list.get(resource).filter(|amount| !amount.is_zero());
-        some(self.limits).or_else(|| some(self.defaults))
+        let non_zero = |list: &ResourceList| list.get(resource).filter(|amount| !amount.is_zero());
+        non_zero(self.limits).or_else(|| non_zero(self.defaults))
     }
 
-    /// The request that the container has.
+    /// Returns the container's request. Zero counts as unset.
     pub fn request(&self, resource: &ResourceName) -> Option<Quantity> {
         self.requests.get(resource).filter(|amount| !amount.is_zero())
     }
 }
 
-/// The limit that stands to the new request as the old limit stood to the old request. A container that requested
-/// nothing, or as much as its limit, has a limit of what it requests.
+/// Returns the limit that keeps the container's ratio of limit to request. If the old request was unset or equal to the
+/// limit, the new limit equals the new request.
 pub fn proportional_limit(
     resource: &ResourceName,
     original: &CurrentResources<'_>,
@@ -49,7 +49,8 @@ pub fn proportional_limit(
         return (None, Some(missing(MissingInput::RecommendedRequest)));
     };
     let request = original.request(resource);
-    let Some(request) = request.filter(|it| it.milli_value() != limit.milli_value()) else {
+    let differs = |request: &Quantity| request.milli_value() != limit.milli_value();
+    let Some(request) = request.filter(differs) else {
         return (Some(wanted), None);
     };
     let scaled = scale(resource, limit, request, wanted, ScaleRounding::Down);
@@ -57,16 +58,17 @@ pub fn proportional_limit(
     (Some(scaled.amount), lost)
 }
 
-/// The limit that is written, if one is, by a policy. `most` is what `maxAllowed` says.
+/// Returns the limit that the policy writes, if any. `max_allowed` is that of the container policy.
 pub fn limit_by_policy(
     policy: LimitPolicy,
     resource: &ResourceName,
     original: &CurrentResources<'_>,
     wanted: Option<Quantity>,
-    most: Option<Quantity>,
+    max_allowed: Option<Quantity>,
 ) -> (Option<Quantity>, Option<SizingReason>) {
-    let (follows, reason) = proportional_limit(resource, original, wanted);
-    match (policy, follows, wanted) {
+    let non_zero = |max: &Quantity| !max.is_zero();
+    let (proportional, reason) = proportional_limit(resource, original, wanted);
+    match (policy, proportional, wanted) {
         (LimitPolicy::RequestsOnly, ..) => (None, None),
         (LimitPolicy::Fixed(factor), Some(_), Some(wanted)) => {
             let request = i128::from(to_units(resource, wanted));
@@ -74,10 +76,10 @@ pub fn limit_by_policy(
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             (Some(quantity_from_units(resource, limit, wanted.format())), None)
         }
-        (LimitPolicy::Max, Some(_), Some(wanted)) => match most.filter(|most| !most.is_zero()) {
-            Some(most) => (Some(most.max(wanted)), None),
-            None => (follows, reason),
+        (LimitPolicy::Max, Some(_), Some(wanted)) => match max_allowed.filter(non_zero) {
+            Some(max) => (Some(max.max(wanted)), None),
+            None => (proportional, reason),
         },
-        _ => (follows, reason),
+        _ => (proportional, reason),
     }
 }

@@ -1,4 +1,4 @@
-//! LimitRanges of a namespace, merged into what holds for each container and for a whole pod.
+//! The LimitRanges of a namespace, merged into one set of limits for containers and one for pods.
 
 use serde::Deserialize;
 
@@ -7,63 +7,63 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// One entry of a LimitRange, as the API writes it.
+/// One item of `LimitRange.spec.limits`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LimitRangeItem {
-    /// What it is about.
+    /// What the item applies to.
     #[serde(rename = "type")]
     pub kind: LimitType,
-    /// No limit, and no request, above this.
+    /// Upper bound of requests and limits.
     pub max: Option<ResourceList>,
-    /// No request, and no limit, below this.
+    /// Lower bound of requests and limits.
     pub min: Option<ResourceList>,
-    /// Limits of containers that name none.
+    /// Default limits.
     pub default: Option<ResourceList>,
-    /// Requests of containers that name none.
+    /// Default requests.
     pub default_request: Option<ResourceList>,
-    /// No limit more than this many times the request.
+    /// Upper bound of the ratio of limit to request.
     pub max_limit_request_ratio: Option<ResourceList>,
 }
 
-/// What an entry of a LimitRange is about.
+/// What an item of a LimitRange applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum LimitType {
     /// Each container.
     Container,
     /// All containers of a pod together.
     Pod,
-    /// Anything else, such as claims of volumes.
+    /// Anything else, such as a PersistentVolumeClaim.
     #[default]
     #[serde(other)]
     Other,
 }
 
-/// What all entries of one kind say together. What is absent, or 0, limits nothing.
+/// All items of one type, merged. An absent or zero amount sets no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedLimitRange {
     /// The lowest of all maxima.
     pub max: ResourceList,
     /// The highest of all minima.
     pub min: ResourceList,
-    /// The default limits of the last entry that has any.
+    /// The default limits of the last item that has any.
     pub default: ResourceList,
-    /// The lowest of all ratios. Upstream does not look at it.
+    /// The lowest of all ratios. Upstream ignores it.
     pub max_limit_request_ratio: ResourceList,
 }
 
-/// What the LimitRanges of a namespace say.
+/// The merged LimitRanges of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceLimitRanges {
-    /// For each container.
+    /// Items of type `Container`.
     pub container: Option<MergedLimitRange>,
-    /// For a whole pod.
+    /// Items of type `Pod`.
     pub pod: Option<MergedLimitRange>,
 }
 
 impl MergedLimitRange {
-    /// What the entries of one kind say together, if they say anything. Which default wins depends on their order: give
-    /// them by the name of their object, so that it is the same one each time.
+    /// Merges the items of one type; `None` if they set nothing. Which default wins depends on the order: sort items by
+    /// the name of their LimitRange to make it deterministic.
     pub fn merge(kind: LimitType, items: &[LimitRangeItem]) -> Option<Self> {
         let mut merged = Self::default();
         for item in items.iter().filter(|item| item.kind == kind) {
@@ -81,17 +81,17 @@ impl MergedLimitRange {
         Some(merged).filter(|merged| *merged != Self::default())
     }
 
-    /// Whether it says anything that upstream looks at.
+    /// Whether it sets anything that upstream uses.
     pub fn is_used_upstream(&self) -> bool {
         !(self.max.is_empty() && self.min.is_empty() && self.default.is_empty())
     }
 
-    /// The maximum of a resource, if there is one.
+    /// Returns the maximum of a resource, if set.
     pub fn max(&self, resource: &ResourceName) -> Option<Quantity> {
         self.max.get(resource).filter(|amount| !amount.is_zero())
     }
 
-    /// The minimum of a resource, if there is one.
+    /// Returns the minimum of a resource, if set.
     pub fn min(&self, resource: &ResourceName) -> Option<Quantity> {
         self.min.get(resource).filter(|amount| !amount.is_zero())
     }
@@ -113,7 +113,7 @@ fn merge_lists(
     }
 }
 
-/// The later one where both are equal: it may be written otherwise.
+/// Returns the later one if both are equal, because its format may differ.
 fn smaller(known: Quantity, other: Quantity) -> Quantity {
     if known < other { known } else { other }
 }
@@ -123,7 +123,7 @@ fn larger(known: Quantity, other: Quantity) -> Quantity {
 }
 
 impl NamespaceLimitRanges {
-    /// Merges the entries of all LimitRanges of a namespace.
+    /// Merges the items of all LimitRanges of a namespace.
     pub fn merge(items: &[LimitRangeItem]) -> Self {
         Self {
             container: MergedLimitRange::merge(LimitType::Container, items),

@@ -1,21 +1,20 @@
-//! Finds things by key at a cost that does not grow with their number: users choose how many containers, policies and
-//! recommendations there are.
+//! Lookup by key in constant time, because users choose the number of containers, policies and recommendations.
 
 use std::{borrow::Borrow, collections::HashMap, hash::Hash};
 
-/// Up to this many are searched one by one, which needs no memory.
+/// Up to this many pairs are searched linearly, without allocating.
 const LINEAR_SEARCH_MAX: usize = 16;
 
 /// The first value for each key.
 #[derive(Debug)]
 pub(super) enum Lookup<K, V> {
-    /// Too few to be worth a table.
+    /// Too few pairs to be worth a hash map.
     Linear,
     Indexed(HashMap<K, V>),
 }
 
 impl<K: Eq + Hash, V: Copy> Lookup<K, V> {
-    /// `count` is how many pairs there are at most.
+    /// Indexes `pairs`. `count` is an upper bound of their number.
     pub fn new(count: usize, pairs: impl Iterator<Item = (K, V)>) -> Self {
         if count <= LINEAR_SEARCH_MAX {
             return Self::Linear;
@@ -27,7 +26,7 @@ impl<K: Eq + Hash, V: Copy> Lookup<K, V> {
         Self::Indexed(table)
     }
 
-    /// The first value with this key. `pairs` are those that it was made from.
+    /// Returns the first value with this key. `pairs` must be the same as in [`Self::new`].
     pub fn get<Q>(&self, key: &Q, mut pairs: impl Iterator<Item = (K, V)>) -> Option<V>
     where
         K: Borrow<Q>,

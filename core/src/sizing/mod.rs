@@ -1,12 +1,12 @@
-//! From a recommendation to the resources of one pod: capping, limits, quality of service, quota, patches. Pure:
-//! plain data in, amounts with their reasons out.
+//! Turns a recommendation into the resources of one pod: capping, limits, QoS class, quotas, JSON patches. Pure: plain
+//! data in, amounts with their reasons out.
 //!
 //! ```text
-//! Pod, Plan (a VPA), Ranges ─ processed ─▶ Recommendation that this pod can have
-//!                                 │
-//!                              sizes ─▶ Sizes: requests and limits, each with its Reasons
-//!                                 │
-//!                              patch ─▶ Operations
+//! Pod, SizingSpec (a VPA), NamespaceLimitRanges ─ cap_recommendation ─▶ CappedRecommendation of each container
+//!                                                          │
+//!                                                   size_containers ─▶ SizedContainer: requests, limits, SizingReasons
+//!                                                          │
+//!                                                  resize_operations ─▶ Operations
 //! ```
 
 pub mod api_validation;

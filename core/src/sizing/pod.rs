@@ -1,4 +1,4 @@
-//! A pod as sizing needs it: its containers, what they have and what they were told to have.
+//! A pod as sizing sees it: its containers with the resources of their spec and of their status.
 
 mod raw_pod;
 
@@ -12,117 +12,117 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// A pod. Read from the API's JSON, of which it keeps what is looked at here.
+/// A pod. Deserializes from the API's JSON and keeps only the fields that sizing needs.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "raw_pod::RawPod")]
 pub struct Pod {
-    /// Its namespace.
+    /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// Its name; empty for one that is still to be named.
+    /// `metadata.name`; empty before the API server has generated one.
     pub name: Arc<str>,
-    /// What its name will begin with, where the API server is to make one up.
+    /// `metadata.generateName`: the prefix of a generated name.
     pub generate_name: Option<Box<str>>,
-    /// Unique over all pods that ever had this name; empty for one that is still to be created.
+    /// `metadata.uid`; empty before the pod is created.
     pub uid: Box<str>,
-    /// Its labels.
+    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// Its annotations, if it has any: a patch must know whether there is a map to add to.
+    /// `metadata.annotations`. `None` differs from empty: a JSON patch must add the map first.
     pub annotations: Option<BTreeMap<String, String>>,
-    /// `spec.containers`, in their order.
+    /// `spec.containers`.
     pub containers: Vec<Container>,
-    /// `spec.initContainers`, in their order: those that stay as sidecars, and those that end.
+    /// `spec.initContainers`, sidecars included.
     pub init_containers: Vec<Container>,
-    /// What the pod costs beside its containers.
+    /// `spec.overhead`.
     pub overhead: ResourceList,
-    /// Since when it is ready, if it is.
+    /// When the pod became ready; `None` if it is not ready.
     pub ready_since: Option<Time>,
-    /// How important it is, by the name of its class.
+    /// `spec.priorityClassName`.
     pub priority_class: Option<Box<str>>,
-    /// Whether it may run for a limited time only.
+    /// Whether `spec.activeDeadlineSeconds` is set.
     pub has_deadline: bool,
 }
 
-/// A pod that is about to be created: whose it is hangs on its controller.
+/// A pod in an admission review, with its controller.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "raw_pod::RawPod")]
 pub struct AdmissionPod {
-    /// The first of its owners that is marked as the controller.
+    /// The first owner reference with `controller: true`.
     pub controller: Option<Controller>,
-    /// All else.
+    /// The pod itself.
     pub pod: Pod,
 }
 
-/// What controls a pod.
+/// The controller of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controller {
-    /// Group and version, such as apps/v1.
+    /// API group and version, such as `apps/v1`.
     pub api_version: Box<str>,
-    /// Its kind.
+    /// The kind, such as `ReplicaSet`.
     pub kind: Box<str>,
-    /// Its name.
+    /// Name of the controller.
     pub name: Box<str>,
 }
 
 /// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
-    /// Its name.
+    /// Name of the container.
     pub name: Arc<str>,
-    /// The part that it plays.
+    /// Whether it is a main, sidecar or init container.
     pub container_type: ContainerType,
-    /// What the pod's spec asks for.
+    /// Resources in the pod's spec.
     pub spec: Resources,
-    /// What the pod's status says it has, where it says so.
+    /// Resources in the pod's status, if reported.
     pub status: Option<Resources>,
-    /// What of it cannot change without a restart.
+    /// Which resources need a restart to be resized.
     pub resize_restarts: ResizeRestarts,
 }
 
-/// The part that a container plays in its pod.
+/// The type of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContainerType {
-    /// It is what the pod is for.
+    /// In `spec.containers`.
     #[default]
     Main,
-    /// It starts before them and goes on beside them (`restartPolicy: Always`).
+    /// An init container with `restartPolicy: Always`, which keeps running.
     Sidecar,
-    /// It runs before them and ends.
+    /// An init container that runs to completion.
     Init,
 }
 
-/// What of a container cannot change in place without restarting it.
+/// Which resources of a container have the resize policy `RestartContainer`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResizeRestarts {
-    /// CPU.
+    /// A CPU resize restarts the container.
     pub on_cpu: bool,
-    /// Memory.
+    /// A memory resize restarts the container.
     pub on_memory: bool,
 }
 
-/// Requests and limits. A list that is absent is not one that is empty: a patch has to add it first.
+/// Requests and limits. `None` differs from an empty list: a JSON patch must add the list first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
-    /// What is set aside for the container.
+    /// `resources.requests`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<ResourceList>,
-    /// What it cannot have more than.
+    /// `resources.limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<ResourceList>,
 }
 
-/// How a pod is treated when its node runs out of something.
+/// The QoS class of a pod. The kubelet evicts lower classes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QosClass {
-    /// Goes first: nobody asked for anything.
+    /// No container has a request or limit.
     BestEffort,
-    /// Asked for something.
+    /// Some container has a request or limit.
     Burstable,
-    /// Goes last: every container has limits for CPU and memory, and requests as much.
+    /// Every container has CPU and memory limits equal to its requests.
     Guaranteed,
 }
 
 impl QosClass {
-    /// As it is written in objects.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BestEffort => "BestEffort",
@@ -135,36 +135,36 @@ impl QosClass {
 static NO_RESOURCES: ResourceList = ResourceList::EMPTY;
 
 impl Resources {
-    /// The requests; none when there is no list.
+    /// Returns the requests, or an empty list if unset.
     pub fn requests(&self) -> &ResourceList {
         self.requests.as_ref().unwrap_or(&NO_RESOURCES)
     }
 
-    /// The limits; none when there is no list.
+    /// Returns the limits, or an empty list if unset.
     pub fn limits(&self) -> &ResourceList {
         self.limits.as_ref().unwrap_or(&NO_RESOURCES)
     }
 }
 
 impl Container {
-    /// What the container has: what the status says, and where that says nothing, what the spec asks for. The two are
-    /// never mixed, so a status that says little hides the spec.
+    /// Returns the actual resources: those in the status if reported, else those in the spec. The two are never merged,
+    /// so a partial status hides the spec.
     pub fn actual(&self) -> &Resources {
         self.status.as_ref().unwrap_or(&self.spec)
     }
 }
 
-/// Where a container stands in its pod's spec.
+/// The position of a container in its pod's spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContainerRef {
-    /// Among `spec.containers`.
+    /// Index into `spec.containers`.
     Main(usize),
-    /// Among `spec.initContainers`.
+    /// Index into `spec.initContainers`.
     Init(usize),
 }
 
 impl fmt::Display for ContainerRef {
-    /// As paths of a patch begin.
+    /// Formats it as a JSON patch path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Main(index) => write!(f, "/spec/containers/{index}"),
@@ -174,18 +174,19 @@ impl fmt::Display for ContainerRef {
 }
 
 impl Pod {
-    /// The containers that are sized: the main ones, and the sidecars where those are wanted too.
+    /// Returns the containers that are sized: the main ones, and the sidecars if `sidecars` is set.
     pub fn sized_containers(
         &self,
         sidecars: bool,
     ) -> impl Iterator<Item = (ContainerRef, &Container)> {
         let mains = self.containers.iter().enumerate();
         let inits = self.init_containers.iter().enumerate();
-        let stays = move |one: &Container| sidecars && one.container_type == ContainerType::Sidecar;
-        mains.map(|(index, one)| (ContainerRef::Main(index), one)).chain(
+        let is_sized =
+            move |init: &Container| sidecars && init.container_type == ContainerType::Sidecar;
+        mains.map(|(index, main)| (ContainerRef::Main(index), main)).chain(
             inits
-                .map(|(index, one)| (ContainerRef::Init(index), one))
-                .filter(move |it| stays(it.1)),
+                .map(|(index, init)| (ContainerRef::Init(index), init))
+                .filter(move |(_, init)| is_sized(init)),
         )
     }
 
@@ -197,39 +198,40 @@ impl Pod {
         }
     }
 
-    /// The value of an annotation.
+    /// Returns the value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The class that its spec puts it in, with these resources in place of those that the spec asks for.
+    /// Computes the QoS class of the spec, with the resources that `instead` returns in place of the spec's.
     pub fn qos_with<'a>(
         &'a self,
         instead: impl Fn(ContainerRef) -> Option<&'a Resources>,
     ) -> QosClass {
-        let mains = self.containers.iter().enumerate().map(|(i, one)| (ContainerRef::Main(i), one));
+        let mains =
+            self.containers.iter().enumerate().map(|(i, main)| (ContainerRef::Main(i), main));
         let inits =
-            self.init_containers.iter().enumerate().map(|(i, one)| (ContainerRef::Init(i), one));
-        let (mut any, mut all) = (false, true);
-        for (place, container) in mains.chain(inits) {
-            let it = instead(place).unwrap_or(&container.spec);
+            self.init_containers.iter().enumerate().map(|(i, init)| (ContainerRef::Init(i), init));
+        let (mut any_set, mut all_equal) = (false, true);
+        for (position, container) in mains.chain(inits) {
+            let resources = instead(position).unwrap_or(&container.spec);
             for name in [ResourceName::Cpu, ResourceName::Memory] {
-                let some = |amount: &Quantity| !amount.is_zero();
-                let limit = it.limits().get(&name).filter(some);
-                // The API server requests as much as a limit allows where nothing is requested.
-                let request = it.requests().get(&name).filter(some).or(limit);
-                any |= request.is_some();
-                all &= limit.is_some() && request == limit;
+                let non_zero = |amount: &Quantity| !amount.is_zero();
+                let limit = resources.limits().get(&name).filter(non_zero);
+                // The API server defaults an unset request to the limit.
+                let request = resources.requests().get(&name).filter(non_zero).or(limit);
+                any_set |= request.is_some();
+                all_equal &= limit.is_some() && request == limit;
             }
         }
-        match (any, all) {
+        match (any_set, all_equal) {
             (false, _) => QosClass::BestEffort,
             (true, false) => QosClass::Burstable,
             (true, true) => QosClass::Guaranteed,
         }
     }
 
-    /// The class that its spec puts it in.
+    /// Computes the QoS class of the spec.
     pub fn qos(&self) -> QosClass {
         self.qos_with(|_| None)
     }

@@ -1,27 +1,26 @@
-//! Annotations of pods that admission writes and the updater reads, exactly as upstream writes them.
+//! Pod annotations that the admission controller writes and the updater reads, in upstream's format.
 
 use super::pod::Pod;
 
-/// What admission changed, for people.
+/// What the admission controller changed, in human-readable form.
 pub const UPDATES: &str = "vpaUpdates";
 
-/// The containers that the pod had when admission saw it.
+/// The containers that the pod had at admission.
 pub const OBSERVED: &str = "vpaObservedContainers";
 
-/// That the pod was resized in place.
+/// Set when the pod was resized in place.
 pub const IN_PLACE: &str = "vpaInPlaceUpdated";
 
-/// What a boosted container had before, as JSON; the container's name follows.
+/// Prefix, followed by a container name: the resources before its boost, as JSON.
 pub const BOOST: &str = "vpaCpuStartupBoost/";
 
-/// The containers that admission saw. Nothing when the pod does not say, or says it in a way that nobody writes: then
-/// upstream takes it that all were seen.
+/// The containers that admission saw; `None` without a valid annotation, from which upstream concludes that it saw all.
 pub fn observed_containers(pod: &Pod) -> Option<Vec<&str>> {
     parse_observed_containers(pod.annotation(OBSERVED)?)
 }
 
-/// Reads a value of [`OBSERVED`]: names with a comma and a blank between them, all of them names that a container can
-/// have. An empty value lists nothing.
+/// Parses a value of [`OBSERVED`]: valid container names, separated by a comma and a space. An empty value is an empty
+/// list.
 pub fn parse_observed_containers(value: &str) -> Option<Vec<&str>> {
     if value.is_empty() {
         return Some(Vec::new());

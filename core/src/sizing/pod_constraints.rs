@@ -1,4 +1,4 @@
-//! Settles what single containers were held to with what holds for their pod: its sums, and its quality of service.
+//! Adjusts capped containers to the constraints of their pod: the LimitRange for pods, and the QoS class.
 
 use super::{
     limit_range::MergedLimitRange,
@@ -17,20 +17,20 @@ use crate::{
     },
 };
 
-/// A container with its target, while that is settled.
+/// A container with its capped recommendation.
 #[derive(Clone, Debug)]
 pub struct CappedContainer<'a> {
-    /// Where it stands.
+    /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// What it is held to.
+    /// The bounds of the container.
     pub bounds: ResourceBounds<'a>,
-    /// What is recommended for it.
+    /// The capped recommendation.
     pub recommendation: ContainerRecommendation,
-    /// What happened to the target.
+    /// The adjustments of the target, in order.
     pub reasons: Vec<SizingReason>,
 }
 
-/// Where each entry stands in the pod, with its index.
+/// Returns the position and the index of each container.
 pub fn container_indices(
     entries: &[CappedContainer<'_>],
 ) -> impl Iterator<Item = (ContainerRef, usize)> {
@@ -38,7 +38,7 @@ pub fn container_indices(
 }
 
 impl CappedContainer<'_> {
-    /// Requests and limits as the spec would have them.
+    /// Applies the target, and the limits that follow from it, to the resources of a spec.
     pub fn resources(&self, spec: &Resources) -> Resources {
         let mut resources = spec.clone();
         let requests = resources.requests.get_or_insert_default();
@@ -70,24 +70,24 @@ impl CappedContainer<'_> {
             to,
         });
         self.recommendation.target.insert(resource.clone(), to);
-        // A target outside of its own bounds would have its pod replaced again and again.
-        for (bound, crosses) in [
+        // A target outside its own bounds would cause endless updates of the pod.
+        for (bound, is_crossed) in [
             (
                 &mut self.recommendation.lower_bound,
                 Quantity::gt as fn(&Quantity, &Quantity) -> bool,
             ),
             (&mut self.recommendation.upper_bound, Quantity::lt),
         ] {
-            if bound.get(resource).is_some_and(|bound| crosses(&bound, &to)) {
+            if bound.get(resource).is_some_and(|bound| is_crossed(&bound, &to)) {
                 bound.insert(resource.clone(), to);
             }
         }
     }
 }
 
-/// What one container adds to the sums of its pod.
+/// What one container adds to the totals of its pod.
 struct ContainerShare<'a> {
-    /// Its entry, where the target can move, with the least and the most that it can be.
+    /// If the target can change: the index of the container, the target, its minimum and its maximum.
     movable: Option<(usize, i64, i64, i64)>,
     bounds: Option<&'a ResourceBounds<'a>>,
     request: i64,
@@ -95,7 +95,7 @@ struct ContainerShare<'a> {
 }
 
 impl ContainerShare<'_> {
-    /// The request at this share of the recommendation, as `share` parts `of` one.
+    /// The request if the recommendation is scaled by `share / of`.
     fn request_at(&self, share: i128, of: i128) -> i64 {
         let Some((_, now, least, most)) = self.movable else { return self.request };
         let scaled = i128::from(now).saturating_mul(share) / of;
@@ -110,12 +110,12 @@ impl ContainerShare<'_> {
     }
 }
 
-/// The sums of a pod.
+/// The total requests and limits of a pod.
 #[derive(Clone, Copy)]
 struct PodSums {
     requests: i128,
     limits: i128,
-    /// How many containers have a limit.
+    /// Number of containers with a limit.
     limited_containers: usize,
 }
 
@@ -153,8 +153,8 @@ impl PodSums {
     }
 }
 
-/// Moves targets, in proportion and within what each is held to, until the sums are inside of the range; not at all
-/// where they cannot be.
+/// Scales targets, each within its own bounds, until the totals are within the range. Does nothing if that is
+/// impossible.
 pub fn enforce_pod_limit_range(
     entries: &mut [CappedContainer<'_>],
     pod: &Pod,
@@ -162,7 +162,8 @@ pub fn enforce_pod_limit_range(
     sidecars: bool,
 ) {
     for resource in [ResourceName::Cpu, ResourceName::Memory] {
-        let bound = |amount: Option<Quantity>| amount.map(|it| i128::from(to_units(&resource, it)));
+        let bound =
+            |amount: Option<Quantity>| amount.map(|amount| i128::from(to_units(&resource, amount)));
         let (min, max) = (bound(range.min(&resource)), bound(range.max(&resource)));
         let Some((requests, rule)) =
             adjusted_targets(entries, pod, &resource, (min, max), sidecars)
@@ -184,48 +185,52 @@ fn adjusted_targets(
     (min, max): (Option<i128>, Option<i128>),
     sidecars: bool,
 ) -> Option<AdjustedTargets> {
-    let by_place = Lookup::new(entries.len(), container_indices(entries));
+    let by_ref = Lookup::new(entries.len(), container_indices(entries));
     let parts: Vec<ContainerShare<'_>> = pod
         .sized_containers(sidecars)
-        .map(|(place, container)| {
-            let index = by_place.get(&place, container_indices(entries));
+        .map(|(container_ref, container)| {
+            let index = by_ref.get(&container_ref, container_indices(entries));
             let actual = container.actual();
-            let count = |list: &ResourceList| list.get(resource).map(|it| to_units(resource, it));
+            let units =
+                |list: &ResourceList| list.get(resource).map(|amount| to_units(resource, amount));
             let entry = index.and_then(|index| Some((index, entries.get(index)?)));
-            let moves = entry.and_then(|(index, entry)| {
-                let now = to_units(resource, entry.recommendation.target.get(resource)?);
-                let hold = |amount| entry.bounds.clamp_units(resource, amount);
-                Some((index, now, hold(1), hold(i64::MAX)))
+            let movable = entry.and_then(|(index, entry)| {
+                let target = to_units(resource, entry.recommendation.target.get(resource)?);
+                let clamp = |amount| entry.bounds.clamp_units(resource, amount);
+                Some((index, target, clamp(1), clamp(i64::MAX)))
             });
-            let limit = count(actual.limits());
-            let request = count(actual.requests()).or(limit).unwrap_or(0);
+            let limit = units(actual.limits());
+            let request = units(actual.requests()).or(limit).unwrap_or(0);
             ContainerShare {
-                movable: moves,
+                movable,
                 bounds: entry.map(|(_, entry)| &entry.bounds),
                 request,
                 limit,
             }
         })
         .collect();
-    let now: Vec<i64> =
-        parts.iter().map(|part| part.movable.map_or(part.request, |(_, now, ..)| now)).collect();
+    let targets: Vec<i64> = parts
+        .iter()
+        .map(|part| part.movable.map_or(part.request, |(_, target, ..)| target))
+        .collect();
     let sums = |requests: &[i64]| PodSums::of(&parts, resource, requests);
     let within = |requests: &[i64]| max.is_none_or(|max| sums(requests).fits_max(max));
     let reaches = |requests: &[i64]| min.is_none_or(|min| sums(requests).reaches_min(min));
-    if within(&now) && reaches(&now) {
+    if within(&targets) && reaches(&targets) {
         return None;
     }
-    let whole: i128 = parts.iter().filter_map(|it| it.movable).map(|it| i128::from(it.1)).sum();
-    if whole <= 0 {
+    let movable = parts.iter().filter_map(|part| part.movable);
+    let total: i128 = movable.map(|(_, target, ..)| i128::from(target)).sum();
+    if total <= 0 {
         return None;
     }
     let at = |share: i128| -> Vec<i64> {
-        parts.iter().map(|part| part.request_at(share, whole)).collect()
+        parts.iter().map(|part| part.request_at(share, total)).collect()
     };
-    let (mut requests, rule) = if within(&now) {
-        // No container needs more than the whole minimum.
-        let most = whole.saturating_mul(min?.max(1)).saturating_add(whole);
-        let share = first_where(whole, most, |share| reaches(&at(share)))?;
+    let (mut requests, rule) = if within(&targets) {
+        // No container needs more than the minimum of the whole pod.
+        let most = total.saturating_mul(min?.max(1)).saturating_add(total);
+        let share = first_where(total, most, |share| reaches(&at(share)))?;
         if !within(&at(share)) {
             return None;
         }
@@ -235,39 +240,40 @@ fn adjusted_targets(
             return None;
         }
         let share =
-            first_where(0, whole, |share| !within(&at(share))).map_or(whole, |share| share - 1);
+            first_where(0, total, |share| !within(&at(share))).map_or(total, |share| share - 1);
         (at(share), CapRule::PodRangeMax)
     };
     if rule == CapRule::PodRangeMax {
-        // What was lost by cutting off goes to whoever still can have it. The sums are kept, not taken anew for each.
-        let mut kept = sums(&requests);
+        // Give what rounding lost to containers below their target. The sums are updated, not recomputed for each.
+        let mut current_sums = sums(&requests);
         for (part, request) in parts.iter().zip(&mut requests) {
-            let Some((_, now, _, most)) = part.movable else { continue };
-            if *request >= now.min(most) {
+            let Some((_, target, _, most)) = part.movable else { continue };
+            if *request >= target.min(most) {
                 continue;
             }
-            let mut raised = kept;
+            let mut raised = current_sums;
             raised.remove(part, resource, *request);
             raised.add(part, resource, *request + 1);
             if max.is_none_or(|max| raised.fits_max(max)) {
                 *request += 1;
-                kept = raised;
+                current_sums = raised;
             }
         }
     }
-    let moved = parts.iter().zip(requests).filter_map(|(part, it)| Some((part.movable?.0, it)));
-    Some((moved.collect(), rule))
+    let adjusted = parts.iter().zip(requests);
+    let adjusted = adjusted.filter_map(|(part, request)| Some((part.movable?.0, request)));
+    Some((adjusted.collect(), rule))
 }
 
-/// The first number for which it is so, given that it stays so; nothing if it never is.
-fn first_where(from: i128, to: i128, is_so: impl Fn(i128) -> bool) -> Option<i128> {
+/// Binary search: the first number for which a monotonic predicate is true, if any.
+fn first_where(from: i128, to: i128, predicate: impl Fn(i128) -> bool) -> Option<i128> {
     let (mut low, mut high) = (from, to);
-    if !is_so(high) {
+    if !predicate(high) {
         return None;
     }
     while low < high {
         let middle = low + (high - low) / 2;
-        if is_so(middle) {
+        if predicate(middle) {
             high = middle;
         } else {
             low = middle + 1;
@@ -276,31 +282,31 @@ fn first_where(from: i128, to: i128, is_so: impl Fn(i128) -> bool) -> Option<i12
     Some(high)
 }
 
-/// Keeps one request below its limit where all of them at their limits would make the pod another class: the class of a
-/// running pod cannot change, so that it could never be resized.
+/// Keeps one request below its limit if otherwise all requests would equal their limits and make the pod `Guaranteed`:
+/// the QoS class of a running pod cannot change, so it could never be resized.
 pub fn preserve_burstable_qos(entries: &mut [CappedContainer<'_>], pod: &Pod) {
     if pod.qos() != QosClass::Burstable {
         return;
     }
-    let wanted: Vec<(ContainerRef, Resources)> = entries
+    let resized: Vec<(ContainerRef, Resources)> = entries
         .iter()
         .filter_map(|entry| {
             Some((entry.container, entry.resources(&pod.container(entry.container)?.spec)))
         })
         .collect();
-    let pairs = || wanted.iter().map(|(place, resources)| (*place, resources));
-    let by_place = Lookup::new(wanted.len(), pairs());
-    if pod.qos_with(|place| by_place.get(&place, pairs())) != QosClass::Guaranteed {
+    let pairs = || resized.iter().map(|(container, resources)| (*container, resources));
+    let by_ref = Lookup::new(resized.len(), pairs());
+    if pod.qos_with(|container| by_ref.get(&container, pairs())) != QosClass::Guaranteed {
         return;
     }
     for resource in [ResourceName::Cpu, ResourceName::Memory] {
         for entry in entries.iter_mut() {
             let Some(target) = entry.recommendation.target.get(&resource) else { continue };
             let less = to_units(&resource, target) - 1;
-            let held = entry.bounds.limit_policy == LimitPolicy::RequestsOnly
+            let can_lower = entry.bounds.limit_policy == LimitPolicy::RequestsOnly
                 && less > 0
                 && entry.bounds.clamp_units(&resource, less) == less;
-            if held {
+            if can_lower {
                 entry.set_target(&resource, CapRule::QosClass, less);
                 return;
             }
@@ -308,7 +314,7 @@ pub fn preserve_burstable_qos(entries: &mut [CappedContainer<'_>], pod: &Pod) {
     }
 }
 
-/// Settles targets by the fixes that are on.
+/// Applies the pod constraints whose fixes are enabled.
 pub fn enforce_pod_constraints(
     entries: &mut [CappedContainer<'_>],
     pod: &Pod,

@@ -1,4 +1,4 @@
-//! Holds the sums of a pod to the namespace's LimitRange for pods: all recommendations are scaled by one factor.
+//! Caps the totals of a pod to the LimitRange for pods: all recommendations are scaled by one factor, as upstream does.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,50 +16,55 @@ use crate::{
     types::{compat::Fix, quantity::Quantity},
 };
 
-/// One of the three numbers of a recommendation that are held to rules.
+/// One of the three fields of a recommendation that are capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecommendationField {
-    /// Above this the pod could do with less.
+    /// `upperBound`.
     Upper,
-    /// What to request.
+    /// `target`.
     Target,
-    /// Below this the pod should be given more.
+    /// `lowerBound`.
     Lower,
 }
 
 impl RecommendationField {
-    /// In the order in which upstream holds them.
+    /// In the order in which upstream caps them.
     pub const ALL: [Self; 3] = [Self::Upper, Self::Target, Self::Lower];
 
-    /// The amounts in a recommendation.
-    pub fn amounts(self, said: &ContainerRecommendation) -> &ResourceList {
+    /// Returns the amounts of the field.
+    pub fn amounts(self, recommendation: &ContainerRecommendation) -> &ResourceList {
         match self {
-            Self::Upper => &said.upper_bound,
-            Self::Target => &said.target,
-            Self::Lower => &said.lower_bound,
+            Self::Upper => &recommendation.upper_bound,
+            Self::Target => &recommendation.target,
+            Self::Lower => &recommendation.lower_bound,
         }
     }
 
-    /// The amounts in a recommendation, to be changed.
-    pub fn amounts_mut(self, said: &mut ContainerRecommendation) -> &mut ResourceList {
+    /// Returns the amounts of the field for modification.
+    pub fn amounts_mut(self, recommendation: &mut ContainerRecommendation) -> &mut ResourceList {
         match self {
-            Self::Upper => &mut said.upper_bound,
-            Self::Target => &mut said.target,
-            Self::Lower => &mut said.lower_bound,
+            Self::Upper => &mut recommendation.upper_bound,
+            Self::Target => &mut recommendation.target,
+            Self::Lower => &mut recommendation.lower_bound,
         }
     }
 }
 
-/// Why the target of a container changed.
+/// Index of a recommendation, and why its target changed.
 pub type CapReason = (usize, SizingReason);
 
-/// Gives every container without a recommendation one of what it requests, as upstream does it where there is a
-/// LimitRange for pods at all.
-pub fn add_unrecommended(said: &mut Vec<ContainerRecommendation>, pod: &Pod, rules: SizingRules) {
+/// Recommends its current requests to every container without a recommendation, as upstream does if there is a
+/// LimitRange for pods.
+pub fn add_unrecommended(
+    recommendations: &mut Vec<ContainerRecommendation>,
+    pod: &Pod,
+    rules: SizingRules,
+) {
     if rules.fixes.has(Fix::PodRangeSparesOthers) {
         return;
     }
-    let mut known: HashSet<&str> = said.iter().map(|one| &*one.container_name).collect();
+    let names = recommendations.iter().map(|recommendation| &*recommendation.container_name);
+    let mut known: HashSet<&str> = names.collect();
     let mut more = Vec::new();
     for (_, container) in pod.sized_containers(rules.sidecars) {
         let requests = container.actual().requests();
@@ -72,44 +77,48 @@ pub fn add_unrecommended(said: &mut Vec<ContainerRecommendation>, pod: &Pod, rul
             ..ContainerRecommendation::default()
         });
     }
-    said.extend(more);
+    recommendations.extend(more);
 }
 
-/// Scales one number of one resource, and says which targets changed.
+/// Scales one field for one resource, and returns which targets changed.
 pub fn scale_field(
-    said: &mut [ContainerRecommendation],
+    recommendations: &mut [ContainerRecommendation],
     pod: &Pod,
     range: &MergedLimitRange,
     resource: &ResourceName,
-    number: RecommendationField,
+    selected: RecommendationField,
     rules: SizingRules,
 ) -> Result<Vec<CapReason>, SizingError> {
-    let spares = rules.fixes.has(Fix::PodRangeSparesOthers);
-    let names = || said.iter().enumerate().map(|(index, one)| (&*one.container_name, index));
-    let by_name = Lookup::new(said.len(), names());
-    let parts: Vec<ContainerShare> = pod
+    let spares_others = rules.fixes.has(Fix::PodRangeSparesOthers);
+    let pairs = || {
+        let numbered = recommendations.iter().enumerate();
+        numbered.map(|(index, recommendation)| (&*recommendation.container_name, index))
+    };
+    let by_name = Lookup::new(recommendations.len(), pairs());
+    let shares: Vec<ContainerShare> = pod
         .sized_containers(rules.sidecars)
         .map(|(_, container)| {
-            let own = by_name.get(&*container.name, names()).map(|index| (index, &said[index]));
-            ContainerShare::new(container, own, range, resource, number, spares)
+            let index = by_name.get(&*container.name, pairs());
+            let recommendation = index.map(|index| (index, &recommendations[index]));
+            ContainerShare::new(container, recommendation, range, resource, selected, spares_others)
         })
         .collect();
-    let Some(factor) = ScalingFactor::find(&parts, range, resource, spares) else {
+    let Some(factor) = ScalingFactor::find(&shares, range, resource, spares_others) else {
         return Ok(Vec::new());
     };
     let rounding = match factor.rounding {
-        // Of memory, upstream cuts off here too, and the sum misses the minimum by some bytes.
+        // Upstream rounds memory down here too, so the sum misses the minimum by some bytes.
         ScaleRounding::Up
             if !rules.fixes.has(Fix::PodRangeIsMet) && *resource != ResourceName::Cpu =>
         {
             ScaleRounding::Down
         }
-        ScaleRounding::DownAtMostLess if spares => ScaleRounding::Down,
+        ScaleRounding::DownAtMostLess if spares_others => ScaleRounding::Down,
         other => other,
     };
-    let mut told = Vec::new();
-    for share in &parts {
-        if spares && !share.is_scalable {
+    let mut reasons = Vec::new();
+    for share in &shares {
+        if spares_others && !share.is_scalable {
             continue;
         }
         let Some(index) = share.recommendation else {
@@ -118,34 +127,32 @@ pub fn scale_field(
             }
             return Err(SizingError::CrashesUpstream { container: Arc::clone(&share.container) });
         };
-        let list = number.amounts_mut(&mut said[index]);
-        if number != RecommendationField::Target && list.is_empty() {
+        let list = selected.amounts_mut(&mut recommendations[index]);
+        if selected != RecommendationField::Target && list.is_empty() {
             return Err(SizingError::CrashesUpstream { container: Arc::clone(&share.container) });
         }
         let from = list.get(resource).unwrap_or_default();
         let mut to = scale(resource, from, factor.from, factor.to, rounding).amount;
-        // Of nothing there is no share: what was cut off to nothing could never be settled.
+        // Keep at least one unit: an amount of zero could not be scaled up again.
         if rules.fixes.has(Fix::PodRangeIsMet) && to.is_zero() && !from.is_zero() {
             to = quantity_from_units(resource, 1, from.format());
         }
         list.insert(resource.clone(), to);
-        if number == RecommendationField::Target && from != to {
+        if selected == RecommendationField::Target && from != to {
             let (resource, field) = (resource.clone(), ResourceField::Request);
-            told.push((
-                index,
-                SizingReason::Capped { resource, field, rule: factor.rule, from, to },
-            ));
+            let rule = factor.rule;
+            reasons.push((index, SizingReason::Capped { resource, field, rule, from, to }));
         }
     }
-    Ok(told)
+    Ok(reasons)
 }
 
-/// What one container adds to the sums.
+/// What one container adds to the totals of the pod.
 struct ContainerShare {
     container: Arc<str>,
-    /// Its recommendation, if it has one.
+    /// Index of its recommendation, if it has one.
     recommendation: Option<usize>,
-    /// Whether something is recommended that can be scaled.
+    /// Whether the resource is recommended, so that it can be scaled.
     is_scalable: bool,
     request: Quantity,
     limit: Option<Quantity>,
@@ -154,11 +161,11 @@ struct ContainerShare {
 impl ContainerShare {
     fn new(
         container: &Container,
-        said: Option<(usize, &ContainerRecommendation)>,
+        recommendation: Option<(usize, &ContainerRecommendation)>,
         range: &MergedLimitRange,
         resource: &ResourceName,
-        number: RecommendationField,
-        spares: bool,
+        selected: RecommendationField,
+        spares_others: bool,
     ) -> Self {
         let actual = container.actual();
         let original = CurrentResources {
@@ -166,16 +173,17 @@ impl ContainerShare {
             limits: actual.limits(),
             defaults: &range.default,
         };
-        let recommended = said.and_then(|(_, said)| number.amounts(said).get(resource));
-        let stays = said.is_none() || (spares && recommended.is_none());
-        let request = if stays { original.requests.get(resource) } else { recommended };
+        let recommended = recommendation
+            .and_then(|(_, recommendation)| selected.amounts(recommendation).get(resource));
+        let is_fixed = recommendation.is_none() || (spares_others && recommended.is_none());
+        let request = if is_fixed { original.requests.get(resource) } else { recommended };
         let mut limit = proportional_limit(resource, &original, request).0;
-        if spares && stays {
+        if spares_others && is_fixed {
             limit = original.limit(resource);
         }
         Self {
             container: Arc::clone(&container.name),
-            recommendation: said.map(|(index, _)| index),
+            recommendation: recommendation.map(|(index, _)| index),
             is_scalable: recommended.is_some(),
             request: request.unwrap_or_default(),
             limit,
@@ -183,45 +191,47 @@ impl ContainerShare {
     }
 }
 
-/// By how much everything is scaled.
+/// The ratio by which all amounts are scaled, as `to / from`.
 struct ScalingFactor {
     from: Quantity,
     to: Quantity,
     rounding: ScaleRounding,
     rule: CapRule,
-    /// Whether containers without a recommendation are passed over.
+    /// Whether containers without a recommendation are skipped.
     skips_unrecommended: bool,
 }
 
 impl ScalingFactor {
     fn find(
-        parts: &[ContainerShare],
+        shares: &[ContainerShare],
         range: &MergedLimitRange,
         resource: &ResourceName,
-        spares: bool,
+        spares_others: bool,
     ) -> Option<Self> {
         let min = range.min(resource).unwrap_or_default();
         let max = range.max(resource);
         let sum = |of: fn(&ContainerShare) -> Quantity, moving: bool| {
-            let counted = parts.iter().filter(|share| !spares || share.is_scalable == moving);
+            let counted =
+                shares.iter().filter(|share| !spares_others || share.is_scalable == moving);
             counted.map(of).fold(Quantity::ZERO, |sum, amount| sum + amount)
         };
         let request = |share: &ContainerShare| share.request;
         let limit = |share: &ContainerShare| share.limit.unwrap_or_default();
         let (requests, limits) = (sum(request, true), sum(limit, true));
-        let none = Quantity::ZERO;
-        // What stays is taken off the bounds.
-        let (kept, kept_limits) =
-            if spares { (sum(request, false), sum(limit, false)) } else { (none, none) };
-        let left = |bound: Quantity, kept: Quantity| if bound > kept { bound - kept } else { none };
-        let too_much = max.is_some_and(|max| max < limits + kept_limits);
-        if min <= limits + kept_limits && min <= requests + kept && !too_much {
+        let zero = Quantity::ZERO;
+        // Subtract the amounts that are not scaled from the bounds.
+        let (fixed, fixed_limits) =
+            if spares_others { (sum(request, false), sum(limit, false)) } else { (zero, zero) };
+        let left =
+            |bound: Quantity, fixed: Quantity| if bound > fixed { bound - fixed } else { zero };
+        let too_much = max.is_some_and(|max| max < limits + fixed_limits);
+        if min <= limits + fixed_limits && min <= requests + fixed && !too_much {
             return None;
         }
-        if min > requests + kept && !(limits + kept_limits).is_zero() {
+        if min > requests + fixed && !(limits + fixed_limits).is_zero() {
             return Some(Self {
                 from: requests,
-                to: left(min, kept),
+                to: left(min, fixed),
                 rounding: ScaleRounding::Up,
                 rule: CapRule::PodRangeMin,
                 skips_unrecommended: true,
@@ -234,8 +244,8 @@ impl ScalingFactor {
             Some(max) => (max, CapRule::PodRangeMax),
             None => (min, CapRule::PodRangeMin),
         };
-        // Where what stays is too much by itself, nothing that is done to the others helps.
-        let to = Some(left(bound, kept_limits)).filter(|left| !left.is_zero())?;
+        // If the fixed amounts alone exceed the bound, scaling the others does not help.
+        let to = Some(left(bound, fixed_limits)).filter(|left| !left.is_zero())?;
         let rounding = ScaleRounding::DownAtMostLess;
         Some(Self { from: limits, to, rounding, rule, skips_unrecommended: false })
     }

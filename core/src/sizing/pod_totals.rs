@@ -1,4 +1,4 @@
-//! What a pod asks for as a whole, as the API server counts it against quotas and LimitRanges.
+//! The total requests and limits of a pod, as the API server counts them against ResourceQuotas and LimitRanges.
 
 use super::{
     lookup::Lookup,
@@ -7,34 +7,35 @@ use super::{
 };
 use crate::api::ResourceList;
 
-/// What a pod asks for as a whole.
+/// The total requests and limits of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
-    /// To be set aside for it.
+    /// The sum of requests, including overhead.
     pub requests: ResourceList,
-    /// Not to have more than, as far as its containers have limits.
+    /// The sum of limits, over the containers that have one.
     pub limits: ResourceList,
 }
 
-/// A container with the resources that it would have.
+/// A container with its new resources.
 pub struct ResizedContainer<'a> {
-    /// The container.
+    /// The container as it is now.
     pub container: &'a Container,
-    /// What its spec would say.
+    /// The resources of its new spec.
     pub resources: Resources,
 }
 
-/// All containers of a pod with these sizes, those that end included. As on creation, a container that has a limit and
-/// requests nothing requests its limit.
+/// Returns all containers of a pod with these sizes, init containers included. As on creation, a request that is unset
+/// defaults to the limit.
 pub fn resized_containers<'a>(pod: &'a Pod, sizes: &[SizedContainer]) -> Vec<ResizedContainer<'a>> {
-    let mains = pod.containers.iter().enumerate().map(|(i, one)| (ContainerRef::Main(i), one));
-    let inits = pod.init_containers.iter().enumerate().map(|(i, one)| (ContainerRef::Init(i), one));
+    let mains = pod.containers.iter().enumerate().map(|(i, main)| (ContainerRef::Main(i), main));
+    let inits =
+        pod.init_containers.iter().enumerate().map(|(i, init)| (ContainerRef::Init(i), init));
     let pairs = || sizes.iter().map(|size| (size.container, size));
-    let by_place = Lookup::new(sizes.len(), pairs());
-    let resources = |place: ContainerRef, container: &Container| {
-        let own = by_place.get(&place, pairs());
+    let by_ref = Lookup::new(sizes.len(), pairs());
+    let resources = |container_ref: ContainerRef, container: &Container| {
+        let size = by_ref.get(&container_ref, pairs());
         let mut resources =
-            own.map_or_else(|| container.spec.clone(), |it| it.apply_to(&container.spec));
+            size.map_or_else(|| container.spec.clone(), |size| size.apply_to(&container.spec));
         for (resource, limit) in resources.limits.iter().flat_map(ResourceList::iter) {
             let requests = resources.requests.get_or_insert_default();
             if requests.get(resource).is_none() {
@@ -43,45 +44,47 @@ pub fn resized_containers<'a>(pod: &'a Pod, sizes: &[SizedContainer]) -> Vec<Res
         }
         resources
     };
-    let fitted =
-        |(place, container)| ResizedContainer { container, resources: resources(place, container) };
-    mains.chain(inits).map(fitted).collect()
+    let resized = |(container_ref, container)| ResizedContainer {
+        container,
+        resources: resources(container_ref, container),
+    };
+    mains.chain(inits).map(resized).collect()
 }
 
 impl PodTotals {
-    /// Of a pod with these sizes: what its containers and sidecars ask for together, or what it needs to start where
-    /// that is more, and its overhead.
+    /// Computes the totals of a pod with these sizes: the sum of its containers and sidecars, or what its init containers
+    /// need if that is more, plus the overhead.
     pub fn new(pod: &Pod, sizes: &[SizedContainer]) -> Self {
-        let all = resized_containers(pod, sizes);
+        let resized = resized_containers(pod, sizes);
         let sum = |pick: fn(&Resources) -> &ResourceList| {
-            let (mut running, mut starting, mut beside) =
+            let (mut running, mut starting, mut sidecars) =
                 (ResourceList::EMPTY, ResourceList::EMPTY, ResourceList::EMPTY);
-            for ResizedContainer { container, resources } in &all {
+            for ResizedContainer { container, resources } in &resized {
                 let list = pick(resources);
                 if container.container_type == ContainerType::Init {
-                    let mut needed = beside.clone();
+                    let mut needed = sidecars.clone();
                     add(&mut needed, list);
                     raise_to(&mut starting, &needed);
                 } else {
                     add(&mut running, list);
                     if container.container_type == ContainerType::Sidecar {
-                        add(&mut beside, list);
+                        add(&mut sidecars, list);
                     }
                 }
             }
             raise_to(&mut running, &starting);
             running
         };
-        let mut demand =
+        let mut totals =
             Self { requests: sum(Resources::requests), limits: sum(Resources::limits) };
-        add(&mut demand.requests, &pod.overhead);
+        add(&mut totals.requests, &pod.overhead);
         for (resource, amount) in pod.overhead.iter() {
-            // Where nothing is limited, overhead does not begin to.
-            if let Some(limit) = demand.limits.get(resource) {
-                demand.limits.insert(resource.clone(), limit + amount);
+            // Overhead adds to a limit, but does not create one.
+            if let Some(limit) = totals.limits.get(resource) {
+                totals.limits.insert(resource.clone(), limit + amount);
             }
         }
-        demand
+        totals
     }
 }
 

@@ -1,4 +1,4 @@
-//! The recommendation that one pod can have: held to LimitRanges, to the policy, and to limits that stay.
+//! Caps the recommendation of one pod to LimitRanges, container policies, and limits that do not change.
 
 use std::collections::HashMap;
 
@@ -19,131 +19,137 @@ use crate::{
     types::compat::Fix,
 };
 
-/// What is recommended for one container of a pod.
+/// The capped recommendation of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CappedRecommendation {
-    /// Where it stands.
+    /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// Its numbers.
+    /// The capped amounts.
     pub recommendation: ContainerRecommendation,
-    /// What happened to the target on the way, in this order.
+    /// The adjustments of the target, in order.
     pub reasons: Vec<SizingReason>,
 }
 
 static NO_DEFAULTS: ResourceList = ResourceList::EMPTY;
 
-/// Holds a recommendation to all that holds for a pod. Nothing if nothing is recommended and no policy is given.
-/// Containers that the pod does not have are left out.
+/// Caps the recommendation of a VPA for one pod. `None` if the VPA has neither a recommendation nor a resource policy.
+/// Containers that the pod does not have are skipped.
 pub fn cap_recommendation(
     pod: &Pod,
-    plan: &SizingSpec<'_>,
+    sizing_spec: &SizingSpec<'_>,
     ranges: &NamespaceLimitRanges,
     rules: SizingRules,
 ) -> Result<Option<Vec<CappedRecommendation>>, SizingError> {
-    size_limits::check_size(pod, plan)?;
-    let entries = capped_containers(pod, plan, ranges, rules, FieldSelection::All)?;
-    let processed =
-        |CappedContainer { container: place, recommendation: said, reasons, .. }| {
-            CappedRecommendation { container: place, recommendation: said, reasons }
-        };
-    Ok(entries.map(|entries| entries.into_iter().map(processed).collect()))
+    size_limits::check_size(pod, sizing_spec)?;
+    let entries = capped_containers(pod, sizing_spec, ranges, rules, FieldSelection::All)?;
+    let capped = |CappedContainer { container, recommendation, reasons, .. }| {
+        CappedRecommendation { container, recommendation, reasons }
+    };
+    Ok(entries.map(|entries| entries.into_iter().map(capped).collect()))
 }
 
-/// Which numbers of a recommendation are needed.
+/// Which fields of a recommendation are capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldSelection {
-    /// All of them.
+    /// All fields.
     All,
-    /// The targets: enough for who sizes a pod. The others are not held to anything, and may be missing.
+    /// Only the targets, which is enough to size a pod. Other fields are not capped and may be missing.
     TargetsOnly,
 }
 
-/// The same, with what each container is held to.
+/// Like [`cap_recommendation`], with the bounds of each container.
 pub(super) fn capped_containers<'a>(
     pod: &'a Pod,
-    plan: &SizingSpec<'a>,
+    sizing_spec: &SizingSpec<'a>,
     ranges: &'a NamespaceLimitRanges,
     rules: SizingRules,
     wanted: FieldSelection,
 ) -> Result<Option<Vec<CappedContainer<'a>>>, SizingError> {
-    if plan.recommendation.is_none() && plan.spec.resource_policy.is_none() {
+    if sizing_spec.recommendation.is_none() && sizing_spec.spec.resource_policy.is_none() {
         return Ok(None);
     }
-    // Sums of a pod can be refused for any of the numbers.
-    let all = wanted == FieldSelection::All || ranges.pod.is_some();
-    let copied = |one: &ContainerRecommendation| {
-        if all {
-            return one.clone();
+    // Capping the pod totals can fail for any field.
+    let needs_all = wanted == FieldSelection::All || ranges.pod.is_some();
+    let copied = |recommendation: &ContainerRecommendation| {
+        if needs_all {
+            return recommendation.clone();
         }
         ContainerRecommendation {
-            container_name: one.container_name.clone(),
-            target: one.target.clone(),
+            container_name: recommendation.container_name.clone(),
+            target: recommendation.target.clone(),
             ..ContainerRecommendation::default()
         }
     };
-    let said = plan.recommendation.map(|it| it.container_recommendations.iter().map(copied));
-    let mut said: Vec<ContainerRecommendation> = said.into_iter().flatten().collect();
-    let mut told: HashMap<usize, Vec<SizingReason>> = HashMap::new();
-    for (index, reason) in cap_pod_sums(&mut said, pod, plan, ranges, rules)? {
-        told.entry(index).or_default().push(reason);
+    let recommendations = sizing_spec
+        .recommendation
+        .map(|status| status.container_recommendations.iter().map(copied));
+    let mut recommendations: Vec<ContainerRecommendation> =
+        recommendations.into_iter().flatten().collect();
+    let mut pod_reasons: HashMap<usize, Vec<SizingReason>> = HashMap::new();
+    for (index, reason) in cap_pod_sums(&mut recommendations, pod, sizing_spec, ranges, rules)? {
+        pod_reasons.entry(index).or_default().push(reason);
     }
     let containers =
-        || pod.sized_containers(rules.sidecars).map(|(place, one)| (&*one.name, (place, one)));
+        || pod.sized_containers(rules.sidecars).map(|(at, sized)| (&*sized.name, (at, sized)));
     let count = pod.containers.len() + pod.init_containers.len();
     let by_name = Lookup::new(count, containers());
-    let policies = ContainerPolicies::new(plan);
-    let mut entries = Vec::with_capacity(said.len());
-    for (index, mut said) in said.into_iter().enumerate() {
-        let Some((place, container)) = by_name.get(&*said.container_name, containers()) else {
-            continue;
-        };
+    let policies = ContainerPolicies::new(sizing_spec);
+    let mut entries = Vec::with_capacity(recommendations.len());
+    for (index, mut recommendation) in recommendations.into_iter().enumerate() {
+        let found = by_name.get(&*recommendation.container_name, containers());
+        let Some((container_ref, container)) = found else { continue };
         let (actual, range) = (container.actual(), ranges.container.as_ref());
         let original = CurrentResources {
             requests: actual.requests(),
             limits: actual.limits(),
             defaults: range.map_or(&NO_DEFAULTS, |range| &range.default),
         };
-        let policy = policies.get(&said.container_name);
+        let policy = policies.get(&recommendation.container_name);
         let bounds = ResourceBounds {
             current: original,
             limit_range: range,
             policy,
-            limit_policy: plan.limit_policy_by(policy),
+            limit_policy: sizing_spec.limit_policy_by(policy),
             rules,
         };
-        let mut reasons = told.remove(&index).unwrap_or_default();
-        reasons.extend(bounds.clamp(&mut said.target));
-        bounds.clamp(&mut said.lower_bound);
-        bounds.clamp(&mut said.upper_bound);
-        entries.push(CappedContainer { container: place, bounds, recommendation: said, reasons });
+        let mut reasons = pod_reasons.remove(&index).unwrap_or_default();
+        reasons.extend(bounds.clamp(&mut recommendation.target));
+        bounds.clamp(&mut recommendation.lower_bound);
+        bounds.clamp(&mut recommendation.upper_bound);
+        entries.push(CappedContainer { container: container_ref, bounds, recommendation, reasons });
     }
     enforce_pod_constraints(&mut entries, pod, ranges.pod.as_ref(), rules);
     Ok(Some(entries))
 }
 
 fn cap_pod_sums(
-    said: &mut Vec<ContainerRecommendation>,
+    recommendations: &mut Vec<ContainerRecommendation>,
     pod: &Pod,
-    plan: &SizingSpec<'_>,
+    sizing_spec: &SizingSpec<'_>,
     ranges: &NamespaceLimitRanges,
     rules: SizingRules,
 ) -> Result<Vec<CapReason>, SizingError> {
-    // One factor for all is right only where limits keep their ratio; otherwise the sums are settled afterwards, by the
-    // limits that will be written.
-    if plan.limit_policy != LimitPolicy::Ratio && rules.fixes.has(Fix::PodRangeIsMet) {
+    // One factor for all containers is correct only if limits keep their ratio. Otherwise enforce_pod_constraints adjusts
+    // the totals, based on the limits that will be written.
+    if sizing_spec.limit_policy != LimitPolicy::Ratio && rules.fixes.has(Fix::PodRangeIsMet) {
         return Ok(Vec::new());
     }
     let spares = rules.fixes.has(Fix::PodRangeSparesOthers);
-    let mut told = Vec::new();
+    let mut reasons = Vec::new();
     if let Some(range) = ranges.pod.as_ref().filter(|range| spares || range.is_used_upstream()) {
-        pod_limit_range::add_unrecommended(said, pod, rules);
-        for number in RecommendationField::ALL {
+        pod_limit_range::add_unrecommended(recommendations, pod, rules);
+        for field in RecommendationField::ALL {
             for resource in [ResourceName::Cpu, ResourceName::Memory] {
-                told.extend(pod_limit_range::scale_field(
-                    said, pod, range, &resource, number, rules,
+                reasons.extend(pod_limit_range::scale_field(
+                    recommendations,
+                    pod,
+                    range,
+                    &resource,
+                    field,
+                    rules,
                 )?);
             }
         }
     }
-    Ok(told)
+    Ok(reasons)
 }

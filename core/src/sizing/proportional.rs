@@ -1,31 +1,31 @@
-//! Proportions in whole units, as exact as they can be: thousandths of a core, bytes of memory.
+//! Proportional scaling in whole units, exact up to rounding: milli-CPU, bytes of memory.
 
 use crate::{
     api::ResourceName,
     types::quantity::{Format, Quantity},
 };
 
-/// What becomes of the part of a unit.
+/// How a fraction of a unit is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleRounding {
-    /// It is cut off.
+    /// Rounds down.
     Down,
-    /// It counts as a whole one.
+    /// Rounds up.
     Up,
-    /// It is cut off, and of memory a whole byte more where nothing is left: upstream's rounding down.
+    /// Upstream's rounding: down, and one byte less if nothing is left of an amount of memory.
     DownAtMostLess,
 }
 
-/// An amount in proportion.
+/// A scaled amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaled {
-    /// The amount.
+    /// The result.
     pub amount: Quantity,
-    /// Whether it is only the most that a number can say.
+    /// Whether the result overflowed and was capped to `i64::MAX`.
     pub is_saturated: bool,
 }
 
-/// The amount in units of its resource, rounded up.
+/// Converts an amount to units of its resource, rounded up.
 pub fn to_units(resource: &ResourceName, amount: Quantity) -> i64 {
     match resource {
         ResourceName::Cpu => amount.milli_value(),
@@ -33,7 +33,7 @@ pub fn to_units(resource: &ResourceName, amount: Quantity) -> i64 {
     }
 }
 
-/// So many units of a resource.
+/// Converts units of a resource to a quantity.
 pub fn quantity_from_units(resource: &ResourceName, units: i64, format: Format) -> Quantity {
     match resource {
         ResourceName::Cpu => Quantity::from_milli(units, format),
@@ -41,7 +41,7 @@ pub fn quantity_from_units(resource: &ResourceName, units: i64, format: Format) 
     }
 }
 
-/// `amount * to / from`, in the notation of the amount; unchanged where `from` is 0.
+/// Returns `amount * to / from`, in the format of `amount`; unchanged if `from` is 0.
 pub fn scale(
     resource: &ResourceName,
     amount: Quantity,
@@ -49,11 +49,12 @@ pub fn scale(
     to: Quantity,
     rounding: ScaleRounding,
 ) -> Scaled {
-    let [x, base, result] = [amount, from, to].map(|it| i128::from(to_units(resource, it)));
+    let [x, base, result] =
+        [amount, from, to].map(|quantity| i128::from(to_units(resource, quantity)));
     if base == 0 {
         return Scaled { amount, is_saturated: false };
     }
-    // Products of two i64 fit. A negative remainder cannot be: floors go towards the past of zero.
+    // Products of two i64 fit in i128. Euclidean division rounds down, so the remainder is never negative.
     let (whole, rest) = ((x * result).div_euclid(base), (x * result).rem_euclid(base));
     let Ok(whole) = i64::try_from(whole) else {
         return Scaled {

@@ -1,4 +1,4 @@
-//! Whether a namespace's ResourceQuotas have room for what a pod would ask for.
+//! Checks whether a pod fits the ResourceQuotas of its namespace.
 
 use std::fmt;
 
@@ -15,33 +15,33 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// A ResourceQuota.
+/// The fields of a ResourceQuota that are needed to check a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Its name.
+    /// Name of the ResourceQuota.
     pub name: Box<str>,
-    /// What it allows.
+    /// `status.hard`.
     pub hard: ResourceList,
-    /// What is in use.
+    /// `status.used`.
     pub used: ResourceList,
-    /// Which pods it counts: those that all of these take.
+    /// Counts only pods that match all of these scopes.
     pub scopes: Vec<Scope>,
 }
 
-/// Which pods a quota counts.
+/// A scope of a ResourceQuota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those that ask for nothing, or those that do.
+    /// `BestEffort` or `NotBestEffort`.
     BestEffort(bool),
-    /// Those that may run for a limited time only, or the others.
+    /// `Terminating` or `NotTerminating`.
     Terminating(bool),
-    /// Those of one of these priority classes.
+    /// Pods with one of these priority classes.
     PriorityIn(Vec<Box<str>>),
-    /// Those of another class, or of none.
+    /// Pods with another priority class, or none.
     PriorityNotIn(Vec<Box<str>>),
-    /// Those of any class, or of none.
+    /// Pods with any priority class, or without one.
     HasPriority(bool),
-    /// Nobody here knows which. Such a quota is taken to count none, so that nothing is held back for it.
+    /// An unknown scope. It matches no pod, so that the quota blocks nothing.
     Unknown,
 }
 
@@ -62,36 +62,36 @@ impl Scope {
 }
 
 impl Quota {
-    /// Whether it counts a pod of that class.
+    /// Whether the quota counts a pod of this QoS class.
     fn applies_to(&self, pod: &Pod, class: QosClass) -> bool {
         self.scopes.iter().all(|scope| scope.matches(pod, class))
     }
 }
 
-/// How a pod comes by its new sizes.
+/// How a pod gets its new resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodOperation {
-    /// It is created: all of it counts. One that it replaces counts until it is gone.
+    /// The pod is created: all of its resources are charged, in addition to those of a pod that it replaces.
     Create,
-    /// It is resized: what it has already counts.
+    /// The pod is resized: only the difference is charged.
     Resize,
 }
 
-/// What a quota has no room for.
+/// A quota that would be exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaExceeded {
-    /// The quota.
+    /// Name of the ResourceQuota.
     pub quota: Box<str>,
-    /// What it counts, in its words: `requests.cpu`.
+    /// The resource of the quota, such as `requests.cpu`.
     pub resource: Box<str>,
-    /// How much more is wanted.
+    /// The additional amount that the pod needs.
     pub wanted: Quantity,
-    /// How much there is left.
+    /// The amount that is left in the quota.
     pub left: Quantity,
 }
 
-/// What quotas count about CPU and memory, and of which list.
+/// Resources of a quota, the resource of the pod that they count, and whether they count limits.
 const QUOTA_RESOURCES: [(&str, ResourceName, bool); 6] = [
     ("cpu", ResourceName::Cpu, false),
     ("requests.cpu", ResourceName::Cpu, false),
@@ -101,32 +101,32 @@ const QUOTA_RESOURCES: [(&str, ResourceName, bool); 6] = [
     ("limits.memory", ResourceName::Memory, true),
 ];
 
-/// All that the quotas have no room for. What would not grow is never refused, however much over its quota a namespace
-/// is.
+/// Returns all quotas that would be exceeded. A resource that does not grow is never rejected, even if the namespace is
+/// over its quota already.
 pub fn exceeded_quotas(
     quotas: &[Quota],
     pod: &Pod,
     sizes: &[SizedContainer],
     change: PodOperation,
 ) -> Vec<QuotaExceeded> {
-    let wanted = PodTotals::new(pod, sizes);
-    let has = match change {
+    let after = PodTotals::new(pod, sizes);
+    let before = match change {
         PodOperation::Create => PodTotals::default(),
         PodOperation::Resize => PodTotals::new(pod, &[]),
     };
     let class = qos_with(pod, sizes);
     let mut excesses = Vec::new();
     for quota in quotas.iter().filter(|quota| quota.applies_to(pod, class)) {
-        for (counted, resource, of_limits) in &QUOTA_RESOURCES {
-            let Some(hard) = quota.hard.get(&ResourceName::from(*counted)) else { continue };
-            let used = quota.used.get(&ResourceName::from(*counted)).unwrap_or_default();
-            let pick = |demand: &PodTotals| {
-                let list = if *of_limits { &demand.limits } else { &demand.requests };
+        for (quota_resource, resource, of_limits) in &QUOTA_RESOURCES {
+            let Some(hard) = quota.hard.get(&ResourceName::from(*quota_resource)) else { continue };
+            let used = quota.used.get(&ResourceName::from(*quota_resource)).unwrap_or_default();
+            let pick = |totals: &PodTotals| {
+                let list = if *of_limits { &totals.limits } else { &totals.requests };
                 list.get(resource).unwrap_or_default()
             };
-            let (more, left) = (pick(&wanted) - pick(&has), hard - used);
+            let (more, left) = (pick(&after) - pick(&before), hard - used);
             if more > Quantity::ZERO && more > left {
-                let (quota, resource) = (quota.name.clone(), (*counted).into());
+                let (quota, resource) = (quota.name.clone(), (*quota_resource).into());
                 excesses.push(QuotaExceeded { quota, resource, wanted: more, left });
             }
         }
@@ -134,7 +134,7 @@ pub fn exceeded_quotas(
     excesses
 }
 
-/// Refuses sizes that a quota has no room for, if it has room for the pod as it is: better a pod without them than none.
+/// Rejects sizes that would exceed a quota, if the unchanged pod would not: an unsized pod is better than none.
 pub fn ensure_quota(
     quotas: &[Quota],
     pod: &Pod,
@@ -155,7 +155,7 @@ impl fmt::Display for QuotaExceeded {
         let Self { quota, resource, wanted, left } = self;
         write!(
             f,
-            "{wanted} of {resource} more would be asked of ResourceQuota {quota}, which has {left} left"
+            "ResourceQuota {quota} would be exceeded: {wanted} more {resource} needed, {left} left"
         )
     }
 }

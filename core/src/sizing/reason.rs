@@ -1,4 +1,4 @@
-//! Why a pod gets what it gets, and why it gets nothing: data that explanations, annotations and metrics print.
+//! Why a pod gets its resources, or why it cannot be sized: data that explanations, annotations and metrics print.
 
 use std::{fmt, sync::Arc};
 
@@ -7,80 +7,80 @@ use serde::Serialize;
 use super::{api_validation::Violation, pod::QosClass, quota::QuotaExceeded};
 use crate::{api::ResourceName, types::quantity::Quantity};
 
-/// One thing that happened to a number on its way from the recommendation to the pod.
+/// One adjustment of an amount between the recommendation and the pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "what")]
 pub enum SizingReason {
     /// A rule changed an amount.
     Capped {
-        /// Of this resource.
+        /// The resource.
         resource: ResourceName,
         /// The request or the limit.
         field: ResourceField,
-        /// The rule.
+        /// The rule that changed it.
         rule: CapRule,
-        /// From this.
+        /// The amount before.
         from: Quantity,
-        /// To this.
+        /// The amount after.
         to: Quantity,
     },
     /// No limit is written.
     NoLimit {
-        /// Of this resource.
+        /// The resource.
         resource: ResourceName,
-        /// What there is none of, or 0, and what a limit would follow from.
+        /// The input that is unset or 0.
         without: MissingInput,
     },
-    /// The limit would be more than a number can say, so it is the most that it can.
+    /// The proportional limit overflows, so it saturates and loses its ratio to the request.
     RatioLost {
-        /// Of this resource.
+        /// The resource.
         resource: ResourceName,
     },
 }
 
-/// What of a container a number is.
+/// Whether an amount is a request or a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ResourceField {
-    /// Its request.
+    /// The request of a container or pod.
     Request,
-    /// Its limit.
+    /// The limit of a container or pod.
     Limit,
 }
 
-/// What a limit would follow from.
+/// An input that a proportional limit needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MissingInput {
-    /// The limit that the container has.
+    /// The current limit of the container.
     OriginalLimit,
-    /// A recommendation.
+    /// The recommended request.
     RecommendedRequest,
 }
 
-/// A rule that changes amounts.
+/// A rule that caps amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CapRule {
-    /// `minAllowed` of the policy.
+    /// `minAllowed` of the container policy.
     MinAllowed,
-    /// `maxAllowed` of the policy.
+    /// `maxAllowed` of the container policy.
     MaxAllowed,
-    /// The container's limit, where limits are left alone.
+    /// The container's limit, if limits are not changed.
     ContainerLimit,
-    /// The minimum for containers in the namespace.
+    /// `min` of a LimitRange for containers.
     RangeMin,
-    /// The maximum for containers in the namespace.
+    /// `max` of a LimitRange for containers.
     RangeMax,
-    /// The minimum for whole pods in the namespace.
+    /// `min` of a LimitRange for pods.
     PodRangeMin,
-    /// The maximum for whole pods in the namespace.
+    /// `max` of a LimitRange for pods.
     PodRangeMax,
-    /// How many times the request a limit may be in the namespace.
+    /// `maxLimitRequestRatio` of a LimitRange.
     LimitRequestRatio,
-    /// The pod would get another quality of service.
+    /// The QoS class of the pod would change.
     QosClass,
-    /// The operator's limit of a boosted CPU.
+    /// `--max-allowed-cpu-boost` of the admission controller.
     BoostMax,
 }
 
@@ -99,7 +99,7 @@ impl CapRule {
         Self::BoostMax,
     ];
 
-    /// One word for labels.
+    /// The label value in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MinAllowed => "min_allowed",
@@ -115,7 +115,7 @@ impl CapRule {
         }
     }
 
-    /// What upstream writes into the pod's annotation about it, where it writes anything.
+    /// The text in upstream's pod annotation, if upstream mentions the rule.
     const fn annotation_verb(self) -> Option<&'static str> {
         match self {
             Self::MinAllowed => Some("capped to minAllowed"),
@@ -129,7 +129,7 @@ impl CapRule {
 }
 
 impl SizingReason {
-    /// As upstream writes it into the pod's annotation; nothing for what upstream says nothing about.
+    /// The text in upstream's pod annotation; `None` if upstream does not mention it.
     pub fn annotation_text(&self) -> Option<String> {
         match self {
             Self::Capped { resource, field: ResourceField::Request, rule, .. } => {
@@ -161,71 +161,71 @@ impl fmt::Display for CapRule {
     }
 }
 
-/// Why nothing can be decided for a pod. It is left as it is.
+/// Why a pod cannot be sized. The pod is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizingError {
     /// The LimitRanges of the namespace could not be read.
-    #[error("the LimitRanges of the namespace are not known: the pod is left as it is")]
+    #[error("the LimitRanges of the namespace are unknown: the pod is not changed")]
     LimitRangesUnknown,
-    /// Upstream's release crashes over such a pod.
+    /// Upstream's release panics for such a pod.
     #[error(
-        "container {container} has no recommendation, and the pod's LimitRange does not hold: upstream's release \
-         crashes over such a pod, so under --compat=upstream it is left as it is"
+        "container {container} has no recommendation and the pod violates a LimitRange: upstream's release panics for \
+         such a pod, so with --compat=upstream it is not changed"
     )]
     CrashesUpstream {
         /// The container without a recommendation.
         container: Arc<str>,
     },
-    /// The startup boost of a container does not say what it is.
-    #[error("the startup boost of container {container} {problem}: correct it in the VPA")]
+    /// The startup boost of a container is incomplete or out of range.
+    #[error("the startup boost of container {container} {problem}: fix it in the VPA")]
     InvalidBoost {
         /// The container.
         container: Arc<str>,
-        /// What is wrong.
+        /// What is wrong with it, as a predicate.
         problem: &'static str,
     },
-    /// The annotation that says what a boosted container had before cannot be read.
-    #[error("annotation {key} is not what was written there: {error}; remove it from the pod")]
+    /// The annotation with the resources of a container before its boost cannot be parsed.
+    #[error("failed to parse annotation {key}: {error}; remove it from the pod")]
     InvalidOriginals {
-        /// Its key.
+        /// Key of the annotation.
         key: String,
-        /// What the reader says.
+        /// The parse error.
         error: String,
     },
-    /// The API server would not accept the pod that comes of it, and would accept the one that is there.
-    #[error("{violation}, which the API server would not accept: the pod is left as it is")]
+    /// The API server would reject the resized pod, but accepts the current one.
+    #[error("{violation}, which the API server would reject: the pod is not changed")]
     WouldBeRejected {
-        /// What would not be accepted.
+        /// The first violation.
         violation: Violation,
     },
-    /// A quota of the namespace has no room for the pod that comes of it, and has room for the one that is there.
-    #[error("{excess}: the pod is left as it is")]
+    /// A ResourceQuota of the namespace would reject the resized pod, but accepts the current one.
+    #[error("{excess}: the pod is not changed")]
     QuotaExceeded {
-        /// What there is no room for.
+        /// The first quota that would be exceeded.
         excess: Box<QuotaExceeded>,
     },
-    /// Quality of service is decided when a pod is created, and no resize may change it.
-    #[error("the resize would turn the pod from {} to {}, and no resize may", from.as_str(), to.as_str())]
+    /// The QoS class of a pod is fixed when it is created, so a resize must not change it.
+    #[error("a resize would change the QoS class from {} to {}, which is not allowed", from.as_str(), to.as_str())]
     QosWouldChange {
-        /// What it has.
+        /// The current class.
         from: QosClass,
-        /// What it would have.
+        /// The class after the resize.
         to: QosClass,
     },
-    /// The pod, or what its VPA says, is larger than anybody needs, and sizing it would keep others waiting.
-    #[error("{count} {what}, and at most {most} are sized: the pod is left as it is")]
+    /// The pod or its VPA exceeds a size limit. Sizing it would delay other pods.
+    #[error("{count} {what} exceed the limit of {most}: the pod is not changed")]
     TooLarge {
-        /// What there is too much of.
+        /// What there is too much of, in the plural.
         what: &'static str,
-        /// How many there are.
+        /// The actual number.
         count: usize,
-        /// How many there may be.
+        /// The limit.
         most: usize,
     },
 }
 
 impl SizingError {
-    /// One word for labels.
+    /// The label value in metrics.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::LimitRangesUnknown => "limit_ranges_unknown",

@@ -1,5 +1,5 @@
-//! Holds the numbers of one container to its namespace's LimitRange, its policy, and its own limit, in this order:
-//! what comes later wins.
+//! Caps the amounts of one container to the LimitRange of its namespace, its container policy, and its own limit, in
+//! this order: later rules win.
 
 use super::{
     limit_policy::{CurrentResources, limit_by_policy},
@@ -16,23 +16,23 @@ use crate::{
     },
 };
 
-/// What the numbers of one container are held to.
+/// The bounds of the amounts of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceBounds<'a> {
-    /// What it has.
+    /// The current resources.
     pub current: CurrentResources<'a>,
-    /// What holds for each container of the namespace.
+    /// The LimitRange for containers of the namespace.
     pub limit_range: Option<&'a MergedLimitRange>,
-    /// What the VPA says of it.
+    /// The container policy of the VPA.
     pub policy: Option<&'a ContainerPolicy>,
-    /// What becomes of its limits.
+    /// How its limits are set.
     pub limit_policy: LimitPolicy,
-    /// The rules.
+    /// The rules of sizing.
     pub rules: SizingRules,
 }
 
 impl ResourceBounds<'_> {
-    /// The request at which the limit, following in proportion, reaches this one. Nothing where no limit follows.
+    /// Returns the request whose proportional limit equals `bound`; `None` if there is no limit.
     fn request_at_limit(&self, resource: &ResourceName, bound: Quantity) -> Option<Quantity> {
         let limit = self.current.limit(resource)?;
         let Some(request) = self.current.request(resource) else { return Some(bound) };
@@ -40,16 +40,16 @@ impl ResourceBounds<'_> {
             .filter(|amount| !amount.is_zero())
     }
 
-    /// The least that the LimitRange allows to request: request and limit must both reach the minimum.
+    /// Returns the minimum request under the LimitRange: both request and limit must reach its minimum.
     fn limit_range_min(&self, resource: &ResourceName) -> Option<Quantity> {
         let min = self.limit_range?.min(resource)?;
-        // The notation of the first stays where both are equal.
+        // If both are equal, keep the format of the scaled amount.
         Some(
             self.request_at_limit(resource, min).filter(|at_limit| *at_limit >= min).unwrap_or(min),
         )
     }
 
-    /// The most that the LimitRange allows to request.
+    /// Returns the maximum request under the LimitRange.
     fn limit_range_max(&self, resource: &ResourceName) -> Option<Quantity> {
         let max = self.limit_range?.max(resource)?;
         let unlimited = self.current.limit(resource).is_none()
@@ -57,7 +57,7 @@ impl ResourceBounds<'_> {
         if unlimited { Some(max) } else { self.request_at_limit(resource, max) }
     }
 
-    /// The range applies to CPU and memory alone.
+    /// Returns the bounds of the LimitRange, which applies to CPU and memory only.
     fn limit_range_bounds(&self, resource: &ResourceName) -> [(CapRule, Option<Quantity>); 2] {
         if matches!(resource, ResourceName::Other(_)) {
             return [(CapRule::RangeMin, None), (CapRule::RangeMax, None)];
@@ -69,14 +69,14 @@ impl ResourceBounds<'_> {
     }
 
     fn policy_bounds(&self, resource: &ResourceName) -> [(CapRule, Option<Quantity>); 2] {
-        let some = |list: &ResourceList| list.get(resource).filter(|amount| !amount.is_zero());
+        let non_zero = |list: &ResourceList| list.get(resource).filter(|amount| !amount.is_zero());
         [
-            (CapRule::MinAllowed, self.policy.and_then(|policy| some(&policy.min_allowed))),
-            (CapRule::MaxAllowed, self.policy.and_then(|policy| some(&policy.max_allowed))),
+            (CapRule::MinAllowed, self.policy.and_then(|policy| non_zero(&policy.min_allowed))),
+            (CapRule::MaxAllowed, self.policy.and_then(|policy| non_zero(&policy.max_allowed))),
         ]
     }
 
-    /// Holds the amounts of a list, and says what changed.
+    /// Caps the amounts of a list, and returns the reasons for each change.
     pub fn clamp(&self, list: &mut ResourceList) -> Vec<SizingReason> {
         let mut reasons = Vec::new();
         for rules in [Self::limit_range_bounds, Self::policy_bounds] {
@@ -96,7 +96,8 @@ impl ResourceBounds<'_> {
         if self.limit_policy == LimitPolicy::RequestsOnly {
             for (resource, amount) in list.iter_mut() {
                 let limit = self.current.limits.get(resource);
-                if let Some(limit) = limit.filter(|it| amount.milli_value() > it.milli_value()) {
+                let exceeds = |limit: &Quantity| amount.milli_value() > limit.milli_value();
+                if let Some(limit) = limit.filter(exceeds) {
                     reasons.push(capped_reason(resource, CapRule::ContainerLimit, *amount, limit));
                     *amount = limit;
                 }
@@ -124,7 +125,7 @@ impl ResourceBounds<'_> {
         reasons
     }
 
-    /// The amount of one resource, in units, held.
+    /// Caps the amount of one resource, in units.
     pub fn clamp_units(&self, resource: &ResourceName, amount: i64) -> i64 {
         let amount = quantity_from_units(resource, amount, Format::DecimalSi);
         let mut list: ResourceList = [(resource.clone(), amount)].into_iter().collect();
@@ -132,38 +133,38 @@ impl ResourceBounds<'_> {
         list.get(resource).map_or(0, |amount| to_units(resource, amount))
     }
 
-    /// A limit that is left alone can only stay within a ratio because the request does not fall.
+    /// If the limit does not change, only a higher request keeps it within the ratio of the LimitRange.
     fn needs_request_for_ratio(&self) -> bool {
         self.limit_policy == LimitPolicy::RequestsOnly
             && self.rules.fixes.has(Fix::LimitsObeyRanges)
     }
 
-    /// The limit that is written beside a request, if one is, and what happened to it.
+    /// Returns the limit that is written with a request, if any, and the reasons for each change.
     pub fn limit_for_request(
         &self,
         resource: &ResourceName,
         wanted: Option<Quantity>,
     ) -> (Option<Quantity>, Vec<SizingReason>) {
-        let most = self.policy.and_then(|policy| policy.max_allowed.get(resource));
+        let max_allowed = self.policy.and_then(|policy| policy.max_allowed.get(resource));
         let (limit, reason) =
-            limit_by_policy(self.limit_policy, resource, &self.current, wanted, most);
+            limit_by_policy(self.limit_policy, resource, &self.current, wanted, max_allowed);
         let mut reasons: Vec<SizingReason> = reason.into_iter().collect();
-        let obeys = self.rules.fixes.has(Fix::LimitsObeyRanges);
+        let obeys_ranges = self.rules.fixes.has(Fix::LimitsObeyRanges);
         let (Some(mut limit), Some(request), Some(range)) =
-            (limit, wanted, self.limit_range.filter(|_| obeys))
+            (limit, wanted, self.limit_range.filter(|_| obeys_ranges))
         else {
             return (limit, reasons);
         };
-        let mut told = |rule, from: Quantity, to| {
+        let mut record = |rule, from: Quantity, to| {
             let (resource, field) = (resource.clone(), ResourceField::Limit);
             reasons.push(SizingReason::Capped { resource, field, rule, from, to });
         };
-        // A default limit may be less than what is requested.
+        // A default limit may be below the request.
         if limit < request {
-            told(CapRule::ContainerLimit, limit, request);
+            record(CapRule::ContainerLimit, limit, request);
             limit = request;
         }
-        // The ratio comes first: a limit that is raised to the minimum breaks it, and so does the minimum.
+        // Apply the ratio first: a limit that is raised to the minimum violates it, but so does the minimum itself.
         let ratio = range
             .max_limit_request_ratio(resource)
             .map(|ratio| max_limit(resource, request, ratio));
@@ -177,7 +178,7 @@ impl ResourceBounds<'_> {
                 _ => limit > *bound,
             };
             if let Some(to) = bound.filter(crosses).filter(|bound| *bound >= request) {
-                told(rule, limit, to);
+                record(rule, limit, to);
                 limit = to;
             }
         }
@@ -185,16 +186,16 @@ impl ResourceBounds<'_> {
     }
 }
 
-/// Thousandths in one: ratios are as exact as the API server compares them.
+/// The API server compares ratios in thousandths.
 const MILLI: i128 = 1000;
 
-/// The most that a limit may be beside a request.
+/// Returns the maximum limit for a request under a ratio.
 fn max_limit(resource: &ResourceName, request: Quantity, ratio: Quantity) -> Quantity {
     let most = i128::from(to_units(resource, request)) * i128::from(ratio.milli_value()) / MILLI;
     quantity_from_units(resource, i64::try_from(most).unwrap_or(i64::MAX), request.format())
 }
 
-/// The least that a request may be beside a limit.
+/// Returns the minimum request for a limit under a ratio.
 fn min_request(resource: &ResourceName, limit: Quantity, ratio: Quantity) -> Quantity {
     let (limit_units, ratio) = (i128::from(to_units(resource, limit)) * MILLI, ratio.milli_value());
     let ratio = i128::from(ratio.max(1));

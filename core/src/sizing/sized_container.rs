@@ -1,4 +1,4 @@
-//! Requests and limits that a pod gets.
+//! The requests and limits that each container of a pod gets.
 
 use super::{
     limit_range::NamespaceLimitRanges,
@@ -12,36 +12,36 @@ use super::{
 };
 use crate::api::{ResourceList, ResourceName, vpa::UpdateMode};
 
-/// What one container of a pod gets. A resource that is not listed is left as it is.
+/// The new requests and limits of a container. Resources that are not listed do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizedContainer {
-    /// Where the container stands.
+    /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// What it will request.
+    /// The new requests.
     pub requests: ResourceList,
-    /// What its limits will be.
+    /// The new limits.
     pub limits: ResourceList,
-    /// What happened to the numbers, in this order.
+    /// The adjustments that were made, in order.
     pub reasons: Vec<SizingReason>,
 }
 
 impl SizedContainer {
-    /// Nothing for the container at a place.
-    pub const fn unchanged(place: ContainerRef) -> Self {
+    /// Leaves the container at this position unchanged.
+    pub const fn unchanged(container: ContainerRef) -> Self {
         Self {
-            container: place,
+            container,
             requests: ResourceList::EMPTY,
             limits: ResourceList::EMPTY,
             reasons: Vec::new(),
         }
     }
 
-    /// Whether it says nothing.
+    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.limits.is_empty()
     }
 
-    /// What a spec becomes.
+    /// Applies the new amounts to the resources of a spec.
     pub fn apply_to(&self, spec: &Resources) -> Resources {
         let mut spec = spec.clone();
         for (new, old) in [(&self.requests, &mut spec.requests), (&self.limits, &mut spec.limits)] {
@@ -52,7 +52,7 @@ impl SizedContainer {
         spec
     }
 
-    /// Whether a spec becomes another.
+    /// Whether applying the new amounts changes the resources of a spec.
     pub fn changes(&self, spec: &Resources) -> bool {
         let differs = |new: &ResourceList, old: &ResourceList| {
             new.iter().any(|(resource, amount)| old.get(resource) != Some(amount))
@@ -61,42 +61,43 @@ impl SizedContainer {
     }
 }
 
-/// What each container of a pod gets, in the order of the pod: nothing where nothing is recommended for it. This takes
-/// no account of the update mode but where upstream does: what `Off` means is for who writes.
+/// Computes the new resources of each sized container, in the order of the pod. A container without a recommendation is
+/// unchanged. The update mode is ignored except where upstream considers it: callers decide what `Off` means.
 pub fn size_containers(
     pod: &Pod,
-    plan: &SizingSpec<'_>,
+    sizing_spec: &SizingSpec<'_>,
     ranges: Option<&NamespaceLimitRanges>,
     rules: SizingRules,
 ) -> Result<Vec<SizedContainer>, SizingError> {
     let ranges = ranges.ok_or(SizingError::LimitRangesUnknown)?;
-    size_limits::check_size(pod, plan)?;
+    size_limits::check_size(pod, sizing_spec)?;
     let mut sizes: Vec<SizedContainer> = pod
         .sized_containers(rules.sidecars)
-        .map(|(place, _)| SizedContainer::unchanged(place))
+        .map(|(container, _)| SizedContainer::unchanged(container))
         .collect();
-    if plan.recommendation.is_none() {
+    if sizing_spec.recommendation.is_none() {
         return Ok(sizes);
     }
-    let entries = capped_containers(pod, plan, ranges, rules, FieldSelection::TargetsOnly)?;
-    let mut entries = entries.unwrap_or_default();
-    let by_place = Lookup::new(entries.len(), container_indices(&entries));
+    let containers =
+        capped_containers(pod, sizing_spec, ranges, rules, FieldSelection::TargetsOnly)?;
+    let mut containers = containers.unwrap_or_default();
+    let by_ref = Lookup::new(containers.len(), container_indices(&containers));
     for size in &mut sizes {
-        let Some(index) = by_place.get(&size.container, container_indices(&entries)) else {
+        let Some(index) = by_ref.get(&size.container, container_indices(&containers)) else {
             continue;
         };
-        let entry = &mut entries[index];
-        if plan.update_mode() == UpdateMode::Off {
-            // Upstream forgets the policy here, so that limits are worked out even for RequestsOnly.
-            entry.bounds.limit_policy = plan.limit_policy;
+        let capped = &mut containers[index];
+        if sizing_spec.update_mode() == UpdateMode::Off {
+            // Upstream ignores the container policy here and computes limits even for RequestsOnly.
+            capped.bounds.limit_policy = sizing_spec.limit_policy;
         }
-        size.reasons = std::mem::take(&mut entry.reasons);
+        size.reasons = std::mem::take(&mut capped.reasons);
         let (mut limits, mut reasons) = (ResourceList::EMPTY, Vec::new());
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
-            let (limit, why) = entry
+            let (limit, limit_reasons) = capped
                 .bounds
-                .limit_for_request(&resource, entry.recommendation.target.get(&resource));
-            reasons.extend(why);
+                .limit_for_request(&resource, capped.recommendation.target.get(&resource));
+            reasons.extend(limit_reasons);
             if let Some(limit) = limit {
                 limits.insert(resource, limit);
             }
@@ -105,7 +106,7 @@ pub fn size_containers(
             size.reasons.extend(reasons);
         }
         size.limits = limits;
-        size.requests = std::mem::take(&mut entry.recommendation.target);
+        size.requests = std::mem::take(&mut capped.recommendation.target);
         let unnamed = ResourceName::Other("".into());
         size.requests.remove(&unnamed);
         size.limits.remove(&unnamed);
@@ -113,15 +114,15 @@ pub fn size_containers(
     Ok(sizes)
 }
 
-/// The class of a pod with these sizes.
+/// Computes the QoS class of a pod with these sizes.
 pub fn qos_with(pod: &Pod, sizes: &[SizedContainer]) -> QosClass {
-    let wanted: Vec<(ContainerRef, Resources)> = sizes
+    let resized: Vec<(ContainerRef, Resources)> = sizes
         .iter()
         .filter_map(|size| {
             Some((size.container, size.apply_to(&pod.container(size.container)?.spec)))
         })
         .collect();
-    let pairs = || wanted.iter().map(|(place, resources)| (*place, resources));
-    let by_place = Lookup::new(wanted.len(), pairs());
-    pod.qos_with(|place| by_place.get(&place, pairs()))
+    let pairs = || resized.iter().map(|(container, resources)| (*container, resources));
+    let by_ref = Lookup::new(resized.len(), pairs());
+    pod.qos_with(|container| by_ref.get(&container, pairs()))
 }

@@ -1,4 +1,4 @@
-//! What a VPA wants of the pods of its workload, and the rules by which that is done.
+//! How a VPA sizes the pods of its workload, and the rules that apply.
 
 use std::{fmt, str::FromStr};
 
@@ -14,41 +14,41 @@ use crate::{
     types::compat::{Compat, Fixes},
 };
 
-/// What a VPA wants.
+/// How a VPA sizes its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct SizingSpec<'a> {
     /// Name of the VPA.
     pub vpa: &'a str,
-    /// What it says.
+    /// `spec` of the VPA.
     pub spec: &'a VerticalPodAutoscalerSpec,
-    /// What is recommended for its containers, if anything is.
+    /// `status.recommendation` of the VPA, if set.
     pub recommendation: Option<&'a Recommendation>,
-    /// What becomes of limits, where the policy of a container does not leave them alone.
+    /// How limits are set, unless the container policy says `RequestsOnly`.
     pub limit_policy: LimitPolicy,
-    /// Containers that are sized though another webhook put them into the pod after ours had seen it.
+    /// Containers that are sized although another webhook injected them after ours ran.
     pub managed_sidecars: &'a [Box<str>],
 }
 
-/// What becomes of the limit of a container that has one.
+/// How the limit of a container is set, if it has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum LimitPolicy {
-    /// `ratio`: it stays as many times the request as it was.
+    /// `ratio`: the limit keeps its ratio to the request.
     #[default]
     Ratio,
-    /// `requestsOnly`: it stays what it is, and no request goes above it.
+    /// `requestsOnly`: the limit does not change, and caps the request.
     RequestsOnly,
-    /// `fixed:FACTOR`: it is this many times the request, whatever it was before.
+    /// `fixed:FACTOR`: the limit is this many times the request.
     Fixed(LimitFactor),
-    /// `max`: it is what `maxAllowed` says; as `ratio` where that says nothing.
+    /// `max`: the limit is `maxAllowed`; as `ratio` if that is unset.
     Max,
 }
 
-/// How many times the request a limit is, in thousandths; 1000 at least.
+/// The ratio of limit to request, in thousandths; at least 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitFactor(u32);
 
 impl LimitFactor {
-    /// In thousandths.
+    /// Returns the ratio in thousandths.
     pub const fn milli(self) -> u32 {
         self.0
     }
@@ -67,7 +67,7 @@ impl FromStr for LimitPolicy {
             "requestsOnly" => Ok(Self::RequestsOnly),
             "max" => Ok(Self::Max),
             other => fixed(other).map(Self::Fixed).ok_or_else(|| {
-                format!("`{other}` is no limit policy; use {}", LIMIT_POLICY.expected)
+                format!("invalid limit policy `{other}`; use {}", LIMIT_POLICY.expected)
             }),
         }
     }
@@ -84,26 +84,26 @@ impl fmt::Display for LimitPolicy {
     }
 }
 
-/// By which rules pods are sized.
+/// The rules by which pods are sized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizingRules {
-    /// Whose behaviour is wanted where it is not about numbers.
+    /// Compatibility mode, for behaviour that no fix covers.
     pub compat: Compat,
-    /// The fixes that are on.
+    /// Enabled fixes.
     pub fixes: Fixes,
-    /// Whether sidecars among the init containers are sized too (gate `NativeSidecar`).
+    /// Whether native sidecars are sized too (feature gate `NativeSidecar`).
     pub sidecars: bool,
 }
 
 impl SizingRules {
-    /// What a mode starts from.
+    /// The defaults of a compatibility mode.
     pub fn for_compat(compat: Compat) -> Self {
         Self { compat, fixes: Fixes::for_compat(compat), sidecars: compat == Compat::Plimsoll }
     }
 }
 
 impl<'a> SizingSpec<'a> {
-    /// What an object says.
+    /// Reads the spec and status of a VPA.
     pub fn from_vpa(vpa: &'a VerticalPodAutoscaler) -> Self {
         Self {
             vpa: vpa.metadata.name.as_deref().unwrap_or_default(),
@@ -114,34 +114,34 @@ impl<'a> SizingSpec<'a> {
         }
     }
 
-    /// With another limit policy.
+    /// Sets the limit policy.
     #[must_use]
     pub fn with_limit_policy(self, limits: LimitPolicy) -> Self {
         Self { limit_policy: limits, ..self }
     }
 
-    /// With containers that are sized though they were injected late.
+    /// Sets the injected containers that are sized nevertheless.
     #[must_use]
     pub fn with_managed_sidecars(self, injected: &'a [Box<str>]) -> Self {
         Self { managed_sidecars: injected, ..self }
     }
 
-    /// When pods get what is recommended.
+    /// The update mode of the VPA.
     pub fn update_mode(&self) -> UpdateMode {
         self.spec.update_mode()
     }
 
-    /// What holds for a container, if anything is said of it.
+    /// Returns the policy of a container, if there is one.
     pub fn container_policy(&self, container: &str) -> Option<&'a ContainerPolicy> {
         self.spec.container_policy(container)
     }
 
-    /// What becomes of the limit of a container.
+    /// Returns the limit policy of a container.
     pub fn limit_policy_for(&self, container: &str) -> LimitPolicy {
         self.limit_policy_by(self.container_policy(container))
     }
 
-    /// What becomes of the limit of a container that this holds for.
+    /// Returns the limit policy under a container policy.
     pub(super) fn limit_policy_by(&self, policy: Option<&ContainerPolicy>) -> LimitPolicy {
         match policy.and_then(|policy| policy.controlled_values) {
             Some(ControlledValues::RequestsOnly) => LimitPolicy::RequestsOnly,
@@ -150,7 +150,7 @@ impl<'a> SizingSpec<'a> {
     }
 }
 
-/// The container policies of a VPA, for who looks up many containers.
+/// The container policies of a VPA, indexed by container name.
 pub(super) struct ContainerPolicies<'a> {
     all: &'a [ContainerPolicy],
     by_name: Lookup<&'a str, &'a ContainerPolicy>,
@@ -158,9 +158,9 @@ pub(super) struct ContainerPolicies<'a> {
 }
 
 impl<'a> ContainerPolicies<'a> {
-    /// Those of a plan.
-    pub fn new(plan: &SizingSpec<'a>) -> Self {
-        let all = plan.spec.resource_policy.as_ref();
+    /// Indexes the container policies of a VPA.
+    pub fn new(sizing_spec: &SizingSpec<'a>) -> Self {
+        let all = sizing_spec.spec.resource_policy.as_ref();
         let all = all.map_or(&[][..], |policy| &policy.container_policies);
         let by_name = Lookup::new(all.len(), named_policies(all));
         Self {
@@ -170,12 +170,12 @@ impl<'a> ContainerPolicies<'a> {
         }
     }
 
-    /// What holds for a container, as [`Plan::policy`] finds it.
+    /// Returns the policy of a container, as [`SizingSpec::container_policy`] does.
     pub fn get(&self, container: &str) -> Option<&'a ContainerPolicy> {
         self.by_name.get(container, named_policies(self.all)).or(self.default_policy)
     }
 }
 
-fn named_policies(all: &[ContainerPolicy]) -> impl Iterator<Item = (&str, &ContainerPolicy)> {
-    all.iter().map(|policy| (&*policy.container_name, policy))
+fn named_policies(policies: &[ContainerPolicy]) -> impl Iterator<Item = (&str, &ContainerPolicy)> {
+    policies.iter().map(|policy| (&*policy.container_name, policy))
 }

@@ -1,4 +1,4 @@
-//! What a VPA asks for by annotations about how its pods are sized.
+//! Sizing options that a VPA sets with annotations.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::{
     types::compat::Compat,
 };
 
-/// What a VPA asks for.
+/// Sizing options of a VPA.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VpaOptions {
-    /// What becomes of limits, if it says so: that goes before the flag.
+    /// The limit policy, if set. It overrides the flag.
     pub limit_policy: Option<LimitPolicy>,
-    /// Containers that are sized though they were injected.
+    /// Injected containers that are sized nevertheless.
     pub managed_sidecars: Vec<Box<str>>,
 }
 
 impl VpaOptions {
-    /// What the annotations of a VPA say. Upstream knows none of them, so neither does its mode.
+    /// Reads the annotations of a VPA. With `Compat::Upstream` they are ignored.
     pub fn from_vpa(vpa: &VerticalPodAutoscaler, compat: Compat) -> Self {
         match (&vpa.metadata.annotations, compat) {
             (Some(annotations), Compat::Plimsoll) => Self::from_annotations(annotations).0,
@@ -32,23 +32,23 @@ impl VpaOptions {
         }
     }
 
-    /// Reads annotations. What makes no sense is left out and named.
+    /// Reads annotations. Invalid ones are skipped and returned.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
     ) -> (Self, Vec<InvalidAnnotation>) {
-        let (mut wishes, mut bad) = (Self::default(), Vec::new());
+        let (mut options, mut bad) = (Self::default(), Vec::new());
         match LIMIT_POLICY.read(annotations, |text| text.parse().ok()) {
-            Ok(limits) => wishes.limit_policy = limits,
-            Err(why) => bad.push(why),
+            Ok(limits) => options.limit_policy = limits,
+            Err(invalid) => bad.push(invalid),
         }
         match MANAGED_SIDECARS.read(annotations, parse_names) {
-            Ok(injected) => wishes.managed_sidecars = injected.unwrap_or_default(),
-            Err(why) => bad.push(why),
+            Ok(injected) => options.managed_sidecars = injected.unwrap_or_default(),
+            Err(invalid) => bad.push(invalid),
         }
-        (wishes, bad)
+        (options, bad)
     }
 
-    /// What the VPA wants of its pods. `limits` is the flag's policy.
+    /// Returns the sizing spec of a VPA. `limits` is the policy of the flag.
     pub fn sizing_spec<'a>(
         &'a self,
         vpa: &'a VerticalPodAutoscaler,
@@ -87,17 +87,17 @@ mod tests {
             ("plimsoll.dev/limit-policy", "requestsOnly"),
             ("plimsoll.dev/managed-sidecars", "proxy, log-agent"),
         ]);
-        let of = |compat| {
-            let wishes = VpaOptions::from_vpa(&vpa, compat);
-            let plan = wishes.sizing_spec(&vpa, LimitPolicy::Max);
+        let options_of = |compat| {
+            let options = VpaOptions::from_vpa(&vpa, compat);
+            let sizing_spec = options.sizing_spec(&vpa, LimitPolicy::Max);
             (
-                plan.limit_policy,
-                plan.managed_sidecars.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                sizing_spec.limit_policy,
+                sizing_spec.managed_sidecars.iter().map(ToString::to_string).collect::<Vec<_>>(),
             )
         };
         let named = ["proxy".to_owned(), "log-agent".to_owned()].to_vec();
-        assert_eq!(of(Compat::Plimsoll), (LimitPolicy::RequestsOnly, named));
-        assert_eq!(of(Compat::Upstream), (LimitPolicy::Max, Vec::new()));
+        assert_eq!(options_of(Compat::Plimsoll), (LimitPolicy::RequestsOnly, named));
+        assert_eq!(options_of(Compat::Upstream), (LimitPolicy::Max, Vec::new()));
     }
 
     #[test]
@@ -115,11 +115,11 @@ mod tests {
             };
             let vpa = annotated(&[(key, value), other]);
             let annotations = vpa.metadata.annotations.as_ref().expect("annotations");
-            let (wishes, bad) = VpaOptions::from_annotations(annotations);
+            let (options, bad) = VpaOptions::from_annotations(annotations);
             let [bad] = &bad[..] else { panic!("{key}={value}: {bad:?}") };
             assert_eq!((bad.key, &*bad.value), (key, value));
-            assert_eq!(wishes.limit_policy.is_some(), other.0 == "plimsoll.dev/limit-policy");
-            assert_eq!(wishes.managed_sidecars.is_empty(), other.0 == "plimsoll.dev/limit-policy");
+            assert_eq!(options.limit_policy.is_some(), other.0 == "plimsoll.dev/limit-policy");
+            assert_eq!(options.managed_sidecars.is_empty(), other.0 == "plimsoll.dev/limit-policy");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! How close to upstream the model stays: the two modes, and the named fixes that separate them.
+//! Compatibility with upstream: the two modes, and the named fixes in which they differ.
 
 use std::{fmt, str::FromStr};
 
-/// Whose numbers are wanted.
+/// The compatibility mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compat {
-    /// The numbers, writes and actions of upstream's release, its defects in numbers included.
+    /// The numbers, writes and actions of the upstream release, including its defects.
     Upstream,
-    /// The same numbers wherever upstream's are not plainly wrong.
+    /// Upstream's numbers, except where they are plainly wrong.
     #[default]
     Plimsoll,
 }
@@ -24,93 +24,93 @@ impl FromStr for Compat {
     }
 }
 
-/// A fix that can change a number. Each has a row in `docs/compatibility.md` and can be switched off by name.
+/// A fix that can change a result. Each has a row in `docs/compatibility.md` and can be disabled by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fix {
-    /// The open memory window of each pod is part of what is saved (W2).
+    /// The open memory window of each pod is saved (W2).
     MemoryWindowsSurviveRestart,
-    /// Weights are saved as they are, not as ten-thousandths of the largest (W10).
+    /// Weights are saved exactly, not as ten-thousandths of the largest (W10).
     ExactWeightsSurviveRestart,
     /// Containers that left the pod template no longer get, or dilute, recommendations (W8).
     StaleContainersLeave,
-    /// A history of memory samples or out-of-memory kills alone is a history (W11).
+    /// A history of only memory samples or OOM kills is sufficient (W11).
     MemoryOnlyHistoryCounts,
-    /// A first sample of zero does not close the window to larger ones (W12).
+    /// A first sample of zero does not close the memory window to larger ones (W12).
     ZeroSampleKeepsWindowOpen,
-    /// Taking an override out of the policy brings the default back (W16).
+    /// Removing an override from the policy restores the default (W16).
     RemovedOverrideRestoresDefault,
-    /// A late out-of-memory kill does not let older samples in again (W17).
+    /// A late OOM kill does not let older samples in again (W17).
     OomKeepsSampleOrder,
-    /// An out-of-memory bump starts from something observed, never from an earlier bump (row 23).
+    /// An OOM bump is based on an observation, never on an earlier bump (row 23).
     OomBumpRestsOnObservation,
-    /// Kills that a pod shows when it is first seen count too (W6).
+    /// OOM kills in the status of a pod that is seen for the first time count too (W6).
     KillsInDowntimeCount,
-    /// CPU that is used with a startup boost is not part of the history (W14).
+    /// CPU usage during a startup boost is not part of the history (W14).
     BoostSamplesStayOut,
-    /// Samples and kills that a clock ahead of this process's dates into the future are not taken as they are.
+    /// Samples and OOM kills with a timestamp in the future, from a clock ahead of ours, are rejected.
     FutureSamplesAreRefused,
-    /// A LimitRange for pods changes nothing about containers that nothing is recommended for.
+    /// A LimitRange for pods does not change containers without a recommendation.
     PodRangeSparesOthers,
-    /// A LimitRange for pods is met wherever it can be: to the byte, and after all other rules.
+    /// A LimitRange for pods is enforced wherever possible: to the byte, and after all other rules.
     PodRangeIsMet,
-    /// A container without any limit is held to the maximum of its LimitRange.
+    /// A container without a limit is capped to the maximum of its LimitRange.
     UnlimitedContainersObeyRangeMax,
-    /// Limits that follow requests stay inside of LimitRanges, their ratio of limit to request included.
+    /// Limits that follow requests stay within LimitRanges, including the maximum ratio of limit to request.
     LimitsObeyRanges,
-    /// Requests that are held to limits do not turn a Burstable pod into a Guaranteed one.
+    /// Capping requests to limits does not turn a Burstable pod into a Guaranteed one.
     RequestsOnlyStaysBurstable,
-    /// A boosted request takes a limit that comes from a LimitRange's default along.
+    /// A boosted request also scales a limit that comes from the default of a LimitRange.
     BoostTakesDefaultLimitAlong,
-    /// A startup boost of nothing is none.
+    /// A startup boost of zero is no boost.
     BoostOfNothingIsNone,
     /// A startup boost never lowers CPU.
     BoostNeverLowers,
-    /// A container that is not sized still gets its startup boost.
+    /// A container with mode `Off` still gets its startup boost.
     BoostInModeOff,
-    /// A pod that is not ready is not alive when it is asked how many may go (defect 24).
+    /// Pods that are not ready do not count as alive when the eviction limit is computed (defect 24).
     OnlyReadyPodsAreAlive,
-    /// A controller of another kind wants as many pods as its `/scale` says, not none (defect 22).
+    /// A controller of an unknown kind has the replicas of its `/scale`, not zero (defect 22).
     UnknownOwnersHaveReplicas,
-    /// A boosted pod does not open its small group to evictions (defect 23).
+    /// A boosted pod does not open its small replica group to evictions (defect 23).
     BoostLiftsUnboostOnly,
-    /// How long a resize takes is told by its own condition, not by when its pod's name was first seen (defect 20).
+    /// Resize timeouts use the resize condition, not the time when the pod's name was first seen (defect 20).
     ResizeTimeoutsByCondition,
-    /// `InPlace` waits for a resize that is under way, and for its turn (defect 18).
+    /// `InPlace` waits for a resize that is in progress or deferred (defect 18).
     DeferredResizesWait,
-    /// A resize that was found impossible is tried again in time (defect 19).
+    /// An infeasible resize is retried after some time (defect 19).
     InfeasibleResizesExpire,
-    /// A pod that was resized is as young as its resize (defect 21).
+    /// The age of a resized pod counts from its resize (defect 21).
     ResizeRenewsAge,
-    /// Eviction requirements do not hold resizes in place (defect 32).
+    /// Eviction requirements do not block in-place resizes (defect 32).
     RequirementsHoldEvictionsOnly,
-    /// A resize that would change nothing, or the QoS class, is not asked for (defects 34 and 35).
+    /// A resize that would change nothing, or the QoS class, is not requested (defects 34 and 35).
     OnlyPossibleResizes,
-    /// Without a recommendation nothing is updated, whatever policy and LimitRange say (defect 39).
+    /// Without a recommendation nothing is updated, whatever policy and LimitRange require (defect 39).
     NoRecommendationNoUpdate,
     /// An autoscaler without any metric or recommender changes nothing (B1).
     NoSourceHolds,
-    /// Replicas are brought inside their bounds while metrics say nothing (B3).
+    /// Replicas are brought within their bounds even if no metric is available (B3).
     BoundsHoldWithoutMetrics,
-    /// A pod that got ready sooner than its delay counts once the delay is over (B4).
+    /// A pod that became ready before its readiness delay counts once the delay is over (B4).
     ReadinessDelayEnds,
-    /// Pods that are not ready count where their share is asked for (B6).
+    /// Pods that are not ready count as unavailable (B6).
     UnreadyPodsAreUnavailable,
-    /// A metric of zero that says nothing keeps the replicas, not the ready ones of them (B7).
+    /// A metric of zero that must be ignored keeps the replicas, not only the ready ones (B7).
     ZeroKeepsReplicas,
-    /// What a proposal ran into is shown as long as it does, and no longer (B9 and B10).
+    /// The capping conditions are set exactly as long as a proposal is capped (B9 and B10).
     CappingIsShownRight,
-    /// Replicas that were never changed are not "changed" to what they are (B19).
+    /// Replicas that never changed are not reported as changed on the first pass (B19).
     FirstPassIsNoChange,
-    /// A workload whose pods are not there yet is not scaled to one (B20), nor one that does not say how many it has.
+    /// A workload without pods is not scaled to one (B20), nor is one that does not report its replicas.
     MissingPodsForceNothing,
-    /// What a metric asks for is divided in whole numbers (B38 and B45).
+    /// Proposed replicas are computed in integers (B38 and B45).
     ReplicasAreCountedExactly,
-    /// Pods beyond the replicas, as in a rolling update, do not ask for more of them.
+    /// Surge pods beyond the replicas, as in a rolling update, do not raise the proposal.
     SurgePodsDoNotCount,
-    /// What a dry run would have changed uses up no window and is not counted (B34).
+    /// A dry run starts no cooldown and is not counted as a change (B34).
     DryRunTakesNoTime,
-    /// A VPA that was stored while it was invalid may be changed as long as its spec stays.
+    /// A VPA that was stored while invalid may be changed as long as its spec stays the same.
     UnchangedSpecIsAccepted,
 }
 
@@ -161,7 +161,7 @@ impl Fix {
         Self::UnchangedSpecIsAccepted,
     ];
 
-    /// The name that `--disable-fix` takes.
+    /// The name in `--disable-fix`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MemoryWindowsSurviveRestart => "memory-windows-survive-restart",
@@ -227,15 +227,15 @@ impl FromStr for Fix {
     }
 }
 
-/// The fixes that are on.
+/// The set of enabled fixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixes(u64);
 
 impl Fixes {
-    /// None: upstream's numbers.
+    /// No fixes: upstream's numbers.
     pub const NONE: Self = Self(0);
 
-    /// What a mode starts from.
+    /// The default fixes of a mode.
     pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
@@ -243,18 +243,18 @@ impl Fixes {
         }
     }
 
-    /// Whether this fix is on.
+    /// Whether this fix is enabled.
     pub const fn has(self, fix: Fix) -> bool {
         self.0 & (1 << fix as u32) != 0
     }
 
-    /// These and one more.
+    /// Enables a fix.
     #[must_use]
     pub fn with(self, fix: Fix) -> Self {
         Self(self.0 | (1 << fix as u32))
     }
 
-    /// These without one.
+    /// Disables a fix.
     #[must_use]
     pub fn without(self, fix: Fix) -> Self {
         Self(self.0 & !(1 << fix as u32))

@@ -1,10 +1,10 @@
-//! What a piece of history belongs to: a container of a VerticalPodAutoscaler, never a pod's labels.
+//! Keys of objects and of histories: a history belongs to a container of a VPA, not to a pod's labels.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// A VerticalPodAutoscaler by name.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     /// Namespace of the object.
@@ -14,7 +14,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// A key of these two names.
+    /// Creates a key.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -26,17 +26,17 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A container of a VerticalPodAutoscaler: the unit of history.
+/// A container of a VPA: the unit of history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContainerKey {
-    /// The autoscaler that the history was gathered for.
+    /// The VPA that the history was collected for.
     pub vpa: ObjectKey,
     /// Name of the container.
     pub container: Arc<str>,
 }
 
 impl ContainerKey {
-    /// A key of these names.
+    /// Creates a key.
     pub fn new(vpa: ObjectKey, container: impl Into<Arc<str>>) -> Self {
         Self { vpa, container: container.into() }
     }

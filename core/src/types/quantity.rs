@@ -1,7 +1,7 @@
-//! Kubernetes quantities (`126m`, `250Mi`, `1e3`): read leniently, held exactly, printed canonically.
+//! Kubernetes quantities (`126m`, `250Mi`, `1e3`): parsed leniently, stored exactly, printed canonically.
 //!
-//! A [`Quantity`] is a whole number of billionths and the family of suffixes that it prints with. Neither
-//! making one from an amount nor comparing two allocates.
+//! A [`Quantity`] is an integer number of nanos and the suffix format that it prints with. Creating one from an
+//! amount and comparing two do not allocate.
 
 mod parse;
 
@@ -19,22 +19,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub use self::parse::ParseError;
 use crate::types::units::{Bytes, MilliCpu};
 
-/// Billionths in one.
+/// Nanos in one unit.
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 
-/// Billionths in one thousandth.
+/// Nanos in one thousandth.
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
-/// The largest amount of all, a whole number that fits when counted in billionths: 1.7e29.
+/// The largest amount, in nanos; a whole number of units: 1.7e29.
 const MAX_NANOS: i128 = i128::MAX / NANOS_PER_UNIT * NANOS_PER_UNIT;
 
-/// The largest amount that can be written with a binary suffix, as Kubernetes has it: 2^63 - 1.
+/// The largest amount with a binary suffix, as in Kubernetes: 2^63 - 1.
 const MAX_BINARY_NANOS: i128 = i64::MAX as i128 * NANOS_PER_UNIT;
 
-/// What the API server lets pass for a quantity, before anybody parses it.
+/// The pattern that the API server validates quantities with.
 const SCHEMA_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Which family of suffixes a quantity prints with.
+/// The suffix format that a quantity prints with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `m`, `k`, `M`: powers of a thousand.
@@ -46,8 +46,8 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// An exact amount in the notation of Kubernetes. Two of them are equal when their amounts are, however
-/// they were written.
+/// An exact amount in the notation of Kubernetes. Two quantities are equal if their amounts are, whatever their
+/// format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quantity {
     nanos: i128,
@@ -55,7 +55,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Nothing at all.
+    /// Zero.
     pub const ZERO: Self = Self { nanos: 0, format: Format::DecimalSi };
 
     /// CPU as status fields show it: `126m`, `1`, `100G`.
@@ -68,7 +68,7 @@ impl Quantity {
         Self { nanos: amount.0 as i128 * NANOS_PER_UNIT, format: Format::BinarySi }
     }
 
-    /// A whole number, printed in this format.
+    /// A whole number of units, printed in this format.
     pub const fn from_units(value: i64, format: Format) -> Self {
         Self { nanos: value as i128 * NANOS_PER_UNIT, format }
     }
@@ -78,13 +78,13 @@ impl Quantity {
         Self { nanos: value as i128 * NANOS_PER_MILLI, format }
     }
 
-    /// Memory cut to what [`humanize`] shows of it. Mostly a fraction of a byte, so it prints in
+    /// Memory rounded as by [`humanize`]. The result usually has a fraction of a byte, so it prints in
     /// thousandths: 839500000 bytes become `839500431360m`.
     pub fn humanized(amount: Bytes) -> Self {
         humanize(amount).parse().unwrap_or(Self::memory(amount))
     }
 
-    /// The suffixes it prints with.
+    /// The format that it prints with.
     pub const fn format(self) -> Format {
         self.format
     }
@@ -109,27 +109,27 @@ impl Quantity {
         self.nanos % NANOS_PER_MILLI == 0
     }
 
-    /// In whole units, rounded away from zero, and stopped at the limits of an `i64`.
+    /// In whole units, rounded away from zero and clamped to `i64`.
     pub fn value(self) -> i64 {
         saturate_to_i64(divide_rounding_away_from_zero(self.nanos, NANOS_PER_UNIT))
     }
 
-    /// In thousandths, rounded away from zero, and stopped at the limits of an `i64`.
+    /// In thousandths, rounded away from zero and clamped to `i64`.
     pub fn milli_value(self) -> i64 {
         saturate_to_i64(divide_rounding_away_from_zero(self.nanos, NANOS_PER_MILLI))
     }
 
-    /// In billionths, exactly.
+    /// In nanos, exactly.
     pub const fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// As the nearest float: for ratios and metrics, never for amounts that are written again.
+    /// As the nearest float: for ratios and metrics, never for amounts that are written back.
     pub fn as_f64(self) -> f64 {
         self.nanos as f64 / NANOS_PER_UNIT as f64
     }
 
-    /// As CPU, rounded up to a thousandth of a core.
+    /// As CPU, rounded up to a millicore.
     pub fn to_cpu(self) -> MilliCpu {
         MilliCpu(self.milli_value())
     }
@@ -143,13 +143,13 @@ impl Quantity {
         Self { nanos: nanos.clamp(-MAX_NANOS, MAX_NANOS), format }
     }
 
-    /// A sum takes the notation of its first part that is not zero.
+    /// A sum has the format of its first operand that is not zero.
     fn format_of_sum(self, other: Self) -> Format {
         if self.is_zero() { other.format } else { self.format }
     }
 }
 
-/// `value / by`, with any remainder counted as one more.
+/// `value / by`, rounded away from zero.
 fn divide_rounding_away_from_zero(value: i128, by: i128) -> i128 {
     value / by + (value % by).signum()
 }
@@ -205,8 +205,8 @@ impl Hash for Quantity {
     }
 }
 
-/// Canonical: no fraction, the largest suffix that needs none. A binary quantity prints decimally when it
-/// is fractional or smaller than 1024.
+/// Canonical: no fraction, and the largest suffix that needs none. A binary quantity prints in decimal format if
+/// it is fractional or less than 1024.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_zero() {
@@ -222,7 +222,7 @@ impl fmt::Display for Quantity {
             format!("{digits}{}", ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][power])
         } else {
             let (mut digits, mut power) = (self.nanos, 0);
-            // There is no suffix past E, so an SI number that needs one grows digits instead; exponents go on.
+            // There is no suffix above E, so an SI number gets more digits instead; exponents have no such limit.
             let last = if self.format == Format::DecimalExponent { usize::MAX } else { 9 };
             while digits % 1000 == 0 && power < last {
                 digits /= 1000;
@@ -240,14 +240,14 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// As a quantity prints: `126m`, `1500m`, `2`.
+/// Prints as a quantity: `126m`, `1500m`, `2`.
 impl fmt::Display for MilliCpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Quantity::cpu(*self).fmt(f)
     }
 }
 
-/// As a quantity prints: `250Mi`, `262144001`.
+/// Prints as a quantity: `250Mi`, `262144001`.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Quantity::memory(*self).fmt(f)
@@ -266,8 +266,8 @@ impl From<Bytes> for Quantity {
     }
 }
 
-/// Memory for people: two decimals and the largest binary suffix not above the amount (`800.61Mi`).
-/// Loses precision, upwards or downwards: for a flag that asks for it, never a default.
+/// Human-readable memory: two decimals and the largest binary suffix not above the amount (`800.61Mi`).
+/// Loses precision in either direction, so it is opt-in.
 pub fn humanize(amount: Bytes) -> String {
     for (suffix, twos) in [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)] {
         let unit = 1_i64 << twos;
@@ -285,7 +285,7 @@ impl Serialize for Quantity {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Takes strings and, as the API server does, bare numbers; null is zero.
+    /// Accepts strings and, as the API server does, bare numbers; null is zero.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
@@ -312,7 +312,7 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
-                // The shortest digits that mean this float are the digits that were written.
+                // The shortest digits that represent this float are the digits that were written.
                 self.visit_str(&value.to_string())
             }
 

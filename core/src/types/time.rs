@@ -1,13 +1,13 @@
-//! Points in time as the model needs them: whole nanoseconds since the Unix epoch in eight bytes.
+//! Points in time: nanoseconds since the Unix epoch in eight bytes.
 
 use std::{fmt, num::NonZeroU64, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A point in time. Covers 1677 to 2262, which is every time a cluster can report; conversions from
-/// outside clamp instead of failing.
+/// A point in time from 1677 to 2262, which covers every time that a cluster can report. Conversions from other
+/// types clamp instead of failing.
 ///
-/// Kept with its sign bit flipped, so that order is that of unsigned numbers and an `Option<Time>` takes
+/// Stored with the sign bit flipped, so that unsigned order is the order of time and an `Option<Time>` takes
 /// eight bytes too: a recommender holds millions of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(NonZeroU64);
@@ -20,14 +20,14 @@ impl Time {
 
     /// From nanoseconds since the Unix epoch.
     pub const fn from_nanos(nanos: i64) -> Self {
-        // The one value that flips to zero is the earliest nanosecond of 1677; it becomes the next one.
+        // The one value that flips to zero is the earliest nanosecond; it becomes the next one.
         match NonZeroU64::new(nanos as u64 ^ SIGN_BIT) {
             Some(flipped) => Self(flipped),
             None => Self(NonZeroU64::MIN),
         }
     }
 
-    /// From whole seconds since the Unix epoch, clamped to what fits.
+    /// From whole seconds since the Unix epoch, clamped to the range.
     pub const fn from_secs(secs: i64) -> Self {
         Self::from_nanos(secs.saturating_mul(1_000_000_000))
     }
@@ -37,17 +37,17 @@ impl Time {
         (self.0.get() ^ SIGN_BIT) as i64
     }
 
-    /// Whole seconds since the Unix epoch, rounded towards the past.
+    /// Whole seconds since the Unix epoch, rounded down.
     pub const fn as_secs(self) -> i64 {
         self.as_nanos().div_euclid(1_000_000_000)
     }
 
-    /// Nanoseconds from `earlier` to `self`; negative when `self` is the earlier one.
+    /// Nanoseconds from `earlier` to `self`; negative if `self` is earlier.
     pub const fn nanos_since(self, earlier: Self) -> i64 {
         self.as_nanos().saturating_sub(earlier.as_nanos())
     }
 
-    /// The time that lies `by` later.
+    /// Adds a duration.
     #[must_use]
     pub fn later(self, by: Duration) -> Self {
         Self::from_nanos(
@@ -55,7 +55,7 @@ impl Time {
         )
     }
 
-    /// The time that lies `by` earlier.
+    /// Subtracts a duration.
     #[must_use]
     pub fn earlier(self, by: Duration) -> Self {
         Self::from_nanos(
@@ -89,7 +89,7 @@ impl From<jiff::Timestamp> for Time {
 
 impl From<Time> for jiff::Timestamp {
     fn from(time: Time) -> Self {
-        // Every i64 of nanoseconds lies inside jiff's range, so the fallback is never taken.
+        // jiff's range includes every i64 of nanoseconds, so the fallback is never used.
         Self::from_nanosecond(i128::from(time.as_nanos())).unwrap_or(Self::UNIX_EPOCH)
     }
 }

@@ -1,15 +1,15 @@
-//! Amounts with their unit in the type: CPU in thousandths of a core, memory in bytes.
+//! Amounts with their unit in the type: CPU in millicores, memory in bytes.
 //!
-//! Floats enter here and nowhere else, always by the same rule: cut off towards zero, nothing below zero,
-//! nothing above [`LARGEST`]. What the recommender prints is right to the digit only because of it.
+//! Floats are converted to amounts only here, always by the same rule: truncated, at least zero and at most
+//! [`MAX_AMOUNT`]. The recommendations equal upstream's to the digit only because of it.
 
 use std::ops::{Add, Sub};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The largest amount that a float can turn into. Stands for "as much as there is": an upper bound
-/// without any confidence behind it reads `100G` cores or `97656250000Ki`.
+/// The largest amount that a float converts to. It means "no bound": an upper bound without any confidence
+/// prints as `100G` cores or `97656250000Ki`.
 pub const MAX_AMOUNT: i64 = 100_000_000_000_000;
 
 /// CPU in thousandths of a core.
@@ -48,21 +48,19 @@ pub struct MilliCpu(pub i64);
 #[serde(transparent)]
 pub struct Bytes(pub i64);
 
-/// Cuts a float down to an amount. NaN becomes 0: it can only come from an empty histogram times an
-/// infinite margin, where the floor decides anyway, and an integer of undefined sign would not be kinder.
+/// Converts a float to an amount. NaN becomes 0: it can only come from an empty histogram times an infinite
+/// margin, where the minimum decides anyway.
 fn clamp_to_amount(value: f64) -> i64 {
-    // `as` saturates and takes NaN to 0, so only the two bounds of the model are left to apply.
+    // `as` saturates and converts NaN to 0, so only the two bounds of the model are left to apply.
     (value as i64).clamp(0, MAX_AMOUNT)
 }
 
-/// The multiple that amounts were to be rounded to is zero or negative.
+/// The multiple to round to is zero or negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "cannot round to multiples of {0}: give a number above 0, or 1 to leave amounts as they are"
-)]
+#[error("cannot round to multiples of {0}: use a number above 0, or 1 to disable rounding")]
 pub struct InvalidMultiple(pub i64);
 
-/// The smallest multiple that is not below the value.
+/// Rounds up to a multiple.
 pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, InvalidMultiple> {
     if multiple <= 0 {
         return Err(InvalidMultiple(multiple));
@@ -74,19 +72,19 @@ pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, InvalidMul
 }
 
 impl MilliCpu {
-    /// From cores, cut to whole thousandths.
+    /// From cores, truncated to millicores.
     pub fn from_cores(cores: f64) -> Self {
         Self(clamp_to_amount(cores * 1000.0))
     }
 
-    /// From cores that were measured, as a metrics API says them and its readers take that: in billionths, and then
-    /// rounded up to thousandths.
+    /// From measured cores, with the rounding of a metrics API and its clients: to nanocores, then up to
+    /// millicores.
     pub fn from_measured(cores: f64) -> Self {
-        // A history has millions of them: in whole numbers it is the same in half the time, as far as floats tell
-        // billionths apart.
+        // A history has millions of them. Integer arithmetic takes half the time and gives the same result, as far
+        // as floats can represent nanocores.
         if (0.0..1e6).contains(&cores) {
             let billionths = cores * 1e9;
-            // Signed, because processors convert nothing else by themselves.
+            // Signed, because processors only convert floats to signed integers natively.
             let whole = billionths as i64;
             let rounded = whole + i64::from(billionths - whole as f64 >= 0.5);
             return Self((rounded as u64).div_ceil(1_000_000) as i64);
@@ -103,7 +101,7 @@ impl MilliCpu {
         self.0 as f64 / 1000.0
     }
 
-    /// Multiplied, and cut to a whole amount again.
+    /// Multiplies, and truncates to a whole amount.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self(clamp_to_amount(self.0 as f64 * factor))
@@ -111,7 +109,7 @@ impl MilliCpu {
 }
 
 impl Bytes {
-    /// From a float number of bytes, cut to whole ones.
+    /// From a float number of bytes, truncated.
     pub fn from_f64(bytes: f64) -> Self {
         Self(clamp_to_amount(bytes))
     }
@@ -121,7 +119,7 @@ impl Bytes {
         self.0 as f64
     }
 
-    /// Multiplied, and cut to a whole amount again.
+    /// Multiplies, and truncates to a whole amount.
     #[must_use]
     pub fn scale(self, factor: f64) -> Self {
         Self(clamp_to_amount(self.0 as f64 * factor))
@@ -130,7 +128,7 @@ impl Bytes {
 
 impl Add for MilliCpu {
     type Output = Self;
-    /// Stops at the limits of the type instead of wrapping.
+    /// Saturates instead of wrapping.
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -138,7 +136,7 @@ impl Add for MilliCpu {
 
 impl Sub for MilliCpu {
     type Output = Self;
-    /// Stops at the limits of the type instead of wrapping.
+    /// Saturates instead of wrapping.
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -146,7 +144,7 @@ impl Sub for MilliCpu {
 
 impl Add for Bytes {
     type Output = Self;
-    /// Stops at the limits of the type instead of wrapping.
+    /// Saturates instead of wrapping.
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -154,7 +152,7 @@ impl Add for Bytes {
 
 impl Sub for Bytes {
     type Output = Self;
-    /// Stops at the limits of the type instead of wrapping.
+    /// Saturates instead of wrapping.
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

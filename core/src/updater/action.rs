@@ -1,44 +1,44 @@
-//! What is to be done to a pod, or to its workload, and what came of it.
+//! Actions on a pod or its workload, and their results.
 
 use std::sync::Arc;
 
 use super::{skip_reason::SkipReason, update_reason::UpdateReason};
 use crate::sizing::SizedContainer;
 
-/// What is to be done.
+/// An action of the updater.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// The pod is evicted, by its uid.
+    /// Evicts the pod, with its uid as a precondition.
     Evict {
-        /// Why it is worth it.
+        /// Why the pod needs an update.
         reason: UpdateReason,
     },
-    /// The pod gets these sizes in place.
+    /// Resizes the pod in place.
     Resize {
-        /// Why it is worth it.
+        /// Why the pod needs an update.
         reason: UpdateReason,
-        /// What is written.
+        /// The new resources.
         sized_containers: Vec<SizedContainer>,
-        /// Containers whose boost is over with it, by their names.
+        /// Names of containers whose startup boost ends with the resize.
         boosts_ended: Vec<Arc<str>>,
-        /// Whether a container is restarted for it.
+        /// Whether the resize restarts a container.
         restarts_containers: bool,
     },
-    /// These containers lose what they were given to start with.
+    /// Removes the startup boost of containers.
     RemoveBoost {
-        /// Their names.
+        /// Names of the containers.
         containers: Vec<Arc<str>>,
-        /// What is written.
+        /// The new resources.
         sized_containers: Vec<SizedContainer>,
     },
-    /// The workload of the pod gets a second replica, to take its place.
+    /// Scales the workload to a second replica before its only pod is evicted.
     Surge,
-    /// The workload gets back to one replica.
+    /// Scales the workload back to one replica.
     EndSurge,
 }
 
 impl Action {
-    /// The word for it.
+    /// The value in metrics and reports.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Evict { .. } => "evict",
@@ -50,41 +50,41 @@ impl Action {
     }
 }
 
-/// One thing to do. It is booked before it is done: whoever cannot write that down leaves it.
+/// One step of a pass. The state must be persisted before the step is executed, or the step must be skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateStep {
-    /// The pod, by its place among those of the pass.
+    /// Index of the pod in the pass.
     pub pod: usize,
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// Whether the memory of the workload, or the ledger of the cluster, has to be written first.
+    /// Whether the workload state or the disruption budget must be persisted first.
     pub needs_persisting: bool,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
-    /// It was done.
+    /// The step succeeded.
     Done,
-    /// The server refused an eviction for the disruption it would be (429).
+    /// The eviction was blocked by a PodDisruptionBudget (429).
     BlockedByBudget,
-    /// The API server did not take a resize, because the node has no such room.
+    /// The API server rejected the resize because it exceeds the capacity of the node.
     InsufficientCapacity,
-    /// The pod changed since it was looked at: what was decided about it does not hold any more, and nothing was done.
+    /// The pod changed after it was read, so the decision is outdated and nothing was done.
     PodChanged,
-    /// It failed for another reason.
+    /// The step failed for another reason.
     Failed,
-    /// Nobody knows whether it was done, or the pod is gone already: it costs what it would have cost.
+    /// The result is unknown, or the pod is gone already. The budget is charged.
     Indeterminate,
-    /// It could not be booked, and was not tried.
+    /// The state could not be persisted, so the step was not executed.
     PersistFailed,
 }
 
-/// What became of a pod in a pass.
+/// The outcome of a pass for one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PodOutcome {
-    /// It was changed.
+    /// The pod was changed by this action.
     Changed(&'static str),
-    /// It was left as it is.
+    /// The pod was not changed.
     Skipped(SkipReason),
 }

@@ -1,4 +1,4 @@
-//! Whether a pod may be resized in place now, has to be waited for, or has to be evicted after all.
+//! Decides whether a pod is resized in place, has to wait, or has to be evicted instead.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,23 +14,23 @@ use super::{
 };
 use crate::{api::vpa::UpdateMode, sizing, types::compat::Fix};
 
-/// What is to be done about a pod that could be resized.
+/// The decision about a pod that could be resized.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InPlaceDecision {
-    /// It may be resized.
+    /// The pod may be resized.
     Approved,
-    /// It has to wait.
+    /// The pod has to wait.
     Deferred(SkipReason),
-    /// It has to be evicted, if it may be.
+    /// The pod is evicted instead, if that is allowed.
     Evict,
-    /// Its node can never have room for what was asked for.
+    /// The requested resize exceeds the capacity of the node.
     Infeasible,
-    /// That is known already, and nothing less is wanted now.
+    /// The same, known from an earlier resize, and no resource is lower now.
     InfeasibleCached,
 }
 
 impl InPlaceDecision {
-    /// Upstream's name for it.
+    /// The name in upstream.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Approved => "InPlaceApproved",
@@ -42,14 +42,14 @@ impl InPlaceDecision {
     }
 }
 
-/// When pods were first seen to be resized, by name: upstream's clock of resizes, which a later pod of the same name
-/// inherits. Nobody else looks at it.
+/// When a resize of a pod was first seen, by pod name. Upstream measures resize timeouts from it, and a later pod of the
+/// same name inherits it. Used only for compatibility.
 pub type ResizesFirstSeen = BTreeMap<Arc<str>, Time>;
 
-/// How long the clock of a pod that is gone is kept for a later one of its name, as upstream keeps it for ever.
+/// How long the entry of a deleted pod is kept for a later pod of the same name. Upstream keeps it forever.
 const RETENTION: Duration = Duration::from_hours(24);
 
-/// Forgets pods that are gone for long.
+/// Removes pods that were deleted long ago.
 pub fn prune(first_seen: &mut ResizesFirstSeen, is_there: impl Fn(&str) -> bool, now: Time) {
     first_seen.retain(|name, since| is_there(name) || since.later(RETENTION) > now);
 }
@@ -57,71 +57,73 @@ pub fn prune(first_seen: &mut ResizesFirstSeen, is_there: impl Fn(&str) -> bool,
 /// A pod that could be resized.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeCandidate<'a> {
-    /// What it has.
+    /// The pod.
     pub pod: &'a sizing::Pod,
-    /// What became of it.
+    /// Status of the pod.
     pub status: &'a PodStatus,
-    /// How far its last resize is.
+    /// Progress of its last resize.
     pub phase: ResizePhase,
-    /// Whether it does not serve anyway, or counts as down already: that it goes takes nobody else down.
+    /// Whether it is unavailable already, so that its eviction does not reduce availability.
     pub is_down: bool,
-    /// A resize of it that was found impossible.
+    /// An earlier resize of it that was infeasible.
     pub infeasible: Option<&'a InfeasibleResize>,
 }
 
-/// What is asked about all pods of a VPA.
+/// The inputs that are the same for all pods of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlaceContext<'a> {
-    /// The mode of the VPA.
+    /// Update mode of the VPA.
     pub mode: UpdateMode,
-    /// What is recommended, if anything is.
+    /// The recommended targets, if any.
     pub targets: Option<&'a [RecommendedTarget]>,
-    /// The groups of its pods.
+    /// Replica groups of its pods.
     pub groups: &'a ReplicaGroups,
-    /// What decisions hang on.
+    /// Settings of the updater.
     pub settings: &'a Settings,
-    /// The time.
+    /// The current time.
     pub now: Time,
 }
 
-/// Whether a resize of the pod restarts none of its containers: no resource of any of them needs it.
+/// Whether no resize of the pod restarts a container, by their resize policies.
 pub fn is_non_disruptive(pod: &sizing::Pod) -> bool {
-    pod.containers.iter().all(|one| !one.resize_restarts.on_cpu && !one.resize_restarts.on_memory)
+    pod.containers
+        .iter()
+        .all(|container| !container.resize_restarts.on_cpu && !container.resize_restarts.on_memory)
 }
 
 impl InPlaceContext<'_> {
-    /// Whether a pod may be resized.
+    /// Decides whether a pod may be resized.
     pub fn decide(
         &self,
         pod: ResizeCandidate<'_>,
         first_seen: &mut ResizesFirstSeen,
     ) -> InPlaceDecision {
-        let ResizeCandidate { status: life, .. } = pod;
+        let ResizeCandidate { status, .. } = pod;
         let only_in_place = self.mode == UpdateMode::InPlace;
         if only_in_place && !self.settings.in_place {
             return InPlaceDecision::Deferred(SkipReason::GateClosed);
         }
-        let group = match self.groups.get(life) {
+        let group = match self.groups.get(status) {
             Ok(group) => group,
             Err(skip) => return InPlaceDecision::Deferred(skip),
         };
-        if life.phase == Phase::Pending {
+        if status.phase == Phase::Pending {
             return InPlaceDecision::Deferred(SkipReason::Starting);
         }
         let Some(wanted) = self.targets else {
             return InPlaceDecision::Deferred(SkipReason::NoRecommendation);
         };
         let is_no_less = |refusal: &InfeasibleResize| !asks_for_less(wanted, &refusal.wanted);
-        let looks_back = only_in_place || self.settings.fixes.has(Fix::InfeasibleResizesExpire);
-        if looks_back && pod.infeasible.is_some_and(is_no_less) {
+        let uses_cache = only_in_place || self.settings.fixes.has(Fix::InfeasibleResizesExpire);
+        if uses_cache && pod.infeasible.is_some_and(is_no_less) {
             return if only_in_place {
                 InPlaceDecision::InfeasibleCached
             } else {
                 InPlaceDecision::Evict
             };
         }
-        if let Some(answer) = self.decide_while_resizing(pod, first_seen) {
-            return answer;
+        if let Some(decision) = self.decide_while_resizing(pod, first_seen) {
+            return decision;
         }
         if self.settings.in_place_skips_budget && is_non_disruptive(pod.pod) {
             return InPlaceDecision::Approved;
@@ -141,7 +143,7 @@ impl InPlaceContext<'_> {
         })
     }
 
-    /// What a resize that is under way means.
+    /// Decides about a pod that is being resized; `None` if it is not.
     fn decide_while_resizing(
         &self,
         pod: ResizeCandidate<'_>,
@@ -197,7 +199,7 @@ impl InPlaceContext<'_> {
         self.groups.may_evict(pod.status, is_down)
     }
 
-    /// Whether a pod may be evicted though it is being resized: that takes too long, or is impossible.
+    /// Whether a pod that is being resized may be evicted: the resize has timed out, or is infeasible.
     fn may_evict_while_resizing(
         &self,
         pod: ResizeCandidate<'_>,
@@ -205,7 +207,7 @@ impl InPlaceContext<'_> {
     ) -> Result<(), SkipReason> {
         let (settings, now) = (self.settings, self.now);
         let by_condition = settings.fixes.has(Fix::ResizeTimeoutsByCondition);
-        // Upstream's clock starts when it first looks, whatever comes of the look.
+        // Upstream measures from its first check, whatever the result of that check.
         let seen =
             (!by_condition).then(|| *first_seen.entry(Arc::clone(&pod.pod.name)).or_insert(now));
         let group = self.groups.get(pod.status)?;
@@ -214,24 +216,27 @@ impl InPlaceContext<'_> {
             let wanted = group.budget.configured;
             return Err(SkipReason::Budget { alive: group.alive(), wanted });
         }
-        let took = |since: Option<Time>, timeout| {
+        let timed_out = |since: Option<Time>, timeout| {
             since.is_some_and(|since: Time| now > since.later(timeout))
         };
         if let Some(seen) = seen {
             let status = ResizeStatus::from_pod_status(pod.status);
             let ready = match status {
-                ResizeStatus::Deferred => took(Some(seen), settings.deferred_timeout),
-                ResizeStatus::InProgress => took(Some(seen), settings.in_progress_timeout),
+                ResizeStatus::Deferred => timed_out(Some(seen), settings.deferred_timeout),
+                ResizeStatus::InProgress => timed_out(Some(seen), settings.in_progress_timeout),
                 _ => true,
             };
             return if ready { Ok(()) } else { Err(deferral_reason(status)) };
         }
         match pod.phase {
             ResizePhase::Settled | ResizePhase::Infeasible => Ok(()),
-            ResizePhase::Deferred { since } if took(since, settings.deferred_timeout) => Ok(()),
-            ResizePhase::Error { since } if took(since, settings.deferred_timeout) => Ok(()),
+            ResizePhase::Deferred { since } | ResizePhase::Error { since }
+                if timed_out(since, settings.deferred_timeout) =>
+            {
+                Ok(())
+            }
             ResizePhase::InProgress { since } | ResizePhase::Proposed { since }
-                if took(since, settings.in_progress_timeout) =>
+                if timed_out(since, settings.in_progress_timeout) =>
             {
                 Ok(())
             }

@@ -1,12 +1,12 @@
-//! Which pods are changed, how, and in which order; and why the others are not. Pure: plain data and `now` in, a
+//! Decides which pods are updated, how, and in which order; and why the others are not. Pure: plain data and `now` in, a
 //! decision with its reasons out.
 //!
 //! ```text
-//! Pod (sizes, life) ─ priority ─ acceptance ─ requirement ─▶ candidates, in order
-//!                                                               │
-//! Groups (budgets) ─ in_place (resize conditions) ─ guard ──────┤
-//!                                                               ▼
-//!                             Pass: one step after another ─▶ Action, or why not (Skip)
+//! Pod (spec, status) ─ priority ─ update_reason ─ requirement ─▶ candidates, in order
+//!                                                                    │
+//! ReplicaGroups (budgets) ─ in_place (resize conditions) ─ guard ────┤
+//!                                                                    ▼
+//!                             UpdatePass: one step after another ─▶ Action or SkipReason
 //! ```
 
 pub mod action;

@@ -1,25 +1,25 @@
-//! Which containers of a pod count: those that the admission controller saw, and not what was injected later.
+//! The containers of a pod that the updater considers: those that the pod had at admission, not those injected later.
 
 use crate::sizing::{self, pod_annotations};
 
-/// The containers that count.
+/// The containers that the updater considers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservedContainers {
-    /// All: nothing is said, or nothing that can be read.
+    /// All containers: the annotation is missing or malformed.
     All,
-    /// These.
+    /// Only the containers with these names.
     Only(Vec<Box<str>>),
 }
 
 impl ObservedContainers {
-    /// What a pod says, and those that were injected later and are to be sized all the same.
+    /// Reads the annotation of a pod, and adds the injected containers that are sized nevertheless.
     pub fn from_pod(pod: &sizing::Pod, injected: &[Box<str>]) -> Self {
         pod_annotations::observed_containers(pod).map_or(Self::All, |names| {
             Self::Only(names.into_iter().map(Into::into).chain(injected.iter().cloned()).collect())
         })
     }
 
-    /// Whether a container counts.
+    /// Whether the updater considers a container.
     pub fn contains(&self, container: &str) -> bool {
         match self {
             Self::All => true,
@@ -32,7 +32,7 @@ impl ObservedContainers {
 mod tests {
     use super::*;
 
-    fn of(text: Option<&str>) -> ObservedContainers {
+    fn observed(text: Option<&str>) -> ObservedContainers {
         let annotations =
             text.map(|text| [(pod_annotations::OBSERVED.to_owned(), text.to_owned())].into());
         ObservedContainers::from_pod(&sizing::Pod { annotations, ..sizing::Pod::default() }, &[])
@@ -52,13 +52,14 @@ mod tests {
             (Some("App"), ObservedContainers::All),
             (Some("app, "), ObservedContainers::All),
         ] {
-            assert_eq!(of(text), expected, "{text:?}");
+            assert_eq!(observed(text), expected, "{text:?}");
         }
         let pod = sizing::Pod {
             annotations: Some([(pod_annotations::OBSERVED.to_owned(), "app".to_owned())].into()),
             ..sizing::Pod::default()
         };
         assert!(ObservedContainers::from_pod(&pod, &["proxy".into()]).contains("proxy"));
-        assert!(of(Some("app")).contains("app") && !of(Some("app")).contains("side-car"));
+        let only_app = observed(Some("app"));
+        assert!(only_app.contains("app") && !only_app.contains("side-car"));
     }
 }

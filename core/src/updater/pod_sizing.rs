@@ -1,5 +1,4 @@
-//! What a pod should have, as far as decisions need it: what is recommended for it after all rules, and what a resize
-//! would write.
+//! The resources that a pod should have: its capped recommendation, and what a resize would write.
 
 use super::skip_reason::SkipReason;
 use crate::{
@@ -14,55 +13,55 @@ use crate::{
 };
 
 impl From<SizingError> for SkipReason {
-    fn from(refusal: SizingError) -> Self {
-        match refusal {
+    fn from(error: SizingError) -> Self {
+        match error {
             SizingError::QuotaExceeded { excess } => Self::QuotaExceeded(excess.to_string().into()),
             other => Self::Unsizeable(other.to_string().into()),
         }
     }
 }
 
-/// When the pod that takes the place of an evicted one is created.
+/// When the replacement of an evicted pod is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// At once: the one that still terminates counts in quotas, too.
+    /// Immediately: the terminating pod still counts against quotas.
     WhileTerminating,
-    /// When the other one is gone.
+    /// After the evicted pod is gone.
     AfterTermination,
 }
 
-/// By what the pods of one VPA are sized.
+/// The inputs for sizing the pods of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct PodSizing<'a> {
-    /// What the VPA wants.
+    /// How the VPA sizes pods.
     pub spec: SizingSpec<'a>,
-    /// What the namespace allows, if that could be read.
+    /// LimitRanges of the namespace, if they could be read.
     pub limit_ranges: Option<&'a NamespaceLimitRanges>,
-    /// What it has room for, as far as that could be read.
+    /// ResourceQuotas of the namespace, as far as they could be read.
     pub quotas: &'a [Quota],
-    /// By which rules.
+    /// The rules of sizing.
     pub rules: SizingRules,
 }
 
 impl PodSizing<'_> {
-    /// What is recommended for a pod.
+    /// Returns the capped recommendation of a pod.
     pub fn recommendation(&self, pod: &Pod) -> Result<Recommendation, SkipReason> {
-        let nothing = self.spec.recommendation.is_none();
-        if nothing && self.rules.fixes.has(Fix::NoRecommendationNoUpdate) {
+        let is_missing = self.spec.recommendation.is_none();
+        if is_missing && self.rules.fixes.has(Fix::NoRecommendationNoUpdate) {
             return Err(SkipReason::NoRecommendation);
         }
         let ranges = self.limit_ranges.ok_or(SizingError::LimitRangesUnknown);
-        let processed = ranges
+        let capped = ranges
             .and_then(|ranges| sizing::cap_recommendation(pod, &self.spec, ranges, self.rules))
             .map_err(SkipReason::from)?
             .ok_or(SkipReason::NoRecommendation)?;
-        let said = |one: CappedRecommendation| one.recommendation;
-        let container_recommendations = processed.into_iter().map(said).collect();
+        let recommendation = |container: CappedRecommendation| container.recommendation;
+        let container_recommendations = capped.into_iter().map(recommendation).collect();
         Ok(Recommendation { container_recommendations })
     }
 
-    /// What each container is to have, but those that keep a boost. One whose boost is over and for which nothing is
-    /// recommended gets back what it had before.
+    /// Returns the desired resources of each container, except those whose boost is active. A container whose boost has
+    /// expired and that has no recommendation gets its original resources.
     fn desired_resources(
         &self,
         pod: &Pod,
@@ -72,34 +71,35 @@ impl PodSizing<'_> {
         let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)
             .map_err(SkipReason::from)?;
         let boosted: Vec<&str> = boost::boosted_containers(pod).collect();
-        let mut wish = Vec::with_capacity(sizes.len());
+        let mut desired = Vec::with_capacity(sizes.len());
         for mut size in sizes {
             let Some(container) = pod.container(size.container) else { continue };
-            let is_over = boosts.expired.contains(&&*container.name);
-            if boosted.contains(&&*container.name) && !is_over {
+            let is_expired = boosts.expired.contains(&&*container.name);
+            if boosted.contains(&&*container.name) && !is_expired {
                 continue;
             }
             if mode == UpdateMode::Off {
                 size = SizedContainer::unchanged(size.container);
             }
-            // Upstream reads what it had before even where it does not need it, and leaves the pod if it cannot.
-            let is_asked = size.is_empty() || !self.rules.fixes.has(Fix::OnlyPossibleResizes);
-            if is_over && is_asked {
-                let before =
+            // Upstream reads the original resources even if it does not need them, and skips the pod if that fails.
+            let needs_originals =
+                size.is_empty() || !self.rules.fixes.has(Fix::OnlyPossibleResizes);
+            if is_expired && needs_originals {
+                let original =
                     OriginalResources::from_pod(pod, &container.name).map_err(SkipReason::from)?;
                 if size.is_empty() {
-                    let OriginalResources { requests, limits } = before.unwrap_or_default();
+                    let OriginalResources { requests, limits } = original.unwrap_or_default();
                     size = SizedContainer { requests, limits, ..size };
                 }
             }
             if !size.is_empty() {
-                wish.push(size);
+                desired.push(size);
             }
         }
-        if wish.is_empty() { Err(SkipReason::NothingToWrite) } else { Ok(wish) }
+        if desired.is_empty() { Err(SkipReason::NothingToWrite) } else { Ok(desired) }
     }
 
-    /// What the end of boosts would write.
+    /// Returns what removing expired boosts would write.
     pub fn without_boost(
         &self,
         pod: &Pod,
@@ -108,7 +108,7 @@ impl PodSizing<'_> {
         self.desired_resources(pod, boosts, self.spec.update_mode())
     }
 
-    /// What a resize of a pod would write.
+    /// Returns what a resize of a pod would write.
     pub fn resized(
         &self,
         pod: &Pod,
@@ -119,7 +119,7 @@ impl PodSizing<'_> {
             return Ok(sizes);
         }
         let changes = |size: &SizedContainer| {
-            pod.container(size.container).is_some_and(|one| size.changes(&one.spec))
+            pod.container(size.container).is_some_and(|container| size.changes(&container.spec))
         };
         if !sizes.iter().any(changes) {
             return Err(SkipReason::NothingToWrite);
@@ -130,9 +130,9 @@ impl PodSizing<'_> {
         Ok(sizes)
     }
 
-    /// Whether a new pod in place of this one would get what is recommended: admission leaves a pod as it is that would
-    /// be rejected otherwise, and then nothing is won by an eviction. One that is created before this one is gone has to
-    /// find room beside it; one that finds room for neither its new nor its old size is created when this one is gone.
+    /// Returns an error if the replacement of a pod would not get the recommended resources: admission does not size a pod
+    /// that would then be rejected, so an eviction would achieve nothing. A replacement that is created before this pod is
+    /// gone needs quota in addition to it; if even its old size does not fit, it is created once this pod is gone.
     pub fn ensure_replacement_sized(
         &self,
         pod: &Pod,
@@ -154,7 +154,7 @@ impl PodSizing<'_> {
         let ranges =
             self.limit_ranges.ok_or(SizingError::LimitRangesUnknown).map_err(SkipReason::from)?;
         api_validation::ensure_accepted(pod, sizes, ranges).map_err(SkipReason::from)?;
-        // What takes the place of a pod may use what that one had.
+        // A replacement may use the quota of the pod that it replaces.
         quota::ensure_quota(self.quotas, pod, sizes, PodOperation::Resize).map_err(SkipReason::from)
     }
 
@@ -163,8 +163,12 @@ impl PodSizing<'_> {
         sizes.iter().any(|size| {
             let Some(container) = pod.container(size.container) else { return false };
             let (new, old) = (size.apply_to(&container.spec), &container.spec);
-            let cpu = |it: &sizing::Resources| (it.requests().cpu(), it.limits().cpu());
-            let memory = |it: &sizing::Resources| (it.requests().memory(), it.limits().memory());
+            let cpu = |resources: &sizing::Resources| {
+                (resources.requests().cpu(), resources.limits().cpu())
+            };
+            let memory = |resources: &sizing::Resources| {
+                (resources.requests().memory(), resources.limits().memory())
+            };
             (container.resize_restarts.on_cpu && cpu(&new) != cpu(old))
                 || (container.resize_restarts.on_memory && memory(&new) != memory(old))
         })

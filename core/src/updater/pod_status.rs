@@ -1,99 +1,99 @@
-//! What became of a pod, beside its sizes: its owner, whether it serves, how it was resized, how its containers ended.
+//! The status of a pod, without its resources: owner, readiness, resize conditions, terminations of containers.
 
 use std::sync::Arc;
 
 use crate::types::Time;
 
-/// The direct controller of a pod. Pods of one owner are one group of replicas.
+/// The direct controller of a pod. Pods of one owner form a replica group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodOwner {
-    /// Its kind. Upstream compares nothing else of its type.
+    /// The kind. The API group is ignored, as upstream does.
     pub kind: Arc<str>,
-    /// Its name, in the namespace of the pod.
+    /// The name, in the namespace of the pod.
     pub name: Arc<str>,
 }
 
-/// How far a pod is.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Some container was not started yet.
+    /// A container has not started yet.
     #[default]
     Pending,
-    /// All were started.
+    /// All containers have started.
     Running,
-    /// It ended, or nobody knows.
+    /// `Succeeded`, `Failed` or `Unknown`.
     Other,
 }
 
-/// Whether a pod serves.
+/// The `Ready` condition of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// Since then.
+    /// Ready since this time.
     Ready(Time),
-    /// Not, since then.
+    /// Not ready since this time.
     Unready(Time),
-    /// The pod says nothing, or no time.
+    /// The condition, or its time, is missing.
     #[default]
     Unknown,
 }
 
-/// A condition of a pod that tells of a resize.
+/// A resize condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResizeCondition {
-    /// Why, in one word.
+    /// `reason` of the condition.
     pub reason: Box<str>,
-    /// Why, in a sentence.
+    /// `message` of the condition.
     pub message: Box<str>,
-    /// Since when it holds.
+    /// `lastTransitionTime` of the condition.
     pub since: Option<Time>,
-    /// The generation of the pod that it is about.
+    /// `observedGeneration` of the condition.
     pub generation: Option<i64>,
 }
 
-/// How a container ended.
+/// The last termination of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Termination {
-    /// Whether it was killed for its memory.
+    /// Whether it was OOM killed.
     pub out_of_memory: bool,
-    /// When it had begun.
+    /// When the container had started.
     pub started: Time,
-    /// When it ended.
+    /// When the container terminated.
     pub finished: Time,
 }
 
-/// What became of a container.
+/// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus {
-    /// Its name.
+    /// Name of the container.
     pub name: Arc<str>,
-    /// How often it was started again.
+    /// `restartCount`.
     pub restarts: u32,
-    /// Whether the kubelet waits before it starts the container once more.
+    /// Whether the container is in `CrashLoopBackOff`.
     pub backing_off: bool,
-    /// How it ended last.
+    /// The last termination, if any.
     pub last_termination: Option<Termination>,
 }
 
-/// What became of a pod.
+/// The status of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodStatus {
-    /// Its controller, if it has one: the reference with `controller: true`, wherever it stands.
+    /// The owner reference with `controller: true`, if any.
     pub owner: Option<PodOwner>,
-    /// How far it is.
+    /// Phase of the pod.
     pub phase: Phase,
-    /// When it was made.
+    /// `creationTimestamp`.
     pub created: Time,
-    /// When its node accepted it.
+    /// `status.startTime`.
     pub started: Option<Time>,
-    /// Whether it serves.
+    /// The `Ready` condition.
     pub readiness: Readiness,
-    /// The generation of its spec.
+    /// `metadata.generation`.
     pub generation: Option<i64>,
     /// `PodResizePending`, while it is True.
     pub resize_pending: Option<ResizeCondition>,
     /// `PodResizeInProgress`, while it is True.
     pub resize_in_progress: Option<ResizeCondition>,
-    /// Its containers.
+    /// Status of its containers.
     pub containers: Vec<ContainerStatus>,
 }
 
@@ -114,35 +114,35 @@ impl Default for PodStatus {
 }
 
 impl PodStatus {
-    /// Whether it serves.
+    /// Whether the pod is ready.
     pub fn is_ready(&self) -> bool {
         matches!(self.readiness, Readiness::Ready(_))
     }
 
-    /// Whether a resize was asked for that is not done, whatever became of it.
+    /// Whether a requested resize is not complete, whatever its state.
     pub fn is_resizing(&self) -> bool {
         self.resize_pending.is_some() || self.resize_in_progress.is_some()
     }
 
-    /// What became of one of its containers.
+    /// Returns the status of a container.
     pub fn container(&self, name: &str) -> Option<&ContainerStatus> {
-        self.containers.iter().find(|one| *one.name == *name)
+        self.containers.iter().find(|container| *container.name == *name)
     }
 
-    /// All restarts of all containers.
+    /// Returns the number of restarts of all containers.
     pub fn restarts(&self) -> u32 {
-        self.containers.iter().fold(0, |sum, one| sum.saturating_add(one.restarts))
+        self.containers.iter().fold(0, |sum, container| sum.saturating_add(container.restarts))
     }
 
-    /// Whether a container was killed for its memory after that time.
+    /// Whether a container was OOM killed since this time.
     pub fn ran_out_of_memory_since(&self, since: Time) -> bool {
         self.containers
             .iter()
-            .filter_map(|one| one.last_termination)
-            .any(|ending| ending.out_of_memory && ending.finished >= since)
+            .filter_map(|container| container.last_termination)
+            .any(|termination| termination.out_of_memory && termination.finished >= since)
     }
 
-    /// Since when it does not serve, if it does not.
+    /// Returns since when the pod is not ready; `None` if it is ready.
     pub fn unready_since(&self) -> Option<Time> {
         match self.readiness {
             Readiness::Ready(_) => None,

@@ -1,4 +1,4 @@
-//! How much a pod needs what is recommended for it, and which pod goes first.
+//! How far a pod is from its recommendation, and which pod is updated first.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -11,68 +11,67 @@ use crate::{
     sizing,
 };
 
-/// How much a pod needs it.
+/// The update priority of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Priority {
-    /// Whether some request is below its lower bound, above its upper bound, or not there.
+    /// Whether a request is below its lower bound, above its upper bound, or unset.
     pub outside_recommended_range: bool,
-    /// Whether some request is to grow.
+    /// Whether a request would grow.
     pub scale_up: bool,
-    /// How far the sums of all requests are from those of all targets: shares, added up over the resources.
+    /// Relative difference between the total requests and the total targets, summed over the resources.
     pub resource_diff: f64,
 }
 
-/// What is recommended for a container.
+/// Returns the recommendation of a container.
 pub fn recommendation_for<'a>(
     recommendation: &'a Recommendation,
     container: &str,
 ) -> Option<&'a ContainerRecommendation> {
-    recommendation.container_recommendations.iter().find(|one| one.container_name == container)
+    recommendation.container_recommendations.iter().find(|found| found.container_name == container)
 }
 
 impl Priority {
-    /// Of a pod, with what is recommended for it after all rules.
+    /// Computes the priority of a pod from its capped recommendation.
     pub fn new(
         pod: &sizing::Pod,
         recommendation: &Recommendation,
         observed: &ObservedContainers,
         sidecars: bool,
     ) -> Self {
-        let mut found = Self::default();
+        let mut priority = Self::default();
         let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
         for (_, container) in pod.sized_containers(sidecars) {
-            let Some(wanted) = recommendation_for(recommendation, &container.name) else {
-                continue;
-            };
+            let found = recommendation_for(recommendation, &container.name);
+            let Some(container_recommendation) = found else { continue };
             if !observed.contains(&container.name) {
                 continue;
             }
             let requests = container.actual().requests();
-            for (name, target) in wanted.target.iter() {
+            for (name, target) in container_recommendation.target.iter() {
                 let (requested, recommended) = sums.entry(name.as_str()).or_default();
                 *recommended = recommended.saturating_add(target.milli_value());
                 if let Some(request) = requests.get(name) {
                     *requested = requested.saturating_add(request.milli_value());
-                    found.scale_up |= target.milli_value() > request.milli_value();
-                    found.outside_recommended_range |= is_outside(wanted, name, request);
+                    priority.scale_up |= target.milli_value() > request.milli_value();
+                    priority.outside_recommended_range |=
+                        is_outside(container_recommendation, name, request);
                 } else {
-                    found.scale_up = true;
-                    found.outside_recommended_range = true;
+                    priority.scale_up = true;
+                    priority.outside_recommended_range = true;
                 }
             }
         }
-        found.resource_diff = sums
+        priority.resource_diff = sums
             .values()
             .map(|(requested, recommended)| {
                 let requested = (*requested as f64).max(1.0);
                 (requested - *recommended as f64).abs() / requested
             })
             .sum();
-        found
+        priority
     }
 
-    /// Which of two goes first. Those that are to grow go before all others, then the larger difference. Equal ones stay
-    /// in their order.
+    /// Compares two pods: scale-ups come first, then the larger difference. Equal ones keep their order.
     pub fn compare(&self, other: &Self) -> Ordering {
         let growth = other.scale_up.cmp(&self.scale_up);
         growth.then_with(|| other.resource_diff.total_cmp(&self.resource_diff))
@@ -80,10 +79,10 @@ impl Priority {
 }
 
 fn is_outside(
-    wanted: &ContainerRecommendation,
+    recommendation: &ContainerRecommendation,
     name: &ResourceName,
     request: crate::types::quantity::Quantity,
 ) -> bool {
-    wanted.lower_bound.get(name).is_some_and(|lower| request < lower)
-        || wanted.upper_bound.get(name).is_some_and(|upper| request > upper)
+    recommendation.lower_bound.get(name).is_some_and(|lower| request < lower)
+        || recommendation.upper_bound.get(name).is_some_and(|upper| request > upper)
 }

@@ -1,5 +1,5 @@
-//! What the server did not do when it was asked: the same is not asked again at once, and more seldom each time. Each try
-//! is booked before it is made, so one in every pass would be two writes in vain a pass, for as long as a budget holds.
+//! Exponential backoff of requests that the API server refused. The state is persisted before each attempt and reverted
+//! after it, so without backoff a blocked eviction would cost two useless writes in every pass.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::types::Time;
 
 use super::{pod_status::PodOwner, skip_reason::SkipReason};
 
-/// After the first time. Passes are a minute apart as a rule, so the next one still asks.
+/// Backoff after the first refusal. Passes are usually a minute apart, so the next pass retries.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(30);
-/// The longest. Whoever loosens a budget waits that long, at most, until it is seen.
+/// Maximum backoff. A relaxed PodDisruptionBudget takes effect after this time at the latest.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 
-/// What was asked for.
+/// A request that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedRequest {
-    /// That any pod of this controller is let go: one budget answers for all of them.
+    /// Eviction of any pod of this controller: one PodDisruptionBudget covers all of them.
     EvictAnyOf(PodOwner),
-    /// That this pod is evicted, by its uid.
+    /// Eviction of a pod, by uid.
     Evict(Box<str>),
-    /// That this pod is resized, by its uid.
+    /// Resize of a pod, by uid.
     Resize(Box<str>),
-    /// That this controller gets a second replica.
+    /// A second replica of this controller.
     Surge(PodOwner),
 }
 
@@ -33,33 +33,34 @@ struct BackoffEntry {
     until: Time,
 }
 
-/// What is not asked for now.
+/// The refused requests that are backed off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RefusalBackoff(Vec<BackoffEntry>);
 
 impl RefusalBackoff {
-    /// It was asked for, and was not done.
-    pub fn record_refusal(&mut self, asked: RefusedRequest, why: SkipReason, now: Time) {
-        let at = self.0.iter().position(|rest| rest.request == asked);
-        let times = at.map_or(0, |at| self.0.swap_remove(at).failures.saturating_add(1));
-        let until = now.later(INITIAL_BACKOFF.saturating_mul(1 << times.min(8)).min(MAX_BACKOFF));
-        self.0.push(BackoffEntry { request: asked, reason: why, failures: times, until });
+    /// Records that a request was refused.
+    pub fn record_refusal(&mut self, request: RefusedRequest, reason: SkipReason, now: Time) {
+        let at = self.0.iter().position(|entry| entry.request == request);
+        let failures = at.map_or(0, |at| self.0.swap_remove(at).failures.saturating_add(1));
+        let backoff = INITIAL_BACKOFF.saturating_mul(1 << failures.min(8)).min(MAX_BACKOFF);
+        let until = now.later(backoff);
+        self.0.push(BackoffEntry { request, reason, failures, until });
     }
 
-    /// It was done.
-    pub fn reset(&mut self, asked: &RefusedRequest) {
-        self.0.retain(|rest| rest.request != *asked);
+    /// Removes the backoff of a request that succeeded.
+    pub fn reset(&mut self, request: &RefusedRequest) {
+        self.0.retain(|entry| entry.request != *request);
     }
 
-    /// Why it is not asked for now, if it is not.
-    pub fn reason_for(&self, asked: &RefusedRequest, now: Time) -> Option<&SkipReason> {
-        let rest = self.0.iter().find(|rest| rest.request == *asked)?;
-        (rest.until > now).then_some(&rest.reason)
+    /// Returns why a request is backed off now; `None` if it is not.
+    pub fn reason_for(&self, request: &RefusedRequest, now: Time) -> Option<&SkipReason> {
+        let entry = self.0.iter().find(|entry| entry.request == *request)?;
+        (entry.until > now).then_some(&entry.reason)
     }
 
-    /// Forgets what was not asked for again for long.
+    /// Removes requests that were not retried for a long time.
     pub fn prune(&mut self, now: Time) {
-        self.0.retain(|rest| rest.until.later(MAX_BACKOFF) > now);
+        self.0.retain(|entry| entry.until.later(MAX_BACKOFF) > now);
     }
 }
 
@@ -70,33 +71,33 @@ mod tests {
     #[test]
     fn what_was_refused_is_asked_more_seldom_each_time_until_it_is_done() {
         let mut now = Time::from_secs(1_000_000);
-        let mut rests = RefusalBackoff::default();
-        let asked =
+        let mut backoff = RefusalBackoff::default();
+        let request =
             RefusedRequest::EvictAnyOf(PodOwner { kind: "ReplicaSet".into(), name: "web".into() });
-        assert_eq!(rests.reason_for(&asked, now), None);
+        assert_eq!(backoff.reason_for(&request, now), None);
         for seconds in [30, 60, 120, 240, 300, 300] {
-            rests.record_refusal(asked.clone(), SkipReason::DisruptionBudget, now);
+            backoff.record_refusal(request.clone(), SkipReason::DisruptionBudget, now);
             let until = now.later(Duration::from_secs(seconds));
             let early = until.earlier(Duration::from_secs(1));
             assert_eq!(
-                rests.reason_for(&asked, early),
+                backoff.reason_for(&request, early),
                 Some(&SkipReason::DisruptionBudget),
                 "{seconds}"
             );
-            assert_eq!(rests.reason_for(&asked, until), None, "{seconds}");
-            assert_eq!(rests.reason_for(&RefusedRequest::Evict("a".into()), early), None);
+            assert_eq!(backoff.reason_for(&request, until), None, "{seconds}");
+            assert_eq!(backoff.reason_for(&RefusedRequest::Evict("a".into()), early), None);
             now = until;
         }
-        rests.prune(now);
-        rests.record_refusal(asked.clone(), SkipReason::DisruptionBudget, now);
+        backoff.prune(now);
+        backoff.record_refusal(request.clone(), SkipReason::DisruptionBudget, now);
         assert!(
-            rests.reason_for(&asked, now.later(Duration::from_secs(299))).is_some(),
-            "it counts on"
+            backoff.reason_for(&request, now.later(Duration::from_secs(299))).is_some(),
+            "it keeps counting"
         );
-        rests.reset(&asked);
-        assert_eq!(rests, RefusalBackoff::default());
-        rests.record_refusal(asked, SkipReason::Failed, now);
-        rests.prune(now.later(INITIAL_BACKOFF).later(MAX_BACKOFF));
-        assert_eq!(rests, RefusalBackoff::default(), "that was long ago");
+        backoff.reset(&request);
+        assert_eq!(backoff, RefusalBackoff::default());
+        backoff.record_refusal(request, SkipReason::Failed, now);
+        backoff.prune(now.later(INITIAL_BACKOFF).later(MAX_BACKOFF));
+        assert_eq!(backoff, RefusalBackoff::default(), "that was long ago");
     }
 }

@@ -1,4 +1,4 @@
-//! Replica groups: how many pods a controller has and wants, and how many of them may be down at once.
+//! Replica groups: how many pods a controller has and wants, and how many of them may be unavailable at once.
 
 use std::collections::BTreeMap;
 
@@ -9,54 +9,54 @@ use super::{
 };
 use crate::types::compat::Fix;
 
-/// What is known of how many pods a controller wants: `spec.replicas`, of a DaemonSet `status.desiredNumberScheduled`,
-/// of a kind that nobody knows `spec.replicas` of its `/scale`.
+/// The number of pods that a controller wants: `spec.replicas`, for a DaemonSet `status.desiredNumberScheduled`, for an
+/// unknown kind `spec.replicas` of its scale subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesiredReplicas {
-    /// So many.
+    /// The object specifies this number.
     Known(u32),
-    /// The object does not say.
+    /// The object does not specify a number.
     Unspecified,
-    /// The object was not found, or could not be read.
+    /// The object was not found or could not be read.
     Unknown,
-    /// The kind has no scale, so as many as there are.
+    /// The kind has no scale subresource: the current number of pods is assumed.
     SameAsCurrent,
 }
 
-/// A pod as its group counts it.
+/// A pod in a replica group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupMember<'a> {
-    /// What became of it.
+    /// Status of the pod.
     pub status: &'a PodStatus,
-    /// Whether it carries the annotation of a boost.
+    /// Whether it has a startup boost annotation.
     pub boosted: bool,
-    /// Whether it counts as down whatever it says: it was evicted, or restarts for its resize.
+    /// Whether it counts as unavailable even if it is ready: it was evicted, or a resize restarts it.
     pub counts_as_down: bool,
 }
 
-/// How much of a group may be disrupted.
+/// The disruption budget of a replica group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupBudget {
-    /// Pods that the controller wants.
+    /// Desired replicas of the controller.
     pub configured: u32,
-    /// Pods of these that may be down.
+    /// Number of desired pods that may be unavailable.
     pub tolerance: u32,
-    /// Pods that are alive.
+    /// Available pods.
     pub running: u32,
-    /// Pods that were evicted in this pass.
+    /// Pods evicted in this pass.
     pub evicted: u32,
-    /// Pods that were resized in this pass.
+    /// Pods resized in this pass.
     pub resized: u32,
 }
 
 impl GroupBudget {
-    /// Of so many pods, with the share that may be down.
+    /// Creates the budget of a group. `tolerance` is the share of desired pods that may be unavailable.
     pub fn new(configured: u32, tolerance: f64, running: u32) -> Self {
         let tolerance = (f64::from(configured) * tolerance) as u32;
         Self { configured, tolerance, running, evicted: 0, resized: 0 }
     }
 
-    /// Whether one more pod may go down. Where nothing is tolerated, one may while all are up.
+    /// Whether one more pod may become unavailable. With a tolerance of 0, one may if all others are available.
     pub fn allows_one_more(self) -> bool {
         let should_be_alive = i64::from(self.configured) - i64::from(self.tolerance);
         let down = i64::from(self.evicted) + i64::from(self.resized);
@@ -65,7 +65,7 @@ impl GroupBudget {
             || (self.configured == self.running && self.tolerance == 0 && down == 0)
     }
 
-    /// The most pods that may be down at once, out of those that are wanted.
+    /// Returns the number of desired pods that may be unavailable at once.
     pub fn max_unavailable(self) -> u32 {
         if self.configured == 0 { 0 } else { self.tolerance.max(1) }
     }
@@ -74,32 +74,32 @@ impl GroupBudget {
 /// The pods of one controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaGroup {
-    /// How much of it may be disrupted.
+    /// The disruption budget.
     pub budget: GroupBudget,
-    /// Live pods, whatever their phase.
+    /// Live pods in any phase.
     pub live: u32,
-    /// Pods that were not started yet.
+    /// Pods in phase `Pending`.
     pub pending: u32,
-    /// Whether there are fewer than the least: only resizes that disrupt nothing, and what boosts end, may happen.
+    /// Whether it has fewer pods than minReplicas: then only non-disruptive resizes and boost removals are allowed.
     pub below_min_replicas: bool,
 }
 
-/// The groups of one VPA's pods.
+/// The replica groups of one VPA's pods.
 #[derive(Clone, Debug, Default)]
 pub struct ReplicaGroups {
     groups: BTreeMap<PodOwner, Result<ReplicaGroup, SkipReason>>,
 }
 
-/// What the groups of a VPA are judged by.
+/// Rules for the replica groups of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRules {
-    /// The least live pods of a group that may be touched.
+    /// Minimum number of live pods of a group that may be updated.
     pub min_replicas: i64,
-    /// Share of the wanted pods that may be down.
+    /// Share of desired pods that may be unavailable.
     pub tolerance: f64,
-    /// Whether resizes may pass groups by that are too small.
+    /// Whether non-disruptive resizes ignore minReplicas and the budget.
     pub in_place_skips_budget: bool,
-    /// A single replica is made two before it is touched.
+    /// Whether a single replica gets a second one before it is evicted.
     pub surges: bool,
 }
 
@@ -107,42 +107,42 @@ impl ReplicaGroups {
     /// Counts the live pods of one VPA.
     pub fn count<'a>(
         members: impl IntoIterator<Item = GroupMember<'a>>,
-        wanted: impl Fn(&PodOwner) -> DesiredReplicas,
+        desired: impl Fn(&PodOwner) -> DesiredReplicas,
         rules: &GroupRules,
         settings: &Settings,
     ) -> Self {
-        let mut tallies: BTreeMap<&PodOwner, GroupCounts> = BTreeMap::new();
+        let mut counts: BTreeMap<&PodOwner, GroupCounts> = BTreeMap::new();
         for member in members {
             if let Some(owner) = &member.status.owner {
-                tallies.entry(owner).or_default().add(member, settings);
+                counts.entry(owner).or_default().add(member, settings);
             }
         }
-        let groups = tallies.into_iter().map(|(owner, tally)| {
-            (owner.clone(), tally.evaluate(owner, wanted(owner), rules, settings))
+        let groups = counts.into_iter().map(|(owner, group_counts)| {
+            (owner.clone(), group_counts.evaluate(owner, desired(owner), rules, settings))
         });
         Self { groups: groups.collect() }
     }
 
-    /// The group of a pod, or why it has none that could be touched.
-    pub fn get(&self, life: &PodStatus) -> Result<&ReplicaGroup, SkipReason> {
-        let owner = life.owner.as_ref().ok_or(SkipReason::NoController)?;
+    /// Returns the group of a pod, or why its pods may not be updated.
+    pub fn get(&self, status: &PodStatus) -> Result<&ReplicaGroup, SkipReason> {
+        let owner = status.owner.as_ref().ok_or(SkipReason::NoController)?;
         self.groups.get(owner).ok_or(SkipReason::NoController)?.as_ref().map_err(Clone::clone)
     }
 
-    /// The group of a pod, to book what is done to it.
-    pub fn get_mut(&mut self, life: &PodStatus) -> Option<&mut ReplicaGroup> {
-        self.groups.get_mut(life.owner.as_ref()?)?.as_mut().ok()
+    /// Returns the group of a pod, to record an action.
+    pub fn get_mut(&mut self, status: &PodStatus) -> Option<&mut ReplicaGroup> {
+        self.groups.get_mut(status.owner.as_ref()?)?.as_mut().ok()
     }
 
-    /// All groups that may be touched.
+    /// Iterates over the groups whose pods may be updated.
     pub fn iter(&self) -> impl Iterator<Item = (&PodOwner, &ReplicaGroup)> {
         self.groups.iter().filter_map(|(owner, group)| Some((owner, group.as_ref().ok()?)))
     }
 
-    /// Whether a pod may be evicted, with resizes under way left out of account.
-    pub fn may_evict(&self, life: &PodStatus, is_down: bool) -> Result<(), SkipReason> {
-        let group = self.get(life)?;
-        if life.phase == Phase::Pending {
+    /// Whether a pod may be evicted, ignoring resizes in progress.
+    pub fn may_evict(&self, status: &PodStatus, is_down: bool) -> Result<(), SkipReason> {
+        let group = self.get(status)?;
+        if status.phase == Phase::Pending {
             return Ok(());
         }
         if group.below_min_replicas {
@@ -160,7 +160,7 @@ impl ReplicaGroup {
         SkipReason::BelowMinReplicas { live: self.live }
     }
 
-    /// Pods that are alive, less those that were touched in this pass.
+    /// Returns the available pods, minus those evicted or resized in this pass.
     pub fn alive(&self) -> u32 {
         let down = self.budget.evicted.saturating_add(self.budget.resized);
         self.budget.running.saturating_sub(down)
@@ -192,18 +192,19 @@ impl GroupCounts {
     fn evaluate(
         &self,
         owner: &PodOwner,
-        wanted: DesiredReplicas,
+        desired: DesiredReplicas,
         rules: &GroupRules,
         settings: &Settings,
     ) -> Result<ReplicaGroup, SkipReason> {
         let too_few = i64::from(self.live) < rules.min_replicas;
         let boost_lifts = self.boosted && !settings.fixes.has(Fix::BoostLiftsUnboostOnly);
-        let kept = self.boosted || rules.in_place_skips_budget || (rules.surges && self.live == 1);
-        if too_few && !kept {
+        let is_kept =
+            self.boosted || rules.in_place_skips_budget || (rules.surges && self.live == 1);
+        if too_few && !is_kept {
             return Err(SkipReason::BelowMinReplicas { live: self.live });
         }
         let below_minimum = too_few && (rules.in_place_skips_budget || !boost_lifts);
-        let configured = self.configured_replicas(owner, wanted, settings)?;
+        let configured = self.configured_replicas(owner, desired, settings)?;
         Ok(ReplicaGroup {
             budget: GroupBudget::new(configured, rules.tolerance, self.running),
             live: self.live,
@@ -215,18 +216,18 @@ impl GroupCounts {
     fn configured_replicas(
         &self,
         owner: &PodOwner,
-        wanted: DesiredReplicas,
+        desired: DesiredReplicas,
         settings: &Settings,
     ) -> Result<u32, SkipReason> {
-        match (&*owner.kind, wanted) {
+        match (&*owner.kind, desired) {
             ("Job", _) => Ok(self.live),
-            ("ReplicaSet" | "StatefulSet" | "ReplicationController" | "DaemonSet", wanted) => {
-                match wanted {
+            ("ReplicaSet" | "StatefulSet" | "ReplicationController" | "DaemonSet", desired) => {
+                match desired {
                     DesiredReplicas::Known(pods) if pods > 0 => Ok(pods),
                     _ => Err(SkipReason::ReplicasUnknown),
                 }
             }
-            (_, wanted) if settings.fixes.has(Fix::UnknownOwnersHaveReplicas) => match wanted {
+            (_, desired) if settings.fixes.has(Fix::UnknownOwnersHaveReplicas) => match desired {
                 DesiredReplicas::Known(pods) => Ok(pods),
                 DesiredReplicas::SameAsCurrent => Ok(self.live),
                 DesiredReplicas::Unspecified | DesiredReplicas::Unknown => {

@@ -1,4 +1,4 @@
-//! `evictionRequirements`: how the target must stand to the requests before a pod may go.
+//! `evictionRequirements`: how targets must relate to requests before a pod may be evicted.
 
 use super::priority::recommendation_for;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// Whether some container meets all requirements. Without any container that is recommended for, none does.
+/// Whether at least one container with a recommendation meets all requirements.
 pub fn are_met(
     requirements: &[EvictionRequirement],
     pod: &sizing::Pod,
@@ -15,7 +15,7 @@ pub fn are_met(
     sidecars: bool,
 ) -> bool {
     pod.sized_containers(sidecars).any(|(_, container)| {
-        let Some(wanted) = recommendation_for(recommendation, &container.name) else {
+        let Some(recommended) = recommendation_for(recommendation, &container.name) else {
             return false;
         };
         let requests = container.actual().requests();
@@ -26,7 +26,8 @@ pub fn are_met(
             requirement.resources.iter().any(|name| {
                 let milli =
                     |amount: Option<Quantity>| amount.unwrap_or(Quantity::ZERO).milli_value();
-                let (target, request) = (milli(wanted.target.get(name)), milli(requests.get(name)));
+                let target = milli(recommended.target.get(name));
+                let request = milli(requests.get(name));
                 match requirement.change_requirement {
                     ChangeRequirement::TargetHigherThanRequests => target > request,
                     ChangeRequirement::TargetLowerThanRequests => target < request,

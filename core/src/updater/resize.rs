@@ -1,31 +1,31 @@
-//! How far the resize of one pod is, from its conditions and their own times: so that a restart, or another updater,
-//! knows no less.
+//! The progress of a pod's resize, derived from its conditions and their transition times, so that it survives restarts
+//! and leader changes.
 
 use crate::types::Time;
 
 use super::pod_status::{PodStatus, ResizeCondition};
 
-/// What the conditions of a pod say of its resize. `PodResizePending` goes before `PodResizeInProgress`.
+/// The resize status by the conditions of a pod. `PodResizePending` takes precedence over `PodResizeInProgress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizeStatus {
-    /// None is under way.
+    /// No resize is in progress.
     None,
-    /// It waits for room on the node.
+    /// The node has no capacity for it at present.
     Deferred,
-    /// The node can never have room for it.
+    /// It exceeds the capacity of the node.
     Infeasible,
-    /// It is being made.
+    /// The kubelet is applying it.
     InProgress,
-    /// It failed on the node, which tries on.
+    /// It failed on the node. The kubelet retries.
     Error,
-    /// The node says something that nobody knows.
+    /// The condition has an unknown reason.
     Unknown,
 }
 
 impl ResizeStatus {
-    /// By the conditions of the pod.
-    pub fn from_pod_status(life: &PodStatus) -> Self {
-        match (&life.resize_pending, &life.resize_in_progress) {
+    /// Reads the conditions of a pod.
+    pub fn from_pod_status(status: &PodStatus) -> Self {
+        match (&status.resize_pending, &status.resize_in_progress) {
             (Some(pending), _) => match &*pending.reason {
                 "Deferred" => Self::Deferred,
                 "Infeasible" => Self::Infeasible,
@@ -43,67 +43,71 @@ fn is_empty(condition: &ResizeCondition) -> bool {
     condition.reason.is_empty() && condition.message.is_empty()
 }
 
-/// How far the resize of one pod is, with what was written to it taken into account.
+/// The progress of a pod's resize, by its conditions and by what the updater wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizePhase {
-    /// None was asked for, or the one that was is done.
+    /// No resize was requested, or the last one is complete.
     Settled,
-    /// It was asked for, and the kubelet has not said anything yet.
+    /// It was requested, and the kubelet has not reported on it yet.
     Proposed {
-        /// Since when, if anybody knows.
+        /// Since when, if known.
         since: Option<Time>,
     },
-    /// It waits for room on the node.
+    /// The node has no capacity for it at present.
     Deferred {
-        /// Since when, if anybody knows.
+        /// Since when, if known.
         since: Option<Time>,
     },
-    /// It is being made.
+    /// The kubelet is applying it.
     InProgress {
-        /// Since when, if anybody knows.
+        /// Since when, if known.
         since: Option<Time>,
     },
-    /// It failed on the node, which tries on.
+    /// It failed on the node. The kubelet retries.
     Error {
-        /// Since when, if anybody knows.
+        /// Since when, if known.
         since: Option<Time>,
     },
-    /// It is impossible on that node.
+    /// It exceeds the capacity of the node.
     Infeasible,
 }
 
 impl ResizePhase {
-    /// Of a pod, with the time at which it was resized last, and whether it has what its spec says.
-    pub fn from_pod_status(life: &PodStatus, resized_at: Option<Time>, has_its_spec: bool) -> Self {
-        let condition = life.resize_pending.as_ref().or(life.resize_in_progress.as_ref());
+    /// Derives the phase from the status of a pod, the time of its last resize, and whether its status matches its spec.
+    pub fn from_pod_status(
+        status: &PodStatus,
+        resized_at: Option<Time>,
+        has_its_spec: bool,
+    ) -> Self {
+        let condition = status.resize_pending.as_ref().or(status.resize_in_progress.as_ref());
         let Some(condition) = condition else {
             return match resized_at {
                 Some(_) if !has_its_spec => Self::Proposed { since: resized_at },
                 _ => Self::Settled,
             };
         };
-        let is_of_before = condition.generation.zip(life.generation);
-        if is_of_before.is_some_and(|(seen, latest)| seen < latest) && resized_at.is_some() {
+        let generations = condition.generation.zip(status.generation);
+        if generations.is_some_and(|(observed, latest)| observed < latest) && resized_at.is_some() {
             return Self::Proposed { since: resized_at };
         }
         let since = condition.since.or(resized_at);
-        match ResizeStatus::from_pod_status(life) {
+        match ResizeStatus::from_pod_status(status) {
             ResizeStatus::Infeasible => Self::Infeasible,
             ResizeStatus::InProgress => Self::InProgress { since },
             ResizeStatus::Error => Self::Error { since },
-            // What nobody knows is waited for as long as what waits for room.
+            // An unknown status times out like a deferred resize.
             ResizeStatus::Deferred | ResizeStatus::Unknown | ResizeStatus::None => {
                 Self::Deferred { since }
             }
         }
     }
 
-    /// Whether the kubelet is at work on it, or has not looked at it yet.
+    /// Whether the kubelet is applying the resize, or has not reported on it yet.
     pub fn is_kubelet_busy(self) -> bool {
         matches!(self, Self::Proposed { .. } | Self::InProgress { .. } | Self::Error { .. })
     }
 
-    /// Whether the containers of the pod may be restarted at any moment for a resize that was asked for.
+    /// Whether a requested resize may still restart containers of the pod.
     pub fn is_under_way(self) -> bool {
         !matches!(self, Self::Settled | Self::Infeasible)
     }
@@ -132,19 +136,19 @@ mod tests {
             (None, Some(condition("Other", "")), ResizeStatus::Unknown),
             (Some(condition("Deferred", "")), Some(condition("Error", "")), ResizeStatus::Deferred),
         ] {
-            let life = PodStatus {
+            let status = PodStatus {
                 resize_pending: pending,
                 resize_in_progress: progress,
                 ..PodStatus::default()
             };
-            assert_eq!(ResizeStatus::from_pod_status(&life), expected, "{life:?}");
+            assert_eq!(ResizeStatus::from_pod_status(&status), expected, "{status:?}");
         }
     }
 
     #[test]
     fn a_condition_of_a_resize_before_the_last_one_says_nothing_of_the_last() {
         let at = Time::from_secs(1_000);
-        let mut life = PodStatus {
+        let mut status = PodStatus {
             resize_pending: Some(ResizeCondition {
                 reason: "Deferred".into(),
                 since: Some(Time::from_secs(10)),
@@ -155,21 +159,21 @@ mod tests {
             ..PodStatus::default()
         };
         assert_eq!(
-            ResizePhase::from_pod_status(&life, Some(at), false),
+            ResizePhase::from_pod_status(&status, Some(at), false),
             ResizePhase::Proposed { since: Some(at) }
         );
-        life.generation = Some(3);
+        status.generation = Some(3);
         let since = Some(Time::from_secs(10));
         assert_eq!(
-            ResizePhase::from_pod_status(&life, Some(at), false),
+            ResizePhase::from_pod_status(&status, Some(at), false),
             ResizePhase::Deferred { since }
         );
-        life.resize_pending = None;
-        assert_eq!(ResizePhase::from_pod_status(&life, Some(at), true), ResizePhase::Settled);
+        status.resize_pending = None;
+        assert_eq!(ResizePhase::from_pod_status(&status, Some(at), true), ResizePhase::Settled);
         assert_eq!(
-            ResizePhase::from_pod_status(&life, Some(at), false),
+            ResizePhase::from_pod_status(&status, Some(at), false),
             ResizePhase::Proposed { since: Some(at) }
         );
-        assert_eq!(ResizePhase::from_pod_status(&life, None, false), ResizePhase::Settled);
+        assert_eq!(ResizePhase::from_pod_status(&status, None, false), ResizePhase::Settled);
     }
 }

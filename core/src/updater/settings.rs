@@ -1,37 +1,37 @@
-//! What the updater is told by its flags, as far as decisions hang on it.
+//! The updater settings that decisions depend on.
 
 use std::time::Duration;
 
 use super::guard::GuardSettings;
 use crate::types::compat::{Compat, Fixes};
 
-/// What decisions of the updater hang on.
+/// The updater settings that decisions depend on.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Settings {
-    /// Whose ways are wanted where no fix has a name.
+    /// Compatibility mode, for behaviour that no fix covers.
     pub compat: Compat,
-    /// The fixes that are on.
+    /// Enabled fixes.
     pub fixes: Fixes,
-    /// `--min-replicas`: the least live pods of a group that may be touched, unless the VPA says otherwise.
+    /// `--min-replicas`: minimum live pods of a group that may be updated, unless the VPA sets minReplicas.
     pub min_replicas: i32,
-    /// `--eviction-tolerance`: share of the wanted pods that may be down.
+    /// `--eviction-tolerance`: share of desired pods that may be unavailable.
     pub eviction_tolerance: f64,
-    /// `--pod-update-threshold`: the least difference for which a pod within bounds is touched.
+    /// `--pod-update-threshold`: minimum difference for which a pod within bounds is updated.
     pub update_threshold: f64,
-    /// `--in-recommendation-bounds-eviction-lifetime-threshold`: the age before that.
+    /// `--in-recommendation-bounds-eviction-lifetime-threshold`: minimum age of such a pod.
     pub lifetime_threshold: Duration,
-    /// `--evict-after-oom-threshold`: a kill for memory sooner than this after the start is a quick one.
+    /// `--evict-after-oom-threshold`: an OOM kill within this time after the start is a quick one.
     pub oom_threshold: Duration,
-    /// `--in-place-skip-disruption-budget`: resizes that restart nothing may pass budgets by.
+    /// `--in-place-skip-disruption-budget`: non-disruptive resizes ignore budgets.
     pub in_place_skips_budget: bool,
-    /// How long a deferred resize is waited for before the pod is evicted.
+    /// How long a resize may be deferred before the pod is evicted.
     pub deferred_timeout: Duration,
-    /// How long a resize under way is waited for before the pod is evicted.
+    /// How long a resize may be in progress before the pod is evicted.
     pub in_progress_timeout: Duration,
-    /// How long a resize that was found impossible is not tried again.
+    /// How long an infeasible resize is not retried.
     pub infeasible_expiry: Duration,
-    /// A pod that does not serve for this long counts as dead: its eviction costs nothing.
+    /// A pod that is not ready for this long counts as dead: its eviction does not reduce availability.
     pub dead_after: Duration,
     /// Feature gate `InPlace`.
     pub in_place: bool,
@@ -39,12 +39,12 @@ pub struct Settings {
     pub startup_boost: bool,
     /// Feature gate `PerVPAConfig`.
     pub per_vpa_config: bool,
-    /// What keeps surprises away.
+    /// Settings of the guards.
     pub guards: GuardSettings,
 }
 
 impl Settings {
-    /// What a mode starts from.
+    /// The defaults of a compatibility mode.
     pub fn for_compat(compat: Compat) -> Self {
         let minutes = Duration::from_mins;
         Self {

@@ -1,131 +1,131 @@
-//! Why a pod is left as it is: a closed list, the same words in metrics, conditions, events and explanations.
+//! Why a pod is not updated: a closed list, with the same names in metrics, conditions, events and explanations.
 
 use std::fmt;
 
 use crate::types::Time;
 
-/// Why nothing is done about a pod.
+/// Why a pod is not updated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SkipReason {
-    /// The mode of the VPA touches no running pods.
+    /// The update mode of the VPA does not update running pods.
     Mode,
-    /// The feature gate of the mode is closed.
+    /// The feature gate of the update mode is disabled.
     GateClosed,
-    /// The pod has no controller that would make a new one.
+    /// The pod has no controller that would replace it.
     NoController,
-    /// There is no recommendation for it.
+    /// The pod has no recommendation.
     NoRecommendation,
-    /// Its resources cannot be worked out.
+    /// Its resources cannot be computed.
     Unsizeable(Box<str>),
-    /// The ResourceQuotas of its namespace have no room for what it would get.
+    /// The new resources would exceed a ResourceQuota of the namespace.
     QuotaExceeded(Box<str>),
-    /// What it has is near enough to what it should have.
+    /// Its requests are close enough to the target.
     NearTarget {
-        /// How far it is from it, as a share.
+        /// The relative difference.
         difference: f64,
     },
-    /// What it has is within bounds, and it is too young to be touched for less.
+    /// Its requests are within bounds, and it is too young to be updated for a smaller difference.
     TooYoung {
         /// When it will be old enough.
         until: Time,
     },
-    /// What it has is within bounds, and it does not say how old it is.
+    /// Its requests are within bounds, and its start time is unknown.
     AgeUnknown,
-    /// None of its containers meets all eviction requirements of the VPA.
+    /// No container meets all eviction requirements of the VPA.
     Requirements,
-    /// It still has what it was given to start with.
+    /// Its startup boost is active.
     Boosted,
-    /// Fewer pods than the least that there must be.
+    /// Its group has fewer pods than minReplicas.
     BelowMinReplicas {
-        /// Live pods.
+        /// Live pods of the group.
         live: u32,
     },
-    /// Nobody knows how many pods there should be.
+    /// The desired number of replicas is unknown.
     ReplicasUnknown,
-    /// As many pods of its group are down as may be.
+    /// No more pods of its group may become unavailable.
     Budget {
-        /// Pods that are up.
+        /// Available pods of the group.
         alive: u32,
-        /// Pods that are wanted.
+        /// Desired pods of the group.
         wanted: u32,
     },
-    /// It has not been started yet, or is not ready yet.
+    /// The pod has not started or is not ready yet.
     Starting,
-    /// It was evicted already, and is still seen.
+    /// The pod was evicted, but is still listed.
     Terminating,
-    /// The server knows no resizes.
+    /// The API server does not support in-place resize.
     NoResize,
-    /// Its spec says already what it should.
+    /// Its spec already has the recommended resources.
     NothingToWrite,
-    /// The resize would change its class of service, which the server refuses.
+    /// A resize would change its QoS class, which the API server rejects.
     QosWouldChange,
-    /// A resize waits for the kubelet to look at it.
+    /// The kubelet has not reported on a resize yet.
     ResizeProposed,
-    /// A resize waits for room on the node.
+    /// A resize is deferred until the node has capacity.
     ResizeDeferred,
-    /// A resize is being made.
+    /// A resize is in progress.
     ResizeInProgress,
-    /// A resize failed on the node, which tries on.
+    /// A resize failed on the node. The kubelet retries.
     ResizeError,
-    /// A resize to no less was found impossible.
+    /// A resize to the same or larger resources was infeasible.
     Infeasible,
-    /// The admission controller does not answer for itself, so a new pod would be as the old one.
+    /// The admission controller is not ready, so a new pod would not be resized.
     AdmissionUnready,
-    /// The recommender has not read its history yet.
+    /// The recommender has not loaded its history yet.
     HistoryNotLoaded,
-    /// The recommender gave no sign of life for too long.
+    /// The recommender's heartbeat is stale.
     RecommendationsStale,
-    /// Whether the recommender lives cannot be found out.
+    /// The recommender's heartbeat is missing or cannot be read.
     HeartbeatUnknown,
-    /// The recommender was not watched long enough to tell whether it lives.
+    /// The recommender's heartbeat has not been observed for long enough.
     HeartbeatAwaited,
-    /// The change windows of the VPA are closed.
+    /// The maintenance windows of the VPA are closed.
     OutsideWindow {
-        /// When the next one opens, if one ever does.
+        /// When the next one opens; `None` if never.
         until: Option<Time>,
     },
-    /// The workload was changed a short while ago.
+    /// The workload was changed recently and is cooling down.
     CoolDown {
         /// When it may be changed again.
         until: Time,
     },
-    /// The first pod that was changed is being watched.
+    /// The first changed pod is being observed.
     Canary {
-        /// Until when at least.
+        /// The earliest end of the observation.
         until: Time,
     },
-    /// Pods that were changed are worse than before.
+    /// The circuit breaker of the workload is open: changed pods are worse than before.
     BreakerOpen {
-        /// Until when.
+        /// When it closes.
         until: Time,
     },
-    /// Changes went wrong at several workloads.
+    /// The circuit breaker of the cluster is open: changes caused regressions in several workloads.
     ClusterBreakerOpen {
-        /// Until when.
+        /// When it closes.
         until: Time,
     },
-    /// Evictions of late are not known to have changed anything.
+    /// Recent evictions had no observed effect.
     EffectUnproven,
-    /// Somebody else writes other values.
+    /// Another writer overwrote the recommended values.
     ExternallyOverwritten,
-    /// As many changes were made in the namespace within an hour as may be.
+    /// The hourly change budget of the namespace is exhausted.
     NamespaceBudget,
-    /// As many changes were made in the cluster within an hour as may be.
+    /// The hourly change budget of the cluster is exhausted.
     ClusterBudget,
-    /// A second replica is started before the only one goes.
+    /// A second replica is started before the only one is evicted.
     Surging,
-    /// The server did not let it go: a PodDisruptionBudget holds it, or one like it in this pass.
+    /// A PodDisruptionBudget blocks its eviction, or that of another pod of its group in this pass.
     DisruptionBudget,
-    /// The change was tried and failed.
+    /// The change failed.
     Failed,
-    /// What would be booked cannot be written down.
+    /// The state could not be persisted before the change.
     PersistFailed,
-    /// Another pod of this pass was refused for a reason that holds for all.
+    /// The pass ended before the pod was processed.
     PassEnded,
 }
 
 impl SkipReason {
-    /// All words, for tables and metrics.
+    /// All names, for tables and metrics.
     pub const NAMES: [&'static str; 43] = [
         "mode",
         "gate_closed",
@@ -172,8 +172,8 @@ impl SkipReason {
         "pass_ended",
     ];
 
-    /// Those of a pod of which nothing is wanted.
-    const WANTS_NOTHING: [&'static str; 8] = [
+    /// The reasons of pods that need no update.
+    const NEEDS_NO_UPDATE: [&'static str; 8] = [
         "mode",
         "gate_closed",
         "no_recommendation",
@@ -184,7 +184,7 @@ impl SkipReason {
         "boosted",
     ];
 
-    /// Those that keep surprises away, the weightiest first: what conditions and events tell.
+    /// The reasons of guards, most important first: conditions and events report these.
     pub const GUARDS: [&'static str; 19] = [
         "rewritten",
         "breaker_open",
@@ -207,7 +207,7 @@ impl SkipReason {
         "surging",
     ];
 
-    /// The word for it.
+    /// The name in metrics, conditions and reports.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Mode => "mode",
@@ -256,30 +256,30 @@ impl SkipReason {
         }
     }
 
-    /// Whether something that was wanted is held back: what `restricted_scaling` is about. The others want nothing.
+    /// Whether a needed update is blocked, as `restricted_scaling` reports it.
     pub fn is_restriction(&self) -> bool {
-        !Self::WANTS_NOTHING.contains(&self.as_str())
+        !Self::NEEDS_NO_UPDATE.contains(&self.as_str())
     }
 
-    /// The words of those that hold something back: all the reasons that a restriction by an updater can have.
+    /// Names of all reasons that block a needed update.
     pub fn restriction_names() -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(|word| !Self::WANTS_NOTHING.contains(word))
+        Self::NAMES.into_iter().filter(|name| !Self::NEEDS_NO_UPDATE.contains(name))
     }
 }
 
-/// A sentence for conditions and explanations.
+/// Formats the message for conditions and explanations.
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::QuotaExceeded(why) => f.write_str(why),
-            Self::Unsizeable(why) => write!(f, "its resources cannot be worked out: {why}"),
+            Self::Unsizeable(why) => write!(f, "its resources cannot be computed: {why}"),
             Self::NearTarget { difference } => {
-                write!(f, "it differs from the target by {:.0} % only", difference * 100.0)
+                write!(f, "it differs from the target by only {:.0} %", difference * 100.0)
             }
             Self::TooYoung { until } => {
                 write!(
                     f,
-                    "it is within bounds, and too young to be touched for less until {}",
+                    "its requests are within bounds, and it is too young for a smaller update until {}",
                     truncate_to_seconds(*until)
                 )
             }
@@ -288,7 +288,7 @@ impl fmt::Display for SkipReason {
             }
             Self::Budget { alive, wanted } => write!(
                 f,
-                "{alive} of the {wanted} pods of its group are up, and no more may go down"
+                "{alive} of {wanted} desired pods of its group are available, and no more may be disrupted"
             ),
             Self::OutsideWindow { until: Some(until) } => {
                 write!(f, "the next change window opens at {}", truncate_to_seconds(*until))
@@ -296,25 +296,25 @@ impl fmt::Display for SkipReason {
             Self::CoolDown { until } => {
                 write!(
                     f,
-                    "the workload was changed of late and rests until {}",
+                    "the workload was changed recently: no further change before {}",
                     truncate_to_seconds(*until)
                 )
             }
             Self::Canary { until } => {
                 write!(
                     f,
-                    "the first pod that was changed is watched, until {} at least",
+                    "the first changed pod is observed until at least {}",
                     truncate_to_seconds(*until)
                 )
             }
             Self::BreakerOpen { until } => write!(
                 f,
-                "pods that were changed are worse than before; nothing is changed until {}",
+                "changed pods are worse than before; changes are blocked until {}",
                 truncate_to_seconds(*until)
             ),
             Self::ClusterBreakerOpen { until } => write!(
                 f,
-                "changes went wrong at several workloads; nothing is changed until {}",
+                "changes caused regressions in several workloads; all changes are blocked until {}",
                 truncate_to_seconds(*until)
             ),
             other => f.write_str(other.message()),
@@ -322,48 +322,50 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// Nobody waits for fractions of a second.
-const fn truncate_to_seconds(at: Time) -> Time {
-    Time::from_secs(at.as_secs())
+/// Truncates to whole seconds for messages.
+const fn truncate_to_seconds(time: Time) -> Time {
+    Time::from_secs(time.as_secs())
 }
 
 impl SkipReason {
     const fn message(&self) -> &'static str {
         match self {
-            Self::Mode => "the update mode leaves running pods alone",
-            Self::GateClosed => "the feature gate of the update mode is closed",
-            Self::NoController => "no controller would replace it",
-            Self::NoRecommendation => "there is no recommendation for it",
-            Self::AgeUnknown => "it is within bounds and does not say how old it is",
+            Self::Mode => "the update mode does not update running pods",
+            Self::GateClosed => "the feature gate of the update mode is disabled",
+            Self::NoController => "it has no controller that would replace it",
+            Self::NoRecommendation => "it has no recommendation",
+            Self::AgeUnknown => "its requests are within bounds, and its start time is unknown",
             Self::Requirements => "no container meets all eviction requirements",
-            Self::Boosted => "it still has what it was given to start with",
-            Self::ReplicasUnknown => "nobody knows how many pods its controller wants",
+            Self::Boosted => "its startup boost is active",
+            Self::ReplicasUnknown => "the desired number of replicas of its controller is unknown",
             Self::Starting => "it is not ready yet",
             Self::Terminating => "it was evicted already",
-            Self::NoResize => "the server cannot resize pods",
-            Self::NothingToWrite => "its spec already says what it should have",
+            Self::NoResize => "the API server does not support in-place resize",
+            Self::NothingToWrite => "its spec already has the recommended resources",
             Self::QosWouldChange => "a resize would change its QoS class, which is not allowed",
             Self::ResizeProposed => "a resize waits for the kubelet",
-            Self::ResizeDeferred => "a resize waits for room on the node",
-            Self::ResizeInProgress => "a resize is being made",
-            Self::ResizeError => "a resize failed on the node, which tries on",
-            Self::Infeasible => "a resize to no less was found impossible",
-            Self::AdmissionUnready => "the admission controller is not there to size new pods",
-            Self::HistoryNotLoaded => "the recommender has not read its history yet",
-            Self::RecommendationsStale => "the recommender gives no sign of life",
-            Self::HeartbeatUnknown => "whether the recommender lives cannot be found out",
-            Self::HeartbeatAwaited => "the next sign of life of the recommender is waited for",
+            Self::ResizeDeferred => "a resize is deferred until the node has capacity",
+            Self::ResizeInProgress => "a resize is in progress",
+            Self::ResizeError => "a resize failed on the node; the kubelet retries",
+            Self::Infeasible => "a resize to the same or larger resources was infeasible",
+            Self::AdmissionUnready => "the admission controller is not ready to size new pods",
+            Self::HistoryNotLoaded => "the recommender has not loaded its history yet",
+            Self::RecommendationsStale => "the heartbeat of the recommender is stale",
+            Self::HeartbeatUnknown => {
+                "the heartbeat of the recommender is missing or cannot be read"
+            }
+            Self::HeartbeatAwaited => "waiting for the next heartbeat of the recommender",
             Self::OutsideWindow { .. } => "its change windows never open",
-            Self::EffectUnproven => "evictions of late are not known to have changed anything",
-            Self::ExternallyOverwritten => "somebody else writes other values",
-            Self::NamespaceBudget => "the namespace had as many changes within an hour as it may",
-            Self::ClusterBudget => "the cluster had as many changes within an hour as it may",
-            Self::Surging => "a second replica is started before the only one goes",
-            Self::DisruptionBudget => "a PodDisruptionBudget does not let it go",
-            Self::Failed => "the change was tried and failed",
-            Self::PersistFailed => "the change could not be booked before it was made",
-            Self::PassEnded => "the pass ended before its turn",
-            // These are told with their numbers.
+            Self::EffectUnproven => "recent evictions had no observed effect",
+            Self::ExternallyOverwritten => "another writer overwrote the recommended values",
+            Self::NamespaceBudget => "the hourly change budget of the namespace is exhausted",
+            Self::ClusterBudget => "the hourly change budget of the cluster is exhausted",
+            Self::Surging => "a second replica is started before the only one is evicted",
+            Self::DisruptionBudget => "a PodDisruptionBudget blocks its eviction",
+            Self::Failed => "the change failed",
+            Self::PersistFailed => "the state could not be persisted before the change",
+            Self::PassEnded => "the pass ended before the pod was processed",
+            // Formatted with their values in `Display`.
             Self::Unsizeable(_)
             | Self::QuotaExceeded(_)
             | Self::NearTarget { .. }

@@ -1,4 +1,4 @@
-//! Whether a pod needs what is recommended for it so much that it is worth a change.
+//! Whether a pod is far enough from its recommendation to be updated.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::{
     types::compat::Fix,
 };
 
-/// Why a pod is worth a change.
+/// Why a pod needs an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateReason {
-    /// It ran out of memory soon after its start, a short while ago.
+    /// A container was OOM killed recently, soon after its start.
     QuickOom,
-    /// Some request is out of bounds.
+    /// A request is outside the recommended bounds.
     OutsideRange,
-    /// It is old enough, and far enough from the target.
+    /// The pod is old enough, and its requests are far enough from the target.
     Drift,
 }
 
 impl UpdateReason {
-    /// The word for it.
+    /// The value in metrics and reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::QuickOom => "quick_oom",
@@ -35,7 +35,7 @@ impl UpdateReason {
     }
 }
 
-/// Within which time of its start a kill for memory is a quick one.
+/// Returns the time after the start of a container within which an OOM kill is a quick one.
 fn quick_oom_threshold(spec: &VerticalPodAutoscalerSpec, settings: &Settings) -> Duration {
     let own = spec.update_policy.as_ref().and_then(|policy| policy.evict_after_oom_seconds);
     let own = own.filter(|_| settings.per_vpa_config);
@@ -43,32 +43,31 @@ fn quick_oom_threshold(spec: &VerticalPodAutoscalerSpec, settings: &Settings) ->
         .map_or(settings.oom_threshold, Duration::from_secs)
 }
 
-/// Whether a container of the pod ran out of memory soon after its start, a short while ago.
+/// Whether a container of the pod was OOM killed recently, soon after its start.
 pub fn had_quick_oom(
-    life: &PodStatus,
+    status: &PodStatus,
     observed: &ObservedContainers,
     spec: &VerticalPodAutoscalerSpec,
     settings: &Settings,
     now: Time,
 ) -> bool {
     let threshold = quick_oom_threshold(spec, settings);
-    life.containers.iter().any(|container| {
+    status.containers.iter().any(|container| {
         let mode = spec.container_policy(&container.name).and_then(|policy| policy.mode);
-        let Some(ending) = container.last_termination.filter(|ending| ending.out_of_memory) else {
-            return false;
-        };
+        let oom_kill = container.last_termination.filter(|termination| termination.out_of_memory);
+        let Some(termination) = oom_kill else { return false };
         observed.contains(&container.name)
             && mode != Some(ContainerMode::Off)
-            && ending.finished < ending.started.later(threshold)
-            && now < ending.finished.later(threshold)
+            && termination.finished < termination.started.later(threshold)
+            && now < termination.finished.later(threshold)
     })
 }
 
-/// Whether a pod is worth a change, and why; or why it is not. The time is that of its last resize, if it had one.
+/// Returns why a pod needs an update, or why it does not. `resized` is the time of its last resize.
 pub fn update_reason(
     priority: &Priority,
     quick_oom: bool,
-    life: &PodStatus,
+    status: &PodStatus,
     resized: Option<Time>,
     settings: &Settings,
     now: Time,
@@ -84,10 +83,11 @@ pub fn update_reason(
         return Ok(UpdateReason::OutsideRange);
     }
     let resized = resized.filter(|_| settings.fixes.has(Fix::ResizeRenewsAge));
-    let since = life.started.map(|started| resized.map_or(started, |resized| resized.max(started)));
+    let since =
+        status.started.map(|started| resized.map_or(started, |resized| resized.max(started)));
     let since = since.ok_or(SkipReason::AgeUnknown)?;
     let until = since.later(settings.lifetime_threshold);
-    // What changes nothing is said first: that the pod will be old enough means nothing then.
+    // Check the difference first: a pod near its target is not updated at any age.
     if priority.resource_diff < settings.update_threshold {
         return Err(SkipReason::NearTarget { difference: priority.resource_diff });
     }

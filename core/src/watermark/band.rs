@@ -1,20 +1,20 @@
-//! The two marks of a metric, with the tolerance around them: where a value lies, and how far off that is.
+//! The low and high watermark of a metric with their tolerance, and where a value lies relative to them.
 
 use crate::scaling::Milli;
 
-/// Where a value lies.
+/// Where a value lies relative to a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
-    /// Above the high mark and its tolerance.
+    /// Above the high watermark plus its tolerance.
     Above,
-    /// Between the marks, or no farther beyond one than is tolerated.
+    /// Between the watermarks, or beyond one by no more than the tolerance.
     Inside,
-    /// Below the low mark and its tolerance.
+    /// Below the low watermark minus its tolerance.
     Below,
 }
 
 impl Position {
-    /// The word for it, in rows and explanations.
+    /// The name used in the status and in `explain`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Above => "above",
@@ -23,46 +23,49 @@ impl Position {
         }
     }
 
-    /// That of this word.
+    /// Parses the name returned by [`Self::as_str`].
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Above, Self::Inside, Self::Below].into_iter().find(|one| one.as_str() == word)
+        [Self::Above, Self::Inside, Self::Below]
+            .into_iter()
+            .find(|position| position.as_str() == word)
     }
 }
 
-/// The marks of one metric.
+/// The watermarks of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Band {
     /// Below this, replicas are removed.
     pub low: Milli,
     /// Above this, replicas are added.
     pub high: Milli,
-    /// How far beyond a mark is still inside, as thousandths of the mark.
+    /// How far beyond a watermark still counts as inside, in thousandths of the watermark.
     pub tolerance: Milli,
 }
 
 impl Band {
-    /// Of the marks as they are written. One that is left out is the other one; without any there is no band.
+    /// Builds a band from the watermarks of the spec. A missing one defaults to the other; if both are missing, returns
+    /// `None`.
     pub fn new(low: Option<Milli>, high: Option<Milli>, tolerance: Milli) -> Option<Self> {
         let (low, high) = (low.or(high)?, high.or(low)?);
         Some(Self { low, high, tolerance })
     }
 
-    /// Above this, replicas are really added.
+    /// The high watermark plus its tolerance.
     pub fn adjusted_high(&self) -> Milli {
         self.high.saturating_add(self.margin(self.high))
     }
 
-    /// Below this, replicas are really removed.
+    /// The low watermark minus its tolerance.
     pub fn adjusted_low(&self) -> Milli {
         self.low.saturating_sub(self.margin(self.low))
     }
 
-    /// Cut off towards zero, so that small marks have none.
-    fn margin(&self, mark: Milli) -> Milli {
-        saturate_to_milli(i128::from(mark) * i128::from(self.tolerance) / 1000)
+    /// The tolerance of a watermark, rounded towards zero, so that small watermarks have none.
+    fn margin(&self, watermark: Milli) -> Milli {
+        saturate_to_milli(i128::from(watermark) * i128::from(self.tolerance) / 1000)
     }
 
-    /// Where a value lies that is a sum shared by so many. Whoever is exactly on an adjusted mark is inside.
+    /// The position of `sum / shared_by`, compared without division. A value exactly on an adjusted watermark is inside.
     pub fn position(&self, sum: Milli, shared_by: u32) -> Position {
         let by = i128::from(shared_by);
         if i128::from(sum) > i128::from(self.adjusted_high()) * by {
@@ -74,7 +77,7 @@ impl Band {
         }
     }
 
-    /// The same, of a value that is a float.
+    /// Like [`Self::position`], for a value that is a float.
     pub fn position_of(&self, value: f64) -> Position {
         if value > self.adjusted_high() as f64 {
             Position::Above

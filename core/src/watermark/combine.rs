@@ -1,4 +1,4 @@
-//! What all sources of an object ask for together: each one's proposal or why it has none, and the one that holds.
+//! Combines the proposals of all metrics of an object: each metric's proposal or error, and the proposal that wins.
 
 use crate::types::Time;
 
@@ -16,106 +16,106 @@ use crate::{
     types::compat::{Fix, Fixes},
 };
 
-/// One source, with what came of asking.
+/// A metric with the result of fetching it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricInput {
-    /// What kind it is.
+    /// The metric source type.
     pub kind: MetricSourceType,
-    /// Its name, as labels have it.
+    /// The metric name, as used in labels.
     pub label: String,
-    /// Its name with its selector, as texts have it.
+    /// The metric name with its selector, as used in messages.
     pub name: String,
-    /// Which series or pods count, as the API is asked for them; empty for all of them.
+    /// The label selector sent to the metrics API; empty selects everything.
     pub selector: String,
-    /// Where a recommender is, without what may be secret in it.
+    /// The URL of a recommender, without credentials.
     pub address: Option<String>,
-    /// Its marks, where it has both.
+    /// The watermarks; `None` if the spec sets none.
     pub band: Option<Band>,
-    /// What came of asking.
+    /// The fetched value, or why there is none.
     pub value: Result<MetricValue, MetricError>,
 }
 
-/// What came of one source.
+/// The evaluation of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricEvaluation {
-    /// What kind of source it is.
+    /// The metric source type.
     pub kind: MetricSourceType,
-    /// Its name, as labels have it.
+    /// The metric name, as used in labels.
     pub label: String,
-    /// Its name with its selector.
+    /// The metric name with its selector.
     pub name: String,
-    /// Its marks.
+    /// The watermarks.
     pub band: Option<Band>,
-    /// What it asks for, or why nothing is known.
+    /// The proposal, or why there is none.
     pub result: Result<ReplicaProposal, MetricError>,
-    /// Whether it is the one that holds.
+    /// Whether this metric's proposal won.
     pub is_chosen: bool,
 }
 
-/// What a source asks for.
+/// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaProposal {
-    /// What follows from its value.
+    /// The replicas computed from the value.
     pub proposal: Proposal,
-    /// Pods that counted as ready.
+    /// Number of pods that counted as ready.
     pub ready_pods: u32,
-    /// The value is zero, which says nothing here.
+    /// Whether the value is zero and was ignored (`tolerateZero` is off).
     pub is_ignored_zero: bool,
 }
 
-/// What all of them ask for.
+/// The combined proposal of all metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CombinedProposal {
-    /// So many replicas, before any limit.
+    /// The proposed replicas, before limits are applied.
     pub replicas: i32,
     /// Whether some metric is above its band.
     pub is_above: bool,
     /// Whether some metric is below its band.
     pub is_below: bool,
-    /// Pods that counted as ready for the source that holds.
+    /// Number of pods that counted as ready for the winning metric.
     pub ready_pods: u32,
-    /// The name of that source.
+    /// The name of the winning metric.
     pub metric_name: String,
-    /// Why a recommender recommends it.
+    /// The reason that a recommender gave; empty for other metrics.
     pub reason: String,
-    /// What came of going towards a mark, for the source that was looked at last.
+    /// The convergence of the last metric that was evaluated.
     pub convergence: Option<Convergence>,
 }
 
 impl CombinedProposal {
-    /// Whether no metric is outside of its band.
+    /// Whether all metrics are inside their bands.
     pub const fn is_stable(&self) -> bool {
         !self.is_above && !self.is_below
     }
 }
 
-/// Why nothing can be computed.
+/// Why no replica count can be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProposalError {
-    /// There is nothing to look at.
-    #[error("neither metrics nor a recommender are set, so there is nothing to follow")]
+    /// The spec sets neither metrics nor a recommender.
+    #[error("neither metrics nor a recommender are set")]
     NoMetrics,
-    /// Something else does not let it be followed.
+    /// Scaling is blocked by a monitor or an alert.
     #[error("{0}")]
     Blocked(String),
-    /// A source says nothing.
+    /// A metric is not available.
     #[error("{whose}: {cause}")]
     Metric {
-        /// Which one.
+        /// Index of the metric in the spec.
         place: usize,
-        /// Upstream's reason for it.
+        /// Upstream's event reason.
         reason: &'static str,
-        /// What is wrong with it.
+        /// The error of the metric.
         why: MetricError,
-        /// Whose replicas those would be.
+        /// Upstream's prefix of the message, which names the metric.
         whose: String,
-        /// Why they are not known.
+        /// Upstream's message without that prefix.
         cause: String,
     },
 }
 
 impl ProposalError {
-    /// The same as it is said where it is clear whose replicas it is about.
+    /// The message without the prefix that names the metric.
     pub fn cause(&self) -> String {
         match self {
             Self::Metric { cause, .. } => cause.clone(),
@@ -124,59 +124,60 @@ impl ProposalError {
     }
 }
 
-/// What proposals hang on.
+/// Inputs shared by the evaluation of all metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationContext<'a> {
-    /// What the object asks for.
+    /// The effective spec of the object.
     pub rules: &'a EffectiveSpec,
-    /// How pods are counted.
+    /// How ready pods are counted.
     pub readiness: ReadinessPolicy<'a>,
-    /// The target's selector, for texts.
+    /// The target's selector, for messages.
     pub selector: &'a str,
-    /// The pods that it finds.
+    /// The pods that match the selector.
     pub pods: &'a [Pod],
-    /// What the target has.
+    /// The scale of the target.
     pub scale: Scale,
-    /// Values of longer ago say nothing.
+    /// Values sampled before this time are stale.
     pub oldest_sample: Option<Time>,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
 impl EvaluationContext<'_> {
-    /// What all sources ask for, in their order. One that says nothing leaves the others without a say.
+    /// Evaluates the metrics in order and combines their proposals. If one metric fails, so does the combination, unless
+    /// the object allows partial metrics.
     pub fn combine(
         &self,
         sources: &[MetricInput],
     ) -> (Vec<MetricEvaluation>, Result<CombinedProposal, ProposalError>) {
-        let mut rows: Vec<MetricEvaluation> = Vec::with_capacity(sources.len());
+        let mut evaluations: Vec<MetricEvaluation> = Vec::with_capacity(sources.len());
         let mut combined = CombinedProposal::default();
         let mut chosen: Option<usize> = None;
         let mut failed = None;
-        for (place, source) in sources.iter().enumerate() {
+        for (index, source) in sources.iter().enumerate() {
             let outcome = self.evaluate(source);
             match &outcome {
-                Ok(asked) => {
-                    let proposal = &asked.proposal;
+                Ok(metric_proposal) => {
+                    let proposal = &metric_proposal.proposal;
                     combined.is_above |= proposal.position == Position::Above;
                     combined.is_below |= proposal.position == Position::Below;
-                    if !asked.is_ignored_zero {
+                    if !metric_proposal.is_ignored_zero {
                         combined.convergence = Some(proposal.convergence);
                     }
-                    // A proposal of nothing is no reason to stay there.
+                    // A proposal of zero never wins over a later one.
                     if combined.replicas == 0 || proposal.replicas > combined.replicas {
                         combined.replicas = proposal.replicas;
-                        combined.ready_pods = asked.ready_pods;
+                        combined.ready_pods = metric_proposal.ready_pods;
                         combined.metric_name.clone_from(&source.name);
                         combined.reason = recommender_reason(source);
-                        chosen = Some(place);
+                        chosen = Some(index);
                     }
                 }
                 Err(why) => {
-                    failed.get_or_insert_with(|| self.proposal_error(place, source, why));
+                    failed.get_or_insert_with(|| self.proposal_error(index, source, why));
                 }
             }
-            rows.push(MetricEvaluation {
+            evaluations.push(MetricEvaluation {
                 kind: source.kind,
                 label: source.label.clone(),
                 name: source.name.clone(),
@@ -190,25 +191,25 @@ impl EvaluationContext<'_> {
         }
         if let Some(failed) = failed {
             let adds = combined.is_above && combined.replicas > self.scale.spec_replicas;
-            // Whatever the others would have said, they would not have asked for fewer than the most.
+            // The highest proposal wins, so the failed metrics could only have raised it.
             if !(self.rules.options.partial_metrics && adds) {
-                return (rows, Err(failed));
+                return (evaluations, Err(failed));
             }
         }
-        if let Some(row) = chosen.and_then(|place| rows.get_mut(place)) {
-            row.is_chosen = true;
+        if let Some(evaluation) = chosen.and_then(|index| evaluations.get_mut(index)) {
+            evaluation.is_chosen = true;
         }
-        (rows, Ok(combined))
+        (evaluations, Ok(combined))
     }
 
     fn evaluate(&self, source: &MetricInput) -> Result<ReplicaProposal, MetricError> {
-        let answer = source.value.clone()?;
+        let value = source.value.clone()?;
         if let Some(at) =
-            answer.sampled_at().filter(|at| self.oldest_sample.is_some_and(|oldest| *at < oldest))
+            value.sampled_at().filter(|at| self.oldest_sample.is_some_and(|oldest| *at < oldest))
         {
             return Err(MetricError::Stale { at });
         }
-        if let MetricValue::Usage { usage, is_cpu, .. } = &answer {
+        if let MetricValue::Usage { usage, is_cpu, .. } = &value {
             let (sum, ready) = self.readiness.total_usage(self.pods, *is_cpu, usage)?;
             let band = source.band.ok_or(MetricError::NotANumber)?;
             return Ok(ReplicaProposal {
@@ -220,12 +221,12 @@ impl EvaluationContext<'_> {
                 is_ignored_zero: false,
             });
         }
-        if let Some(asked) = self.propose_around_zero(&answer) {
-            return Ok(asked);
+        if let Some(proposal) = self.propose_around_zero(&value) {
+            return Ok(proposal);
         }
         let ready = self.readiness.ready_pods(self.pods, self.scale)?;
-        let question = self.rules.proposal_input(self.scale.spec_replicas, ready, self.fixes);
-        let is_zero = match &answer {
+        let input = self.rules.proposal_input(self.scale.spec_replicas, ready, self.fixes);
+        let is_zero = match &value {
             MetricValue::Sum { sum, .. } => *sum == 0,
             MetricValue::Recommendation(advice) => advice.replicas == 0,
             MetricValue::Usage { .. } => false,
@@ -237,19 +238,19 @@ impl EvaluationContext<'_> {
                 is_ignored_zero: true,
             });
         }
-        let proposal = match &answer {
+        let proposal = match &value {
             MetricValue::Sum { sum, .. } => {
-                question.propose(*sum, &source.band.ok_or(MetricError::NotANumber)?)
+                input.propose(*sum, &source.band.ok_or(MetricError::NotANumber)?)
             }
-            MetricValue::Recommendation(advice) => question.propose_recommendation(advice),
+            MetricValue::Recommendation(advice) => input.propose_recommendation(advice),
             MetricValue::Usage { .. } => return Err(MetricError::NotANumber),
         };
         Ok(ReplicaProposal { proposal, ready_pods: ready, is_ignored_zero: false })
     }
 
-    /// Where the last replica may go, a zero asks for none, and whatever is more for one where there is none.
-    fn propose_around_zero(&self, answer: &MetricValue) -> Option<ReplicaProposal> {
-        let value = match answer {
+    /// With scale to zero, a value of zero proposes no replicas, and any other value one replica if there is none.
+    fn propose_around_zero(&self, metric_value: &MetricValue) -> Option<ReplicaProposal> {
+        let value = match metric_value {
             MetricValue::Sum { sum, .. } => *sum,
             MetricValue::Recommendation(advice) => Milli::from(advice.replicas) * 1000,
             MetricValue::Usage { .. } => return None,
@@ -267,7 +268,7 @@ impl EvaluationContext<'_> {
         Some(ReplicaProposal { proposal, ready_pods: 0, is_ignored_zero: false })
     }
 
-    /// A zero says nothing. Upstream takes it for as many replicas as are ready.
+    /// An ignored zero proposes the current replicas. Upstream proposes the number of ready pods.
     fn propose_for_zero(&self, ready: u32) -> Proposal {
         let replicas = if self.fixes.has(Fix::ZeroKeepsReplicas) {
             self.scale.spec_replicas
@@ -285,7 +286,7 @@ impl EvaluationContext<'_> {
 
     fn proposal_error(
         &self,
-        place: usize,
+        index: usize,
         source: &MetricInput,
         why: &MetricError,
     ) -> ProposalError {
@@ -319,11 +320,11 @@ impl EvaluationContext<'_> {
             }
         };
         let reason = failure_reason(*kind);
-        ProposalError::Metric { place, reason, why: why.clone(), whose, cause }
+        ProposalError::Metric { place: index, reason, why: why.clone(), whose, cause }
     }
 }
 
-/// Upstream's reason for a failure of it.
+/// Upstream's event reason if a metric of this type is not available.
 pub const fn failure_reason(kind: MetricSourceType) -> &'static str {
     match kind {
         MetricSourceType::External | MetricSourceType::Prometheus => "FailedGetExternalMetric",

@@ -1,4 +1,4 @@
-//! The conditions of an object: which there are, in upstream's words, and how the list is kept.
+//! The conditions of an object, with upstream's reasons and messages, and how the list is updated.
 
 use std::cmp::Reverse;
 
@@ -13,33 +13,33 @@ use super::{
 };
 use crate::api::wpa::{Condition, WatermarkPodAutoscalerStatus};
 
-/// Which facts there are.
+/// The condition types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionType {
-    /// The target can be read and written.
+    /// The scale of the target can be read and updated.
     AbleToScale,
-    /// A number of replicas can be worked out.
+    /// A replica count can be computed.
     ScalingActive,
-    /// A proposal ran into a limit.
+    /// The proposal was limited.
     ScalingLimited,
-    /// Nothing is changed.
+    /// The object is in dry-run mode, so that no replicas are changed.
     DryRun,
     /// A metric is above its band.
     AboveHighWatermark,
     /// A metric is below its band.
     BelowLowWatermark,
-    /// Replicas go towards a mark.
+    /// Replicas are stepped towards a watermark.
     ConvergeToWatermark,
-    /// Something else does not let it go on.
+    /// Scaling is blocked by a monitor or an alert.
     ScalingBlocked,
-    /// Some of its annotations make no sense: ours alone.
+    /// Some annotations are invalid and ignored. Not in upstream.
     AnnotationsIgnored,
-    /// It can be followed, and is hardly what was meant: ours alone.
+    /// The spec is valid, but probably not what its author meant. Not in upstream.
     SpecDoubtful,
 }
 
 impl ConditionType {
-    /// All of them.
+    /// All condition types.
     pub const ALL: [Self; 10] = [
         Self::AbleToScale,
         Self::ScalingActive,
@@ -53,7 +53,7 @@ impl ConditionType {
         Self::SpecDoubtful,
     ];
 
-    /// As it is written.
+    /// The `type` of the condition.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AbleToScale => "AbleToScale",
@@ -69,7 +69,7 @@ impl ConditionType {
         }
     }
 
-    /// The label of the gauge that shows it, if one does.
+    /// The label value of the gauge that exports the condition, if it is exported.
     pub const fn label(self) -> Option<&'static str> {
         match self {
             Self::AbleToScale => Some("able_to_scale"),
@@ -80,24 +80,24 @@ impl ConditionType {
     }
 }
 
-/// One fact, and why.
+/// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
-    /// Which.
+    /// The condition type.
     pub condition_type: ConditionType,
-    /// Whether it holds.
+    /// Whether the status is `True`.
     pub holds: bool,
-    /// Why, in short.
+    /// The reason, in CamelCase where upstream's is.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The message.
     pub message: String,
 }
 
-/// The longest message of a condition, in bytes. It is written again with each change, and read by everybody who lists
-/// objects; what users write is quoted in some.
+/// The longest message of a condition, in bytes. Messages are rewritten with each status update and returned with each
+/// list of objects, and some quote user input.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// A message, without what is too much of it.
+/// Truncates a message to [`MAX_MESSAGE_BYTES`].
 fn truncated(mut message: String) -> String {
     if message.len() > MAX_MESSAGE_BYTES {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
@@ -107,35 +107,30 @@ fn truncated(mut message: String) -> String {
 }
 
 impl ConditionUpdate {
-    /// A fact with its reason.
+    /// A condition with its reason and message.
     pub fn new(
-        fact: ConditionType,
+        condition_type: ConditionType,
         holds: bool,
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            condition_type: fact,
-            holds,
-            reason: reason.into(),
-            message: truncated(message.into()),
-        }
+        Self { condition_type, holds, reason: reason.into(), message: truncated(message.into()) }
     }
 
-    /// What upstream says of every object before it looks at it; ours says it of one that it could not look at.
+    /// What upstream sets on every object before it is reconciled. Plimsoll sets it only if reconciling failed.
     pub fn unprocessed() -> [Self; 2] {
         let message = "Error happened while processing the WPA";
         [ConditionType::ScalingActive, ConditionType::AbleToScale]
-            .map(|fact| Self::new(fact, false, "FailedProcessWPA", message))
+            .map(|condition_type| Self::new(condition_type, false, "FailedProcessWPA", message))
     }
 
-    /// Nobody knows whether a change was made that was about to be.
+    /// It is unknown whether a scale update was applied.
     pub fn indeterminate(why: &str) -> Self {
-        let message = format!("the answer leaves open whether replicas were changed: {why}");
+        let message = format!("outcome of the scale update is unknown: {why}");
         Self::new(ConditionType::AbleToScale, false, INDETERMINATE, message)
     }
 
-    /// Whether the target is left as it is.
+    /// Whether the object is in dry-run mode.
     pub fn dry_run(is_on: bool) -> Self {
         let (reason, message) = if is_on {
             ("DryRun mode enabled", "Scaling changes won't be applied")
@@ -151,19 +146,19 @@ impl ConditionUpdate {
         Self::new(ConditionType::AboveHighWatermark, holds, "Value above High Watermark", message)
     }
 
-    /// Whether a metric is below its band. The reason is upstream's, whose slip it is.
+    /// Whether a metric is below its band. The reason says "above", as upstream's does.
     pub fn below_low_watermark(holds: bool) -> Self {
         let message = "Allow downscaling if the value stays under the Watermark";
         Self::new(ConditionType::BelowLowWatermark, holds, "Value above Low Watermark", message)
     }
 
-    /// A change is about to be made.
+    /// A scale update is about to be sent.
     pub fn ready_for_scale() -> Self {
         let message = "the last scaling time was sufficiently old as to warrant a new scale";
         Self::new(ConditionType::AbleToScale, true, PENDING, message)
     }
 
-    /// Which windows are open.
+    /// Which forbidden windows are open.
     pub fn backoff(backoff: Backoff) -> Self {
         let (reason, which) = match backoff {
             Backoff::Downscale => ("BackoffDownscale", "within the downscale forbidden window"),
@@ -176,7 +171,7 @@ impl ConditionUpdate {
         Self::new(ConditionType::AbleToScale, false, reason, message)
     }
 
-    /// What came of going towards a mark.
+    /// The result of converging towards a watermark.
     pub fn convergence(convergence: Convergence) -> Self {
         const HIGH: &str = "Allow downscaling to converge to the High Watermark";
         const LOW: &str = "Allow upscaling to converge to the Low Watermark";
@@ -196,48 +191,55 @@ impl ConditionUpdate {
     }
 }
 
-/// Times of objects have no fractions.
+/// Converts to a Kubernetes timestamp, which has whole seconds.
 pub fn to_timestamp(at: Time) -> Stamp {
     Stamp(jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default())
 }
 
-/// The time that a stamp says.
+/// Converts from a Kubernetes timestamp.
 pub fn from_timestamp(stamp: &Stamp) -> Time {
     Time::from_secs(stamp.0.as_second())
 }
 
-/// Whether a fact holds, and since when. What nobody ever said does not, and never did.
-pub fn condition_since(status: &WatermarkPodAutoscalerStatus, fact: ConditionType) -> StateSince {
-    let found = status.conditions.iter().find(|one| one.kind == fact.name());
-    found.map_or(StateSince { holds: false, at: Time::EPOCH }, |one| StateSince {
-        holds: one.status == "True",
-        at: one.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp),
+/// Whether a condition is `True`, and its last transition. A missing condition is `False` since the epoch.
+pub fn condition_since(
+    status: &WatermarkPodAutoscalerStatus,
+    condition_type: ConditionType,
+) -> StateSince {
+    let found = status.conditions.iter().find(|condition| condition.kind == condition_type.name());
+    found.map_or(StateSince { holds: false, at: Time::EPOCH }, |condition| StateSince {
+        holds: condition.status == "True",
+        at: condition.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp),
     })
 }
 
-/// Writes a fact into the list: the time changes only with the answer, and what changed last stands first.
-pub fn set_condition(status: &mut WatermarkPodAutoscalerStatus, said: &ConditionUpdate, now: Time) {
-    let answer = if said.holds { "True" } else { "False" };
-    let name = said.condition_type.name();
-    let place = status.conditions.iter().position(|one| one.kind == name);
-    let mut condition = place.map_or_else(
+/// Sets a condition in the list: the transition time changes only with the status, and the latest transition is first.
+pub fn set_condition(
+    status: &mut WatermarkPodAutoscalerStatus,
+    update: &ConditionUpdate,
+    now: Time,
+) {
+    let status_text = if update.holds { "True" } else { "False" };
+    let name = update.condition_type.name();
+    let index = status.conditions.iter().position(|condition| condition.kind == name);
+    let mut condition = index.map_or_else(
         || Condition { kind: name.to_owned(), ..Condition::default() },
-        |place| status.conditions.remove(place),
+        |index| status.conditions.remove(index),
     );
-    let kept = place.filter(|_| condition.status == answer);
-    if kept.is_none() {
-        answer.clone_into(&mut condition.status);
+    let unchanged_index = index.filter(|_| condition.status == status_text);
+    if unchanged_index.is_none() {
+        status_text.clone_into(&mut condition.status);
         condition.last_transition_time = Some(to_timestamp(now));
     }
-    condition.reason.clone_from(&said.reason);
-    condition.message.clone_from(&said.message);
-    // Times have no fractions: what changed later in the same second stands first all the same.
-    status.conditions.insert(kept.unwrap_or(0), condition);
-    status.conditions.sort_by_key(|one| {
-        Reverse(one.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp))
+    condition.reason.clone_from(&update.reason);
+    condition.message.clone_from(&update.message);
+    // Times have whole seconds: insert first, so that the stable sort keeps the later transition of one second first.
+    status.conditions.insert(unchanged_index.unwrap_or(0), condition);
+    status.conditions.sort_by_key(|entry| {
+        Reverse(entry.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp))
     });
     name.clone_into(&mut status.last_condition_type);
-    answer.clone_into(&mut status.last_condition_state);
+    status_text.clone_into(&mut status.last_condition_state);
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Going step by step towards one of the marks, while a metric is between them.
+//! Convergence: stepping towards one of the watermarks while a metric is between them.
 
 use std::str::FromStr;
 
@@ -9,12 +9,12 @@ use super::{
 };
 use crate::{scaling::Milli, types::compat::Fix};
 
-/// Which mark to go towards.
+/// The watermark to converge to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvergeTowards {
-    /// Fewer replicas, until the metric is near the high mark.
+    /// Remove replicas until the metric is near the high watermark.
     High,
-    /// More replicas, until the metric is near the low mark.
+    /// Add replicas until the metric is near the low watermark.
     Low,
 }
 
@@ -30,27 +30,27 @@ impl FromStr for ConvergeTowards {
     }
 }
 
-/// What came of it.
+/// The result of converging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convergence {
-    /// Nobody asked for it.
+    /// Not enabled.
     Off,
-    /// The metric is not between the marks.
+    /// The metric is not between the watermarks.
     Outside(Position),
-    /// One more step would go past the mark.
+    /// A step would go past the watermark.
     WouldOvershoot(ConvergeTowards),
-    /// One step is proposed.
+    /// A step is proposed.
     Step(ConvergeTowards),
 }
 
 impl ProposalInput {
-    /// What is proposed between the marks.
+    /// The proposal while the metric is between the watermarks.
     pub(super) fn converge(&self, sum: Milli, value: f64, band: &Band) -> (i32, Convergence) {
         let Some(direction) = self.converge else { return (self.spec_replicas, Convergence::Off) };
         let ready = f64::from(self.ready_pods);
         let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
         let end = match direction {
-            // Upstream divides first, and by a mark of nothing not at all.
+            // Upstream divides first, and does not converge to a watermark of zero.
             ConvergeTowards::High if exact => {
                 divide_rounding_up(self.ready_times_utilization(sum), band.high.into())
             }
@@ -69,7 +69,7 @@ impl ProposalInput {
         self.step_towards(direction, end)
     }
 
-    /// One step, if it does not go past the end.
+    /// One step towards `end`, unless it would go past it.
     pub(super) fn step_towards(&self, direction: ConvergeTowards, end: i32) -> (i32, Convergence) {
         let modulo = self.modulo.max(1);
         let (replicas, is_past) = match direction {
@@ -89,7 +89,7 @@ impl ProposalInput {
         }
     }
 
-    /// Between the fewest and the most. Where those cross, the fewest wins.
+    /// Clamps to the bounds. If they cross, the minimum wins.
     fn clamp_to_bounds(&self, replicas: i32) -> i32 {
         replicas.min(self.max).max(self.min.max(1))
     }

@@ -1,4 +1,4 @@
-//! Whether replicas may be changed now: windows after the last change, and delays outside of the band.
+//! Whether replicas may be changed now: forbidden windows after the last change, and delays while outside the band.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use crate::types::Time;
 
 use crate::types::compat::{Fix, Fixes};
 
-/// The way that replicas go.
+/// The direction of a change of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScaleDirection {
-    /// More of them.
+    /// Replicas are added.
     Up,
-    /// Fewer of them.
+    /// Replicas are removed.
     Down,
 }
 
 impl ScaleDirection {
-    /// The word for it, as labels have it.
+    /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Up => "upscale",
@@ -25,88 +25,88 @@ impl ScaleDirection {
     }
 }
 
-/// Since when something holds, or does not.
+/// A state, and when it last changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSince {
-    /// Whether it holds.
+    /// Whether the state holds.
     pub holds: bool,
-    /// Since when that is so.
+    /// When it last changed.
     pub at: Time,
 }
 
-/// What the gate looks at.
+/// The inputs of the cooldown check.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooldown {
     /// When replicas were last changed.
     pub last_scale_time: Option<Time>,
-    /// After a change none are added for so long.
+    /// How long after a change no replicas are added.
     pub upscale_window: Duration,
-    /// After a change none are removed for so long.
+    /// How long after a change no replicas are removed.
     pub downscale_window: Duration,
-    /// A metric has to be above its band for so long.
+    /// How long a metric has to be above its band before replicas are added.
     pub upscale_delay: Duration,
-    /// Metrics have to be below their bands for so long.
+    /// How long metrics have to be below their bands before replicas are removed.
     pub downscale_delay: Duration,
     /// Whether a metric is above its band.
     pub above: StateSince,
     /// Whether a metric is below its band.
     pub below: StateSince,
-    /// Whether all metrics are inside of their bands, so that delays do not matter.
+    /// Whether all metrics are inside their bands, so that delays do not apply.
     pub is_stable: bool,
-    /// The time.
+    /// The current time.
     pub now: Time,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
 /// Why replicas are not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HoldReason {
-    /// There is nothing to change.
+    /// The replicas are already as desired.
     NoChange,
-    /// The last change was too short a while ago.
+    /// The last change is within the forbidden window.
     ForbiddenWindow {
-        /// When it is long enough ago.
+        /// When the window ends.
         until: Time,
     },
-    /// The value was not outside for long enough.
+    /// The value has not been outside its band for long enough.
     Delay {
-        /// When it will have been, if it stays there.
+        /// When the delay ends, if the value stays outside.
         until: Option<Time>,
     },
 }
 
-/// What the gate says.
+/// The result of the cooldown check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CooldownResult {
-    /// Why replicas stay, if they do.
+    /// Why replicas are not changed; `None` if they may be.
     pub hold_reason: Option<HoldReason>,
-    /// Seconds until replicas may be added and removed again, for all that the last change says.
+    /// Seconds until the forbidden windows end; `None` if there was no change yet.
     pub remaining: Option<CooldownRemaining>,
 }
 
-/// Seconds until replicas may be changed again; zero when they may.
+/// Seconds until replicas may be changed again; zero if they may be now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CooldownRemaining {
-    /// Added.
+    /// Until replicas may be added.
     pub up: f64,
-    /// Removed.
+    /// Until replicas may be removed.
     pub down: f64,
 }
 
-/// Which windows are open: upstream's words for it.
+/// Which forbidden windows are open, in upstream's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Backoff {
-    /// None may be removed.
+    /// No replicas may be removed.
     Downscale,
-    /// None may be added.
+    /// No replicas may be added.
     Upscale,
-    /// Neither.
+    /// Replicas may be neither added nor removed.
     Both,
 }
 
 impl CooldownRemaining {
-    /// Which windows are open, if any is.
+    /// The open windows; `None` if none is open.
     pub fn backoff(&self) -> Option<Backoff> {
         match (self.up > 0.0, self.down > 0.0) {
             (true, true) => Some(Backoff::Both),
@@ -118,7 +118,7 @@ impl CooldownRemaining {
 }
 
 impl Cooldown {
-    /// Whether replicas may go from one number to another.
+    /// Checks whether replicas may change from `from` to `to`.
     pub fn check(&self, from: i32, to: i32) -> CooldownResult {
         let Some(last) = self.last_scale_time else {
             if !self.fixes.has(Fix::FirstPassIsNoChange) {
@@ -129,13 +129,13 @@ impl Cooldown {
                 remaining: None,
             };
         };
-        let left = CooldownRemaining {
+        let remaining = CooldownRemaining {
             up: self.seconds_until(last.later(self.upscale_window)),
             down: self.seconds_until(last.later(self.downscale_window)),
         };
         CooldownResult {
             hold_reason: self.hold_reason(from, to, Some(last)),
-            remaining: Some(left),
+            remaining: Some(remaining),
         }
     }
 
@@ -150,7 +150,7 @@ impl Cooldown {
             std::cmp::Ordering::Less => (self.downscale_window, self.below, self.downscale_delay),
         };
         if !delay.is_zero() && !self.is_stable {
-            // Whole seconds, as times of conditions have no others.
+            // In whole seconds, because transition times of conditions have no fractions.
             let waited = self.now.nanos_since(since.at) / 1_000_000_000;
             let needed = i64::try_from(delay.as_secs()).unwrap_or(i64::MAX);
             if needed > waited || !since.holds {

@@ -1,4 +1,4 @@
-//! One decision about one workload: what its sources ask for, within limits, past the gate; and why.
+//! One scale decision for one workload: the combined proposal, within its limits and after the cooldown, with reasons.
 
 use crate::types::Time;
 
@@ -19,22 +19,22 @@ use crate::{
     types::compat::{Fix, Fixes},
 };
 
-/// The reason of a target that is scaled to nothing.
+/// Condition reason for a target with zero replicas.
 pub(super) const SCALING_DISABLED: &str = "ScalingDisabled";
 
-/// Why replicas are changed whatever the metrics say.
+/// Why replicas are changed regardless of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForcedReason {
-    /// There are more than the most.
+    /// The replicas exceed the maximum.
     AboveMax,
-    /// There are fewer than the fewest.
+    /// The replicas are below the minimum.
     BelowMin,
-    /// There is no pod at all.
+    /// The target has no pods.
     NoPods,
 }
 
 impl ForcedReason {
-    /// Upstream's sentence for it.
+    /// Upstream's message.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::AboveMax => "Current number of replicas above Spec.MaxReplicas",
@@ -44,74 +44,74 @@ impl ForcedReason {
     }
 }
 
-/// A change of replicas, to be made unless nothing is to be changed.
+/// A change of replicas, to be applied unless the object is in dry-run mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaChange {
-    /// So many there are to be. Upstream also "changes" to what there is, when it never changed anything before.
+    /// The new replicas. Upstream also "changes" to the current replicas if it never changed any before.
     pub to: i32,
-    /// Why, in a sentence; upstream has none for the latter.
+    /// Upstream's message; empty for such a change.
     pub reason: String,
-    /// What forces it, if it is not the metrics.
+    /// Why the change is forced; `None` if metrics ask for it.
     pub forced: Option<ForcedReason>,
 }
 
-/// What was decided, with all that led to it.
+/// A scale decision with its intermediate results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What the target had.
+    /// The scale of the target.
     pub scale: Scale,
-    /// What came of each source.
+    /// The evaluation of each metric.
     pub metrics: Vec<MetricEvaluation>,
-    /// What all of them ask for, or why that is not known.
+    /// The combined proposal, or why there is none.
     pub proposal: Result<CombinedProposal, ProposalError>,
-    /// The same within its limits.
+    /// The proposal within its limits.
     pub limited: Option<LimitedReplicas>,
-    /// What the gate says.
+    /// The result of the cooldown check.
     pub cooldown: Option<CooldownResult>,
-    /// What is changed, if anything is.
+    /// The change to apply, if any.
     pub change: Option<ReplicaChange>,
-    /// What there is to be after this.
+    /// The desired replicas after this decision.
     pub desired: i32,
-    /// What is to be said of the object, in order.
+    /// The conditions to set, in order.
     pub conditions: Vec<ConditionUpdate>,
-    /// What the next decision is to remember.
+    /// The metric history for the next decision.
     pub history: MetricHistory,
 }
 
-/// What a decision is about.
+/// All inputs of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionInput<'a> {
-    /// What the object asks for.
+    /// The effective spec of the object.
     pub rules: &'a EffectiveSpec,
-    /// How its sources are combined.
+    /// Inputs for the evaluation of its metrics.
     pub context: EvaluationContext<'a>,
-    /// Its sources, with what came of asking.
+    /// Its metrics, with the results of fetching them.
     pub metrics: &'a [MetricInput],
-    /// Why it is not to be followed, if it is not.
+    /// Why scaling is blocked, if it is.
     pub blocked_reason: Option<&'a str>,
-    /// What was written about it last.
+    /// The last status written.
     pub status: &'a WatermarkPodAutoscalerStatus,
-    /// What is remembered of it.
+    /// The metric history of the object.
     pub history: &'a MetricHistory,
-    /// The time.
+    /// The current time.
     pub now: Time,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
 impl DecisionInput<'_> {
-    /// Decides.
+    /// Computes the decision.
     pub fn decide(&self) -> Decision {
         let scale = self.context.scale;
-        let (rows, mut combined) = self.context.combine(self.metrics);
+        let (evaluations, mut combined) = self.context.combine(self.metrics);
         if let Some(why) = self.blocked_reason {
             combined = Err(ProposalError::Blocked(why.to_owned()));
         }
-        let memory = self.history.next_after(&rows, &combined, self.now);
+        let history = self.history.next_after(&evaluations, &combined, self.now);
         let mut decision = Decision {
             scale,
-            metrics: rows,
-            history: memory,
+            metrics: evaluations,
+            history,
             proposal: combined,
             limited: None,
             cooldown: None,
@@ -155,70 +155,74 @@ impl DecisionInput<'_> {
             decision.push_condition(ConditionUpdate::convergence(convergence));
         }
         let proposed = combined.replicas.max(0);
-        let normal =
+        let limited =
             self.limit_replicas(decision.scale.spec_replicas, proposed, combined.ready_pods);
-        let is_limited = normal.replicas != proposed;
-        let (reason, message) = (normal.limit_hit.reason(), normal.limit_hit.message());
+        let is_limited = limited.replicas != proposed;
+        let (reason, message) = (limited.limit_hit.reason(), limited.limit_hit.message());
         decision.push_condition(ConditionUpdate::new(
             ConditionType::ScalingLimited,
             is_limited,
             reason,
             message,
         ));
-        let gate = self.cooldown(combined, &decision.history);
+        let cooldown = self.cooldown(combined, &decision.history);
         let from = decision.scale.spec_replicas;
-        self.change_replicas(normal, &gate, |to| change_reason(combined, from, to), decision);
+        self.change_replicas(limited, &cooldown, |to| change_reason(combined, from, to), decision);
         if decision.change.is_some() {
             decision.push_condition(ConditionUpdate::ready_for_scale());
         }
     }
 
-    /// Changes replicas, if nothing holds them.
+    /// Applies the cooldown to the limited replicas, and records the change if there is one.
     fn change_replicas(
         &self,
-        normal: LimitedReplicas,
-        gate: &Cooldown,
+        limited: LimitedReplicas,
+        cooldown: &Cooldown,
         why: impl FnOnce(i32) -> String,
         decision: &mut Decision,
     ) {
-        let (from, to) = (decision.scale.spec_replicas, normal.replicas);
-        decision.limited = Some(normal);
-        let passage = gate.check(from, to);
-        if let Some(backoff) = passage.remaining.and_then(|left| left.backoff()) {
+        let (from, to) = (decision.scale.spec_replicas, limited.replicas);
+        decision.limited = Some(limited);
+        let result = cooldown.check(from, to);
+        if let Some(backoff) = result.remaining.and_then(|remaining| remaining.backoff()) {
             decision.push_condition(ConditionUpdate::backoff(backoff));
         }
-        decision.cooldown = Some(passage);
+        decision.cooldown = Some(result);
         if let Some(change) = self.forced_change(decision) {
             decision.desired = change.to;
             decision.change = Some(change);
-        } else if (from != 0 || self.rules.may_be_zero()) && passage.hold_reason.is_none() {
+        } else if (from != 0 || self.rules.may_be_zero()) && result.hold_reason.is_none() {
             decision.desired = to;
             decision.change = Some(ReplicaChange { to, reason: why(to), forced: None });
         }
     }
 
-    /// A proposal within its limits.
-    fn limit_replicas(&self, wanted: i32, proposed: i32, ready: u32) -> LimitedReplicas {
+    /// Limits a proposal.
+    fn limit_replicas(&self, current: i32, proposed: i32, ready: u32) -> LimitedReplicas {
         let rules = self.rules;
-        let mut normal = rules.limits.apply_limits(wanted, proposed, ready, self.fixes);
-        // The fewest are for when there is something to do.
-        let may_go = wanted == 0 || rules.limits.downscale_limit(wanted) < wanted;
-        if rules.may_be_zero() && may_go && wanted <= rules.limits.min.max(1) && proposed == 0 {
-            normal = LimitedReplicas { replicas: 0, limit_hit: LimitHit::Unlimited, ..normal };
+        let mut limited = rules.limits.apply_limits(current, proposed, ready, self.fixes);
+        // With scale to zero, the minimum applies only while there is load.
+        let may_scale_down = current == 0 || rules.limits.downscale_limit(current) < current;
+        if rules.may_be_zero()
+            && may_scale_down
+            && current <= rules.limits.min.max(1)
+            && proposed == 0
+        {
+            limited = LimitedReplicas { replicas: 0, limit_hit: LimitHit::Unlimited, ..limited };
         }
         if rules.options.modulo_of_result {
-            // Up from nothing there is no multiple that a step of one replica could reach.
-            normal.replicas = if wanted == 0 {
-                round_up_to_multiple(normal.replicas, rules.modulo).min(rules.limits.max)
+            // From zero, round up: a step of one replica could never reach a multiple.
+            limited.replicas = if current == 0 {
+                round_up_to_multiple(limited.replicas, rules.modulo).min(rules.limits.max)
             } else {
-                nearest_multiple_towards(wanted, normal.replicas, rules.modulo)
+                nearest_multiple_towards(current, limited.replicas, rules.modulo)
             };
         }
-        normal
+        limited
     }
 
-    /// Without a number of replicas none are changed, except to bring them inside the bounds, or where somebody said what
-    /// is to be done then.
+    /// Without a proposal the replicas are not changed, except to bring them within the bounds or to the configured
+    /// fallback.
     fn apply_without_proposal(&self, why: &ProposalError, decision: &mut Decision) {
         let reason = match why {
             ProposalError::NoMetrics => "FailedProcessWPA",
@@ -234,13 +238,13 @@ impl DecisionInput<'_> {
         ));
         if let Some(to) = self.fallback_replicas(decision) {
             let Scale { spec_replicas: wanted, status_replicas: current } = decision.scale;
-            let normal = self.limit_replicas(wanted, to, u32::try_from(current).unwrap_or(0));
-            let gate = Cooldown {
+            let limited = self.limit_replicas(wanted, to, u32::try_from(current).unwrap_or(0));
+            let cooldown = Cooldown {
                 is_stable: true,
                 ..self.cooldown(&CombinedProposal::default(), &decision.history)
             };
-            let why = format!("Metrics say nothing, and the fallback is {to} replicas");
-            self.change_replicas(normal, &gate, |_| why, decision);
+            let why = format!("No metric is available, scaling to the fallback of {to} replicas");
+            self.change_replicas(limited, &cooldown, |_| why, decision);
         } else if self.fixes.has(Fix::BoundsHoldWithoutMetrics)
             && let Some(change) = self.forced_change(decision)
         {
@@ -249,14 +253,14 @@ impl DecisionInput<'_> {
         }
     }
 
-    /// Where to go when metrics have said nothing for long enough.
+    /// The fallback replicas, once metrics have been unavailable for long enough.
     fn fallback_replicas(&self, decision: &Decision) -> Option<i32> {
         let fallback = self.rules.options.fallback.filter(|_| decision.scale.spec_replicas != 0)?;
         let since = decision.history.unknown_since?;
         (since.later(fallback.after) <= self.now).then_some(fallback.replicas)
     }
 
-    /// What is changed whatever the metrics, windows and delays say.
+    /// The change required regardless of metrics, windows and delays.
     fn forced_change(&self, decision: &mut Decision) -> Option<ReplicaChange> {
         let Scale { spec_replicas: wanted, status_replicas: current } = decision.scale;
         let limits = &self.rules.limits;
@@ -286,13 +290,14 @@ impl DecisionInput<'_> {
         }
     }
 
-    fn cooldown(&self, combined: &CombinedProposal, memory: &MetricHistory) -> Cooldown {
-        // What is said in this pass counts already: a value that is outside for the first time begins to wait now.
-        let now = |holds, fact| {
-            let before = condition_since(self.status, fact);
+    fn cooldown(&self, combined: &CombinedProposal, history: &MetricHistory) -> Cooldown {
+        // Conditions of this pass count already: for a value that is outside for the first time, the delay starts now.
+        let since = |holds, condition_type| {
+            let before = condition_since(self.status, condition_type);
             if before.holds == holds { before } else { StateSince { holds, at: self.now } }
         };
-        let each = |own: Option<StateSince>| own.filter(|_| self.rules.options.delay_per_metric);
+        let per_metric =
+            |own: Option<StateSince>| own.filter(|_| self.rules.options.delay_per_metric);
         Cooldown {
             last_scale_time: self
                 .status
@@ -303,10 +308,10 @@ impl DecisionInput<'_> {
             downscale_window: self.rules.downscale_window,
             upscale_delay: self.rules.upscale_delay,
             downscale_delay: self.rules.downscale_delay,
-            above: each(memory.longest_above())
-                .unwrap_or_else(|| now(combined.is_above, ConditionType::AboveHighWatermark)),
-            below: each(memory.all_below())
-                .unwrap_or_else(|| now(combined.is_below, ConditionType::BelowLowWatermark)),
+            above: per_metric(history.longest_above())
+                .unwrap_or_else(|| since(combined.is_above, ConditionType::AboveHighWatermark)),
+            below: per_metric(history.all_below())
+                .unwrap_or_else(|| since(combined.is_below, ConditionType::BelowLowWatermark)),
             is_stable: combined.is_stable(),
             now: self.now,
             fixes: self.fixes,
@@ -314,7 +319,7 @@ impl DecisionInput<'_> {
     }
 }
 
-/// Upstream's sentence for a change that metrics ask for.
+/// Upstream's message for a change that metrics ask for.
 fn change_reason(combined: &CombinedProposal, from: i32, to: i32) -> String {
     let proposed = combined.replicas.max(0);
     if combined.is_stable() && to != from {
@@ -329,22 +334,23 @@ fn change_reason(combined: &CombinedProposal, from: i32, to: i32) -> String {
 }
 
 impl Decision {
-    fn push_condition(&mut self, said: ConditionUpdate) {
-        self.conditions.push(said);
+    fn push_condition(&mut self, condition: ConditionUpdate) {
+        self.conditions.push(condition);
     }
 
-    /// Whether nothing asks for other replicas: no value lies outside of its band, and no advice that lies within the
-    /// bounds of a recommender is being followed.
+    /// Whether nothing asks for a change: all values are inside their bands, and no recommendation within a recommender's
+    /// bounds is being followed.
     pub fn is_within_bounds(&self) -> bool {
         let is_followed = |row: &MetricEvaluation| {
-            let asked = row.result.as_ref().ok();
-            asked.is_some_and(|it| matches!(it.proposal.convergence, Convergence::Outside(_)))
+            row.result
+                .as_ref()
+                .is_ok_and(|metric| matches!(metric.proposal.convergence, Convergence::Outside(_)))
         };
         self.proposal.as_ref().is_ok_and(CombinedProposal::is_stable)
             && !self.metrics.iter().any(is_followed)
     }
 
-    /// Why the workload has not the replicas that its metrics ask for.
+    /// Why the workload does not have the replicas that its metrics ask for.
     pub fn restrictions(&self, rules: &EffectiveSpec) -> Vec<Restriction> {
         let mut found = Vec::new();
         if self.scale.spec_replicas == 0 && !rules.may_be_zero() {
@@ -361,26 +367,29 @@ impl Decision {
                 _ => Restriction::MetricUnknown,
             }),
         }
-        if let Some(normal) = self.limited {
-            if normal.upscale_capping == Some(true) {
+        if let Some(limited) = self.limited {
+            if limited.upscale_capping == Some(true) {
                 found.push(Restriction::UpscaleCapping);
             }
-            if normal.downscale_capping == Some(true) {
+            if limited.downscale_capping == Some(true) {
                 found.push(Restriction::DownscaleCapping);
             }
-            // A proposal that is too fast may end at a bound all the same.
-            let proposed = self.proposal.as_ref().map_or(normal.replicas, |it| it.replicas.max(0));
+            // A rate-limited proposal may also end at a bound.
+            let proposed = self
+                .proposal
+                .as_ref()
+                .map_or(limited.replicas, |combined| combined.replicas.max(0));
             let limits = &rules.limits;
-            if normal.limit_hit == LimitHit::BelowOne
-                || (normal.replicas == limits.min && proposed < limits.min)
+            if limited.limit_hit == LimitHit::BelowOne
+                || (limited.replicas == limits.min && proposed < limits.min)
             {
                 found.push(Restriction::Min);
             }
-            if normal.replicas == limits.max && proposed > limits.max {
+            if limited.replicas == limits.max && proposed > limits.max {
                 found.push(Restriction::Max);
             }
         }
-        match self.cooldown.and_then(|passage| passage.hold_reason) {
+        match self.cooldown.and_then(|result| result.hold_reason) {
             Some(HoldReason::ForbiddenWindow { .. }) => found.push(Restriction::ForbiddenWindow),
             Some(HoldReason::Delay { .. }) => found.push(Restriction::Delay),
             Some(HoldReason::NoChange) | None => {}

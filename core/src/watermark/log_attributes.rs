@@ -1,23 +1,23 @@
-//! What an object wants to be found by in the log: pairs that go with every line about it.
+//! Log attributes of an object: key-value pairs that are attached to every log line about it.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Upstream's annotation: a JSON object.
+/// Upstream's annotation. Its value is a JSON object.
 pub const ANNOTATION: &str = "wpa.datadoghq.com/logs-attributes";
-/// The longest that is read, in bytes: it goes with every line.
+/// The longest accepted value, in bytes: it is attached to every log line.
 const MAX_BYTES: usize = 4096;
 
-/// The pairs as a log line has them, `name=value` each; none where the annotation says nothing.
+/// Formats the pairs as `name=value`, separated by spaces. Returns `None` if the annotation is missing or empty.
 ///
 /// # Errors
 ///
-/// What is wrong with it, where it is no JSON object or too long.
+/// Returns what is wrong with the value if it is not a JSON object or is too long.
 pub fn parse(annotation: Option<&str>) -> Result<Option<String>, String> {
     let Some(text) = annotation else { return Ok(None) };
     if text.len() > MAX_BYTES {
-        return Err(format!("it has {} bytes, and at most {MAX_BYTES} are taken", text.len()));
+        return Err(format!("{} bytes, at most {MAX_BYTES} are allowed", text.len()));
     }
     let pairs: Map<String, Value> = serde_json::from_str(text).map_err(|why| why.to_string())?;
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! What is remembered from look to look: where each metric lay, and since when; since when nothing is known.
+//! State between reconciles: the position of each metric and since when, and since when no metric is available.
 
 use crate::types::Time;
 
@@ -16,27 +16,27 @@ use crate::{
     },
 };
 
-/// What is remembered of an object. It is told in the object's status, so that whoever leads next goes on with it.
+/// The metric history of an object. It is stored in the object's status, so that the next leader continues with it.
 pub type MetricHistory = scaling::MetricHistory<Position>;
 
 impl MetricHistory {
-    /// What the status of an object tells.
+    /// Reads the history from the decision in the object's status.
     pub fn from_decision(trace: &ScaleDecision) -> Self {
-        let sources = trace.sources.iter().filter_map(|source| {
-            let found = match source.position.as_str() {
+        let metrics = trace.sources.iter().filter_map(|source| {
+            let state = match source.position.as_str() {
                 "" => MetricState::Unknown,
                 word => MetricState::At(Position::from_word(word)?),
             };
             let since = from_timestamp(source.since.as_ref()?);
-            Some(MetricRecord { name: source.name.clone(), state: found, since })
+            Some(MetricRecord { name: source.name.clone(), state, since })
         });
         Self {
             unknown_since: trace.unknown_since.as_ref().map(from_timestamp),
-            metrics: sources.collect(),
+            metrics: metrics.collect(),
         }
     }
 
-    /// What is to be remembered after a look that found this.
+    /// The history after a reconcile with these results.
     #[must_use]
     pub fn next_after(
         &self,
@@ -44,7 +44,7 @@ impl MetricHistory {
         combined: &Result<CombinedProposal, ProposalError>,
         now: Time,
     ) -> Self {
-        // Pods that are not ready are no silence of a metric: nobody asked for it.
+        // If pods are not ready, the metric was not queried, so it does not count as unavailable.
         let is_unknown = match combined {
             Err(ProposalError::Metric { why: MetricError::PodsNotReady(why), .. }) => {
                 matches!(why, PodsNotReady::NoUsage)
@@ -52,34 +52,34 @@ impl MetricHistory {
             Err(ProposalError::Metric { .. }) => true,
             Err(ProposalError::NoMetrics | ProposalError::Blocked(_)) | Ok(_) => false,
         };
-        let found = rows.iter().map(|row| {
-            let found = match &row.result {
-                Ok(asked) => MetricState::At(asked.proposal.position),
+        let states = rows.iter().map(|row| {
+            let state = match &row.result {
+                Ok(metric) => MetricState::At(metric.proposal.position),
                 Err(_) => MetricState::Unknown,
             };
-            (row.name.as_str(), found)
+            (row.name.as_str(), state)
         });
-        self.next(found, is_unknown, now)
+        self.next(states, is_unknown, now)
     }
 
-    /// Since when one and the same metric is above its band: that which is for the longest.
+    /// Since when the metric that has been above its band the longest has been there.
     pub fn longest_above(&self) -> Option<StateSince> {
         let above = self.since_at(Position::Above).min();
         above.map(|at| StateSince { holds: true, at })
     }
 
-    /// Since when every metric that is below its band is there: the last that came.
+    /// Since when all metrics that are below their bands have been there.
     pub fn all_below(&self) -> Option<StateSince> {
         let below = self.since_at(Position::Below).max();
         below.map(|at| StateSince { holds: true, at })
     }
 
-    /// Tells it in a status.
+    /// Stores the history in the decision of a status.
     pub fn write_to(&self, trace: &mut ScaleDecision) {
         trace.unknown_since = self.unknown_since.map(to_timestamp);
-        for (traced, one) in trace.sources.iter_mut().zip(&self.metrics) {
+        for (traced, record) in trace.sources.iter_mut().zip(&self.metrics) {
             let MetricDecision { since, .. } = traced;
-            *since = Some(to_timestamp(one.since));
+            *since = Some(to_timestamp(record.since));
         }
     }
 }

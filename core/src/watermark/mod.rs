@@ -1,12 +1,12 @@
-//! How many replicas a workload gets, so that its metrics stay between two marks. Pure: plain data and `now` in, a decision
-//! with its reasons out.
+//! Decides how many replicas a workload gets so that its metrics stay between two watermarks. Pure: takes plain data and
+//! `now`, and returns a decision with its reasons.
 //!
 //! ```text
-//! Source (answer, or why there is none) ─ ready pods ─ band ─ propose | advised | converge ─▶ combine
-//!                                                                                              │
-//!                              velocity (steps, bounds) ─ gate (windows, delays) ──────────────┤
-//!                                                                                              ▼
-//!                                                      Decision: a change, or why not (Restriction)
+//! MetricInput (value or error) ─ ready pods ─ band ─ propose | recommender | converge ─▶ combine
+//!                                                                                          │
+//!                  scale_rate (steps, bounds) ─ cooldown (windows, delays) ────────────────┤
+//!                                                                                          ▼
+//!                                               Decision: a change, or why not (Restriction)
 //! ```
 
 pub mod band;

@@ -1,33 +1,33 @@
-//! Whether something else lets an object be followed: a monitor that has to be well.
+//! Gates that block scaling: a Datadog monitor that is not OK, or an alert that is firing.
 
 use std::time::Duration;
 
 use super::conditions::{ConditionType, ConditionUpdate};
 
-/// Whether the monitor of the same name has to be well.
+/// Annotation that requires the DatadogMonitor of the same name to be OK.
 pub const ENABLED_ANNOTATION: &str = "wpa.datadoghq.com/lifecycle-control.enabled";
 
-/// What came of looking at a monitor.
+/// The result of reading a monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Monitor {
-    /// It is in this state.
+    /// The monitor reports this state.
     State(String),
-    /// It says nothing of its state.
+    /// The monitor reports no state.
     NoState,
-    /// It could not be read, or there is none.
+    /// The monitor does not exist or could not be read.
     Unreadable(String),
 }
 
-/// What follows from it.
+/// The result of evaluating a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateResult {
-    /// What is to be said of the object.
+    /// The condition to set.
     pub condition: ConditionUpdate,
-    /// Why it is not followed, and when it is looked at again.
+    /// If scaling is blocked: why, and after how long to retry.
     pub blocked: Option<(String, Duration)>,
 }
 
-/// What an object says of it: whether a monitor has to be well, or what is wrong with what it says. Empty is no.
+/// Whether the annotation enables the gate. Empty is `false`; an invalid value returns the condition to set.
 pub fn is_enabled(value: Option<&str>) -> Result<bool, ConditionUpdate> {
     match value.unwrap_or_default() {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -46,25 +46,28 @@ pub fn is_enabled(value: Option<&str>) -> Result<bool, ConditionUpdate> {
     }
 }
 
-/// What came of asking for an alert.
+/// The result of querying an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alert {
-    /// It fires.
+    /// The alert is firing.
     Firing,
-    /// It does not.
+    /// The alert is not firing.
     NotFiring,
-    /// Nobody can tell.
+    /// The query failed.
     Unknown(String),
 }
 
-/// What follows from an alert. `open` says what holds while nobody can tell how it stands; it is asked again each period.
+/// Evaluates an alert. `open` decides whether scaling continues while its state is unknown. It is queried again each
+/// period.
 pub fn evaluate_alert(name: &str, alert: &Alert, open: bool, period: Duration) -> GateResult {
     let (blocks, reason, message) = match alert {
-        Alert::Firing => (true, "AlertFiring", format!("alert {name} fires, replicas stay")),
-        Alert::NotFiring => (false, "AlertQuiet", format!("alert {name} does not fire")),
+        Alert::Firing => {
+            (true, "AlertFiring", format!("alert {name} is firing, replicas are not changed"))
+        }
+        Alert::NotFiring => (false, "AlertQuiet", format!("alert {name} is not firing")),
         Alert::Unknown(why) => {
-            let follows = if open { "it is taken for quiet" } else { "replicas stay" };
-            let message = format!("alert {name} cannot be asked for, {follows}: {why}");
+            let effect = if open { "treated as not firing" } else { "replicas are not changed" };
+            let message = format!("state of alert {name} is unknown, {effect}: {why}");
             (!open, "AlertUnknown", message)
         }
     };
@@ -79,69 +82,68 @@ pub fn evaluate_alert(name: &str, alert: &Alert, open: bool, period: Duration) -
     }
 }
 
-/// What is said of an object that was blocked, and that names nothing any more that would have to be well.
+/// The condition of an object that was blocked and no longer has a gate.
 pub fn unblocked() -> ConditionUpdate {
     ConditionUpdate::new(
         ConditionType::ScalingBlocked,
         false,
         "NotControlled",
-        "nothing has to be well any more",
+        "no monitor or alert is configured any more",
     )
 }
 
-/// What follows from the monitor `object`, which is a namespace and a name. `open` says what holds while nobody can tell
-/// how it stands.
+/// Evaluates the monitor `object` (`namespace/name`). `open` decides whether scaling continues while its state is unknown.
 pub fn evaluate_monitor(object: &str, monitor: &Monitor, open: bool) -> GateResult {
-    const UNREAD: Duration = Duration::from_mins(2);
-    const UNWELL: Duration = Duration::from_mins(1);
-    let blocked = |reason: &str, message: String, pause| GateResult {
+    const RETRY_UNREADABLE: Duration = Duration::from_mins(2);
+    const RETRY_NOT_OK: Duration = Duration::from_mins(1);
+    let blocked = |reason: &str, message: String, retry_after| GateResult {
         condition: ConditionUpdate::new(
             ConditionType::ScalingBlocked,
             true,
             reason,
             message.clone(),
         ),
-        blocked: Some((message, pause)),
+        blocked: Some((message, retry_after)),
     };
-    let tells_nothing = match monitor {
+    let is_unknown = match monitor {
         Monitor::Unreadable(_) | Monitor::NoState => true,
         Monitor::State(state) => state == "No Data",
     };
-    if open && tells_nothing {
-        let message = format!("monitor {object} tells nothing, and is taken for well");
-        let said = ConditionUpdate::new(
+    if open && is_unknown {
+        let message = format!("state of monitor {object} is unknown, treated as OK");
+        let condition = ConditionUpdate::new(
             ConditionType::ScalingBlocked,
             false,
             "DatadogMonitorUnknown",
             message,
         );
-        return GateResult { condition: said, blocked: None };
+        return GateResult { condition, blocked: None };
     }
     match monitor {
         Monitor::Unreadable(_) => {
             let message = format!("monitor {object} not found, blocking the WPA from proceeding");
-            blocked("FailedGetDatadogMonitor", message, UNREAD)
+            blocked("FailedGetDatadogMonitor", message, RETRY_UNREADABLE)
         }
         Monitor::NoState => {
             let message =
                 format!("monitor {object} state not found, blocking the WPA from proceeding");
-            blocked("DatadogMonitorNotOK", message, UNWELL)
+            blocked("DatadogMonitorNotOK", message, RETRY_NOT_OK)
         }
         Monitor::State(state) if state == "OK" => {
             let message =
                 format!("monitor {object} is in a OK state, allowing the WPA from proceeding");
-            let said = ConditionUpdate::new(
+            let condition = ConditionUpdate::new(
                 ConditionType::ScalingBlocked,
                 false,
                 "DatadogMonitorOK",
                 message,
             );
-            GateResult { condition: said, blocked: None }
+            GateResult { condition, blocked: None }
         }
         Monitor::State(state) => {
             let message =
                 format!("monitor {object} is in {state} state, blocking the WPA from proceeding");
-            blocked("DatadogMonitorNotOK", message, UNWELL)
+            blocked("DatadogMonitorNotOK", message, RETRY_NOT_OK)
         }
     }
 }
@@ -158,24 +160,24 @@ mod tests {
             assert_eq!(is_enabled(Some(text)), Ok(expected), "{text}");
         }
         assert_eq!(is_enabled(None), Ok(false));
-        let said = is_enabled(Some("yes")).expect_err("it is none of them");
-        assert!(!said.holds && said.message.contains("\"yes\""), "{said:?}");
+        let condition = is_enabled(Some("yes")).expect_err("not a boolean");
+        assert!(!condition.holds && condition.message.contains("\"yes\""), "{condition:?}");
     }
 
     #[test]
     fn only_a_monitor_that_is_well_lets_it_be_followed() {
-        let of = |monitor| evaluate_monitor("shop/web", &monitor, false);
-        let well = of(Monitor::State("OK".into()));
-        assert_eq!((well.blocked, well.condition.reason.as_str()), (None, "DatadogMonitorOK"));
+        let evaluate = |monitor| evaluate_monitor("shop/web", &monitor, false);
+        let ok = evaluate(Monitor::State("OK".into()));
+        assert_eq!((ok.blocked, ok.condition.reason.as_str()), (None, "DatadogMonitorOK"));
         for state in ["Alert", "Warn", "No Data", ""] {
-            let verdict = of(Monitor::State(state.into()));
-            let (why, pause) = verdict.blocked.expect("it is not well");
-            assert_eq!(pause, Duration::from_mins(1), "{why}");
+            let result = evaluate(Monitor::State(state.into()));
+            let (why, retry_after) = result.blocked.expect("it is not well");
+            assert_eq!(retry_after, Duration::from_mins(1), "{why}");
         }
-        let unread = of(Monitor::Unreadable("forbidden".into()));
-        assert_eq!(unread.blocked.expect("unknown").1, Duration::from_mins(2));
-        assert_eq!(unread.condition.reason, "FailedGetDatadogMonitor");
-        assert!(of(Monitor::NoState).condition.message.contains("state not found"));
+        let unreadable = evaluate(Monitor::Unreadable("forbidden".into()));
+        assert_eq!(unreadable.blocked.expect("unknown").1, Duration::from_mins(2));
+        assert_eq!(unreadable.condition.reason, "FailedGetDatadogMonitor");
+        assert!(evaluate(Monitor::NoState).condition.message.contains("state not found"));
     }
 
     #[test]
@@ -193,9 +195,9 @@ mod tests {
         );
         let period = Duration::from_secs(15);
         let blocks = |alert: &Alert, open| {
-            let verdict = evaluate_alert("Broken", alert, open, period);
-            assert_eq!(verdict.condition.holds, verdict.blocked.is_some());
-            verdict.blocked.is_some()
+            let result = evaluate_alert("Broken", alert, open, period);
+            assert_eq!(result.condition.holds, result.blocked.is_some());
+            result.blocked.is_some()
         };
         let unknown = Alert::Unknown("away".into());
         assert_eq!([false, true].map(|open| blocks(&Alert::Firing, open)), [true, true]);

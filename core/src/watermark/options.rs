@@ -1,4 +1,4 @@
-//! What an object asks for beyond its fields: annotations, because upstream's definition drops fields that it does not know.
+//! Options of an object that are set with annotations, because upstream's CRD prunes unknown fields.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,76 +7,76 @@ use crate::api::annotations::{
     SCALE_TO_ZERO, STARTING_IGNORED_FOR, UNKNOWN_GATE,
 };
 
-/// What an object asks for. Without any of them it is followed as upstream follows it.
+/// The options of an object. The defaults behave as upstream does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct WpaOptions {
-    /// Metrics that say something may add replicas while others say nothing.
+    /// Available metrics may add replicas while others are not available.
     pub partial_metrics: bool,
-    /// Where to go when metrics say nothing.
+    /// The fallback while metrics are not available.
     pub fallback: Option<Fallback>,
-    /// Each metric has to wait for its own delay.
+    /// Delays are tracked for each metric separately.
     pub delay_per_metric: bool,
-    /// The last replica may go.
+    /// The target may be scaled to zero.
     pub scale_to_zero: bool,
-    /// What is written is a multiple too.
+    /// The result is rounded to a multiple of the modulo, not only the proposal.
     pub modulo_of_result: bool,
-    /// How long a pending pod counts.
+    /// How long a pending pod counts as ready.
     pub pending_counts_for: Option<Duration>,
-    /// How long the CPU of a starting pod does not count.
+    /// How long the CPU usage of a starting pod is ignored.
     pub starting_ignored_for: Option<Duration>,
-    /// A gate of which nobody knows how it stands is open.
+    /// Scaling continues while the state of a gate is unknown.
     pub unknown_gate_is_open: bool,
 }
 
-/// Where to go when metrics say nothing.
+/// Replicas to scale to while metrics are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// So many replicas.
+    /// The fallback replicas.
     pub replicas: i32,
-    /// When they have said nothing for so long.
+    /// How long metrics have to be unavailable first.
     pub after: Duration,
 }
 
 const MAX_DELAY: Duration = Duration::from_hours(1);
 
 impl WpaOptions {
-    /// What the annotations of an object say, and those that make no sense. `period` is how often it is looked at.
+    /// Reads the annotations of an object, and returns the invalid ones. `period` is the reconcile period.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
         period: Duration,
     ) -> (Self, Vec<InvalidAnnotation>) {
-        let mut bad = Vec::new();
-        let mut flag = |key: &crate::api::annotations::AnnotationKey, words: [&str; 2]| {
-            let parse = |text: &str| words.iter().position(|word| *word == text);
+        let mut invalid = Vec::new();
+        let mut read_flag = |key: &crate::api::annotations::AnnotationKey, values: [&str; 2]| {
+            let parse = |text: &str| values.iter().position(|value| *value == text);
             let read = key.read(annotations, parse);
             read.unwrap_or_else(|why| {
-                bad.push(why);
+                invalid.push(why);
                 None
             }) == Some(1)
         };
         let mut options = Self {
-            partial_metrics: flag(&PARTIAL_METRICS, ["hold", "upscale"]),
-            delay_per_metric: flag(&DELAYS, ["joint", "each"]),
-            scale_to_zero: flag(&SCALE_TO_ZERO, ["false", "true"]),
-            modulo_of_result: flag(&MODULO, ["proposal", "result"]),
-            unknown_gate_is_open: flag(&UNKNOWN_GATE, ["hold", "follow"]),
+            partial_metrics: read_flag(&PARTIAL_METRICS, ["hold", "upscale"]),
+            delay_per_metric: read_flag(&DELAYS, ["joint", "each"]),
+            scale_to_zero: read_flag(&SCALE_TO_ZERO, ["false", "true"]),
+            modulo_of_result: read_flag(&MODULO, ["proposal", "result"]),
+            unknown_gate_is_open: read_flag(&UNKNOWN_GATE, ["hold", "follow"]),
             ..Self::default()
         };
-        let mut take = |result: Result<_, InvalidAnnotation>| match result {
+        let mut or_none = |result: Result<_, InvalidAnnotation>| match result {
             Ok(found) => found,
             Err(why) => {
-                bad.push(why);
+                invalid.push(why);
                 None
             }
         };
-        options.pending_counts_for = take(PENDING_COUNTS_FOR.read(annotations, parse_delay));
-        options.starting_ignored_for = take(STARTING_IGNORED_FOR.read(annotations, parse_delay));
+        options.pending_counts_for = or_none(PENDING_COUNTS_FOR.read(annotations, parse_delay));
+        options.starting_ignored_for = or_none(STARTING_IGNORED_FOR.read(annotations, parse_delay));
         match FALLBACK.read(annotations, |text| parse_fallback(text, period)) {
             Ok(found) => options.fallback = found,
-            Err(why) => bad.push(why),
+            Err(why) => invalid.push(why),
         }
-        (options, bad)
+        (options, invalid)
     }
 }
 
@@ -100,26 +100,26 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(15);
 
     fn read(pairs: &[(&str, &str)]) -> (WpaOptions, Vec<InvalidAnnotation>) {
-        let said = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        WpaOptions::from_annotations(&said.collect(), PERIOD)
+        let annotations = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        WpaOptions::from_annotations(&annotations.collect(), PERIOD)
     }
 
     #[test]
     fn what_is_not_said_is_as_upstream_has_it() {
         assert_eq!(read(&[]), (WpaOptions::default(), Vec::new()));
-        let said = [
+        let defaults = [
             ("plimsoll.dev/partial-metrics", "hold"),
             ("plimsoll.dev/delays", "joint"),
             ("plimsoll.dev/scale-to-zero", "false"),
             ("plimsoll.dev/modulo", "proposal"),
             ("plimsoll.dev/unknown-gate", "hold"),
         ];
-        assert_eq!(read(&said), (WpaOptions::default(), Vec::new()));
+        assert_eq!(read(&defaults), (WpaOptions::default(), Vec::new()));
     }
 
     #[test]
     fn all_that_can_be_said_is_read() {
-        let said = [
+        let pairs = [
             ("plimsoll.dev/partial-metrics", "upscale"),
             ("plimsoll.dev/fallback-replicas", "8 after 20"),
             ("plimsoll.dev/delays", "each"),
@@ -139,33 +139,33 @@ mod tests {
             starting_ignored_for: Some(Duration::from_secs(90)),
             unknown_gate_is_open: true,
         };
-        assert_eq!(read(&said), (expected, Vec::new()));
+        assert_eq!(read(&pairs), (expected, Vec::new()));
     }
 
     #[test]
     fn nonsense_is_named_and_the_rest_holds() {
         for key in WPA_KEYS {
-            // Who asks a Prometheus or a monitor reads these.
-            let elsewhere =
+            // These are read where Prometheus or a monitor is queried.
+            let read_elsewhere =
                 ["query.plimsoll.dev/<metric>", "plimsoll.dev/hold-while", "plimsoll.dev/monitor"];
-            if elsewhere.contains(&key.name) {
+            if read_elsewhere.contains(&key.name) {
                 continue;
             }
-            let (options, bad) = read(&[(key.name, "(nonsense)")]);
+            let (options, invalid) = read(&[(key.name, "(nonsense)")]);
             assert_eq!(options, WpaOptions::default());
-            assert_eq!(bad.iter().map(|bad| bad.key).collect::<Vec<_>>(), [key.name]);
+            assert_eq!(invalid.iter().map(|invalid| invalid.key).collect::<Vec<_>>(), [key.name]);
         }
         for text in
             ["8", "0 after 3", "8 after 0", "-1 after 3", "8 after 4294967295000", "after 2"]
         {
-            let (options, bad) =
+            let (options, invalid) =
                 read(&[("plimsoll.dev/fallback-replicas", text), ("plimsoll.dev/delays", "each")]);
             assert!(options.fallback.is_none() && options.delay_per_metric, "{text}");
-            assert_eq!(bad.len(), 1, "{text}");
+            assert_eq!(invalid.len(), 1, "{text}");
         }
-        let (_, bad) = read(&[("plimsoll.dev/pending-counts-for", "2h")]);
+        let (_, invalid) = read(&[("plimsoll.dev/pending-counts-for", "2h")]);
         assert_eq!(
-            bad[0].to_string(),
+            invalid[0].to_string(),
             "annotation plimsoll.dev/pending-counts-for: `2h` is not a duration from 0s to 1h; it is ignored"
         );
     }

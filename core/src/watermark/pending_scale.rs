@@ -1,5 +1,5 @@
-//! Changes are booked before they are made, so that nobody makes one twice. This is what becomes of one that was booked
-//! and that nobody said to be made: who wanted to make it is gone.
+//! Pending scale updates. A change is recorded in the status before it is sent, so that it is not made twice. This module
+//! resolves a recorded change whose outcome was never written because the process stopped.
 
 use super::{
     conditions::{self, ConditionType, condition_since},
@@ -7,37 +7,41 @@ use super::{
 };
 use crate::{api::wpa::WatermarkPodAutoscalerStatus, scaling::Scale};
 
-/// The reason of a change that is about to be made.
+/// Condition reason for a scale update that is about to be sent.
 pub(super) const PENDING: &str = "ReadyForScale";
 
-/// The reason of one of which nobody knows yet whether it was made.
+/// Condition reason for a scale update with an unknown outcome.
 pub(super) const INDETERMINATE: &str = "ScaleUnanswered";
 
-/// Whether a status says that a change is about to be made, or may have been. A dry run says what it would be, and means nothing by it.
+/// Whether the status records a scale update that is about to be sent or has an unknown outcome. A dry run records one
+/// that is never sent, so it does not count.
 pub fn is_pending(status: &WatermarkPodAutoscalerStatus) -> bool {
-    let able = status.conditions.iter().find(|one| one.kind == ConditionType::AbleToScale.name());
-    able.is_some_and(|able| [PENDING, INDETERMINATE].contains(&&*able.reason))
+    let able_to_scale = status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == ConditionType::AbleToScale.name());
+    able_to_scale.is_some_and(|condition| [PENDING, INDETERMINATE].contains(&&*condition.reason))
         && !condition_since(status, ConditionType::DryRun).holds
 }
 
-/// What a status means now that the target has these replicas. A change that was made stays booked. One that was not
-/// gives the time back that it took: what let it pass still does.
+/// Resolves a pending scale update against the current replicas. If the update was applied, the status stays. If not,
+/// its cooldown is undone, so that it can be made again.
 pub fn resolve_pending_scale(
     status: &WatermarkPodAutoscalerStatus,
     scale: Scale,
     rules: &EffectiveSpec,
 ) -> WatermarkPodAutoscalerStatus {
-    let mut settled = status.clone();
+    let mut resolved = status.clone();
     if !is_pending(status) || status.desired_replicas == scale.spec_replicas {
-        return settled;
+        return resolved;
     }
     let grows = status.desired_replicas > scale.spec_replicas;
     let window = if grows { rules.upscale_window } else { rules.downscale_window };
     let last = status.last_scale_time.as_ref().map(conditions::from_timestamp);
-    settled.last_scale_time = last.map(|last| conditions::to_timestamp(last.earlier(window)));
-    settled.scaling_events_count = status.scaling_events_count.saturating_sub(1);
-    settled.desired_replicas = scale.spec_replicas;
-    settled
+    resolved.last_scale_time = last.map(|last| conditions::to_timestamp(last.earlier(window)));
+    resolved.scaling_events_count = status.scaling_events_count.saturating_sub(1);
+    resolved.desired_replicas = scale.spec_replicas;
+    resolved
 }
 
 #[cfg(test)]
@@ -74,17 +78,17 @@ mod tests {
 
     #[test]
     fn a_change_that_was_booked_and_not_made_gives_its_time_back() {
-        let scale = |wanted| Scale { spec_replicas: wanted, status_replicas: wanted };
-        let settled = resolve_pending_scale(&status(PENDING), scale(3), &rules());
-        let last = settled.last_scale_time.as_ref().map(conditions::from_timestamp);
+        let scale = |replicas| Scale { spec_replicas: replicas, status_replicas: replicas };
+        let resolved = resolve_pending_scale(&status(PENDING), scale(3), &rules());
+        let last = resolved.last_scale_time.as_ref().map(conditions::from_timestamp);
         let up = NOW.earlier(std::time::Duration::from_secs(40));
         assert_eq!(
-            (last, settled.scaling_events_count, settled.desired_replicas),
+            (last, resolved.scaling_events_count, resolved.desired_replicas),
             (Some(up), 6, 3)
         );
-        let settled = resolve_pending_scale(&status(PENDING), scale(8), &rules());
+        let resolved = resolve_pending_scale(&status(PENDING), scale(8), &rules());
         let down = NOW.earlier(std::time::Duration::from_secs(70));
-        assert_eq!(settled.last_scale_time.as_ref().map(conditions::from_timestamp), Some(down));
+        assert_eq!(resolved.last_scale_time.as_ref().map(conditions::from_timestamp), Some(down));
     }
 
     #[test]
@@ -112,12 +116,16 @@ mod tests {
 
     #[test]
     fn a_change_that_was_made_or_said_stays() {
-        let scale = |wanted| Scale { spec_replicas: wanted, status_replicas: wanted };
-        for (reason, wanted) in
+        let scale = |replicas| Scale { spec_replicas: replicas, status_replicas: replicas };
+        for (reason, replicas) in
             [(PENDING, 5), (INDETERMINATE, 5), ("SuccessfulScale", 3), ("SucceededGetScale", 3)]
         {
             let before = status(reason);
-            assert_eq!(resolve_pending_scale(&before, scale(wanted), &rules()), before, "{reason}");
+            assert_eq!(
+                resolve_pending_scale(&before, scale(replicas), &rules()),
+                before,
+                "{reason}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many replicas one metric asks for.
+//! The replica proposal of one metric.
 
 use super::{
     band::{Band, Position},
@@ -12,44 +12,44 @@ use crate::{
     types::compat::{Fix, Fixes},
 };
 
-/// What a proposal hangs on beside the metric.
+/// Inputs of a proposal other than the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProposalInput {
-    /// Replicas that are asked for now.
+    /// The current `spec.replicas` of the target.
     pub spec_replicas: i32,
-    /// Pods that count as ready.
+    /// Number of pods that count as ready.
     pub ready_pods: u32,
-    /// The metric is shared among the ready pods before it is compared.
+    /// Whether the metric is divided by the ready pods before it is compared.
     pub is_average: bool,
-    /// Proposals are rounded up to a multiple of this.
+    /// Proposals are rounded up to a multiple of this number.
     pub modulo: i32,
-    /// Where to go between the marks.
+    /// The watermark to converge to while the metric is between the watermarks.
     pub converge: Option<ConvergeTowards>,
-    /// The fewest replicas.
+    /// The minimum replicas.
     pub min: i32,
-    /// The most replicas.
+    /// The maximum replicas.
     pub max: i32,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
-/// What one metric asks for.
+/// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
-    /// So many replicas, before any limit.
+    /// The proposed replicas, before limits are applied.
     pub replicas: i32,
-    /// Where the value lies.
+    /// Where the value lies relative to the band.
     pub position: Position,
-    /// What was compared with the marks.
+    /// The value that was compared with the watermarks.
     pub value: f64,
-    /// The same, cut off to thousandths.
+    /// The value in thousandths, truncated.
     pub utilization: Milli,
-    /// What came of going towards a mark.
+    /// The result of converging towards a watermark.
     pub convergence: Convergence,
 }
 
 impl ProposalInput {
-    /// What a metric of this sum asks for. There has to be a ready pod where it is shared among them.
+    /// Computes the proposal for a metric with this sum. An average metric needs at least one ready pod.
     pub fn propose(&self, sum: Milli, band: &Band) -> Proposal {
         let shared_by = if self.is_average { self.ready_pods.max(1) } else { 1 };
         let value = if shared_by == 1 { sum as f64 } else { sum as f64 / f64::from(shared_by) };
@@ -58,7 +58,7 @@ impl ProposalInput {
         let (replicas, convergence) = match position {
             Position::Above => {
                 let needed = if exact {
-                    // A mark of nothing says nothing about how many are needed.
+                    // With a watermark of zero the needed replicas are undefined.
                     divide_rounding_up(self.ready_times_utilization(sum), band.high.into())
                         .unwrap_or(self.spec_replicas)
                 } else {
@@ -84,19 +84,19 @@ impl ProposalInput {
         Proposal { replicas, position, value, utilization: value as Milli, convergence }
     }
 
-    /// Ready pods times what each of them has: the sum itself where it is shared among them, so that nothing is lost by
-    /// dividing it first.
+    /// Ready pods times the utilization of each. For an average metric this is the sum itself, which avoids the rounding of
+    /// dividing first.
     pub(super) fn ready_times_utilization(&self, sum: Milli) -> i128 {
         let times = if self.is_average { 1 } else { self.ready_pods };
         i128::from(sum) * i128::from(times)
     }
 
-    /// Above the band nothing is taken away.
+    /// Rounds to the modulo without removing replicas.
     pub(super) fn at_least_current(&self, replicas: i32) -> i32 {
         round_up_to_multiple(replicas, self.modulo).max(self.spec_replicas)
     }
 
-    /// Below the band nothing is added.
+    /// Rounds to the modulo without adding replicas.
     pub(super) fn at_most_current(&self, replicas: i32) -> i32 {
         round_up_to_multiple(replicas, self.modulo).min(self.spec_replicas)
     }

@@ -1,4 +1,4 @@
-//! How many replicas follow from what a recommender answered.
+//! The replica proposal for the response of an external recommender.
 
 use super::{
     band::Position,
@@ -10,7 +10,7 @@ use crate::{
     scaling::{Milli, RecommendResponse, recommender_protocol::RecommendRequest},
 };
 
-/// What an object says that its recommender is told.
+/// Builds the request to the recommender from the spec.
 pub fn recommend_request<'a>(
     spec: &'a WatermarkPodAutoscalerSpec,
     recommender: &'a RecommenderSpec,
@@ -27,43 +27,37 @@ pub fn recommend_request<'a>(
 }
 
 impl ProposalInput {
-    /// What follows from advice. Where the value lies is told by the bounds, which way to go by the recommendation: one
-    /// that lies within the bounds is followed without any delay.
-    pub fn propose_recommendation(&self, advice: &RecommendResponse) -> Proposal {
-        let wanted = self.spec_replicas;
-        let (replicas, convergence) = match advice.replicas.cmp(&wanted) {
+    /// Computes the proposal for a recommendation. The recommendation gives the direction, its bounds give the position: a
+    /// recommendation is followed without delay if the current replicas are within its bounds.
+    pub fn propose_recommendation(&self, response: &RecommendResponse) -> Proposal {
+        let current = self.spec_replicas;
+        let (replicas, convergence) = match response.replicas.cmp(&current) {
             std::cmp::Ordering::Greater => {
-                (self.at_least_current(advice.replicas), Convergence::Outside(Position::Above))
+                (self.at_least_current(response.replicas), Convergence::Outside(Position::Above))
             }
             std::cmp::Ordering::Less => {
-                (self.at_most_current(advice.replicas), Convergence::Outside(Position::Below))
+                (self.at_most_current(response.replicas), Convergence::Outside(Position::Below))
             }
             std::cmp::Ordering::Equal => match self.converge {
                 Some(ConvergeTowards::High) => {
-                    self.step_towards(ConvergeTowards::High, advice.lower_bound)
+                    self.step_towards(ConvergeTowards::High, response.lower_bound)
                 }
                 Some(ConvergeTowards::Low) => {
-                    self.step_towards(ConvergeTowards::Low, advice.upper_bound)
+                    self.step_towards(ConvergeTowards::Low, response.upper_bound)
                 }
-                None => (wanted, Convergence::Off),
+                None => (current, Convergence::Off),
             },
         };
-        let position = if advice.replicas == wanted {
+        let position = if response.replicas == current {
             Position::Inside
-        } else if wanted > advice.upper_bound {
+        } else if current > response.upper_bound {
             Position::Below
-        } else if wanted < advice.lower_bound {
+        } else if current < response.lower_bound {
             Position::Above
         } else {
             Position::Inside
         };
-        let utilisation = (advice.observed_target * 1000.0) as Milli;
-        Proposal {
-            replicas,
-            position,
-            value: utilisation as f64,
-            utilization: utilisation,
-            convergence,
-        }
+        let utilization = (response.observed_target * 1000.0) as Milli;
+        Proposal { replicas, position, value: utilization as f64, utilization, convergence }
     }
 }

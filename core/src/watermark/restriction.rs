@@ -1,37 +1,37 @@
-//! Why a workload has not the replicas that its metrics ask for: a closed list, the same words in metrics, conditions and
-//! explanations.
+//! Why a workload does not have the replicas that its metrics ask for: a closed list, with the same names in metrics,
+//! conditions and `explain`.
 
-/// What keeps replicas where they are.
+/// A reason why replicas are not changed as proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Restriction {
-    /// All metrics are between their marks.
+    /// All metrics are between their watermarks.
     WithinBounds,
-    /// More replicas would be added at once than may be.
+    /// The proposal adds more replicas at once than allowed.
     UpscaleCapping,
-    /// More replicas would be removed at once than may be.
+    /// The proposal removes more replicas at once than allowed.
     DownscaleCapping,
-    /// The last change was too short a while ago.
+    /// The last change is within the forbidden window.
     ForbiddenWindow,
-    /// The value was not outside for long enough.
+    /// The value has not been outside its band for long enough.
     Delay,
-    /// There are as few replicas as may be.
+    /// The replicas are at the minimum.
     Min,
-    /// There are as many replicas as may be.
+    /// The replicas are at the maximum.
     Max,
-    /// Nothing is changed, because that is wanted so.
+    /// The object is in dry-run mode.
     DryRun,
-    /// A metric says nothing.
+    /// A metric is not available.
     MetricUnknown,
     /// Too few pods are ready.
     Availability,
-    /// Something that has to be well is not.
+    /// A monitor is not OK, or an alert is firing.
     Lifecycle,
-    /// The workload is scaled to nothing.
+    /// The workload is scaled to zero.
     Disabled,
 }
 
 impl Restriction {
-    /// All of them.
+    /// All restrictions.
     pub const ALL: [Self; 12] = [
         Self::WithinBounds,
         Self::UpscaleCapping,
@@ -47,7 +47,7 @@ impl Restriction {
         Self::Disabled,
     ];
 
-    /// The word for it.
+    /// The name used in labels, conditions and `explain`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WithinBounds => "within_bounds",

@@ -1,35 +1,39 @@
-//! From floats and ratios to whole replicas, by one rule each.
+//! Conversions from floats and ratios to whole replicas.
 
-/// What a float is as a number of replicas to upstream, on the machines that it mostly runs on: what is no number, or
-/// does not fit, is the smallest number of all, which then loses against whatever it is compared with.
+/// Converts a float to replicas as Go does on amd64: NaN and values that do not fit become `i32::MIN`, which loses every
+/// later comparison.
 pub fn replicas_from_float(value: f64) -> i32 {
     let fits = value > f64::from(i32::MIN) - 1.0 && value < f64::from(i32::MAX) + 1.0;
     if fits { value as i32 } else { i32::MIN }
 }
 
-/// A whole number that may be too large for replicas.
+/// Converts a whole number to replicas, saturating.
 pub fn saturate_to_replicas(value: i128) -> i32 {
     i32::try_from(value).unwrap_or(if value < 0 { i32::MIN } else { i32::MAX })
 }
 
-/// `above / below`, rounded up. There is no answer for a divisor of zero or less.
-pub fn divide_rounding_up(above: i128, below: i128) -> Option<i32> {
-    (below > 0).then(|| saturate_to_replicas(-(-above).div_euclid(below)))
+/// `dividend / divisor`, rounded up. Returns `None` if the divisor is not positive.
+pub fn divide_rounding_up(dividend: i128, divisor: i128) -> Option<i32> {
+    (divisor > 0).then(|| saturate_to_replicas(-(-dividend).div_euclid(divisor)))
 }
 
-/// `above / below`, rounded down. There is no answer for a divisor of zero or less.
-pub fn divide_rounding_down(above: i128, below: i128) -> Option<i32> {
-    (below > 0).then(|| saturate_to_replicas(above.div_euclid(below)))
+/// `dividend / divisor`, rounded down. Returns `None` if the divisor is not positive.
+pub fn divide_rounding_down(dividend: i128, divisor: i128) -> Option<i32> {
+    (divisor > 0).then(|| saturate_to_replicas(dividend.div_euclid(divisor)))
 }
 
-/// The smallest multiple that is not below the number.
+/// Rounds up to the next multiple.
 pub fn round_up_to_multiple(value: i32, multiple: i32) -> i32 {
     let multiple = i64::from(multiple.max(1));
-    let (value, left) = (i64::from(value), i64::from(value).rem_euclid(multiple));
-    saturate_to_replicas(i128::from(if left == 0 { value } else { value + multiple - left }))
+    let (value, remainder) = (i64::from(value), i64::from(value).rem_euclid(multiple));
+    saturate_to_replicas(i128::from(if remainder == 0 {
+        value
+    } else {
+        value + multiple - remainder
+    }))
 }
 
-/// The multiple that is next to `to` on the way there from `from`, or `from` where there is none on that way.
+/// The multiple between `from` and `to` that is nearest to `to`, or `from` if there is none.
 pub fn nearest_multiple_towards(from: i32, to: i32, multiple: i32) -> i32 {
     let multiple = multiple.max(1);
     if to >= from {

@@ -1,4 +1,4 @@
-//! The trace of a decision, as its object tells it.
+//! Renders a decision for the status of its object.
 
 use crate::types::Time;
 
@@ -11,9 +11,9 @@ use crate::{
     types::quantity::{Format, Quantity},
 };
 
-/// How a decision came about.
+/// The decision with its intermediate results, for the status.
 pub fn scale_decision(decision: &Decision, rules: &EffectiveSpec, now: Time) -> ScaleDecision {
-    let held_until = match decision.cooldown.and_then(|passage| passage.hold_reason) {
+    let held_until = match decision.cooldown.and_then(|result| result.hold_reason) {
         Some(HoldReason::ForbiddenWindow { until }) => Some(until),
         Some(HoldReason::Delay { until }) => until,
         Some(HoldReason::NoChange) | None => None,
@@ -23,7 +23,7 @@ pub fn scale_decision(decision: &Decision, rules: &EffectiveSpec, now: Time) -> 
         sources: decision.metrics.iter().map(metric_decision).collect(),
         from: decision.scale.spec_replicas,
         proposal: decision.proposal.as_ref().ok().map(|combined| combined.replicas.max(0)),
-        limited: decision.limited.map(|normal| normal.replicas),
+        limited: decision.limited.map(|limited| limited.replicas),
         held_until: held_until.map(to_timestamp),
         to: decision.desired,
         restrictions: decision
@@ -47,10 +47,10 @@ fn metric_decision(row: &MetricEvaluation) -> MetricDecision {
         ..MetricDecision::default()
     };
     match &row.result {
-        Ok(asked) => {
-            traced.value = Some(quantity(asked.proposal.utilization));
-            asked.proposal.position.as_str().clone_into(&mut traced.position);
-            traced.proposal = Some(asked.proposal.replicas);
+        Ok(metric) => {
+            traced.value = Some(quantity(metric.proposal.utilization));
+            metric.proposal.position.as_str().clone_into(&mut traced.position);
+            traced.proposal = Some(metric.proposal.replicas);
         }
         Err(why) => {
             why.as_str().clone_into(&mut traced.unknown);

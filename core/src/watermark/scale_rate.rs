@@ -1,4 +1,4 @@
-//! How many replicas may be added or removed at once, and the fewest and the most of them.
+//! Limits of a proposal: how many replicas may be added or removed at once, and the minimum and maximum.
 
 use super::rounding::saturate_to_replicas;
 use crate::types::{
@@ -6,12 +6,12 @@ use crate::types::{
     quantity::Quantity,
 };
 
-/// What limits a proposal.
+/// The limits of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaLimits {
-    /// The fewest replicas; none at all is a value that only objects have that nobody filled in.
+    /// The minimum replicas; 0 only if the spec was not defaulted.
     pub min: i32,
-    /// The most replicas.
+    /// The maximum replicas.
     pub max: i32,
     /// Percentage of the replicas that may be added at once.
     pub upscale_percent: Quantity,
@@ -19,25 +19,25 @@ pub struct ReplicaLimits {
     pub downscale_percent: Quantity,
 }
 
-/// What a proposal ran into.
+/// The limit that a proposal hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitHit {
-    /// Nothing.
+    /// No limit.
     Unlimited,
-    /// It would remove too many at once.
+    /// The proposal removes too many replicas at once.
     DownscaleRate,
-    /// It would add too many at once.
+    /// The proposal adds too many replicas at once.
     UpscaleRate,
-    /// It is below the fewest.
+    /// The proposal is below the minimum.
     BelowMin,
-    /// It is above the most.
+    /// The proposal is above the maximum.
     AboveMax,
-    /// There is no fewest, and it is below one.
+    /// No minimum is set, and the proposal is below one.
     BelowOne,
 }
 
 impl LimitHit {
-    /// Upstream's word for it, which for one of them is none.
+    /// Upstream's condition reason; empty for `BelowOne`.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Unlimited => "DesiredWithinRange",
@@ -49,7 +49,7 @@ impl LimitHit {
         }
     }
 
-    /// Upstream's sentence for it.
+    /// Upstream's condition message.
     pub const fn message(self) -> &'static str {
         match self {
             Self::Unlimited => "the desired count is within the acceptable range",
@@ -66,21 +66,21 @@ impl LimitHit {
     }
 }
 
-/// A proposal within its limits.
+/// A proposal after limits were applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitedReplicas {
-    /// So many replicas.
+    /// The limited replicas.
     pub replicas: i32,
-    /// What it ran into.
+    /// The limit that was hit.
     pub limit_hit: LimitHit,
-    /// Whether too many would be removed at once, if that was looked at.
+    /// Whether the proposal removes too many replicas at once; `None` if not checked.
     pub downscale_capping: Option<bool>,
-    /// Whether too many would be added at once, if that was looked at.
+    /// Whether the proposal adds too many replicas at once; `None` if not checked.
     pub upscale_capping: Option<bool>,
 }
 
 impl ReplicaLimits {
-    /// The most that one step up leads to: at least one more, unless none may be added.
+    /// The replicas after the largest step up: at least one more, unless none may be added.
     pub fn upscale_limit(&self, current: i32) -> i32 {
         if self.upscale_percent.value() == 0 {
             return current;
@@ -88,7 +88,7 @@ impl ReplicaLimits {
         saturate_to_replicas(i128::from(current) + percentage_of(self.upscale_percent, current))
     }
 
-    /// The fewest that one step down leads to: at least one fewer, unless none may be removed.
+    /// The replicas after the largest step down: at least one fewer, unless none may be removed.
     pub fn downscale_limit(&self, current: i32) -> i32 {
         if self.downscale_percent.value() == 0 {
             return current;
@@ -96,7 +96,7 @@ impl ReplicaLimits {
         saturate_to_replicas(i128::from(current) - percentage_of(self.downscale_percent, current))
     }
 
-    /// Brings a proposal within its limits.
+    /// Applies the limits to a proposal.
     pub fn apply_limits(
         &self,
         current: i32,
@@ -105,43 +105,43 @@ impl ReplicaLimits {
         fixes: Fixes,
     ) -> LimitedReplicas {
         let (up_to, down_to) = (self.upscale_limit(current), self.downscale_limit(current));
-        let shows_right = fixes.has(Fix::CappingIsShownRight);
+        let reports_correctly = fixes.has(Fix::CappingIsShownRight);
         let (is_too_fast_down, is_too_fast_up) = (proposed < down_to, proposed > up_to);
-        let done = |replicas, limited, downscale, upscale| LimitedReplicas {
+        let result = |replicas, limited, downscale, upscale| LimitedReplicas {
             replicas,
             limit_hit: limited,
-            downscale_capping: if shows_right { Some(is_too_fast_down) } else { downscale },
-            upscale_capping: if shows_right { Some(is_too_fast_up) } else { upscale },
+            downscale_capping: if reports_correctly { Some(is_too_fast_down) } else { downscale },
+            upscale_capping: if reports_correctly { Some(is_too_fast_up) } else { upscale },
         };
         let (least, below, mut downscale) = if self.min == 0 {
             (1, LimitHit::BelowOne, None)
         } else if is_too_fast_down {
             let least = down_to.max(self.min);
             let ready = i32::try_from(ready).unwrap_or(i32::MAX);
-            // With so few ready pods nothing is taken away.
+            // With fewer ready pods than that, remove nothing.
             let least = if ready > 0 && ready < least { current } else { least };
             (least, LimitHit::DownscaleRate, Some(true))
         } else {
             (self.min, LimitHit::BelowMin, Some(false))
         };
         if proposed < least {
-            return done(least, below, downscale, None);
+            return result(least, below, downscale, None);
         }
         let (most, above, upscale) = if is_too_fast_up {
             (up_to.min(self.max), LimitHit::UpscaleRate, Some(true))
         } else {
-            // Upstream means the other one.
+            // Upstream sets this one by mistake instead of `upscale`.
             downscale = Some(false);
             (self.max, LimitHit::AboveMax, None)
         };
         if proposed > most {
-            return done(most, above, downscale, upscale);
+            return result(most, above, downscale, upscale);
         }
-        done(proposed, LimitHit::Unlimited, downscale, upscale)
+        result(proposed, LimitHit::Unlimited, downscale, upscale)
     }
 }
 
-/// A percentage of the replicas, cut off, and at least one.
+/// A percentage of the replicas, rounded down, but at least one.
 fn percentage_of(percent: Quantity, current: i32) -> i128 {
     let share = (percent.milli_value() as f64 / 1000.0 * f64::from(current) / 100.0).floor();
     share.max(1.0) as i128

@@ -1,4 +1,4 @@
-//! What an object asks for, with what it leaves out filled in.
+//! The spec of an object with its defaults.
 
 use std::time::Duration;
 
@@ -17,51 +17,51 @@ use crate::{
     },
 };
 
-/// The tolerance of who says nothing of it: a tenth.
+/// The default tolerance: 10 %.
 const DEFAULT_TOLERANCE: Quantity = Quantity::from_milli(100, Format::DecimalSi);
-/// The percentages of who says nothing of them.
+/// The default percentages.
 const DEFAULT_UPSCALE_PERCENT: Quantity = Quantity::from_units(50, Format::DecimalSi);
 const DEFAULT_DOWNSCALE_PERCENT: Quantity = Quantity::from_units(20, Format::DecimalSi);
-/// The windows of who says nothing of them, in seconds.
+/// The default forbidden windows, in seconds.
 const DEFAULT_UPSCALE_WINDOW: i32 = 60;
 const DEFAULT_DOWNSCALE_WINDOW: i32 = 300;
 const ABSOLUTE: &str = "absolute";
 const AVERAGE: &str = "average";
 
-/// What an object asks for.
+/// The spec of an object with defaults applied.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EffectiveSpec {
-    /// The fewest and the most replicas, and how many may come or go at once.
+    /// The minimum and maximum replicas, and how many may be added or removed at once.
     pub limits: ReplicaLimits,
-    /// Metrics are shared among the ready pods before they are compared.
+    /// Whether metrics are divided by the ready pods before they are compared.
     pub is_average: bool,
-    /// Thousandths of a mark that a metric may be beyond it.
+    /// How far beyond a watermark still counts as inside, in thousandths of the watermark.
     pub tolerance: i64,
-    /// After a change none are added for so long.
+    /// How long after a change no replicas are added.
     pub upscale_window: Duration,
-    /// After a change none are removed for so long.
+    /// How long after a change no replicas are removed.
     pub downscale_window: Duration,
-    /// A metric has to be above its band for so long.
+    /// How long a metric has to be above its band before replicas are added.
     pub upscale_delay: Duration,
-    /// Metrics have to be below their bands for so long.
+    /// How long metrics have to be below their bands before replicas are removed.
     pub downscale_delay: Duration,
-    /// Proposals are rounded up to a multiple of this.
+    /// Proposals are rounded up to a multiple of this number.
     pub modulo: i32,
-    /// Where to go between the marks.
+    /// The watermark to converge to while metrics are between the watermarks.
     pub converge_towards: Option<ConvergeTowards>,
-    /// Nothing is changed.
+    /// Whether the object is in dry-run mode.
     pub dry_run: bool,
-    /// A metric of zero counts.
+    /// Whether a metric value of zero counts.
     pub tolerates_zero: bool,
-    /// Less than this percentage of ready pods is too little.
+    /// The percentage of pods that have to be ready.
     pub min_ready_percent: i32,
-    /// How long a new pod gets to be ready.
+    /// How long a new pod may take to become ready.
     pub readiness_delay: Duration,
-    /// What it asks for beyond its fields.
+    /// The options set with annotations.
     pub options: WpaOptions,
 }
 
-/// The target of an object in this namespace.
+/// The name of the target of an object in this namespace.
 pub fn target_name<'a>(
     namespace: &'a str,
     spec: &'a WatermarkPodAutoscalerSpec,
@@ -78,10 +78,10 @@ const fn or_default(value: i32, default: i32) -> i32 {
 }
 
 impl EffectiveSpec {
-    /// Of an object, filled in or not.
+    /// Builds the effective spec of an object, whether or not it was defaulted.
     pub fn from_spec(spec: &WatermarkPodAutoscalerSpec) -> Self {
         let tolerance =
-            spec.tolerance.filter(|it| it.milli_value() != 0).unwrap_or(DEFAULT_TOLERANCE);
+            spec.tolerance.filter(|value| value.milli_value() != 0).unwrap_or(DEFAULT_TOLERANCE);
         Self {
             limits: ReplicaLimits {
                 min: spec.min_replicas.unwrap_or(1),
@@ -113,27 +113,27 @@ impl EffectiveSpec {
         }
     }
 
-    /// With what it asks for beyond its fields.
+    /// Sets the options.
     #[must_use]
     pub const fn with_options(self, options: WpaOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// Whether the last replica may go.
+    /// Whether the target may be scaled to zero.
     pub const fn may_be_zero(&self) -> bool {
         self.options.scale_to_zero
     }
 
-    /// What is asked about the pods of the target.
+    /// How ready pods of the target are counted.
     pub fn readiness_policy<'a>(
         &self,
-        object: NamespacedName<'a>,
+        target: NamespacedName<'a>,
         now: Time,
         fixes: Fixes,
     ) -> ReadinessPolicy<'a> {
         let delay = self.readiness_delay;
         ReadinessPolicy {
-            target: object,
+            target,
             pending_counts_for: self.options.pending_counts_for.unwrap_or(delay),
             starting_ignored_for: self.options.starting_ignored_for.unwrap_or(delay),
             min_ready_percent: self.min_ready_percent,
@@ -142,10 +142,10 @@ impl EffectiveSpec {
         }
     }
 
-    /// What is asked about each metric.
-    pub fn proposal_input(&self, wanted: i32, ready: u32, fixes: Fixes) -> ProposalInput {
+    /// The inputs for the proposal of each metric.
+    pub fn proposal_input(&self, replicas: i32, ready: u32, fixes: Fixes) -> ProposalInput {
         ProposalInput {
-            spec_replicas: wanted,
+            spec_replicas: replicas,
             ready_pods: ready,
             is_average: self.is_average,
             modulo: self.modulo,
@@ -157,7 +157,7 @@ impl EffectiveSpec {
     }
 }
 
-/// Whether nothing is left out that upstream writes into the object when it is.
+/// Whether all fields are set that upstream defaults in the object.
 pub fn has_defaults(spec: &WatermarkPodAutoscalerSpec) -> bool {
     spec.min_replicas.is_some()
         && spec.replica_scaling_absolute_modulo.is_some()
@@ -169,10 +169,11 @@ pub fn has_defaults(spec: &WatermarkPodAutoscalerSpec) -> bool {
         && spec.downscale_forbidden_window_seconds != 0
 }
 
-/// The object as upstream writes it: with its gaps filled in.
+/// The spec with the defaults that upstream writes into the object.
 #[must_use]
 pub fn with_defaults(spec: &WatermarkPodAutoscalerSpec) -> WatermarkPodAutoscalerSpec {
-    let tolerance = spec.tolerance.filter(|it| it.milli_value() != 0).unwrap_or(DEFAULT_TOLERANCE);
+    let tolerance =
+        spec.tolerance.filter(|value| value.milli_value() != 0).unwrap_or(DEFAULT_TOLERANCE);
     let mut filled = spec.clone();
     filled.min_replicas.get_or_insert(1);
     filled.replica_scaling_absolute_modulo.get_or_insert(1);

@@ -1,4 +1,4 @@
-//! What is written about an object after a decision: its status, and the events that upstream makes of it.
+//! Builds the status of an object after a decision, and the events that upstream emits.
 
 use crate::types::Time;
 
@@ -21,78 +21,79 @@ use crate::{
     },
 };
 
-/// The reason by which it is told that a status could not be written.
+/// Event reason for a failed status update.
 pub const STATUS_UPDATE_FAILED: &str = "FailedUpdateStatus";
 
-/// What came of the change that was decided.
+/// The outcome of a decided change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    /// There was none to make.
+    /// There was no change to make.
     NoChange,
-    /// It is about to be made, and has to be paid for before.
+    /// The change is about to be sent, and has to be recorded first.
     Pending,
-    /// It was made.
+    /// The change was applied.
     Done,
-    /// It was left, because nothing is to be changed.
+    /// The change was skipped in dry-run mode.
     DryRun,
-    /// The server refused it.
+    /// The server rejected the change.
     Failed(String),
 }
 
-/// An event of an object.
+/// An event to emit for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether it is about something that is wrong.
+    /// Whether the type is `Warning` rather than `Normal`.
     pub is_warning: bool,
-    /// Its reason.
+    /// The event reason.
     pub reason: &'static str,
-    /// What it says.
+    /// The event message.
     pub message: String,
 }
 
-/// How an object is written about.
+/// Builds the status and events of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusBuilder<'a> {
-    /// What it asks for.
+    /// The spec of the object.
     pub spec: &'a WatermarkPodAutoscalerSpec,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// Whose habits are followed.
+    /// The compatibility mode.
     pub compat: Compat,
-    /// Nothing is said of a pass without a change but in a condition.
+    /// A pass without a change sets a condition instead of emitting an event.
     pub skips_idle_events: bool,
-    /// The time.
+    /// The current time.
     pub now: Time,
-    /// Which of upstream's defects are mended.
+    /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
 impl StatusBuilder<'_> {
-    /// The status after a decision. Ours takes each fact as it is in the end, so that what was so before and is so again
-    /// keeps its time; upstream writes what it says in between too.
+    /// The status after a decision. Plimsoll sets each condition once, with its final value, so that an unchanged condition
+    /// keeps its transition time. Upstream also writes intermediate values.
     pub fn status(
         &self,
         before: &WatermarkPodAutoscalerStatus,
         decision: &Decision,
-        made: &ScaleOutcome,
+        outcome: &ScaleOutcome,
     ) -> WatermarkPodAutoscalerStatus {
         let mut status = before.clone();
-        let mut said = decision.conditions.clone();
+        let mut updates = decision.conditions.clone();
         let last = before.last_scale_time.as_ref().map(conditions::from_timestamp);
-        said.extend(self.outcome_condition(decision, made, last));
-        for (place, one) in said.iter().enumerate() {
-            let is_last =
-                said[place + 1..].iter().all(|later| later.condition_type != one.condition_type);
+        updates.extend(self.outcome_condition(decision, outcome, last));
+        for (index, update) in updates.iter().enumerate() {
+            let is_last = updates[index + 1..]
+                .iter()
+                .all(|later| later.condition_type != update.condition_type);
             if is_last || self.compat == Compat::Upstream {
-                conditions::set_condition(&mut status, one, self.now);
+                conditions::set_condition(&mut status, update, self.now);
             }
         }
         status.current_replicas = decision.scale.status_replicas;
-        // Upstream's readers know nothing of it, and would be told with every look.
+        // Clients of upstream do not know the field, and it would change the status with every reconcile.
         status.decision = (self.compat == Compat::Plimsoll)
             .then(|| scale_decision(decision, &EffectiveSpec::from_spec(self.spec), self.now));
         if decision.proposal.is_err() && decision.change.is_none()
-            || matches!(made, ScaleOutcome::Failed(_))
+            || matches!(outcome, ScaleOutcome::Failed(_))
         {
             return status;
         }
@@ -101,12 +102,12 @@ impl StatusBuilder<'_> {
         if decision.proposal.is_ok() && !is_forced {
             status.current_metrics = metric_statuses(self.spec, &decision.metrics);
         }
-        let consumes = match made {
+        let starts_cooldown = match outcome {
             ScaleOutcome::Done | ScaleOutcome::Pending => true,
             ScaleOutcome::DryRun => !self.fixes.has(Fix::DryRunTakesNoTime),
             ScaleOutcome::NoChange | ScaleOutcome::Failed(_) => false,
         };
-        if consumes {
+        if starts_cooldown {
             status.last_scale_time = Some(conditions::to_timestamp(self.now));
             status.scaling_events_count = status.scaling_events_count.saturating_add(1);
         }
@@ -116,10 +117,10 @@ impl StatusBuilder<'_> {
     fn outcome_condition(
         &self,
         decision: &Decision,
-        made: &ScaleOutcome,
+        outcome: &ScaleOutcome,
         last: Option<Time>,
     ) -> Option<ConditionUpdate> {
-        match made {
+        match outcome {
             ScaleOutcome::Done => Some(ConditionUpdate::new(
                 ConditionType::AbleToScale,
                 true,
@@ -147,13 +148,13 @@ impl StatusBuilder<'_> {
                     message,
                 ))
             }
-            // Of a change that metrics ask for it is said already, of one without them by nobody else.
+            // `apply_proposal` sets the condition already, but a change without metrics sets it only here.
             ScaleOutcome::Pending => Some(ConditionUpdate::ready_for_scale()),
             ScaleOutcome::NoChange | ScaleOutcome::DryRun => None,
         }
     }
 
-    /// Upstream says it of a target that is scaled to nothing too, and so hides that.
+    /// Upstream reports this for a target with zero replicas too, which hides that scaling is disabled.
     fn reports_idle(&self, decision: &Decision) -> bool {
         decision.proposal.is_ok()
             && (decision.scale.spec_replicas != 0 || self.compat == Compat::Upstream)
@@ -161,29 +162,33 @@ impl StatusBuilder<'_> {
 
     fn idle_message(&self, decision: &Decision, last: Option<Time>) -> String {
         let target = &self.spec.scale_target_ref;
-        let normal = decision.limited.map_or(decision.desired, |normal| normal.replicas);
-        // Whatever metrics ask for, what is scaled to nothing is to stay so.
-        let is_disabled = decision.conditions.iter().any(|said| said.reason == SCALING_DISABLED);
-        let replicas = if is_disabled { 0 } else { normal };
+        let limited = decision.limited.map_or(decision.desired, |limited| limited.replicas);
+        // A target that is scaled to zero stays there, whatever the metrics ask for.
+        let is_disabled =
+            decision.conditions.iter().any(|condition| condition.reason == SCALING_DISABLED);
+        let replicas = if is_disabled { 0 } else { limited };
         let last = last.map_or_else(|| "<nil>".to_owned(), format_go_time);
         let (kind, name) = (&target.kind, &target.name);
         format!("{kind}/{}/{name} to {replicas} (last scale time was {last} )", self.namespace)
     }
 
-    /// The reason by which it is told that a status could not be written after a decision.
-    pub const fn status_failure_reason(decision: &Decision, made: &ScaleOutcome) -> &'static str {
-        if decision.proposal.is_err() || matches!(made, ScaleOutcome::Failed(_)) {
+    /// Event reason for a failed status update after a decision.
+    pub const fn status_failure_reason(
+        decision: &Decision,
+        outcome: &ScaleOutcome,
+    ) -> &'static str {
+        if decision.proposal.is_err() || matches!(outcome, ScaleOutcome::Failed(_)) {
             "FailedUpdateReplicas"
         } else {
             STATUS_UPDATE_FAILED
         }
     }
 
-    /// The events that upstream makes of a decision. `last` is when replicas were changed last, as it stands there.
+    /// The events that upstream emits for a decision. `last` is the last scale time in the status.
     pub fn events(
         &self,
         decision: &Decision,
-        made: &ScaleOutcome,
+        outcome: &ScaleOutcome,
         last: Option<Time>,
     ) -> Vec<Event> {
         let warning = |reason, message: String| Event { is_warning: true, reason, message };
@@ -194,7 +199,7 @@ impl StatusBuilder<'_> {
             }
             events.push(warning("FailedComputeMetricsReplicas", why.to_string()));
         }
-        match (&decision.change, made) {
+        match (&decision.change, outcome) {
             (Some(ReplicaChange { to, reason, .. }), ScaleOutcome::Done) => events.push(Event {
                 is_warning: false,
                 reason: "Scaling",
@@ -218,20 +223,20 @@ fn format_go_time(at: Time) -> String {
     jiff::Timestamp::from(at).strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string()
 }
 
-/// What the metrics were, as the status has it.
+/// The current metrics, for the status.
 fn metric_statuses(
     spec: &WatermarkPodAutoscalerSpec,
     rows: &[MetricEvaluation],
 ) -> Vec<MetricStatus> {
-    let known = rows.iter().enumerate().filter_map(|(place, row)| {
+    let statuses = rows.iter().enumerate().filter_map(|(index, row)| {
         let value = row.result.as_ref().ok()?.proposal.utilization;
         Some(metric_status(
             row,
-            spec.metrics.get(place),
+            spec.metrics.get(index),
             Quantity::from_milli(value, Format::DecimalSi),
         ))
     });
-    known.collect()
+    statuses.collect()
 }
 
 fn metric_status(
@@ -242,7 +247,7 @@ fn metric_status(
     let kind = spec.map_or_else(|| "Resource".to_owned(), |spec| spec.kind.clone());
     let mut status = MetricStatus { kind, ..MetricStatus::default() };
     match row.kind {
-        // What a recommender observed stands where upstream puts it: under another kind than it says.
+        // Upstream reports a recommender's observed value as external, although the type says otherwise.
         MetricSourceType::External
         | MetricSourceType::Prometheus
         | MetricSourceType::Recommender => {

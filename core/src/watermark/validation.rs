@@ -1,4 +1,4 @@
-//! Whether an object can be followed at all, in upstream's order and words.
+//! Validates the spec of an object, in upstream's order and with upstream's messages.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -9,122 +9,120 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// The most metrics of an object that is followed.
+/// The maximum number of metrics of an object.
 pub const MAX_METRICS: usize = 50;
-/// The longest kind or name of an object in Kubernetes, in bytes.
+/// The longest kind or name of a target, in bytes.
 const MAX_OBJECT_NAME_BYTES: usize = 253;
 /// The longest name of a metric, in bytes.
 const MAX_METRIC_NAME_BYTES: usize = 1024;
-/// The longest address of a recommender, and the most that it is told in settings, in bytes.
+/// The longest URL of a recommender, and the maximum size of its settings, in bytes.
 const MAX_SETTINGS_BYTES: usize = 4096;
-/// The longest text otherwise, in bytes.
+/// The longest selector of a metric, in bytes.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// What is wrong with an object: the first thing that is.
+/// The first error in a spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// It is for nothing.
+    /// The target reference is incomplete.
     #[error(
         "the Spec.ScaleTargetRef should be populated, currently Kind:{kind} and/or Name:{name} are not set properly"
     )]
     Target {
-        /// The kind that it names.
+        /// The kind of the reference.
         kind: String,
-        /// The name that it names.
+        /// The name of the reference.
         name: String,
     },
-    /// Its bounds cross, or one is missing.
+    /// The minimum is missing or above the maximum.
     #[error(
         "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to the maximum"
     )]
     Bounds,
-    /// Its tolerance is no share.
+    /// The tolerance is not between 0 and 1.
     #[error(
         "tolerance should be set as a quantity between 0 and 1, currently set to : {0}, which is {percent:.0}%",
         percent = .0.milli_value() as f64 / 10.0
     )]
     Tolerance(Quantity),
-    /// A percentage is missing.
+    /// A limit factor is missing.
     #[error(
         "scaleuplimitfactor and scaledownlimitfactor can't be nil, make sure the WPA spec is defaulted"
     )]
     MissingLimitFactors,
-    /// It would add fewer than none.
+    /// The scale-up limit factor is negative.
     #[error(
         "scaleuplimitfactor should be set as a positive quantity, currently set to : {0}, which could yield a \
          {percent:.0}% growth",
         percent = .0.milli_value() as f64 / 1000.0
     )]
     UpscaleLimitFactor(Quantity),
-    /// It would remove all, or fewer than none.
+    /// The scale-down limit factor is not in the range 0 to 100.
     #[error(
         "scaledownlimitfactor should be set as a quantity between 0 and 100 (exc.), currently set to : {0}, which could \
          yield a {percent:.0}% decrease",
         percent = .0.milli_value() as f64 / 1000.0
     )]
     DownscaleLimitFactor(Quantity),
-    /// It has two masters.
+    /// Both metrics and a recommender are set.
     #[error("recommender and metrics can't be set at the same time, please choose one")]
     MetricsAndRecommender,
-    /// A metric says nothing of its kind.
+    /// A metric lacks the block for its type.
     #[error("metric.{kind} is nil while metric.Type is '{kind}'")]
     MissingMetricBlock {
-        /// Its kind.
+        /// The metric type.
         kind: String,
     },
-    /// A metric has no mark.
+    /// A metric has no watermark.
     #[error("watermarks are not set correctly, removing the WPA {0} from the Reconciler")]
     MissingWatermarks(String),
-    /// A metric selects nothing, not even everything.
+    /// A metric has no selector, not even an empty one.
     #[error("missing Labels for the {kind} metric {name}")]
     MissingSelector {
-        /// Its kind.
+        /// The metric type.
         kind: String,
-        /// Its name.
+        /// The metric name.
         name: String,
     },
-    /// The marks of a metric cross.
+    /// The low watermark of a metric is above the high one.
     #[error(
         "low WaterMark of {kind} metric {name} has to be strictly inferior to the High Watermark"
     )]
     WatermarksCross {
-        /// Its kind.
+        /// The metric type.
         kind: String,
-        /// Its name, with its selector.
+        /// The metric name with its selector.
         name: String,
     },
-    /// A metric is of no known kind.
+    /// The type of a metric is unknown.
     #[error("incorrect metric.Type: '{0}'")]
     UnknownMetricType(String),
-    /// It has too many metrics. To follow some of them would be to scale by a part of what was asked for.
+    /// There are too many metrics. None is used, because using only some would scale by an incomplete spec.
     #[error(
-        "{0} metrics are set, and no object follows more than {MAX_METRICS}: nothing is scaled until there are fewer"
+        "{0} metrics are set, at most {MAX_METRICS} are supported: scaling is disabled until some are removed"
     )]
     TooManyMetrics(usize),
-    /// A text is longer than any that is meant.
-    #[error(
-        "{what} has {bytes} bytes, and no object with more than {most} is followed: shorten it"
-    )]
+    /// A text is too long.
+    #[error("{what} has {bytes} bytes, at most {most} are allowed")]
     TooLong {
-        /// The field that it is in.
+        /// The path of the field.
         field: &'static str,
-        /// What it is.
+        /// Describes the text.
         what: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// The maximum length in bytes.
         most: usize,
     },
 }
 
 impl SpecError {
-    /// What is to be said of the object.
+    /// The condition to set on the object.
     pub fn condition(&self) -> ConditionUpdate {
         let message = format!("Invalid WPA specification: {self}");
         ConditionUpdate::new(ConditionType::AbleToScale, false, "FailedSpecCheck", message)
     }
 
-    /// Where in the object it is wrong.
+    /// The path of the invalid field.
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Target { .. } => "spec.scaleTargetRef",
@@ -145,12 +143,12 @@ impl SpecError {
     }
 }
 
-/// The parts of a metric that all kinds have.
+/// The fields that all metric types have.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricBlock<'a> {
-    /// What it is called.
+    /// The metric name.
     pub name: &'a str,
-    /// Which series, or pods, count.
+    /// Selects the series or pods.
     pub selector: Option<&'a LabelSelector>,
     /// Below this, replicas are removed.
     pub low_watermark: Option<Quantity>,
@@ -159,84 +157,94 @@ pub struct MetricBlock<'a> {
 }
 
 impl MetricBlock<'_> {
-    /// The labels that have to match.
+    /// The `matchLabels` of the selector.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.selector.and_then(|selector| selector.match_labels.as_ref());
         labels.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 }
 
-/// What a metric says of its kind.
+/// The block of a metric for its type.
 pub fn metric_block(metric: &MetricSpec) -> Result<MetricBlock<'_>, SpecError> {
-    let none = || SpecError::MissingMetricBlock { kind: metric.kind.clone() };
+    let missing_block = || SpecError::MissingMetricBlock { kind: metric.kind.clone() };
     match metric.kind.as_str() {
-        "External" => metric.external.as_ref().ok_or_else(none).map(|it| MetricBlock {
-            name: &it.metric_name,
-            selector: it.metric_selector.as_ref(),
-            low_watermark: it.low_watermark,
-            high_watermark: it.high_watermark,
+        "External" => metric.external.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
+            name: &block.metric_name,
+            selector: block.metric_selector.as_ref(),
+            low_watermark: block.low_watermark,
+            high_watermark: block.high_watermark,
         }),
-        "Resource" => metric.resource.as_ref().ok_or_else(none).map(|it| MetricBlock {
-            name: &it.name,
-            selector: it.metric_selector.as_ref(),
-            low_watermark: it.low_watermark,
-            high_watermark: it.high_watermark,
+        "Resource" => metric.resource.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
+            name: &block.name,
+            selector: block.metric_selector.as_ref(),
+            low_watermark: block.low_watermark,
+            high_watermark: block.high_watermark,
         }),
         "ContainerResource" => {
-            metric.container_resource.as_ref().ok_or_else(none).map(|it| MetricBlock {
-                name: &it.name,
-                selector: it.metric_selector.as_ref(),
-                low_watermark: it.low_watermark,
-                high_watermark: it.high_watermark,
+            metric.container_resource.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
+                name: &block.name,
+                selector: block.metric_selector.as_ref(),
+                low_watermark: block.low_watermark,
+                high_watermark: block.high_watermark,
             })
         }
         other => Err(SpecError::UnknownMetricType(other.to_owned())),
     }
 }
 
-/// Whether what its author wrote is of a size that is worked with each period: names are labels of series and parts of
+/// Checks the sizes of user input, because it is processed in each period: names become labels of series and parts of
 /// messages, and each metric is a request.
 fn check_sizes(spec: &WatermarkPodAutoscalerSpec) -> Result<(), SpecError> {
-    let fits = |field, what, bytes: usize, most| {
+    let check_size = |field, what, bytes: usize, most| {
         if bytes <= most { Ok(()) } else { Err(SpecError::TooLong { field, what, bytes, most }) }
     };
     let target = &spec.scale_target_ref;
-    for (what, text) in [("its kind", &target.kind), ("its name", &target.name)] {
-        fits("spec.scaleTargetRef", what, text.len(), MAX_OBJECT_NAME_BYTES)?;
+    for (what, text) in [("the target's kind", &target.kind), ("the target's name", &target.name)] {
+        check_size("spec.scaleTargetRef", what, text.len(), MAX_OBJECT_NAME_BYTES)?;
     }
     if spec.metrics.len() > MAX_METRICS {
         return Err(SpecError::TooManyMetrics(spec.metrics.len()));
     }
     for metric in &spec.metrics {
-        fits("spec.metrics", "the type of a metric", metric.kind.len(), MAX_OBJECT_NAME_BYTES)?;
-        let Ok(found) = metric_block(metric) else { continue };
-        fits("spec.metrics", "the name of a metric", found.name.len(), MAX_METRIC_NAME_BYTES)?;
-        let selector = found.selector.map_or(0, selector_bytes);
-        fits("spec.metrics", "the selector of a metric", selector, MAX_TEXT_BYTES)?;
+        check_size(
+            "spec.metrics",
+            "the type of a metric",
+            metric.kind.len(),
+            MAX_OBJECT_NAME_BYTES,
+        )?;
+        let Ok(block) = metric_block(metric) else { continue };
+        check_size(
+            "spec.metrics",
+            "the name of a metric",
+            block.name.len(),
+            MAX_METRIC_NAME_BYTES,
+        )?;
+        let selector = block.selector.map_or(0, selector_bytes);
+        check_size("spec.metrics", "the selector of a metric", selector, MAX_TEXT_BYTES)?;
     }
     if let Some(recommender) = &spec.recommender {
         let settings = recommender.settings.iter();
         let bytes: usize = settings.map(|(key, value)| key.len() + value.len()).sum();
         let name = recommender.target_type.len() + bytes;
-        fits("spec.recommender", "targetType and settings", name, MAX_SETTINGS_BYTES)?;
-        fits("spec.recommender", "url", recommender.url.len(), MAX_SETTINGS_BYTES)?;
+        check_size("spec.recommender", "targetType and settings", name, MAX_SETTINGS_BYTES)?;
+        check_size("spec.recommender", "url", recommender.url.len(), MAX_SETTINGS_BYTES)?;
     }
     Ok(())
 }
 
-/// The bytes of all keys and values of a selector.
+/// The total size of the keys and values of a selector, in bytes.
 fn selector_bytes(selector: &LabelSelector) -> usize {
     let labels = selector.match_labels.iter().flatten();
     let labels: usize = labels.map(|(key, value)| key.len() + value.len()).sum();
     let expressions = selector.match_expressions.iter().flatten();
-    let expressions = expressions.map(|one| {
-        let values: usize = one.values.iter().flatten().map(String::len).sum();
-        one.key.len() + one.operator.len() + values
+    let expressions = expressions.map(|requirement| {
+        let values: usize = requirement.values.iter().flatten().map(String::len).sum();
+        requirement.key.len() + requirement.operator.len() + values
     });
     labels + expressions.sum::<usize>()
 }
 
-/// Looks at an object that is filled in. `object` is its namespace and name.
+/// Validates a spec with defaults applied. `object` is the namespace and name of its object.
 pub fn validate(spec: &WatermarkPodAutoscalerSpec, object: &str) -> Result<(), SpecError> {
     check_sizes(spec)?;
     let target = &spec.scale_target_ref;
@@ -267,17 +275,17 @@ pub fn validate(spec: &WatermarkPodAutoscalerSpec, object: &str) -> Result<(), S
 }
 
 fn validate_metric(metric: &MetricSpec, object: &str) -> Result<(), SpecError> {
-    let found = metric_block(metric)?;
-    let (kind, name) = (metric.kind.clone(), found.name.to_owned());
-    if found.low_watermark.is_none() && found.high_watermark.is_none() {
+    let block = metric_block(metric)?;
+    let (kind, name) = (metric.kind.clone(), block.name.to_owned());
+    if block.low_watermark.is_none() && block.high_watermark.is_none() {
         return Err(SpecError::MissingWatermarks(object.to_owned()));
     }
-    if found.selector.is_none() {
+    if block.selector.is_none() {
         return Err(SpecError::MissingSelector { kind, name });
     }
-    match (found.low_watermark, found.high_watermark) {
+    match (block.low_watermark, block.high_watermark) {
         (Some(low), Some(high)) if high.milli_value() < low.milli_value() => {
-            let name = display_name(found.name, found.labels());
+            let name = display_name(block.name, block.labels());
             Err(SpecError::WatermarksCross { kind, name })
         }
         _ => Ok(()),

@@ -1,52 +1,55 @@
-//! What is odd about an object that can be followed all the same: its author is warned.
+//! Warnings about a valid spec that probably does not do what its author meant.
 
 use super::{options::WpaOptions, spec::EffectiveSpec};
 use crate::api::wpa::WatermarkPodAutoscalerSpec;
 
-/// Of an object that is filled in, with what its annotations ask for.
+/// Collects the warnings for a spec with defaults applied and the options from its annotations.
 pub fn collect(spec: &WatermarkPodAutoscalerSpec, options: &WpaOptions) -> Vec<String> {
-    let mut doubts = Vec::new();
+    let mut warnings = Vec::new();
     let rules = EffectiveSpec::from_spec(spec).with_options(*options);
-    let of_pods = spec.metrics.iter().find(|metric| metric.kind != "External");
-    if let Some(metric) = of_pods.filter(|_| spec.algorithm == "absolute") {
-        doubts.push(format!(
-            "spec.algorithm: with `absolute`, a metric of type {} is what all pods use together, compared with the \
-             marks and then multiplied by the number of pods; `average` is what is mostly meant",
+    let pod_metric = spec.metrics.iter().find(|metric| metric.kind != "External");
+    if let Some(metric) = pod_metric.filter(|_| spec.algorithm == "absolute") {
+        warnings.push(format!(
+            "spec.algorithm: with `absolute`, a metric of type {} is the total usage of all pods, which is compared with \
+             the watermarks and then multiplied by the number of pods; `average` is usually meant",
             metric.kind
         ));
     }
     if !matches!(spec.algorithm.as_str(), "absolute" | "average") {
-        doubts.push(format!(
-            "spec.algorithm: `{}` is neither `absolute` nor `average`, and taken for `absolute`",
+        warnings.push(format!(
+            "spec.algorithm: `{}` is neither `absolute` nor `average`; `absolute` is used",
             spec.algorithm
         ));
     }
     let converge = spec.converge_towards_watermark.as_str();
     if rules.converge_towards.is_none() && !converge.is_empty() {
-        doubts.push(format!(
-            "spec.convergeTowardsWatermark: `{converge}` is neither `highwatermark` nor `lowwatermark`, and ignored"
+        warnings.push(format!(
+            "spec.convergeTowardsWatermark: `{converge}` is neither `highwatermark` nor `lowwatermark`; it is ignored"
         ));
     }
     let (min, max) = (rules.limits.min, rules.limits.max);
-    if options.scale_to_zero && of_pods.is_some() {
-        doubts.push(
-            "annotation plimsoll.dev/scale-to-zero: without pods nothing is known of what pods use, so that none comes back"
+    if options.scale_to_zero && pod_metric.is_some() {
+        warnings.push(
+            "annotation plimsoll.dev/scale-to-zero: resource metrics need running pods, so the workload never scales up \
+             from zero"
                 .to_owned(),
         );
     }
-    if let Some(fallback) = options.fallback.filter(|it| !(min..=max).contains(&it.replicas)) {
-        doubts.push(format!(
-            "annotation plimsoll.dev/fallback-replicas: {} is outside of {min} to {max}, and held to that",
+    if let Some(fallback) =
+        options.fallback.filter(|fallback| !(min..=max).contains(&fallback.replicas))
+    {
+        warnings.push(format!(
+            "annotation plimsoll.dev/fallback-replicas: {} is outside of {min} to {max} and is clamped to it",
             fallback.replicas
         ));
     }
     if spec.metrics.is_empty() && spec.recommender.is_none() {
-        doubts.push(
-            "spec.metrics: neither metrics nor a recommender are set, so that replicas are only held to their bounds"
+        warnings.push(
+            "spec.metrics: neither metrics nor a recommender are set; replicas are only kept within their bounds"
                 .to_owned(),
         );
     }
-    doubts
+    warnings
 }
 
 #[cfg(test)]
@@ -58,7 +61,7 @@ mod tests {
     use super::*;
     use crate::watermark::{options::Fallback, spec::with_defaults};
 
-    fn doubts(fields: Value, options: WpaOptions) -> Vec<String> {
+    fn warnings(fields: Value, options: WpaOptions) -> Vec<String> {
         let mut whole = json!({
             "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5,
             "metrics": [{"type": "External"}],
@@ -82,18 +85,18 @@ mod tests {
             (json!({"convergeTowardsWatermark": "highwatermark"}), none, None),
             (json!({"minReplicas": 2}), to_zero, None),
             (json!({"maxReplicas": 9}), fallback, None),
-            (json!({"metrics": [{"type": "Resource"}]}), none, Some("mostly meant")),
+            (json!({"metrics": [{"type": "Resource"}]}), none, Some("usually meant")),
             (json!({"algorithm": "mean"}), none, Some("`mean` is neither")),
             (json!({"convergeTowardsWatermark": "up"}), none, Some("`up` is neither")),
             (
                 json!({"algorithm": "average", "metrics": [{"type": "Resource"}]}),
                 to_zero,
-                Some("none comes back"),
+                Some("never scales up"),
             ),
             (json!({}), fallback, Some("9 is outside of 1 to 5")),
             (json!({"metrics": []}), none, Some("neither metrics nor a recommender")),
         ] {
-            let found = doubts(fields.clone(), options);
+            let found = warnings(fields.clone(), options);
             assert_eq!(found.len(), usize::from(expected.is_some()), "{fields} {found:?}");
             assert!(expected.is_none_or(|text| found[0].contains(text)), "{found:?}");
         }

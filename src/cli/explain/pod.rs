@@ -1,4 +1,4 @@
-//! `plimsoll explain pod`: its flags, which are those by which the updater decides, and the question behind them.
+//! `plimsoll explain pod`: its flags, which include those for the updater's decisions.
 
 use std::time::Duration;
 
@@ -28,20 +28,20 @@ Examples:
   plimsoll explain pod shop/web-5d9c-x2x4z --context prod
   plimsoll explain pod -n shop web-0 -o json | jq .verdict
 
-The updater's own code decides, on the pod, its workload and its VPA as they
-are, and on what is stored about their last changes: give the flags that the
-updater has (--help lists all). Nothing is written, and no updater is asked.
-What you may not read is taken to be well, and named.
-Exit code 1: a change is wanted and held back, or there is no such pod.
+The updater's own code decides, based on the pod, its workload and its VPA, and
+on the stored state of their last changes: pass the flags of the updater (--help
+lists all). Nothing is written, and no running updater is contacted. Resources
+that you are not allowed to read are assumed healthy, and listed.
+Exit code 1: a change is needed but blocked, or the pod does not exist.
 The JSON follows docs/schema/explain-pod.v1.json.";
 
-/// Says whether the updater would change a pod, how, or why not
+/// Explains whether the updater would change a pod, how, or why not
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PodArgs {
     #[command(flatten)]
     object: ObjectArgs,
-    /// Name of the updater's Lease, where it keeps what it changed of late
+    /// Name of the updater's Lease, which stores its recent changes
     #[arg(long, value_name = "NAME", default_value = "vpa-updater")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAME")]
@@ -63,18 +63,18 @@ impl PodArgs {
     ) -> Result<ExplainPodConfig, CliError> {
         let (namespace, name) = self.object.resolve_object()?;
         let refuse = |why: String| CliError::new(Exit::Findings, why);
-        let decisions = &self.policy;
-        let none = RateLimit { per_second: 0.0, burst: 0 };
+        let policy = &self.policy;
+        let no_rate_limit = RateLimit { per_second: 0.0, burst: 0 };
         Ok(ExplainPodConfig {
             namespace,
             name,
             cluster_options: self.object.cluster_options(),
             updater: UpdaterConfig {
-                settings: decisions.settings(typed).map_err(refuse)?,
-                native_sidecars: decisions.native_sidecars(),
-                limit_policy: decisions.limit_policy(),
-                admission_check: decisions.admission(variable).map_err(refuse)?,
-                heartbeat_namespace: decisions.heartbeat_namespace(),
+                settings: policy.settings(typed).map_err(refuse)?,
+                native_sidecars: policy.native_sidecars(),
+                limit_policy: policy.limit_policy(),
+                admission_check: policy.admission(variable).map_err(refuse)?,
+                heartbeat_namespace: policy.heartbeat_namespace(),
                 election: ElectionConfig {
                     enabled: false,
                     explicitly_disabled: false,
@@ -84,10 +84,10 @@ impl PodArgs {
                     name: self.leader_elect_resource_name.clone(),
                     namespace: self.leader_elect_resource_namespace.clone(),
                 },
-                // It makes no pass, changes nothing and serves nobody.
+                // Not used: explain runs no passes, changes nothing and serves no metrics.
                 interval: Duration::ZERO,
-                eviction_rate: none,
-                resize_rate: none,
+                eviction_rate: no_rate_limit,
+                resize_rate: no_rate_limit,
                 boost_workers: 1,
                 dry_run: Some(DryRun::default()),
                 address: Address { host: String::new(), port: 0 },

@@ -1,4 +1,4 @@
-//! `plimsoll explain vpa`: its flags, and the question behind them.
+//! `plimsoll explain vpa`: its flags, and the run.
 
 use clap::{ArgAction, Args};
 
@@ -26,25 +26,25 @@ Examples:
   plimsoll explain vpa shop/web --context prod
   plimsoll explain vpa -n shop web -o json | jq .containers
 
-The numbers are worked out anew from the stored history, the VPA and its pods,
-by the recommender's own code: give the flags that the recommender has (--help
-lists those of the model). Where no checkpoints are kept, they are explained
-from what the recommender left on the VPA. Nothing is written, and no
-recommender is asked.
-Exit code 1: something is to be looked at, or there is no such object.
+The numbers are recomputed from the stored history, the VPA and its pods, with
+the recommender's own code: pass the flags of the recommender (--help lists
+those of the model). Without checkpoints, the explanation that the recommender
+stored on the VPA is shown. Nothing is written, and no running recommender is
+contacted.
+Exit code 1: there are findings, or the object does not exist.
 The JSON follows docs/schema/explain-vpa.v1.json.";
 
-/// Says why the numbers of a VPA are what they are
+/// Explains the recommendation of a VPA
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VpaArgs {
     #[command(flatten)]
     object: ObjectArgs,
-    /// Where the history is: `checkpoint`, or `local[:DIR]` while no recommender runs there
+    /// Storage of the history: `checkpoint`, or `local[:DIR]` while no recommender uses it
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
     #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,
-    /// Features that the recommender has on, as in PerVPAConfig=true
+    /// Feature gates of the recommender, such as PerVPAConfig=true
     #[arg(long, value_name = "GATES", action = ArgAction::Append)]
     #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_short_help = true, hide_env = true)]
     feature_gates: Vec<FeatureGates>,

@@ -1,4 +1,4 @@
-//! `plimsoll explain wpa`: its flags, and the question behind them.
+//! `plimsoll explain wpa`: its flags, and the run.
 
 use clap::Args;
 
@@ -14,12 +14,12 @@ Examples:
   plimsoll explain wpa shop/web --context prod
   plimsoll explain wpa -n shop web -o json | jq .decision
 
-Tells what the watermark controller last decided, step by step, as it wrote it
-to the object: what metrics were at that moment nobody can ask again.
-Exit code 1: something is to be looked at, or there is no such object.
+Shows the last decision of the watermark controller step by step, from the
+status of the object: past metric values cannot be queried again.
+Exit code 1: there are findings, or the object does not exist.
 The JSON follows docs/schema/explain-wpa.v1.json.";
 
-/// Says why a workload has the replicas that it has
+/// Explains the number of replicas of a workload
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct WpaArgs {
@@ -33,7 +33,7 @@ impl WpaArgs {
     }
 }
 
-/// Explains a watermark autoscaler.
+/// Explains a WatermarkPodAutoscaler.
 pub(super) fn run(arguments: &WpaArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let object = &arguments.object;
     let (namespace, name) = object.resolve_object()?;

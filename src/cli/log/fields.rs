@@ -1,5 +1,5 @@
-//! How the fields of a log line are written: whatever a cluster's users put into names and messages, nothing of it can
-//! steer a terminal or pretend to be a line of its own.
+//! Formats the fields of a log line. Control characters are escaped, so that names and messages from users of the cluster
+//! cannot control a terminal or fake a log line.
 
 use std::fmt::{self, Debug, Write};
 
@@ -9,7 +9,7 @@ use tracing_subscriber::{
     fmt::format::{FormatFields, Writer},
 };
 
-/// Writes what comes with control characters as escapes.
+/// Escapes control characters.
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl Write for Escaped<'_, '_> {
@@ -18,18 +18,18 @@ impl Write for Escaped<'_, '_> {
         while let Some(at) = rest.find(char::is_control) {
             let (plain, from) = rest.split_at(at);
             self.0.write_str(plain)?;
-            let mut letters = from.chars();
-            for letter in letters.next().into_iter().flat_map(char::escape_default) {
-                self.0.write_char(letter)?;
+            let mut characters = from.chars();
+            for c in characters.next().into_iter().flat_map(char::escape_default) {
+                self.0.write_char(c)?;
             }
-            rest = letters.as_str();
+            rest = characters.as_str();
         }
         self.0.write_str(rest)
     }
 }
 
-/// The message as it is, and every other field as `name=value`, as tracing's own format has them: that one escapes the
-/// message and what is formatted for debugging, but not what is formatted for display.
+/// Formats the message, and every other field as `name=value`, like tracing's default format. That one escapes the message
+/// and fields formatted with `Debug`, but not fields formatted with `Display`.
 pub struct EscapedFields;
 
 impl<'w> FormatFields<'w> for EscapedFields {
@@ -40,7 +40,7 @@ impl<'w> FormatFields<'w> for EscapedFields {
     }
 }
 
-/// The fields of one line as far as they are written.
+/// The state of one log line while its fields are written.
 struct Line<'w> {
     writer: Writer<'w>,
     is_empty: bool,
@@ -62,7 +62,7 @@ impl Line<'_> {
 
 impl Visit for Line<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Where a line of the `log` crate came from is in its head already.
+        // Skip the metadata of `log` records, which the line already has.
         if self.result.is_ok() && !field.name().starts_with("log.") {
             self.result = self.write(field.name(), value);
         }

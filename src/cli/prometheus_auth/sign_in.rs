@@ -1,4 +1,4 @@
-//! Who asks the server: whoever the flags name, or else the environment.
+//! Selects the authentication, from flags or the environment.
 
 use std::fs::File;
 
@@ -11,7 +11,8 @@ use super::{PrometheusConnectionArgs, non_empty, non_empty_path, usage_error};
 use crate::cli::{Exit, output::CliError};
 
 impl PrometheusConnectionArgs {
-    /// A token goes before a name with its password, and what was typed before the environment: as upstream.
+    /// Selects the authentication. As in upstream, a token takes precedence over a username and password, and flags over the
+    /// environment.
     pub(super) fn sign_in(
         &self,
         variable: &impl Fn(&str) -> String,
@@ -21,29 +22,29 @@ impl PrometheusConnectionArgs {
         if token_file.is_some() && !token.is_empty() && !self.username.is_empty() {
             return Err(CliError::new(
                 Exit::Findings,
-                "--prometheus-bearer-token, --prometheus-bearer-token-file and --username exclude each other: \
-                 give one of them",
+                "--prometheus-bearer-token, --prometheus-bearer-token-file and --username are mutually exclusive: \
+                 set one of them",
             ));
         }
-        let named = [
+        let selected = [
             ("--prometheus-bearer-token-file", token_file.is_some()),
             ("--prometheus-bearer-token", !token.is_empty()),
             ("--username", !self.username.is_empty()),
         ];
         if let Some((flag, sign_in)) = self.identity.sign_in(variable)? {
-            if let Some((other, _)) = named.iter().find(|(_, given)| *given) {
+            if let Some((other, _)) = selected.iter().find(|(_, given)| *given) {
                 return Err(usage_error(format!(
-                    "{flag} and {other} exclude each other: give one of them"
+                    "{flag} and {other} are mutually exclusive: set one of them"
                 )));
             }
             return Ok(sign_in);
         }
         if let Some(path) = token_file {
-            // It is read again whenever it changes; one that is not there now is a mistake of whoever set it.
+            // The file is reloaded when it changes, but a missing file at the start is a configuration error.
             File::open(&path).map_err(|error| {
-                let place = path.display();
-                let line = format!("--prometheus-bearer-token-file: {place}: {error}");
-                CliError::new(Exit::Findings, line)
+                let path = path.display();
+                let message = format!("--prometheus-bearer-token-file: {path}: {error}");
+                CliError::new(Exit::Findings, message)
             })?;
             return Ok(AuthConfig::Bearer(path.into()));
         }
@@ -53,13 +54,11 @@ impl PrometheusConnectionArgs {
         let password = match (non_empty_path(&self.prometheus_password_file), &self.password) {
             (Some(_), password) if !password.is_empty() => {
                 return Err(usage_error(
-                    "--password and --prometheus-password-file exclude each other: give one of them",
+                    "--password and --prometheus-password-file are mutually exclusive: set one of them",
                 ));
             }
             (Some(_), _) if self.user(variable).is_empty() => {
-                return Err(usage_error(
-                    "--prometheus-password-file has no use without --username",
-                ));
+                return Err(usage_error("--prometheus-password-file requires --username"));
             }
             (Some(path), _) => Some(SecretSource::File(path)),
             (None, password) => (!password.is_empty()).then(|| password.clone().into()),
@@ -95,7 +94,7 @@ mod tests {
     use plimsoll_storage::prometheus::transport::config::{OAuth2, Tls};
 
     use super::*;
-    use crate::cli::prometheus_auth::tests::door;
+    use crate::cli::prometheus_auth::tests::transport_config;
 
     const ENVIRONMENT: [(&str, &str); 6] = [
         ("PROMETHEUS_USERNAME", "amy"),
@@ -144,24 +143,37 @@ mod tests {
                 }),
             ),
         ] {
-            let found = door(flags, &ENVIRONMENT).unwrap_or_else(|why| panic!("{flags:?}: {why}"));
-            assert_eq!(found.auth, wanted, "{flags:?}");
+            let transport = transport_config(flags, &ENVIRONMENT)
+                .unwrap_or_else(|why| panic!("{flags:?}: {why}"));
+            assert_eq!(transport.auth, wanted, "{flags:?}");
         }
-        assert_eq!(door(&[], &[]).map(|door| door.auth), Ok(AuthConfig::None));
-        let aws = door(&["--prometheus-auth=aws", "--prometheus-aws-role-arn=arn:r"], &ENVIRONMENT);
-        let Ok(AuthConfig::Aws(aws)) = aws.map(|door| door.auth) else { panic!("not AWS") };
+        assert_eq!(
+            transport_config(&[], &[]).map(|transport| transport.auth),
+            Ok(AuthConfig::None)
+        );
+        let aws = transport_config(
+            &["--prometheus-auth=aws", "--prometheus-aws-role-arn=arn:r"],
+            &ENVIRONMENT,
+        );
+        let Ok(AuthConfig::Aws(aws)) = aws.map(|transport| transport.auth) else {
+            panic!("not AWS")
+        };
         assert_eq!(
             (&*aws.region, &*aws.service, aws.role_arn),
             ("eu-west-1", "aps", Some("arn:r".into()))
         );
-        let google = door(&["--prometheus-auth=google"], &ENVIRONMENT);
-        let Ok(AuthConfig::Google(google)) = google.map(|door| door.auth) else {
+        let google = transport_config(&["--prometheus-auth=google"], &ENVIRONMENT);
+        let Ok(AuthConfig::Google(google)) = google.map(|transport| transport.auth) else {
             panic!("not Google")
         };
         assert_eq!(google.credentials_file, Some("/keys/google.json".into()));
-        let azure =
-            door(&["--prometheus-auth=azure", "--prometheus-azure-client-id=x"], &ENVIRONMENT);
-        let Ok(AuthConfig::Azure(azure)) = azure.map(|door| door.auth) else { panic!("not Azure") };
+        let azure = transport_config(
+            &["--prometheus-auth=azure", "--prometheus-azure-client-id=x"],
+            &ENVIRONMENT,
+        );
+        let Ok(AuthConfig::Azure(azure)) = azure.map(|transport| transport.auth) else {
+            panic!("not Azure")
+        };
         assert_eq!(azure.client_id.as_deref(), Some("x"));
     }
 }

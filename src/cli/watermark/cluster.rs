@@ -1,4 +1,4 @@
-//! How the watermark controller reaches the cluster, which namespaces it looks after, and who leads.
+//! The watermark controller's flags for the API server and leader election, and the namespaces to handle.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,70 +12,70 @@ use crate::{
 };
 use plimsoll_core::types::compat::Compat;
 
-/// How long a request may take where nobody says so.
+/// The default request timeout.
 const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Requests a second where nobody says so, as upstream has it.
+/// Upstream's default for requests per second.
 const UPSTREAM_QPS: f64 = 20.0;
-/// The same for ours: 1,500 targets of kinds that have to be asked for their scale keep a period of 15 seconds by it.
+/// Our default: enough to read the scale subresource of 1,500 targets in a period of 15 seconds.
 const DEFAULT_QPS: f64 = 100.0;
-/// Where a pod finds the name of its namespace.
+/// The file with the pod's namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// More at once than a second, as upstream has it.
+/// The ratio of burst to requests per second, as in upstream.
 const BURST_FACTOR: f64 = 1.5;
 
 /// The API server.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct WatermarkClusterArgs {
-    /// File that says how to reach the cluster from outside of it
+    /// Path of the kubeconfig file, to run outside the cluster
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     #[arg(value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: PathBuf,
-    /// Requests a second to the API server, and half as many more at once; 0 is no limit [default: 100, 20 with
+    /// Requests per second to the API server, with a burst of 1.5 times that; 0 means no limit [default: 100, 20 with
     /// --compat=upstream]
     #[arg(long, value_name = "NUMBER", value_parser = go_values::number)]
     #[arg(env = "PLIMSOLL_FLAG_CLIENT_QPS", hide_env = true)]
     client_qps: Option<f64>,
-    /// How long a request to the API server may take; 0 is 30s
+    /// Timeout of requests to the API server; 0 means 30s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
     #[arg(env = "PLIMSOLL_FLAG_CLIENT_TIMEOUT", hide_short_help = true, hide_env = true)]
     client_timeout: Duration,
 }
 
 impl WatermarkClusterArgs {
-    /// How to reach the cluster from outside of it.
+    /// The kubeconfig file, to run outside the cluster.
     pub fn kubeconfig(&self) -> Option<PathBuf> {
         non_empty_path(&self.kubeconfig)
     }
 
-    /// Requests a second; what is not above 0 is no limit, as upstream's client has it.
+    /// Requests per second. As in upstream's client, 0 or less means no limit.
     pub fn qps(&self, compat: Compat) -> f32 {
         let qps = self.rate(compat);
         if qps > 0.0 { qps as f32 } else { f32::INFINITY }
     }
 
-    /// Requests at once. One at least: none would let nothing through, ever.
+    /// The burst of requests, at least 1: a burst of 0 would block all requests.
     pub fn burst(&self, compat: Compat) -> u32 {
         ((self.rate(compat) * BURST_FACTOR) as u32).max(1)
     }
 
     fn rate(&self, compat: Compat) -> f64 {
-        let usual = if compat == Compat::Upstream { UPSTREAM_QPS } else { DEFAULT_QPS };
-        self.client_qps.unwrap_or(usual)
+        let default = if compat == Compat::Upstream { UPSTREAM_QPS } else { DEFAULT_QPS };
+        self.client_qps.unwrap_or(default)
     }
 
-    /// How long a request may take.
+    /// The request timeout.
     pub fn timeout(&self) -> Duration {
         if self.client_timeout.is_zero() { DEFAULT_REQUEST_TIMEOUT } else { self.client_timeout }
     }
 }
 
-/// Who leads, of several replicas.
+/// Leader election.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Acts only as the leader
+    /// Enables leader election; only the leader scales
     #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     #[arg(value_parser = go_values::boolean)]
@@ -83,12 +83,12 @@ pub struct LeaseArgs {
     enable_leader_election: bool,
     #[command(flatten)]
     times: LeaseTimes,
-    /// Name of the Lease; upstream's own, so that at most one of the two acts
+    /// Name of the Lease; the same as upstream's, so that only one of the two controllers is active
     #[arg(long, value_name = "NAME", default_value = "watermarkpodautoscaler-lock")]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAME")]
     leader_elect_resource_name: String,
-    /// Namespace of the Lease [default: NAMESPACE, else that of the pod]
+    /// Namespace of the Lease [default: NAMESPACE, or that of the pod]
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     #[arg(hide_short_help = true, hide_env = true)]
     #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAMESPACE")]
@@ -96,13 +96,14 @@ pub struct LeaseArgs {
 }
 
 impl LeaseArgs {
-    /// The election that was asked for. `home` is the namespace that this process is in, where it is in one.
+    /// Builds the election settings. `home` is the namespace of this process, if it runs in a cluster.
     pub fn election(
         &self,
         typed: &ParsedFlags,
         home: Option<String>,
     ) -> Result<ElectionConfig, &'static str> {
-        let said = Some(self.leader_elect_resource_namespace.clone()).filter(|it| !it.is_empty());
+        let configured =
+            Some(self.leader_elect_resource_namespace.clone()).filter(|name| !name.is_empty());
         let on = self.enable_leader_election;
         let election = ElectionConfig {
             enabled: on,
@@ -111,14 +112,14 @@ impl LeaseArgs {
             renew_deadline: self.times.leader_elect_renew_deadline,
             retry_period: self.times.leader_elect_retry_period,
             name: self.leader_elect_resource_name.clone(),
-            namespace: said.or(home).unwrap_or_default(),
+            namespace: configured.or(home).unwrap_or_default(),
         };
         if on {
             election.validate()?;
             if election.namespace.is_empty() {
-                // Any guess could be one where nobody else looks, and then two would act.
+                // With a guessed namespace another replica could use a different Lease, and both would be active.
                 return Err(
-                    "outside of a cluster nobody knows where the Lease is: give --leader-elect-resource-namespace, \
+                    "the namespace of the Lease is unknown outside of a cluster: set --leader-elect-resource-namespace, \
                      or --enable-leader-election=false",
                 );
             }
@@ -127,13 +128,13 @@ impl LeaseArgs {
     }
 }
 
-/// The namespace that a pod is in, as it is told.
+/// Reads the namespace of the pod from its service account.
 pub fn pod_namespace() -> Option<String> {
-    let told = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
-    Some(told.trim().to_owned()).filter(|name| !name.is_empty())
+    let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// Namespaces parted by commas, and what is odd about them.
+/// Parses namespaces separated by commas, with a warning about invalid names.
 pub fn namespaces(text: &str) -> (Vec<String>, Option<String>) {
     let names: Vec<String> = text
         .split(',')
@@ -141,10 +142,9 @@ pub fn namespaces(text: &str) -> (Vec<String>, Option<String>) {
         .filter(|name| !name.is_empty())
         .map(ToOwned::to_owned)
         .collect();
-    let is_odd = !text.is_empty() && names.join(",") != text;
-    let shown = if names.is_empty() { "all of them".to_owned() } else { names.join(", ") };
-    let odd = is_odd.then(|| {
-        format!("WATCH_NAMESPACE has spaces or empty names, which no namespace has: looked after are {shown}")
-    });
-    (names, odd)
+    let is_invalid = !text.is_empty() && names.join(",") != text;
+    let shown = if names.is_empty() { "all namespaces".to_owned() } else { names.join(", ") };
+    let warning = is_invalid
+        .then(|| format!("WATCH_NAMESPACE contains spaces or empty names: watching {shown}"));
+    (names, warning)
 }

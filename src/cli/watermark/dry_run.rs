@@ -1,4 +1,4 @@
-//! `plimsoll watermark dry-run`: tells which objects only compute, and turns that on and off.
+//! `plimsoll watermark dry-run`: lists objects in dry run, and enables or disables it.
 
 use std::{io::Read as _, path::PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// Who asks.
+/// The user agent of requests to the API server.
 const USER_AGENT: &str = concat!("plimsoll-dry-run/", env!("CARGO_PKG_VERSION"));
 
 pub(in crate::cli) const EXAMPLES: &str = "\
@@ -32,10 +32,10 @@ Examples:
   plimsoll watermark dry-run list --all -o csv > saved.csv
   plimsoll watermark dry-run revert -f saved.csv
 
-An object in dry run goes on to compute and to show, and its workload is left
-as it is. Exit code 1: nothing was meant, or something could not be done.";
+An object in dry run is still evaluated and reported, but its workload is not
+scaled. Exit code 1: no object was found, or an operation failed.";
 
-/// Tells which objects only compute, and turns that on and off
+/// Lists objects in dry run, and enables or disables it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct DryRunArgs {
@@ -45,36 +45,36 @@ pub struct DryRunArgs {
 
 #[derive(Debug, Subcommand)]
 enum DryRunCommand {
-    /// Tells which objects are in dry run
+    /// Lists objects and whether they are in dry run
     List(ListArgs),
-    /// Puts objects into dry run
+    /// Enables dry run for objects
     Enable(SelectionArgs),
-    /// Takes objects out of dry run
+    /// Disables dry run for objects
     Disable(SelectionArgs),
-    /// Makes objects again what a list of before says
+    /// Restores the dry-run setting of objects from a saved list
     Revert(RevertArgs),
 }
 
-/// How the cluster is reached.
+/// The kubeconfig file and context.
 #[derive(Clone, Debug, Args)]
 struct KubeconfigArgs {
-    /// File that says how to reach the cluster
+    /// Path of the kubeconfig file
     #[arg(long, value_name = "FILE")]
     #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
     kubeconfig: Option<PathBuf>,
-    /// Context of that file
+    /// Context in the kubeconfig file
     #[arg(long, value_name = "NAME")]
     #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
     context: Option<String>,
 }
 
-/// Which objects.
+/// The selection of objects.
 #[derive(Debug, Args)]
 struct SelectionArgs {
     /// Name of one object
     #[arg(value_name = "[NAMESPACE/]NAME", value_parser = parse_object_name)]
     object: Option<(Option<String>, String)>,
-    /// Objects with these labels, as in team=web,tier!=db
+    /// Label selector of objects, such as team=web,tier!=db
     #[arg(
         long,
         short = 'l',
@@ -90,7 +90,7 @@ struct SelectionArgs {
     /// Objects of all namespaces
     #[arg(long, short = 'A', env = "PLIMSOLL_FLAG_ALL_NAMESPACES", hide_env = true)]
     all_namespaces: bool,
-    /// Namespace of the objects, if not that of the kubeconfig's context
+    /// Namespace of the objects, if not that of the kubeconfig context
     #[arg(long, short, value_name = "NAMESPACE")]
     #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
@@ -102,24 +102,24 @@ struct SelectionArgs {
 struct ListArgs {
     #[command(flatten)]
     selection: SelectionArgs,
-    /// What to print
+    /// Output format
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: ListFormat,
 }
 
-/// Form of a list.
+/// The output format of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ListFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For `revert`
+    /// CSV for `revert`
     Csv,
 }
 
 #[derive(Debug, Args)]
 struct RevertArgs {
-    /// The list, made by list --output csv; - is standard input
+    /// The list, as printed by list --output csv; - reads standard input
     #[arg(long, short = 'f', value_name = "FILE", value_parser = go_values::path())]
     #[arg(env = "PLIMSOLL_FLAG_CSV_FILE", hide_env = true)]
     csv_file: PathBuf,
@@ -134,7 +134,9 @@ impl SelectionArgs {
         let many = self.all || !selector.is_empty();
         let Some((spelled, name)) = self.object.clone() else {
             return match (many, self.all_namespaces) {
-                (false, _) => Err(usage("say which: a name, --label-selector or --all".to_owned())),
+                (false, _) => {
+                    Err(usage("select objects with a name, --label-selector or --all".to_owned()))
+                }
                 (true, true) => Ok(ObjectSelection::AllNamespaces { selector }),
                 (true, false) => {
                     Ok(ObjectSelection::InNamespace { namespace: self.namespace.clone(), selector })
@@ -143,54 +145,54 @@ impl SelectionArgs {
         };
         if many || self.all_namespaces {
             return Err(usage(format!(
-                "{name} is one object: leave --label-selector, --all and --all-namespaces out, or the name"
+                "{name} selects one object: remove --label-selector, --all and --all-namespaces, or the name"
             )));
         }
         match (spelled, self.namespace.clone()) {
-            (Some(one), Some(other)) if one != other => {
-                Err(usage(format!("{one}/{name} is not in namespace {other}: give one of the two")))
-            }
-            (one, other) => Ok(ObjectSelection::One { namespace: one.or(other), name }),
+            (Some(given), Some(other)) if given != other => Err(usage(format!(
+                "{given}/{name} conflicts with namespace {other}: set only one of them"
+            ))),
+            (given, flag) => Ok(ObjectSelection::One { namespace: given.or(flag), name }),
         }
     }
 }
 
 impl DryRunArgs {
-    /// Whether this could be run as far as the command line itself decides.
+    /// Checks whether the command line is valid.
     pub fn check(&self) -> Result<(), CliError> {
         match &self.action {
-            DryRunCommand::List(ListArgs { selection: which, .. })
-            | DryRunCommand::Enable(which)
-            | DryRunCommand::Disable(which) => which.selection().map(drop),
+            DryRunCommand::List(ListArgs { selection, .. })
+            | DryRunCommand::Enable(selection)
+            | DryRunCommand::Disable(selection) => selection.selection().map(drop),
             DryRunCommand::Revert(_) => Ok(()),
         }
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     match &arguments.action {
-        DryRunCommand::List(ListArgs { selection: which, output }) => {
-            let meant = which.selection()?;
-            let found = with_cluster(&which.kubeconfig, terminal, async |cluster| {
-                dry_run::find(&cluster, &meant).await.map_err(|why| failed(&why))
+        DryRunCommand::List(ListArgs { selection: arguments, output }) => {
+            let selection = arguments.selection()?;
+            let found = with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
+                dry_run::find(&cluster, &selection).await.map_err(|why| failed(&why))
             })?;
             output::print_result(
                 &found.iter().map(|object| list_line(object, *output)).collect::<String>(),
             )?;
             Ok(Exit::Fine)
         }
-        DryRunCommand::Enable(which) => set_all(which, terminal, true),
-        DryRunCommand::Disable(which) => set_all(which, terminal, false),
+        DryRunCommand::Enable(selection) => set_all(selection, terminal, true),
+        DryRunCommand::Disable(selection) => set_all(selection, terminal, false),
         DryRunCommand::Revert(arguments) => revert_all(arguments, terminal),
     }
 }
 
-fn set_all(which: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<Exit, CliError> {
-    let meant = which.selection()?;
-    with_cluster(&which.kubeconfig, terminal, async |cluster| {
+fn set_all(arguments: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<Exit, CliError> {
+    let selection = arguments.selection()?;
+    with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
         let mut exit = Exit::Fine;
-        for object in dry_run::find(&cluster, &meant).await.map_err(|why| failed(&why))? {
+        for object in dry_run::find(&cluster, &selection).await.map_err(|why| failed(&why))? {
             if !set_one(&cluster, &object, on).await? {
                 exit = Exit::Findings;
             }
@@ -203,7 +205,7 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
     let file = arguments.csv_file.display().to_string();
     let lines = dry_run_file::read(&file, &text(&arguments.csv_file)?);
     if lines.is_empty() {
-        return Err(failed(&format!("{file}: there is no row in it")));
+        return Err(failed(&format!("{file}: the file contains no rows")));
     }
     with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
         let mut exit = Exit::Fine;
@@ -228,7 +230,7 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
     })
 }
 
-/// Makes an object what its row says, if it is not. Whether it now is.
+/// Restores the setting of an object from its row. Returns whether it succeeded.
 async fn revert_row(cluster: &Cluster, row: &DryRunRow) -> Result<bool, CliError> {
     match dry_run::find_one(cluster, &row.namespace, &row.name).await {
         Ok(object) if object.dry_run == row.dry_run => Ok(true),
@@ -240,7 +242,7 @@ async fn revert_row(cluster: &Cluster, row: &DryRunRow) -> Result<bool, CliError
     }
 }
 
-/// Turns one object and says so. Whether it could be.
+/// Sets dry run of one object and prints the result. Returns whether it succeeded.
 async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<bool, CliError> {
     match dry_run::switch_dry_run(cluster, object, on).await {
         Ok(()) => {
@@ -257,7 +259,7 @@ async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<
     }
 }
 
-/// An object in a list.
+/// Formats an object of a list.
 fn list_line(object: &DryRunSetting, form: ListFormat) -> String {
     let DryRunSetting { namespace, name, dry_run } = object;
     match form {
@@ -272,7 +274,7 @@ fn list_line(object: &DryRunSetting, form: ListFormat) -> String {
     }
 }
 
-/// What is in a file, or comes from standard input.
+/// Reads a file or standard input.
 fn text(path: &std::path::Path) -> Result<String, CliError> {
     let read = if path.as_os_str() == "-" {
         let mut text = String::new();
@@ -287,23 +289,25 @@ fn failed(why: &str) -> CliError {
     CliError::new(Exit::Findings, escape_to_one_line(why))
 }
 
-/// Reaches the cluster and does something there.
+/// Connects to the cluster and runs `work`.
 fn with_cluster<T>(
-    reach: &KubeconfigArgs,
+    kubeconfig: &KubeconfigArgs,
     terminal: &Terminal,
     work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    // Somebody else may have installed one, and then it is the same: there is only ring in this program.
+    // This fails if a provider is already installed, which is then also ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| failed(&format!("cannot start: {error}")))?;
-    let reach =
-        ClusterOptions { kubeconfig: reach.kubeconfig.clone(), context: reach.context.clone() };
-    let waiting = Spinner::start(terminal, "asking the cluster");
-    let cluster = runtime.block_on(cluster::connect(&reach, USER_AGENT));
-    drop(waiting);
+    let options = ClusterOptions {
+        kubeconfig: kubeconfig.kubeconfig.clone(),
+        context: kubeconfig.context.clone(),
+    };
+    let spinner = Spinner::start(terminal, "connecting to the cluster");
+    let cluster = runtime.block_on(cluster::connect(&options, USER_AGENT));
+    drop(spinner);
     let cluster = cluster.map_err(|why| failed(&why.to_string()))?;
     runtime.block_on(work(cluster))
 }

@@ -1,6 +1,6 @@
-//! Which objects are in dry run, as a file: a row `namespace,name,enabled|disabled` for each.
+//! The CSV file of dry-run settings: a row `namespace,name,enabled|disabled` for each object.
 
-/// One object and its switch.
+/// One object and its dry-run setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunRow {
     /// Its namespace.
@@ -11,24 +11,24 @@ pub struct DryRunRow {
     pub dry_run: bool,
 }
 
-/// What a line of a file came to.
+/// The result of parsing a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedLine {
-    /// A row.
+    /// A valid row.
     Row(DryRunRow),
-    /// A row whose last word nobody knows. It is taken to be in dry run, which changes nothing of its workload.
+    /// A row with an unknown setting, and a warning. It is read as enabled, because dry run does not change the workload.
     Ambiguous(DryRunRow, String),
-    /// Nothing that can be used.
+    /// An invalid row, and the error.
     Invalid(String),
 }
 
-/// The row of an object, with its end of line.
+/// Formats the row of an object, with a line break.
 pub fn write(row: &DryRunRow) -> String {
     let state = if row.dry_run { "enabled" } else { "disabled" };
     format!("{},{},{state}\n", row.namespace, row.name)
 }
 
-/// Reads a file, without its empty lines. `file` is what it is called.
+/// Parses a file, ignoring empty lines. `file` is its name, for messages.
 pub fn read(file: &str, text: &str) -> Vec<ParsedLine> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -40,12 +40,12 @@ fn row(place: &str, line: &str) -> ParsedLine {
     let [namespace, name, state] = fields[..] else {
         let number = fields.len();
         return ParsedLine::Invalid(format!(
-            "{place}: a row has 3 fields, namespace,name,enabled or disabled; this one has {number}"
+            "{place}: expected 3 fields (namespace,name,enabled or disabled), found {number}"
         ));
     };
-    for (what, word) in [("namespace", namespace), ("name", name)] {
-        if !is_object_name(word) {
-            return ParsedLine::Invalid(format!("{place}: {word:?} is no {what} of an object"));
+    for (field, text) in [("namespace", namespace), ("name", name)] {
+        if !is_object_name(text) {
+            return ParsedLine::Invalid(format!("{place}: {text:?} is not a valid {field}"));
         }
     }
     let row =
@@ -56,24 +56,22 @@ fn row(place: &str, line: &str) -> ParsedLine {
         other => ParsedLine::Ambiguous(
             row(true),
             format!(
-                "{place}: {other:?} is neither enabled nor disabled: {namespace}/{name} is taken to be enabled"
+                "{place}: {other:?} is neither enabled nor disabled: assuming that dry run of {namespace}/{name} is enabled"
             ),
         ),
     }
 }
 
-/// A field without spaces and quotes around it.
+/// Removes surrounding spaces and quotes from a field.
 fn unquoted(field: &str) -> &str {
     let field = field.trim();
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
 }
 
-/// Whether an object can be called so: it becomes part of a path.
-fn is_object_name(word: &str) -> bool {
-    let allowed = |letter: char| {
-        letter.is_ascii_lowercase() || letter.is_ascii_digit() || "-.".contains(letter)
-    };
-    word.starts_with(|letter: char| letter.is_ascii_alphanumeric()) && word.chars().all(allowed)
+/// Whether this is a valid object name. It becomes part of a URL path.
+fn is_object_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(allowed)
 }
 
 #[cfg(test)]
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(row, &web(true));
         assert_eq!(
             warning,
-            "f:1: \"yes\" is neither enabled nor disabled: shop/web is taken to be enabled"
+            "f:1: \"yes\" is neither enabled nor disabled: assuming that dry run of shop/web is enabled"
         );
     }
 
@@ -123,7 +121,7 @@ mod tests {
             "f",
             "shop,web\nshop,web,enabled,x\n,web,enabled\nshop,../x,enabled\nshop,web,enabled",
         );
-        let said: Vec<&str> = lines
+        let messages: Vec<&str> = lines
             .iter()
             .map(|line| match line {
                 ParsedLine::Invalid(why) => why.as_str(),
@@ -131,12 +129,12 @@ mod tests {
             })
             .collect();
         assert_eq!(
-            said,
+            messages,
             [
-                "f:1: a row has 3 fields, namespace,name,enabled or disabled; this one has 2",
-                "f:2: a row has 3 fields, namespace,name,enabled or disabled; this one has 4",
-                "f:3: \"\" is no namespace of an object",
-                "f:4: \"../x\" is no name of an object",
+                "f:1: expected 3 fields (namespace,name,enabled or disabled), found 2",
+                "f:2: expected 3 fields (namespace,name,enabled or disabled), found 4",
+                "f:3: \"\" is not a valid namespace",
+                "f:4: \"../x\" is not a valid name",
                 "fine",
             ]
         );

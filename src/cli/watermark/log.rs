@@ -1,4 +1,4 @@
-//! The flags of the watermark controller's log, by upstream's names.
+//! The flags of the watermark controller's log, with upstream's names.
 
 use clap::Args;
 
@@ -7,15 +7,15 @@ use crate::{
     controllers::runtime::config::{LogConfig, LogFormat},
 };
 
-/// What is logged, and how.
+/// The log flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct LogArgs {
-    /// How much is logged: `debug`, `info`, or `warn`, `error` and above for little
+    /// Log level: `debug`, `info`, or `warn`, `error` and above for less
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
     #[arg(env = "PLIMSOLL_FLAG_LOGLEVEL", hide_env = true)]
     loglevel: i32,
-    /// Form of the log: `json`, or `console` for lines
+    /// Log format: `json`, or `console` for text lines
     #[arg(long = "logEncoder", id = "logEncoder", value_name = "FORM", default_value = "json")]
     #[arg(value_parser = form)]
     #[arg(env = "PLIMSOLL_FLAG_LOGENCODER", hide_env = true)]
@@ -27,13 +27,13 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// The log that was asked for.
+    /// Builds the log settings.
     pub const fn log(&self) -> LogConfig {
         LogConfig { verbosity: self.loglevel, format: self.form, file: None, stderr: true }
     }
 }
 
-/// A level of upstream's logging library as a verbosity of klog's.
+/// Maps a level of upstream's logging library to klog's verbosity.
 fn level(text: &str) -> Result<i32, String> {
     match text.to_ascii_lowercase().as_str() {
         "debug" => Ok(5),

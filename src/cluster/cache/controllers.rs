@@ -1,4 +1,4 @@
-//! Owns what is known of the seven well-known kinds of controllers: which pods each selects, and who owns it.
+//! Caches the seven well-known kinds of controllers: the selector and the owner of each.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,45 +17,45 @@ pub use objects::{
 };
 use record::{Record, key};
 
-/// The kinds that everybody has and that are watched. They are known by the name of the kind alone: the version
-/// that somebody names with it is of no account.
+/// The kinds that every cluster has and that are watched. They are identified by the name of the kind alone: the API
+/// version of a reference is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WellKnown {
-    /// Of apps.
+    /// `apps/DaemonSet`.
     DaemonSet,
-    /// Of apps.
+    /// `apps/Deployment`.
     Deployment,
-    /// Of apps.
+    /// `apps/ReplicaSet`.
     ReplicaSet,
-    /// Of apps.
+    /// `apps/StatefulSet`.
     StatefulSet,
-    /// Of the core group.
+    /// `ReplicationController` of the core group.
     ReplicationController,
-    /// Of batch.
+    /// `batch/Job`.
     Job,
-    /// Of batch.
+    /// `batch/CronJob`.
     CronJob,
 }
 
-/// A controller of one of these kinds, with the fields that are read of it.
+/// A controller of one of these kinds, reduced to the fields that are read.
 pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
-    /// Which of the kinds it is.
+    /// The kind of the controller.
     const KIND: WellKnown;
 
-    /// The pods it means.
+    /// Selects its pods.
     fn selector(&self) -> Result<Selector, SelectorError>;
 
-    /// How many pods it is to have. Of a DaemonSet, on how many nodes; of the kinds that run to an end, none.
+    /// Desired replicas. For a DaemonSet, the number of desired nodes; `None` for kinds that run to completion.
     fn replicas(&self) -> Option<u32>;
 
-    /// How many pods it has, where it counts them.
+    /// Current replicas, where the status counts them.
     fn current(&self) -> Option<i32>;
 }
 
-/// Who controls an object: version, kind and name, in the object's namespace.
+/// The controller of an object, in the object's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// Group and version, such as apps/v1.
+    /// Group and version, such as `apps/v1`.
     pub api_version: Box<str>,
     /// The kind.
     pub kind: Box<str>,
@@ -63,30 +63,30 @@ pub struct Owner {
     pub name: Box<str>,
 }
 
-/// What is known of one controller.
+/// The cached fields of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerInfo {
-    /// The pods it means. `None` when the object holds something that is no selector, which the API refuses.
+    /// Selects its pods. `None` if the object's selector is invalid, which the API server rejects.
     pub selector: Option<Selector>,
-    /// Its own controller.
+    /// The controller's own controller.
     pub owner: Option<Owner>,
-    /// How many pods it is to have, where that is known; see [`Controller::replicas`].
+    /// Desired replicas, if known; see [`Controller::replicas`].
     pub replicas: Option<u32>,
 }
 
-/// What a look-up finds.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup<T = ControllerInfo> {
-    /// The controller, or what was asked of it.
+    /// The controller, or the requested field of it.
     Found(T),
-    /// There is none of that name.
+    /// No controller of that name exists.
     Missing,
-    /// The kind has not been read completely yet, so nobody knows.
+    /// The kind is not synced yet, so this is not known.
     NotSynced,
 }
 
-/// The controllers of the cluster, as a watch tells of them. A restarted watch hides nothing: what was known
-/// stays known until the new list is complete.
+/// The controllers of the cluster, from watches. After a restarted watch, cached objects stay until the new list is
+/// complete.
 #[derive(Debug, Default)]
 pub struct ControllerCache {
     kinds: RwLock<[Records; WellKnown::ALL.len()]>,
@@ -95,7 +95,7 @@ pub struct ControllerCache {
 #[derive(Debug, Default)]
 struct Records {
     current: BTreeSet<Record>,
-    /// From before the watch was restarted, and not seen again so far.
+    /// From before the watch restarted, and not listed again so far.
     stale: BTreeSet<Record>,
     is_complete: bool,
 }
@@ -103,7 +103,7 @@ struct Records {
 // === impl WellKnown ===
 
 impl WellKnown {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::DaemonSet,
         Self::Deployment,
@@ -114,9 +114,9 @@ impl WellKnown {
         Self::CronJob,
     ];
 
-    /// By the name of the kind.
+    /// Looks a kind up by its name.
     pub fn from_kind(kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == kind)
+        Self::ALL.into_iter().find(|well_known| well_known.name() == kind)
     }
 
     /// The name of the kind.
@@ -156,25 +156,25 @@ impl Owner {
     }
 }
 
-// === impl Controllers ===
+// === impl ControllerCache ===
 
 impl ControllerCache {
-    /// Knows nothing yet.
+    /// An empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The watch of that kind begins anew: what is not put again before [`Self::complete`] is gone.
+    /// The watch of that kind restarted: objects that are not put again before [`Self::finish_list`] are gone.
     pub fn restart(&self, kind: WellKnown) {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
-        let mut seen = std::mem::take(&mut records.current);
-        // Those of an earlier start that never became complete are still not known to be gone.
-        seen.append(&mut records.stale);
-        records.stale = seen;
+        let mut stale = std::mem::take(&mut records.current);
+        // Objects left over from a list that never completed may still exist.
+        stale.append(&mut records.stale);
+        records.stale = stale;
     }
 
-    /// The watch has told of all that there are. Whether some are gone.
+    /// The list is complete. Returns whether objects are gone.
     pub fn finish_list(&self, kind: WellKnown) -> bool {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
@@ -182,19 +182,19 @@ impl ControllerCache {
         !std::mem::take(&mut records.stale).is_empty()
     }
 
-    /// A controller as it is now. Whether anything changed that matters here.
+    /// Stores a controller. Returns whether a cached field changed.
     pub fn put<K: Controller>(&self, controller: &K) -> bool {
         let record = Record::from_controller(controller);
         let mut kinds = self.write();
         let records = &mut kinds[K::KIND as usize];
         let older = records.stale.take(record.key());
         let newer = records.current.get(record.key());
-        let changed = newer.or(older.as_ref()).is_none_or(|known| !known.same_content(&record));
+        let changed = newer.or(older.as_ref()).is_none_or(|cached| !cached.same_content(&record));
         records.current.replace(record);
         changed
     }
 
-    /// A controller is there and cannot be read: what was known of it stays.
+    /// A controller exists but cannot be decoded: keeps its cached fields.
     pub fn keep_unreadable(&self, kind: WellKnown, namespace: &str, name: &str) {
         let mut kinds = self.write();
         let records = &mut kinds[kind as usize];
@@ -203,7 +203,7 @@ impl ControllerCache {
         }
     }
 
-    /// A controller was deleted. Whether it was known.
+    /// A controller was deleted. Returns whether it was cached.
     pub fn remove(&self, kind: WellKnown, namespace: &str, name: &str) -> bool {
         let key = key(namespace, name);
         let mut kinds = self.write();
@@ -212,12 +212,12 @@ impl ControllerCache {
         records.current.remove(key.as_str()) || older
     }
 
-    /// Selector and owner of a controller.
+    /// The cached fields of a controller.
     pub fn find(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup {
         self.find_with(kind, namespace, name, Record::info)
     }
 
-    /// The owner alone: a walk up asks for no more, and one is made for each pod that is created.
+    /// Only the owner: the walk up the owners needs no more, and runs for each pod that is created.
     pub fn owner(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup<Option<Owner>> {
         self.find_with(kind, namespace, name, Record::owner)
     }
@@ -240,19 +240,19 @@ impl ControllerCache {
         }
     }
 
-    /// Whether every kind has been read completely at least once.
+    /// Whether every kind has been listed completely at least once.
     pub fn is_synced(&self) -> bool {
         self.read().iter().all(|records| records.is_complete)
     }
 
-    /// How many controllers of that kind are known.
+    /// The number of cached controllers of that kind.
     pub fn count(&self, kind: WellKnown) -> usize {
         let kinds = self.read();
         kinds[kind as usize].current.len() + kinds[kind as usize].stale.len()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, [Records; WellKnown::ALL.len()]> {
-        // Nothing below panics half-way through a change.
+        // No code below panics halfway through a change.
         self.kinds.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -285,16 +285,16 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         let controllers = ControllerCache::new();
         assert!(controllers.put(&replica_set("web-6d4b9c7f5d")));
         assert!(!controllers.put(&replica_set("web-6d4b9c7f5d")), "nothing changed");
-        let Lookup::Found(known) =
+        let Lookup::Found(controller) =
             controllers.find(WellKnown::ReplicaSet, "shop", "web-6d4b9c7f5d")
         else {
-            panic!("it was put")
+            panic!("controller was put")
         };
         let owner =
             Owner { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "web".into() };
-        assert_eq!(known.owner, Some(owner));
+        assert_eq!(controller.owner, Some(owner));
         let selector = Selector::parse("app=web,pod-template-hash=6d4b9c7f5d");
-        assert_eq!(known.selector.ok_or(()), selector.map_err(|_| ()));
+        assert_eq!(controller.selector.ok_or(()), selector.map_err(|_| ()));
     }
 
     #[test]
@@ -330,7 +330,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         controllers.restart(kind);
         assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
         assert!(!controllers.put(&replica_set("kept")), "nothing changed");
-        // Before the list was complete, the watch broke once more.
+        // The watch failed again before the list was complete.
         controllers.restart(kind);
         assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
         controllers.put(&replica_set("kept"));

@@ -1,5 +1,5 @@
-//! Asks the API server itself which VPAs are deleted. A watch that is behind does not know of those that came since, and what
-//! hangs on that cannot be had back: the history of a VPA is deleted once.
+//! Checks with the API server which VPAs are deleted. A watch that is behind does not know of VPAs that were created since,
+//! and deleting the history of a VPA cannot be undone.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -11,27 +11,27 @@ use crate::cluster::{metrics_api::list_stream::error_message, target::scale::Req
 use plimsoll_core::api::VerticalPodAutoscaler;
 
 const MAX_CONCURRENT_REQUESTS: usize = 8;
-/// Without an answer by then, a VPA may be there.
+/// After this, the VPA is assumed to exist.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Those of these VPAs of which the API server says that they are not there. The gate is passed before each question.
+/// Returns those of these VPAs that the API server reports as not found. Awaits `gate` before each request.
 pub async fn deleted_vpas(
     client: &Client,
     gate: &RequestGate,
     keys: impl IntoIterator<Item = ObjectKey>,
 ) -> HashSet<ObjectKey> {
-    let asked = keys.into_iter().map(|key| async move {
+    let requests = keys.into_iter().map(|key| async move {
         gate().await;
         let vpas: Api<VerticalPodAutoscaler> = Api::namespaced(client.clone(), &key.namespace);
-        let answer = tokio::time::timeout(ANSWER_LIMIT, vpas.get_metadata(&key.name)).await;
-        (key, answer)
+        let response = tokio::time::timeout(ANSWER_LIMIT, vpas.get_metadata(&key.name)).await;
+        (key, response)
     });
     let mut deleted = HashSet::new();
-    let mut answers =
-        std::pin::pin!(futures::stream::iter(asked).buffer_unordered(MAX_CONCURRENT_REQUESTS));
-    while let Some((key, answer)) = answers.next().await {
+    let mut responses =
+        std::pin::pin!(futures::stream::iter(requests).buffer_unordered(MAX_CONCURRENT_REQUESTS));
+    while let Some((key, response)) = responses.next().await {
         let (namespace, name) = (&key.namespace, &key.name);
-        match answer {
+        match response {
             Ok(Err(why)) if is_gone(&why, name) => {
                 deleted.insert(key);
             }
@@ -45,17 +45,17 @@ pub async fn deleted_vpas(
             }
             Err(_) => tracing::warn!(
                 %namespace, %name, limit = ?ANSWER_LIMIT,
-                "no answer about VPA in time; keeping its stored history"
+                "timed out getting VPA; keeping its stored history"
             ),
         }
     }
     deleted
 }
 
-/// Whether this object is not there. A server that does not serve the kind, because it is starting or its definition was taken
-/// away, names no object.
+/// Whether this object does not exist. A server that does not serve the kind, because it is starting or because the CRD was
+/// deleted, returns a 404 without the object's name.
 fn is_gone(error: &kube::Error, name: &str) -> bool {
     let kube::Error::Api(status) = error else { return false };
-    let is_it = |details: &StatusDetails| details.name == name;
-    status.code == 404 && status.details.as_ref().is_some_and(is_it)
+    let is_this_object = |details: &StatusDetails| details.name == name;
+    status.code == 404 && status.details.as_ref().is_some_and(is_this_object)
 }

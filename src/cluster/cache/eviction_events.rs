@@ -1,4 +1,4 @@
-//! Evictions by nodes under memory pressure, from the events that the nodes send: each is told once.
+//! Node-pressure evictions, from the events that kubelets emit. Each eviction is reported once.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,30 @@ use crate::cluster::watch::{
 };
 use plimsoll_core::recommender::eviction_notice::{self, OffendingContainer};
 
-/// A node has evicted a pod, and says which containers used too much memory.
+/// A kubelet evicted a pod, and its event names the containers that used too much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePressureEviction {
-    /// Where the pod was.
+    /// The pod's namespace.
     pub namespace: Box<str>,
-    /// The pod.
+    /// The pod's name.
     pub pod: Box<str>,
     /// When the event was created.
     pub at: Time,
-    /// The event's own uid, by which it is known again after a restart.
+    /// The UID of the event, which identifies it after a restart.
     pub uid: Box<str>,
-    /// The containers that were blamed for memory, and what they used; at least one.
+    /// The containers that exceeded their memory requests, and their usage; at least one.
     pub offending_containers: Vec<OffendingContainer>,
-    /// Whether the event was there before the watch was: an earlier run may have seen it.
+    /// Whether the event existed before the watch started: an earlier process may have seen it.
     pub is_preexisting: bool,
 }
 
-/// Watches for evictions until `shutdown` is ready, in one namespace or in all. Within one call an event is told once,
-/// however often the server repeats it; events of the last hour (or as long as the server keeps them) are told at the
-/// start, marked as such.
+/// Watches for evictions until `shutdown` is ready, in one namespace or in all. Within one call each event is reported once,
+/// even if the server sends it again. Events of the last hour (or as long as the server stores them) are reported at the
+/// start, marked as preexisting.
 pub async fn watch_evictions(
     client: &Client,
     namespace: Option<&str>,
-    feed: &WatchStatus,
+    status: &WatchStatus,
     mut apply: impl FnMut(NodePressureEviction) + Send,
     shutdown: impl Future<Output = ()> + Send,
 ) {
@@ -45,32 +45,32 @@ pub async fn watch_evictions(
     };
     let fields = Some("reason=Evicted,involvedObject.kind=Pod".to_owned());
     let options = WatchOptions { field_selector: fields, ..WatchOptions::default() };
-    let mut told = SeenEvictions::default();
+    let mut seen = SeenEvictions::default();
     let apply = |change| {
-        if let Some(eviction) = told.apply(change) {
+        if let Some(eviction) = seen.apply(change) {
             apply(eviction);
         }
     };
-    watch(api, options, feed, apply, shutdown).await;
+    watch(api, options, status, apply, shutdown).await;
 }
 
-/// The events that have been told, as long as the server knows them.
+/// The events that were reported, for as long as the server stores them.
 #[derive(Debug, Default)]
 struct SeenEvictions {
-    /// In which list they were last seen, by uid.
+    /// The number of the list that each event was last seen in, by UID.
     seen: HashMap<Box<str>, u64>,
     list: u64,
     is_synced: bool,
 }
 
 impl SeenEvictions {
-    /// An eviction, if the change is a new one.
+    /// Returns an eviction, if the change is a new one.
     fn apply(&mut self, change: ObjectChange<PartialEvent>) -> Option<NodePressureEviction> {
         match change {
             ObjectChange::Restart => self.list += 1,
             ObjectChange::Synced => {
                 let list = self.list;
-                self.seen.retain(|_, seen| *seen == list);
+                self.seen.retain(|_, last_seen| *last_seen == list);
                 self.is_synced = true;
             }
             ObjectChange::Deleted { uid, .. } => {
@@ -91,29 +91,29 @@ impl SeenEvictions {
 fn parse_eviction(
     event: PartialEvent,
     uid: Box<str>,
-    was_there: bool,
+    is_preexisting: bool,
 ) -> Option<NodePressureEviction> {
-    let about = event.involved_object;
+    let object = event.involved_object;
     let is_eviction =
-        about.kind.as_deref() == Some("Pod") && event.reason.as_deref() == Some("Evicted");
+        object.kind.as_deref() == Some("Pod") && event.reason.as_deref() == Some("Evicted");
     let ObjectMeta { annotations, creation_timestamp, namespace, .. } = event.metadata;
     let annotations = annotations?;
     let text = |name| annotations.get(name).map(String::as_str).unwrap_or_default();
-    let blamed = eviction_notice::parse(
+    let offending_containers = eviction_notice::parse(
         text(eviction_notice::CONTAINERS),
         text(eviction_notice::USAGES),
         text(eviction_notice::STARVED),
     );
-    if !is_eviction || blamed.is_empty() {
+    if !is_eviction || offending_containers.is_empty() {
         return None;
     }
     Some(NodePressureEviction {
-        namespace: about.namespace.or_else(|| namespace.map(Into::into))?,
-        pod: about.name?,
+        namespace: object.namespace.or_else(|| namespace.map(Into::into))?,
+        pod: object.name?,
         at: creation_timestamp?.0.into(),
         uid,
-        offending_containers: blamed,
-        is_preexisting: was_there,
+        offending_containers,
+        is_preexisting,
     })
 }
 
@@ -138,21 +138,25 @@ mod tests {
 
     #[test]
     fn an_event_is_told_once_and_forgotten_with_the_server() {
-        let mut told = SeenEvictions::default();
-        let mut hear =
-            |change| told.apply(change).map(|told| (told.uid.to_string(), told.is_preexisting));
-        let told_as = |uid: &str, was_there| Some((uid.to_owned(), was_there));
-        assert_eq!(hear(ObjectChange::Restart), None);
-        assert_eq!(hear(event("a")), told_as("a", true));
-        assert_eq!(hear(ObjectChange::Restart), None, "the first list broke off");
-        assert_eq!(hear(event("a")), None);
-        assert_eq!(hear(ObjectChange::Synced), None);
-        assert_eq!(hear(event("b")), told_as("b", false));
-        assert_eq!(hear(event("b")), None, "changed");
-        assert_eq!(hear(ObjectChange::Restart), None);
-        assert_eq!(hear(event("b")), None);
-        assert_eq!(hear(event("c")), told_as("c", false), "happened while nobody looked");
-        assert_eq!(hear(ObjectChange::Synced), None);
-        assert_eq!(told.seen.len(), 2, "a has expired");
+        let mut seen = SeenEvictions::default();
+        let mut apply =
+            |change| seen.apply(change).map(|found| (found.uid.to_string(), found.is_preexisting));
+        let eviction = |uid: &str, is_preexisting| Some((uid.to_owned(), is_preexisting));
+        assert_eq!(apply(ObjectChange::Restart), None);
+        assert_eq!(apply(event("a")), eviction("a", true));
+        assert_eq!(apply(ObjectChange::Restart), None, "the first list was interrupted");
+        assert_eq!(apply(event("a")), None);
+        assert_eq!(apply(ObjectChange::Synced), None);
+        assert_eq!(apply(event("b")), eviction("b", false));
+        assert_eq!(apply(event("b")), None, "changed");
+        assert_eq!(apply(ObjectChange::Restart), None);
+        assert_eq!(apply(event("b")), None);
+        assert_eq!(
+            apply(event("c")),
+            eviction("c", false),
+            "created while the watch was disconnected"
+        );
+        assert_eq!(apply(ObjectChange::Synced), None);
+        assert_eq!(seen.seen.len(), 2, "a has expired");
     }
 }

@@ -1,4 +1,4 @@
-//! Objects of one kind as a watch tells of them, found by selectors: a search costs by what it finds, not by what there is.
+//! Objects of one kind from a watch, looked up by selector: a lookup costs by its result, not by the number of objects.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,17 +8,17 @@ use std::{
 use super::selector::{LabelIndex, Labels, Selector};
 use crate::cluster::watch::ObjectChange;
 
-/// What has labels.
+/// An object with labels.
 pub trait HasLabels {
-    /// All of them.
+    /// All labels of the object.
     fn labels(&self) -> &Labels;
 }
 
-/// The objects of a kind. A restarted watch hides nothing: what was known stays known until the new list is complete.
+/// The objects of a kind. After a restarted watch, stored objects stay until the new list is complete.
 #[derive(Debug)]
 pub struct LabelStore<T> {
     namespaces: HashMap<Box<str>, Namespace<T>>,
-    /// Which list is being read.
+    /// The number of the current list.
     list: u32,
     count: usize,
 }
@@ -35,14 +35,14 @@ struct Entry<T> {
     list: u32,
 }
 
-/// An object on its way in.
+/// An object to be stored.
 #[derive(Clone, Debug)]
 pub struct LabelledObject<T> {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: Arc<str>,
-    /// What is kept of it.
+    /// The fields to store.
     pub object: T,
 }
 
@@ -59,14 +59,14 @@ impl<T> Default for Namespace<T> {
 }
 
 impl<T: HasLabels> LabelStore<T> {
-    /// Takes in what a watch tells; `read` says what is kept of an object.
+    /// Applies a change of a watch; `read` extracts the fields to store.
     pub fn apply<O>(&mut self, change: ObjectChange<O>, read: impl FnOnce(O) -> LabelledObject<T>) {
         match change {
             ObjectChange::Restart => self.list = self.list.wrapping_add(1),
             ObjectChange::Applied(object) => self.put(read(object)),
             ObjectChange::Invalid { namespace, name, .. } => {
-                let known = self.namespaces.get_mut(&*namespace);
-                if let Some(entry) = known.and_then(|known| known.objects.get_mut(&*name)) {
+                let stored = self.namespaces.get_mut(&*namespace);
+                if let Some(entry) = stored.and_then(|stored| stored.objects.get_mut(&*name)) {
                     entry.list = self.list;
                 }
             }
@@ -75,77 +75,77 @@ impl<T: HasLabels> LabelStore<T> {
         }
     }
 
-    fn put(&mut self, arrived: LabelledObject<T>) {
-        let LabelledObject { namespace, name, object } = arrived;
+    fn put(&mut self, labelled: LabelledObject<T>) {
+        let LabelledObject { namespace, name, object } = labelled;
         let list = self.list;
-        let known = self.namespaces.entry(namespace.into()).or_default();
-        // What changes all the time is how an object is, and hardly ever its labels.
-        if let Some(entry) = known.objects.get_mut(&*name)
+        let stored = self.namespaces.entry(namespace.into()).or_default();
+        // The status of an object changes all the time, its labels hardly ever.
+        if let Some(entry) = stored.objects.get_mut(&*name)
             && entry.object.labels() == object.labels()
         {
             *entry = Entry { object, list };
             return;
         }
-        if let Some((before, entry)) = known.objects.remove_entry(&*name) {
-            known.by_label.remove(&before, entry.object.labels());
+        if let Some((old_name, entry)) = stored.objects.remove_entry(&*name) {
+            stored.by_label.remove(&old_name, entry.object.labels());
             self.count -= 1;
         }
-        known.by_label.insert(&name, object.labels());
-        known.objects.insert(name, Entry { object, list });
+        stored.by_label.insert(&name, object.labels());
+        stored.objects.insert(name, Entry { object, list });
         self.count += 1;
     }
 
     fn remove(&mut self, namespace: &str, name: &str) {
-        let Some(known) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = known.objects.remove_entry(name) else { return };
-        known.by_label.remove(&name, entry.object.labels());
+        let Some(stored) = self.namespaces.get_mut(namespace) else { return };
+        let Some((name, entry)) = stored.objects.remove_entry(name) else { return };
+        stored.by_label.remove(&name, entry.object.labels());
         self.count -= 1;
-        if known.objects.is_empty() {
+        if stored.objects.is_empty() {
             self.namespaces.remove(namespace);
         }
     }
 
-    /// The list is complete: what it did not bring is gone.
+    /// The list is complete: objects that it did not contain are gone.
     fn sweep(&mut self) {
-        let (list, mut left) = (self.list, 0);
-        self.namespaces.retain(|_, known| {
-            let Namespace { objects, by_label: by_pair } = known;
+        let (list, mut remaining) = (self.list, 0);
+        self.namespaces.retain(|_, stored| {
+            let Namespace { objects, by_label } = stored;
             let gone = objects.iter().filter(|(_, entry)| entry.list != list);
-            by_pair.remove_all(gone.map(|(name, entry)| (name, entry.object.labels())));
+            by_label.remove_all(gone.map(|(name, entry)| (name, entry.object.labels())));
             objects.retain(|_, entry| entry.list == list);
-            left += objects.len();
+            remaining += objects.len();
             !objects.is_empty()
         });
-        self.count = left;
+        self.count = remaining;
     }
 
-    /// What `take` makes of the objects of a namespace that a selector means, in order of their names.
+    /// Maps `take` over the objects of a namespace that match a selector, ordered by name.
     pub fn find<R>(
         &self,
         namespace: &str,
         selector: &Selector,
         mut take: impl FnMut(&T) -> R,
     ) -> Vec<R> {
-        let Some(known) = self.namespaces.get(namespace) else { return Vec::new() };
-        let is_meant = |entry: &&Entry<T>| selector.matches(entry.object.labels());
-        let Some(candidates) = known.by_label.candidates(selector) else {
-            let all = known.objects.values().filter(is_meant);
-            return all.map(|entry| take(&entry.object)).collect();
+        let Some(stored) = self.namespaces.get(namespace) else { return Vec::new() };
+        let is_match = |entry: &&Entry<T>| selector.matches(entry.object.labels());
+        let Some(candidates) = stored.by_label.candidates(selector) else {
+            let matching = stored.objects.values().filter(is_match);
+            return matching.map(|entry| take(&entry.object)).collect();
         };
         let mut names: Vec<&Arc<str>> = candidates.iter().collect();
         names.sort_unstable();
-        // Two pairs that share a number bring a name twice.
+        // Two labels with the same hash yield a name twice.
         names.dedup();
-        let found = names.into_iter().filter_map(|name| known.objects.get(name)).filter(is_meant);
+        let found = names.into_iter().filter_map(|name| stored.objects.get(name)).filter(is_match);
         found.map(|entry| take(&entry.object)).collect()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether the store is empty.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn tell(objects: &mut LabelStore<Object>, change: ObjectChange<()>) {
-        objects.apply(change, |()| unreachable!("it brings no object"));
+        objects.apply(change, |()| unreachable!("this change has no object"));
     }
 
     fn found(objects: &LabelStore<Object>, text: &str) -> Vec<String> {
@@ -194,7 +194,11 @@ mod tests {
         put(&mut objects, "c", &[("app", "api")]);
         assert_eq!(found(&objects, "app=web"), ["a", "b"]);
         assert_eq!(found(&objects, "app=web,track!=canary"), ["b"]);
-        assert_eq!(found(&objects, "app in (api,web)"), ["a", "b", "c"], "all are looked at");
+        assert_eq!(
+            found(&objects, "app in (api,web)"),
+            ["a", "b", "c"],
+            "all objects are candidates"
+        );
         put(&mut objects, "b", &[("app", "api")]);
         assert_eq!((found(&objects, "app=web"), objects.len()), (vec!["a".to_owned()], 3));
         let gone = ObjectChange::Deleted { namespace: "n".into(), name: "a".into(), uid: None };
@@ -231,7 +235,7 @@ mod tests {
             for (name, a, b, stays) in steps {
                 let (name, values) = (format!("o{name}"), ["0", "1", "2", "3"]);
                 if stays {
-                    // The last value of `a` is none.
+                    // The last value of `a` means no label.
                     let pairs = [("b", values[b]), ("a", values[a])];
                     let pairs = &pairs[..if a == 3 { 1 } else { 2 }];
                     put(&mut objects, &name, pairs);

@@ -1,4 +1,4 @@
-//! LimitRanges, as far as sizes of containers and pods are concerned.
+//! LimitRanges, reduced to the limits of containers and pods.
 
 use k8s_openapi::{api::core::v1::LimitRange, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde::Deserialize;
@@ -10,18 +10,18 @@ use plimsoll_core::sizing::LimitRangeItem;
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "LimitRange")]
 pub struct PartialLimitRange {
-    /// Who it is.
+    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// What it says.
+    /// `spec`.
     #[serde(default)]
     pub spec: LimitRangeSpec,
 }
 
-/// What a LimitRange says.
+/// The spec of a LimitRange.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LimitRangeSpec {
-    /// Its entries, in their order.
+    /// The entries, in the order of the object.
     pub limits: Vec<LimitRangeItem>,
 }

@@ -1,4 +1,4 @@
-//! The nodes that take pods, and what DaemonSets have set aside on them, in namespaces of others too.
+//! The schedulable nodes, and the requests of DaemonSet pods on them, including namespaces out of scope.
 
 use std::collections::HashMap;
 
@@ -18,20 +18,20 @@ use plimsoll_core::{
     },
 };
 
-/// The nodes.
+/// The schedulable nodes.
 #[derive(Debug, Default)]
 pub struct NodeCache {
     known: HashMap<String, Node>,
-    /// Pods of DaemonSets that are out of scope: the index does not have them.
+    /// DaemonSet pods that are out of scope: the VPA index does not contain them.
     daemon_set_pods: HashMap<(String, String), DaemonSetPod>,
-    /// The list of each kind that is being read or was read last.
+    /// The number of the current list of each kind.
     node_list: u32,
     pod_list: u32,
 }
 
 #[derive(Debug)]
 struct Node {
-    /// What it has to give; `None` if it does not say.
+    /// Allocatable CPU and memory; `None` if the node does not report both.
     allocatable: Option<NodeCapacity>,
     taints: Vec<Taint>,
     list: u32,
@@ -45,7 +45,7 @@ struct DaemonSetPod {
 }
 
 impl NodeCache {
-    /// A node appeared, changed or went. One that is cordoned or not ready takes no pods.
+    /// Applies a change of a node. Removes nodes that are cordoned or not ready: they accept no pods.
     pub fn apply_node(&mut self, change: ObjectChange<PartialNode>) {
         match change {
             ObjectChange::Restart => self.node_list += 1,
@@ -56,16 +56,19 @@ impl NodeCache {
                     return;
                 }
                 let amounts = &node.status.allocatable;
-                let has = amounts.cpu.zip(amounts.memory).map(|(cpu, memory)| NodeCapacity {
-                    cpu: MilliCpu(Quantity::milli_value(cpu)),
-                    memory: Bytes(Quantity::value(memory)),
-                });
+                let allocatable =
+                    amounts.cpu.zip(amounts.memory).map(|(cpu, memory)| NodeCapacity {
+                        cpu: MilliCpu(Quantity::milli_value(cpu)),
+                        memory: Bytes(Quantity::value(memory)),
+                    });
                 let taints = node.spec.taints.iter();
                 let mut taints: Vec<Taint> = taints
-                    .filter_map(|it| Taint::new(&it.key, it.value.as_deref(), &it.effect))
+                    .filter_map(|taint| {
+                        Taint::new(&taint.key, taint.value.as_deref(), &taint.effect)
+                    })
                     .collect();
                 taints.sort_unstable();
-                self.known.insert(name, Node { allocatable: has, taints, list: self.node_list });
+                self.known.insert(name, Node { allocatable, taints, list: self.node_list });
             }
             ObjectChange::Invalid { name, .. } => {
                 if let Some(node) = self.known.get_mut(&name) {
@@ -79,28 +82,29 @@ impl NodeCache {
         }
     }
 
-    /// A pod appeared, changed or went: those that are out of scope are kept if a DaemonSet owns them.
+    /// Applies a change of a pod. Stores pods that are out of scope, if a DaemonSet owns them.
     pub fn apply_pod(&mut self, change: &ObjectChange<PartialPod>, scope: &NamespaceScope) {
         let list = self.pod_list;
         match change {
             ObjectChange::Restart => self.pod_list += 1,
-            ObjectChange::Applied(slim) => {
+            ObjectChange::Applied(partial_pod) => {
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let key = (text(&slim.metadata.namespace), text(&slim.metadata.name));
+                let key = (text(&partial_pod.metadata.namespace), text(&partial_pod.metadata.name));
                 if scope.includes(&key.0) {
                     return;
                 }
-                let node = slim
+                let node = partial_pod
                     .spec
                     .node_name
                     .as_deref()
-                    .filter(|_| RecommenderPod::is_owned_by_daemon_set(slim));
+                    .filter(|_| RecommenderPod::is_owned_by_daemon_set(partial_pod));
                 let Some(node) = node else {
                     self.daemon_set_pods.remove(&key);
                     return;
                 };
-                // Its names are not shared: nothing of them is kept.
-                let pod = RecommenderPod::new(slim, &mut StringInterner::default(), &mut [0; 4]);
+                // The strings are not shared: none of them is stored.
+                let pod =
+                    RecommenderPod::new(partial_pod, &mut StringInterner::default(), &mut [0; 4]);
                 if pod.is_finished {
                     self.daemon_set_pods.remove(&key);
                 } else {
@@ -121,43 +125,45 @@ impl NodeCache {
         }
     }
 
-    /// What each node has left beside its DaemonSets, given the pods that are in scope. A node that does not say
-    /// what it has, or has nothing left, is none to fit into.
+    /// The free capacity of each node after its DaemonSet pods, given the pods in scope. Leaves out a node without free
+    /// capacity, and one that does not report its allocatable resources.
     pub fn free_capacity<'a>(
         &self,
         pods: impl Iterator<Item = &'a RecommenderPod>,
     ) -> NodeCapacities {
-        let mut taken: HashMap<&str, (i64, i64)> = HashMap::new();
-        let mut take = |node: &'a str, (cpu, memory): (i64, i64)| {
-            let sum = taken.entry(node).or_default();
+        let mut in_scope: HashMap<&str, (i64, i64)> = HashMap::new();
+        let mut add = |node: &'a str, (cpu, memory): (i64, i64)| {
+            let sum = in_scope.entry(node).or_default();
             *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
         };
         for pod in pods.filter(|pod| pod.is_daemon_set_pod && !pod.is_finished) {
             if let Some(node) = &pod.node {
-                take(node, pod.requests());
+                add(node, pod.requests());
             }
         }
-        let mut beside: HashMap<&str, (i64, i64)> = HashMap::new();
-        for stranger in self.daemon_set_pods.values() {
-            let sum = beside.entry(&stranger.node).or_default();
-            let (cpu, memory) = stranger.requests;
+        let mut out_of_scope: HashMap<&str, (i64, i64)> = HashMap::new();
+        for pod in self.daemon_set_pods.values() {
+            let sum = out_of_scope.entry(&pod.node).or_default();
+            let (cpu, memory) = pod.requests;
             *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
         }
-        let mut shapes = NodeCapacities::default();
+        let mut capacities = NodeCapacities::default();
         for (name, node) in &self.known {
-            let Some(has) = node.allocatable else { continue };
-            let of =
+            let Some(allocatable) = node.allocatable else { continue };
+            let requested =
                 |sums: &HashMap<&str, (i64, i64)>| sums.get(&**name).copied().unwrap_or_default();
-            let (ours, theirs) = (of(&taken), of(&beside));
-            let left = NodeCapacity {
-                cpu: MilliCpu(has.cpu.0.saturating_sub(ours.0).saturating_sub(theirs.0)),
-                memory: Bytes(has.memory.0.saturating_sub(ours.1).saturating_sub(theirs.1)),
+            let (inside, outside) = (requested(&in_scope), requested(&out_of_scope));
+            let free = NodeCapacity {
+                cpu: MilliCpu(allocatable.cpu.0.saturating_sub(inside.0).saturating_sub(outside.0)),
+                memory: Bytes(
+                    allocatable.memory.0.saturating_sub(inside.1).saturating_sub(outside.1),
+                ),
             };
-            if left.cpu.0 > 0 && left.memory.0 > 0 {
-                shapes.add(&node.taints, left);
+            if free.cpu.0 > 0 && free.memory.0 > 0 {
+                capacities.add(&node.taints, free);
             }
         }
-        shapes
+        capacities
     }
 }
 
@@ -234,7 +240,7 @@ mod tests {
             nodes.apply_pod(&ObjectChange::Applied(daemon(namespace, "one", "2")), &scope);
         }
         nodes.apply_pod(&ObjectChange::Synced, &scope);
-        assert_eq!(left(&nodes, &[]), [(6000, 15)], "what is in scope is told by the index");
+        assert_eq!(left(&nodes, &[]), [(6000, 15)], "pods in scope come from the index");
         nodes.apply_pod(&ObjectChange::Restart, &scope);
         nodes.apply_pod(&ObjectChange::Synced, &scope);
         assert_eq!(left(&nodes, &[]), [(8000, 16)]);

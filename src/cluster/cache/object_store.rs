@@ -1,4 +1,4 @@
-//! Objects of one kind as a watch tells of them, filed by what they are looked up by.
+//! Objects of one kind from a watch, indexed by a secondary key.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,12 +11,12 @@ use crate::cluster::watch::ObjectChange;
 /// Namespace and name.
 type NamespaceAndName = (Box<str>, Box<str>);
 
-/// The objects of a kind. A restarted watch hides nothing: what was known stays known until the new list is complete.
+/// The objects of a kind. After a restarted watch, stored objects stay until the new list is complete.
 #[derive(Debug)]
 pub struct ObjectStore<K, T> {
     objects: HashMap<NamespaceAndName, Entry<K>>,
     by_key: HashMap<K, BTreeMap<NamespaceAndName, Arc<T>>>,
-    /// Which list is being read.
+    /// The number of the current list.
     list: u64,
 }
 
@@ -33,8 +33,8 @@ impl<K, T> Default for ObjectStore<K, T> {
 }
 
 impl<K: Clone + Eq + Hash, T> ObjectStore<K, T> {
-    /// Takes in what a watch tells. `read` says under which key an object is filed, and what is kept of it; what has no
-    /// key is not kept.
+    /// Applies a change of a watch. `read` extracts the key of an object and the fields to store; an object without a key is
+    /// not stored.
     pub fn apply<O>(
         &mut self,
         change: ObjectChange<O>,
@@ -44,15 +44,15 @@ impl<K: Clone + Eq + Hash, T> ObjectStore<K, T> {
             ObjectChange::Restart => self.list += 1,
             ObjectChange::Applied(object) => {
                 let StoredObject { namespace, name, key, object } = read(object);
-                let place: NamespaceAndName = (namespace.into(), name.into());
-                self.remove(&place);
+                let id: NamespaceAndName = (namespace.into(), name.into());
+                self.remove(&id);
                 if let Some(key) = &key {
                     self.by_key
                         .entry(key.clone())
                         .or_default()
-                        .insert(place.clone(), Arc::new(object));
+                        .insert(id.clone(), Arc::new(object));
                 }
-                self.objects.insert(place, Entry { key, list: self.list });
+                self.objects.insert(id, Entry { key, list: self.list });
             }
             ObjectChange::Invalid { namespace, name, .. } => {
                 if let Some(entry) = self.objects.get_mut(&(namespace.into(), name.into())) {
@@ -65,55 +65,55 @@ impl<K: Clone + Eq + Hash, T> ObjectStore<K, T> {
             ObjectChange::Synced => {
                 let list = self.list;
                 let gone = self.objects.iter().filter(|(_, entry)| entry.list != list);
-                let gone: Vec<NamespaceAndName> = gone.map(|(place, _)| place.clone()).collect();
-                for place in gone {
-                    self.remove(&place);
+                let gone: Vec<NamespaceAndName> = gone.map(|(id, _)| id.clone()).collect();
+                for id in gone {
+                    self.remove(&id);
                 }
             }
         }
     }
 
-    fn remove(&mut self, place: &NamespaceAndName) {
-        let Some(Entry { key: Some(key), .. }) = self.objects.remove(place) else { return };
+    fn remove(&mut self, id: &NamespaceAndName) {
+        let Some(Entry { key: Some(key), .. }) = self.objects.remove(id) else { return };
         if let Some(objects) = self.by_key.get_mut(&key) {
-            objects.remove(place);
+            objects.remove(id);
             if objects.is_empty() {
                 self.by_key.remove(&key);
             }
         }
     }
 
-    /// What is filed under a key, in order of namespace and name.
+    /// The objects with this key, ordered by namespace and name.
     pub fn get(&self, key: &K) -> impl Iterator<Item = &Arc<T>> {
         self.by_key.get(key).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The keys under which something is filed, in no order.
+    /// The keys that have objects, in no order.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.by_key.keys()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there are none.
+    /// Whether the store is empty.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 }
 
-/// An object on its way into a mirror.
+/// An object to be stored in an [`ObjectStore`].
 #[derive(Clone, Debug)]
 pub struct StoredObject<K, T> {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Under what it is looked up; `None` when nobody does.
+    /// The key that it is looked up by; `None` if it is not to be stored.
     pub key: Option<K>,
-    /// What is kept of it.
+    /// The fields to store.
     pub object: T,
 }
 
@@ -121,8 +121,8 @@ pub struct StoredObject<K, T> {
 mod tests {
     use super::*;
 
-    fn put(mirror: &mut ObjectStore<String, u8>, name: &str, key: Option<&str>, object: u8) {
-        mirror.apply(ObjectChange::Applied(()), |()| StoredObject {
+    fn put(store: &mut ObjectStore<String, u8>, name: &str, key: Option<&str>, object: u8) {
+        store.apply(ObjectChange::Applied(()), |()| StoredObject {
             namespace: "n".into(),
             name: name.into(),
             key: key.map(str::to_owned),
@@ -130,12 +130,12 @@ mod tests {
         });
     }
 
-    fn tell(mirror: &mut ObjectStore<String, u8>, change: ObjectChange<()>) {
-        mirror.apply(change, |()| unreachable!("it brings no object"));
+    fn tell(store: &mut ObjectStore<String, u8>, change: ObjectChange<()>) {
+        store.apply(change, |()| unreachable!("this change has no object"));
     }
 
-    fn of(mirror: &ObjectStore<String, u8>, key: &str) -> Vec<u8> {
-        mirror.get(&key.to_owned()).map(|object| **object).collect()
+    fn of(store: &ObjectStore<String, u8>, key: &str) -> Vec<u8> {
+        store.get(&key.to_owned()).map(|object| **object).collect()
     }
 
     fn at(name: &str) -> (String, String) {
@@ -144,31 +144,31 @@ mod tests {
 
     #[test]
     fn objects_are_found_by_what_they_say_now() {
-        let mut mirror = ObjectStore::default();
-        put(&mut mirror, "b", Some("web"), 1);
-        put(&mut mirror, "a", Some("web"), 2);
-        assert_eq!(of(&mirror, "web"), [2, 1], "in order of their names");
-        put(&mut mirror, "a", Some("api"), 3);
-        assert_eq!((of(&mirror, "web"), of(&mirror, "api")), (vec![1], vec![3]));
-        put(&mut mirror, "a", None, 4);
-        assert_eq!((of(&mirror, "api"), mirror.len()), (vec![], 2));
+        let mut store = ObjectStore::default();
+        put(&mut store, "b", Some("web"), 1);
+        put(&mut store, "a", Some("web"), 2);
+        assert_eq!(of(&store, "web"), [2, 1], "in order of their names");
+        put(&mut store, "a", Some("api"), 3);
+        assert_eq!((of(&store, "web"), of(&store, "api")), (vec![1], vec![3]));
+        put(&mut store, "a", None, 4);
+        assert_eq!((of(&store, "api"), store.len()), (vec![], 2));
         let (namespace, name) = at("b");
-        tell(&mut mirror, ObjectChange::Deleted { namespace, name, uid: None });
-        assert_eq!((of(&mirror, "web"), mirror.len()), (vec![], 1));
+        tell(&mut store, ObjectChange::Deleted { namespace, name, uid: None });
+        assert_eq!((of(&store, "web"), store.len()), (vec![], 1));
     }
 
     #[test]
     fn a_list_that_begins_anew_hides_nothing_until_it_is_complete() {
-        let mut mirror = ObjectStore::default();
+        let mut store = ObjectStore::default();
         for name in ["gone", "unreadable", "stays"] {
-            put(&mut mirror, name, Some("web"), 1);
+            put(&mut store, name, Some("web"), 1);
         }
-        tell(&mut mirror, ObjectChange::Restart);
-        put(&mut mirror, "stays", Some("web"), 2);
+        tell(&mut store, ObjectChange::Restart);
+        put(&mut store, "stays", Some("web"), 2);
         let (namespace, name) = at("unreadable");
-        tell(&mut mirror, ObjectChange::Invalid { namespace, name, reason: String::new() });
-        assert_eq!(of(&mirror, "web").len(), 3);
-        tell(&mut mirror, ObjectChange::Synced);
-        assert_eq!(of(&mirror, "web"), [2, 1], "what did not come again is gone");
+        tell(&mut store, ObjectChange::Invalid { namespace, name, reason: String::new() });
+        assert_eq!(of(&store, "web").len(), 3);
+        tell(&mut store, ObjectChange::Synced);
+        assert_eq!(of(&store, "web"), [2, 1], "objects that were not listed again are gone");
     }
 }

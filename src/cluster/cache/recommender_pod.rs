@@ -1,4 +1,4 @@
-//! A pod as the index keeps it: some two hundred bytes in place of the API's hundred thousand.
+//! A pod as the VPA index stores it: about 200 bytes instead of the 100 kB of the API object.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,30 +15,29 @@ use plimsoll_core::{
     },
 };
 
-/// The reason by which a kubelet says that a container was killed for its memory.
+/// The reason of a container that was OOM killed.
 const OOM_KILLED: &str = "OOMKilled";
 
-/// A pod.
+/// A pod, reduced to the fields that the recommender uses.
 #[derive(Clone, Debug)]
 pub struct RecommenderPod {
-    /// Unique over all pods that ever had this name.
+    /// The UID: unique over all pods that ever had this name.
     pub uid: Box<str>,
-    /// When it was created; the epoch where that is not known.
+    /// When it was created; the epoch if unknown.
     pub created: Time,
     /// Its labels.
     pub labels: Labels,
-    /// Its containers, by name.
+    /// Its containers, ordered by name.
     pub containers: Box<[Container]>,
     /// The node it runs on.
     pub node: Option<Arc<str>>,
-    /// Taints that it does not mind, beside those that every pod tolerates: few pods have any, and those of a
-    /// workload share theirs.
+    /// Tolerations beyond those that every pod has. Few pods have any, and the pods of a workload share them.
     pub tolerations: Option<Arc<[Toleration]>>,
     /// Whether a DaemonSet owns it.
     pub is_daemon_set_pod: bool,
-    /// Whether it ended for good.
+    /// Whether it has terminated: its phase is `Succeeded` or `Failed`.
     pub is_finished: bool,
-    /// The boosts that it was created with, if any.
+    /// The startup boosts that it was created with, if any.
     pub startup_boost: Option<Box<PodStartupBoost>>,
 }
 
@@ -47,15 +46,15 @@ pub struct RecommenderPod {
 pub struct Container {
     /// Its name.
     pub name: Arc<str>,
-    /// Part that it plays.
+    /// Regular container, init container or sidecar.
     pub container_type: ContainerType,
-    /// What it requests.
+    /// Its requests.
     pub requests: Requests,
-    /// The latest kill for memory that its pod showed: few have one.
+    /// The latest OOM kill in the pod's status: few containers have one.
     pub last_oom_kill: Option<Box<(Time, OomKill)>>,
 }
 
-/// What a container requests.
+/// The requests of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// CPU.
@@ -64,7 +63,7 @@ pub struct Requests {
     pub memory: Option<Bytes>,
 }
 
-/// A kill for memory that a pod shows.
+/// An OOM kill that was observed in a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedOomKill {
     /// Namespace of the pod.
@@ -73,33 +72,33 @@ pub struct ObservedOomKill {
     pub pod: Arc<str>,
     /// Name of the container.
     pub container: Arc<str>,
-    /// When it was killed.
+    /// When the container was killed.
     pub at: Time,
-    /// What it had.
+    /// Memory request and limit at the time.
     pub kill: OomKill,
-    /// Where it was read.
+    /// Where the kill was observed.
     pub source: OomKillSource,
-    /// The VPAs that it is for, where these are not all that its pod has now: those that the pod had when it
-    /// went, or one that was found to be its own later.
+    /// The VPAs to record it for, if they differ from those that match the pod now: those that matched when the pod was
+    /// deleted, or one that was found to match later.
     pub vpas: Vec<Arc<str>>,
 }
 
-/// Where a kill was read.
+/// Where an OOM kill was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OomKillSource {
-    /// In the change of a pod that was known before.
+    /// In an update of a pod that was known before.
     PodUpdate,
-    /// In a pod that was seen for the first time: it may have happened before this process began.
+    /// In a pod that was observed for the first time: the kill may predate this process.
     FirstObserved,
-    /// In the event of an eviction.
+    /// In an eviction event.
     Eviction,
 }
 
 impl OomKillSource {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 3] = [Self::PodUpdate, Self::FirstObserved, Self::Eviction];
 
-    /// As metrics name it.
+    /// The label value of this source in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PodUpdate => "pod_update",
@@ -109,29 +108,29 @@ impl OomKillSource {
     }
 }
 
-/// How often requests were read from where: `[status, init status, spec, init spec]`.
+/// How often requests were read from each source: `[status, init status, spec, init spec]`.
 pub type RequestSourceCounts = [u64; 4];
 
-/// Names that many objects share, each kept once.
+/// Strings that many objects share, each stored once.
 #[derive(Debug, Default)]
 pub struct StringInterner {
     strings: HashSet<Arc<str>>,
     tolerations: HashSet<Arc<[Toleration]>>,
-    /// How many there are before those that nobody uses are looked for.
+    /// The number of strings at which unused ones are pruned.
     prune_threshold: usize,
 }
 
-/// So few names are not worth a look.
+/// Fewer strings are not worth pruning.
 const MIN_PRUNE_THRESHOLD: usize = 1024;
 
 impl StringInterner {
-    /// The shared copy of a name.
+    /// The shared copy of a string.
     pub fn intern(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.strings.get(name) {
-            return Arc::clone(known);
+        if let Some(interned) = self.strings.get(name) {
+            return Arc::clone(interned);
         }
         if self.strings.len() >= self.prune_threshold.max(MIN_PRUNE_THRESHOLD) {
-            // Doubling keeps the cost of all looks within that of what was added between them.
+            // Doubling keeps the cost of pruning proportional to the number of added strings.
             self.prune();
             self.prune_threshold = 2 * self.strings.len();
         }
@@ -140,82 +139,82 @@ impl StringInterner {
         name
     }
 
-    /// The shared copy of what a pod tolerates, if that is anything.
+    /// The shared copy of a pod's tolerations; `None` if it has none.
     fn intern_tolerations(
         &mut self,
-        all: &[partial_objects::Toleration],
+        partial: &[partial_objects::Toleration],
     ) -> Option<Arc<[Toleration]>> {
-        let mut all: Vec<Toleration> = all
+        let mut tolerations: Vec<Toleration> = partial
             .iter()
-            .filter_map(|one| {
-                let partial_objects::Toleration { key, operator, value, effect } = one;
+            .filter_map(|toleration| {
+                let partial_objects::Toleration { key, operator, value, effect } = toleration;
                 let [key, operator, value, effect] =
                     [key, operator, value, effect].map(Option::as_deref);
                 Toleration::new(key, operator, value, effect)
             })
             .collect();
-        if all.is_empty() {
+        if tolerations.is_empty() {
             return None;
         }
-        all.sort_unstable();
-        all.dedup();
-        if let Some(known) = self.tolerations.get(&*all) {
-            return Some(Arc::clone(known));
+        tolerations.sort_unstable();
+        tolerations.dedup();
+        if let Some(interned) = self.tolerations.get(&*tolerations) {
+            return Some(Arc::clone(interned));
         }
         if self.tolerations.len() >= MIN_PRUNE_THRESHOLD {
-            self.tolerations.retain(|known| Arc::strong_count(known) > 1);
+            self.tolerations.retain(|interned| Arc::strong_count(interned) > 1);
         }
-        let all: Arc<[Toleration]> = all.into();
-        self.tolerations.insert(Arc::clone(&all));
-        Some(all)
+        let tolerations: Arc<[Toleration]> = tolerations.into();
+        self.tolerations.insert(Arc::clone(&tolerations));
+        Some(tolerations)
     }
 
-    /// Forgets the names that nobody uses any more.
+    /// Removes the strings that are no longer used.
     fn prune(&mut self) {
         self.strings.retain(|name| Arc::strong_count(name) > 1);
     }
 
-    /// How many there are.
+    /// The number of strings.
     pub fn len(&self) -> usize {
         self.strings.len()
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.strings.is_empty()
     }
 }
 
 impl RecommenderPod {
-    /// From what the API says.
+    /// Converts a pod of the API.
     pub fn new(
-        slim: &PartialPod,
+        partial_pod: &PartialPod,
         names: &mut StringInterner,
         sources: &mut RequestSourceCounts,
     ) -> Self {
-        let PartialPod { metadata, spec, status } = slim;
-        let mains = spec.containers.iter().map(|container| (container, ContainerType::Main));
+        let PartialPod { metadata, spec, status } = partial_pod;
+        let regular = spec.containers.iter().map(|container| (container, ContainerType::Main));
         let inits = spec.init_containers.iter().map(|container| {
-            let stays = container.restart_policy.as_deref() == Some("Always");
-            (container, if stays { ContainerType::Sidecar } else { ContainerType::Init })
+            let is_sidecar = container.restart_policy.as_deref() == Some("Always");
+            (container, if is_sidecar { ContainerType::Sidecar } else { ContainerType::Init })
         });
-        let mut containers: Vec<Container> = mains
+        let mut containers: Vec<Container> = regular
             .chain(inits)
-            .map(|(container, part)| {
-                let is_init = usize::from(part != ContainerType::Main);
+            .map(|(container, container_type)| {
+                let is_init = usize::from(container_type != ContainerType::Main);
                 let statuses = [&status.container_statuses, &status.init_container_statuses];
                 let reported = find(statuses[is_init], &container.name)
                     .and_then(|status| status.resources.as_ref());
                 sources[is_init + if reported.is_some() { 0 } else { 2 }] += 1;
                 Container {
                     name: names.intern(&container.name),
-                    container_type: part,
+                    container_type,
                     requests: Requests::new(&reported.unwrap_or(&container.resources).requests),
                     last_oom_kill: None,
                 }
             })
             .collect();
-        containers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        containers.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             created: metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into()),
@@ -223,47 +222,51 @@ impl RecommenderPod {
             containers: containers.into(),
             node: spec.node_name.as_deref().map(|node| names.intern(node)),
             tolerations: names.intern_tolerations(&spec.tolerations),
-            is_daemon_set_pod: Self::is_owned_by_daemon_set(slim),
+            is_daemon_set_pod: Self::is_owned_by_daemon_set(partial_pod),
             is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
-            startup_boost: PodStartupBoost::from_pod(slim),
+            startup_boost: PodStartupBoost::from_pod(partial_pod),
         }
     }
 
     /// Whether a DaemonSet owns it.
-    pub fn is_owned_by_daemon_set(slim: &PartialPod) -> bool {
-        let owners = slim.metadata.owner_references.iter().flatten();
+    pub fn is_owned_by_daemon_set(partial_pod: &PartialPod) -> bool {
+        let owners = partial_pod.metadata.owner_references.iter().flatten();
         let mut controllers = owners.filter(|owner| owner.controller == Some(true));
         controllers.any(|owner| owner.kind == "DaemonSet")
     }
 
-    /// One of its containers.
+    /// Looks a container up by name.
     pub fn container(&self, name: &str) -> Option<&Container> {
-        let index = self.containers.binary_search_by(|known| (*known.name).cmp(name)).ok()?;
+        let index =
+            self.containers.binary_search_by(|container| (*container.name).cmp(name)).ok()?;
         Some(&self.containers[index])
     }
 
-    /// What all of its containers that run side by side request.
+    /// The sum of the requests of all containers that run at the same time.
     pub fn requests(&self) -> (i64, i64) {
-        let steady = self
+        let running = self
             .containers
             .iter()
             .filter(|container| container.container_type != ContainerType::Init);
-        steady.fold((0, 0), |(cpu, memory), container| {
-            let Requests { cpu: of_cpu, memory: of_memory } = container.requests;
-            (cpu + of_cpu.map_or(0, |cpu| cpu.0), memory + of_memory.map_or(0, |memory| memory.0))
+        running.fold((0, 0), |(cpu, memory), container| {
+            let Requests { cpu: container_cpu, memory: container_memory } = container.requests;
+            (
+                cpu + container_cpu.map_or(0, |cpu| cpu.0),
+                memory + container_memory.map_or(0, |memory| memory.0),
+            )
         })
     }
 
-    /// Notes the kills that a pod shows, and hands out those that its former self did not.
+    /// Stores the OOM kills in a pod's status. Passes those to `found` that the previous version of the pod did not have.
     pub fn detect_oom_kills(
         &mut self,
-        former: Option<&Self>,
-        slim: &PartialPod,
+        previous: Option<&Self>,
+        partial_pod: &PartialPod,
         mut found: impl FnMut(&Container, Time, OomKill),
     ) {
-        let PartialPod { spec, status, .. } = slim;
+        let PartialPod { spec, status, .. } = partial_pod;
         for container in &mut self.containers {
-            let old = former.and_then(|former| former.container(&container.name));
+            let old = previous.and_then(|pod| pod.container(&container.name));
             container.last_oom_kill = old.and_then(|old| old.last_oom_kill.clone());
             let (specs, statuses) = match container.container_type {
                 ContainerType::Main => (&spec.containers, &status.container_statuses),
@@ -273,21 +276,23 @@ impl RecommenderPod {
             let Some(status) = find(statuses, &container.name) else { continue };
             let reported = status.resources.as_ref();
             let resources = reported.or_else(|| {
-                Some(&specs.iter().find(|one| *one.name == *container.name)?.resources)
+                Some(&specs.iter().find(|candidate| *candidate.name == *container.name)?.resources)
             });
-            let limit = resources.and_then(|one| one.limits.memory).map(Quantity::to_memory);
-            let ended = |state: &partial_objects::ContainerState| {
-                let ended = state.terminated.as_ref()?;
-                let killed = ended.reason.as_deref() == Some(OOM_KILLED);
-                ended.finished_at.as_ref().filter(|_| killed).map(|at| Time::from(at.0))
+            let limit =
+                resources.and_then(|resources| resources.limits.memory).map(Quantity::to_memory);
+            let oom_killed_at = |state: &partial_objects::ContainerState| {
+                let terminated = state.terminated.as_ref()?;
+                let oom_killed = terminated.reason.as_deref() == Some(OOM_KILLED);
+                terminated.finished_at.as_ref().filter(|_| oom_killed).map(|at| Time::from(at.0))
             };
-            // What ran before had what the pod's former self says; what ended just now has what it says now.
+            // The last state ran with the requests of the previous version of the pod, the current one with its own.
             let before = old.map_or(container.requests, |old| old.requests);
-            for (at, requests) in
-                [(ended(&status.last_state), before), (ended(&status.state), container.requests)]
-            {
-                let known = container.last_oom_kill.as_deref().map(|(last, _)| *last);
-                let Some(at) = at.filter(|at| known.is_none_or(|last| *at > last)) else {
+            for (at, requests) in [
+                (oom_killed_at(&status.last_state), before),
+                (oom_killed_at(&status.state), container.requests),
+            ] {
+                let last_kill = container.last_oom_kill.as_deref().map(|(last, _)| *last);
+                let Some(at) = at.filter(|at| last_kill.is_none_or(|last| *at > last)) else {
                     continue;
                 };
                 let request = requests.memory.unwrap_or(Bytes(0));
@@ -328,7 +333,7 @@ mod tests {
         }
         assert!(names.len() <= MIN_PRUNE_THRESHOLD, "{} names", names.len());
         for name in &kept {
-            assert!(Arc::ptr_eq(&names.intern(name), name), "{name} is still the one copy");
+            assert!(Arc::ptr_eq(&names.intern(name), name), "{name} is still the shared copy");
         }
     }
 }

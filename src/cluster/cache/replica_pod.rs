@@ -1,4 +1,4 @@
-//! A pod as whoever changes replicas needs it: whose it is, and how far it is.
+//! A pod as the horizontal controller uses it: its owners and its readiness.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::{label_store::HasLabels, selector::Labels};
 use crate::cluster::watch::partial_objects::lean_references;
 use plimsoll_core::scaling::{self, pod_readiness::Phase};
 
-/// A pod as the watch tells of it.
+/// A pod as the watch decodes it.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
 pub struct PartialReplicaPod {
-    /// With all owners, and without annotations.
+    /// Object metadata with all owner references, without annotations.
     #[serde(default, deserialize_with = "lean_references")]
     pub metadata: ObjectMeta,
     #[serde(default)]
@@ -41,27 +41,27 @@ struct Condition {
     last_transition_time: Option<Time>,
 }
 
-/// Who owns a pod, or what owns it.
+/// A reference to the owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRef {
-    /// Its group and version.
+    /// Group and version.
     pub api_version: Box<str>,
-    /// Kind of the owner.
+    /// The kind.
     pub kind: Box<str>,
-    /// Its name.
+    /// The name.
     pub name: Box<str>,
-    /// What no other object ever has.
+    /// The UID.
     pub uid: Box<str>,
 }
 
-/// What is kept of a pod.
+/// The stored fields of a pod.
 #[derive(Clone, Debug)]
 pub struct ReplicaPod {
-    /// Its labels: one piece of text.
+    /// Its labels, in one string.
     pub labels: Labels,
-    /// All of its owners.
+    /// All owners.
     pub owners: Box<[OwnerRef]>,
-    /// Of nobody as yet: whose it is hangs on who asks.
+    /// The pod with `owned_by_target` unset: that depends on the target that reads it.
     pub pod: scaling::Pod,
 }
 
@@ -83,14 +83,14 @@ impl From<&OwnerReference> for OwnerRef {
 }
 
 impl PartialReplicaPod {
-    /// What is kept of it.
+    /// Reduces it to the stored fields.
     pub fn into_replica_pod(mut self) -> ReplicaPod {
         let labels = Labels::from(self.metadata.labels.take().unwrap_or_default());
         let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let ready = conditions.iter().find(|condition| &*condition.kind == "Ready");
-        let ready = ready.map(|found| {
-            (&*found.status == "True", found.last_transition_time.unwrap_or(Time::EPOCH))
+        let ready = ready.map(|condition| {
+            (&*condition.status == "True", condition.last_transition_time.unwrap_or(Time::EPOCH))
         });
         ReplicaPod {
             labels,
@@ -151,7 +151,7 @@ mod tests {
                 {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"},
             ],
         }));
-        assert_eq!(pod.owners.len(), 2, "not only the one that controls it");
+        assert_eq!(pod.owners.len(), 2, "not only the controller");
         let since = Time::from_secs(1_767_225_609);
         assert_eq!(pod.pod.ready, Some((true, since)));
         assert_eq!(pod.pod.started, Some(since.earlier(std::time::Duration::from_secs(9))));

@@ -1,4 +1,4 @@
-//! ResourceQuotas, as far as CPU and memory of pods are concerned.
+//! ResourceQuotas, reduced to the CPU and memory of pods.
 
 use k8s_openapi::{api::core::v1::ResourceQuota, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::ResourceExt as _;
@@ -14,18 +14,18 @@ use plimsoll_core::{
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "ResourceQuota")]
 pub struct PartialResourceQuota {
-    /// Who it is.
+    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// What it is about.
+    /// The scopes of the quota.
     #[serde(default)]
     pub spec: QuotaSpec,
-    /// How it stands.
+    /// The amounts of the quota.
     #[serde(default)]
     pub status: QuotaStatus,
 }
 
-/// What a ResourceQuota is about.
+/// The scopes of a ResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaSpec {
@@ -47,7 +47,7 @@ struct ScopeRequirement {
     values: Option<Vec<Box<str>>>,
 }
 
-/// How a ResourceQuota stands: this is what the API server goes by, and not what the spec says.
+/// The amounts of a ResourceQuota. The API server enforces the status, not the spec.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct QuotaStatus {
@@ -56,14 +56,14 @@ pub struct QuotaStatus {
 }
 
 impl PartialResourceQuota {
-    /// What it means for pods.
+    /// Converts it to a quota of pods.
     pub fn quota(self) -> Quota {
         let name = self.name_any().into();
         let QuotaSpec { scopes, scope_selector } = self.spec;
         let plain = scopes.into_iter().flatten().map(|name| scope(&name, "Exists", Vec::new()));
         let selected = scope_selector.and_then(|selector| selector.match_expressions);
-        let selected = selected.into_iter().flatten().map(|one| {
-            let ScopeRequirement { scope_name, operator, values } = one;
+        let selected = selected.into_iter().flatten().map(|requirement| {
+            let ScopeRequirement { scope_name, operator, values } = requirement;
             scope(&scope_name, &operator, values.unwrap_or_default())
         });
         Quota {
@@ -105,7 +105,7 @@ mod tests {
         let plain = quota(r#"{"hard": {"requests.cpu": "9"}}"#);
         let cpu = "requests.cpu".into();
         let amount = |list: &ResourceList| list.get(&cpu).map(|it| it.to_string());
-        assert_eq!(amount(&plain.hard).as_deref(), Some("2"), "the status counts");
+        assert_eq!(amount(&plain.hard).as_deref(), Some("2"), "the status is used");
         assert_eq!((&*plain.name, amount(&plain.used).as_deref()), ("q", Some("1")));
         assert_eq!(plain.scopes, []);
         let scoped = quota(

@@ -1,4 +1,4 @@
-//! Owns label selectors as compact text: which pods a workload means, in the words of the API.
+//! Label selectors as compact canonical text, in the syntax of the API.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ pub use labels::Labels;
 pub use parse::SelectorError;
 use parse::{convert_expression, one_of, parse_requirement};
 
-/// A query that no pod can match, in the words of the API, so that it can be sent there like any other.
+/// A selector that matches no pod, in the syntax of the API, so that it can be sent there like any other.
 const NOTHING: &str = "!plimsoll.dev/nothing,plimsoll.dev/nothing";
 
-/// Which objects are meant, as the canonical text of an API query in one allocation that clones share. Two
-/// selectors that were written differently but list the same requirements are equal.
+/// A label selector, as canonical text in one allocation that clones share. Two selectors that were written differently
+/// but have the same requirements are equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Selector(Arc<str>);
 
@@ -30,7 +30,7 @@ struct Requirement<'a> {
     operator: Operator<'a>,
 }
 
-/// Values are sorted and parted by commas, as they stand in the canonical text.
+/// Values are sorted and separated by commas, as in the canonical text.
 #[derive(Clone, Copy)]
 enum Operator<'a> {
     DoesNotExist,
@@ -54,13 +54,13 @@ impl Selector {
         Self("".into())
     }
 
-    /// Matches objects that have all of these labels. Pairs that no object of the API can have match nothing.
+    /// Matches objects that have all of these labels. Labels that the API does not allow match nothing.
     pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
         let terms = labels.iter().map(|(key, value)| one_of(key, [value.as_str()], ""));
         terms.collect::<Result<_, _>>().map_or_else(|_| Self::nothing(), Self::from_requirements)
     }
 
-    /// As the API reads a `LabelSelector`: none matches nothing, an empty one everything.
+    /// Converts a `LabelSelector` as the API server does: `None` matches nothing, an empty one everything.
     pub fn from_label_selector(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
         let Some(selector) = selector else { return Ok(Self::nothing()) };
         let labels = selector.match_labels.iter().flatten();
@@ -69,7 +69,7 @@ impl Selector {
         labels.chain(expressions).collect::<Result<_, _>>().map(Self::from_requirements)
     }
 
-    /// Reads the text form of a selector, as in `status.selector` of a scale.
+    /// Parses the text form of a selector, as in `status.selector` of a scale.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         if text.trim().is_empty() {
             return Ok(Self::everything());
@@ -94,7 +94,7 @@ impl Selector {
         Ok(Self::from_requirements(terms))
     }
 
-    /// Terms are pairs of key and text.
+    /// Each term is the key of a requirement and its canonical text.
     fn from_requirements(mut terms: Vec<(String, String)>) -> Self {
         terms.sort_unstable();
         terms.dedup();
@@ -102,29 +102,29 @@ impl Selector {
         Self(texts.join(",").into())
     }
 
-    /// Of text that [`Self::as_str`] gave.
+    /// From text that [`Self::as_str`] returned.
     pub(crate) fn from_canonical(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// Whether an object with these labels is meant. A label that is absent is not one of any values, so `!=` and
-    /// `notin` match it.
+    /// Whether the selector matches an object with these labels. `!=` and `notin` also match objects without the label, as
+    /// in the API.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.matches_with(|key| labels.get(key))
     }
 
-    /// The same of labels that are kept in another way.
+    /// Like [`Self::matches`], for labels that are stored in another type.
     pub fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements().all(|term| term.matches(value(term.key)))
     }
 
-    /// A pair that every matching object has: what an index of objects can be asked for first. A selector that
-    /// matches nothing, or that names no single value, has none.
+    /// A label that every matching object has, for a lookup in an index. `None` if the selector matches nothing or requires
+    /// no exact value.
     pub fn required_label(&self) -> Option<(&str, &str)> {
         self.required_labels().next()
     }
 
-    /// All such pairs, for an index that knows which of them is the rarest.
+    /// All such labels, for an index that uses the rarest.
     pub fn required_labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.requirements().filter_map(|term| match term.operator {
             Operator::In(values) if !values.contains(',') => Some((term.key, values)),
@@ -132,12 +132,12 @@ impl Selector {
         })
     }
 
-    /// Whether this is the selector that matches nothing; one whose requirements exclude each other is not.
+    /// Whether this is the selector that matches nothing. False for one whose requirements contradict each other.
     pub fn is_nothing(&self) -> bool {
         &*self.0 == NOTHING
     }
 
-    /// The canonical text, as an API query takes it.
+    /// The canonical text, as an API request takes it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -171,10 +171,10 @@ impl fmt::Debug for Selector {
     }
 }
 
-// === impl Term ===
+// === impl Requirement ===
 
 impl<'a> Requirement<'a> {
-    /// Of canonical text.
+    /// Parses canonical text.
     fn parse_canonical(canonical: &'a str) -> Self {
         if let Some(key) = canonical.strip_prefix('!') {
             return Self { key, operator: Operator::DoesNotExist };
@@ -191,17 +191,17 @@ impl<'a> Requirement<'a> {
             return Self { key: canonical, operator: Operator::Exists };
         };
         let (key, rest) = canonical.split_at(at);
-        let test = match rest.split_at(1) {
+        let operator = match rest.split_at(1) {
             ("=", value) => Operator::In(value),
             (">", bound) => bound.parse().map_or(Operator::In(bound), Operator::GreaterThan),
             ("<", bound) => bound.parse().map_or(Operator::In(bound), Operator::LessThan),
             (_, value) => Operator::NotIn(value.trim_start_matches('=')),
         };
-        Self { key, operator: test }
+        Self { key, operator }
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let is_one_of = |values: &str, value| values.split(',').any(|one| one == value);
+        let is_one_of = |values: &str, value| values.split(',').any(|candidate| candidate == value);
         let integer = || value.and_then(|value| value.parse::<i64>().ok());
         match self.operator {
             Operator::DoesNotExist => value.is_none(),
@@ -297,8 +297,8 @@ mod tests {
             "é=b",
             "a=é",
         ] {
-            let answer = Selector::parse(text);
-            assert!(answer.is_err(), "{text:?} is read as {answer:?}");
+            let parsed = Selector::parse(text);
+            assert!(parsed.is_err(), "{text:?} is parsed as {parsed:?}");
         }
         assert!(Selector::parse(&format!("a={}", "b".repeat(63))).is_ok());
         assert!(Selector::parse(&format!("a={}", "b".repeat(64))).is_err());
@@ -351,7 +351,7 @@ matchExpressions:
 
     fn term() -> impl Strategy<Value = String> {
         let key = || prop_oneof!["[a-d]", Just("x.io/a".to_owned())];
-        let list = || proptest::collection::vec(value(), 1..4).prop_map(|all| all.join(", "));
+        let list = || proptest::collection::vec(value(), 1..4).prop_map(|values| values.join(", "));
         prop_oneof![
             (key(), value()).prop_map(|(key, value)| format!("{key} ={value}")),
             (key(), value()).prop_map(|(key, value)| format!("{key}!= {value}")),
@@ -373,9 +373,9 @@ matchExpressions:
             let selector = Selector::parse(&terms.join(" , ")).expect("a selector");
             let again = Selector::parse(&selector.to_string()).expect("canonical text");
             prop_assert_eq!(&again, &selector);
-            // Each requirement alone has to hold, so the order they were written in is of no account.
+            // Every requirement must hold, so their order does not matter.
             let pod = Labels::from(pod);
-            let alone = terms.iter().all(|one| Selector::parse(one).expect("one").matches(&pod));
+            let alone = terms.iter().all(|requirement| Selector::parse(requirement).expect("a requirement").matches(&pod));
             prop_assert_eq!(selector.matches(&pod), alone);
             if selector.matches(&pod) {
                 for (key, value) in selector.required_labels() {

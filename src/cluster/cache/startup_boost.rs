@@ -1,4 +1,4 @@
-//! Startup boosts as samples of usage need them: what a container uses while it is boosted tells nothing of later (W14).
+//! Startup boosts of pods: usage while a container is boosted says nothing about its usage later (W14).
 
 use std::time::Duration;
 
@@ -11,76 +11,74 @@ use plimsoll_core::{
     vpa_match,
 };
 
-/// The boosts that a pod was created with: few pods have any.
+/// The startup boosts that a pod was created with: few pods have any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStartupBoost {
-    /// Since when it is ready, if it is.
+    /// When it became ready, if it is ready.
     ready_since: Option<Time>,
-    /// The containers that its annotations name.
+    /// The containers that its boost annotations name.
     containers: Box<[Box<str>]>,
 }
 
-/// How long a VPA's boosts last after a pod became ready: of containers that have a policy, and of all others.
+/// How long a VPA's startup boosts last after a pod became ready, by container policy and by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoostDurations {
     by_container: Box<[(Box<str>, Duration)]>,
     default_duration: Duration,
 }
 
-// === impl Startup ===
+// === impl PodStartupBoost ===
 
 impl PodStartupBoost {
-    /// What a pod says, if it says anything.
-    pub fn from_pod(slim: &PartialPod) -> Option<Box<Self>> {
-        let annotations = slim.metadata.annotations.iter().flatten();
+    /// Reads the boost annotations of a pod; `None` if it has none.
+    pub fn from_pod(partial_pod: &PartialPod) -> Option<Box<Self>> {
+        let annotations = partial_pod.metadata.annotations.iter().flatten();
         let containers: Box<[Box<str>]> = annotations
             .filter_map(|(key, _)| Some(key.strip_prefix(pod_annotations::BOOST)?.into()))
             .collect();
         (!containers.is_empty())
-            .then(|| Box::new(Self { ready_since: slim.status.ready_since, containers }))
+            .then(|| Box::new(Self { ready_since: partial_pod.status.ready_since, containers }))
     }
 
-    /// Whether a container had its boost then. It has it until it was ready for as long as the VPA says: an annotation
-    /// that nobody takes away does not keep usage out for ever.
-    /// Where a VPA boosts nothing any more, that is until it is ready.
+    /// Whether a container was boosted at that time: until the pod was ready for the duration in the VPA, so that a boost
+    /// annotation that is never removed does not exclude usage for ever. If the VPA no longer configures a boost, until the
+    /// pod was ready.
     pub fn is_boosted_at(
         &self,
         container: &str,
         boosts: Option<&BoostDurations>,
         at: Time,
     ) -> bool {
-        if !self.containers.iter().any(|one| **one == *container) {
+        if !self.containers.iter().any(|name| **name == *container) {
             return false;
         }
         let Some(ready) = self.ready_since else { return true };
-        let lasts = boosts.map_or(Duration::ZERO, |boosts| boosts.duration_for(container));
-        at.nanos_since(ready) <= i64::try_from(lasts.as_nanos()).unwrap_or(i64::MAX)
+        let duration = boosts.map_or(Duration::ZERO, |boosts| boosts.duration_for(container));
+        at.nanos_since(ready) <= i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
     }
 }
 
-// === impl Boosts ===
+// === impl BoostDurations ===
 
 impl BoostDurations {
-    /// What a VPA says; none if it boosts nothing.
+    /// The boost durations of a VPA; `None` if it configures no boost.
     pub fn new(vpa: &VerticalPodAutoscaler) -> Option<Box<Self>> {
-        let plan = SizingSpec::from_vpa(vpa);
+        let sizing_spec = SizingSpec::from_vpa(vpa);
         if !vpa_match::has_startup_boost(&vpa.spec) {
             return None;
         }
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let names = policies.map(|policy| policy.container_name.as_str());
-        let by_policy = names.map(|name| (name.into(), boost::duration(&plan, name))).collect();
-        // No container has this name, so that it is of those without a policy of their own.
-        Some(Box::new(Self {
-            by_container: by_policy,
-            default_duration: boost::duration(&plan, ""),
-        }))
+        let by_container =
+            names.map(|name| (name.into(), boost::duration(&sizing_spec, name))).collect();
+        // No container has an empty name, so this is the default of containers without a policy.
+        Some(Box::new(Self { by_container, default_duration: boost::duration(&sizing_spec, "") }))
     }
 
     fn duration_for(&self, container: &str) -> Duration {
         let own = self.by_container.iter().find(|(name, _)| **name == *container);
-        own.map_or(self.default_duration, |(_, lasts)| *lasts)
+        own.map_or(self.default_duration, |(_, duration)| *duration)
     }
 }
 
@@ -128,7 +126,7 @@ mod tests {
     #[test]
     fn a_boosted_container_is_starting_until_it_was_ready_for_as_long_as_its_vpa_says() {
         let lasting = boosts(&json!({"startupBoost": boost(60)})).expect("it boosts");
-        let startup = startup(&ready()).expect("it is boosted");
+        let startup = startup(&ready()).expect("the pod is boosted");
         for (container, seconds, expected) in [
             ("main", -5, true),
             ("main", 60, true),
@@ -148,10 +146,11 @@ mod tests {
 
     #[test]
     fn a_boosted_pod_that_is_not_ready_is_starting_however_long_it_takes() {
-        let lasting = boosts(&json!({"startupBoost": boost(1)})).expect("it boosts");
+        let lasting =
+            boosts(&json!({"startupBoost": boost(1)})).expect("the VPA configures a boost");
         let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": at(0)});
         for unready in [unready, json!({"type": "Initialized", "status": "True"})] {
-            let startup = startup(&unready).expect("it is boosted");
+            let startup = startup(&unready).expect("the pod is boosted");
             assert!(startup.is_boosted_at("main", Some(&lasting), at(1_000_000)));
         }
     }
@@ -163,9 +162,9 @@ mod tests {
             {"containerName": "plain"},
             {"containerName": "*", "startupBoost": boost(20)},
         ]});
-        let all = boosts(&json!({"startupBoost": boost(60), "resourcePolicy": policies}));
-        let all = all.expect("it boosts");
-        let lasts = ["main", "plain", "side"].map(|name| all.duration_for(name).as_secs());
+        let durations = boosts(&json!({"startupBoost": boost(60), "resourcePolicy": policies}));
+        let durations = durations.expect("the VPA configures a boost");
+        let lasts = ["main", "plain", "side"].map(|name| durations.duration_for(name).as_secs());
         assert_eq!(lasts, [10, 60, 20]);
         assert_eq!(boosts(&json!({})), None);
     }

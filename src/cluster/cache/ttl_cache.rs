@@ -1,5 +1,5 @@
-//! Owns answers of the API that are kept for a while: asked once by whoever needs them at the same time, asked
-//! anew before they are too old, so that nobody waits.
+//! Caches responses of the API server. Concurrent lookups of a key share one request, and entries are refreshed before
+//! they expire, so that callers rarely wait.
 
 use std::fmt;
 use std::future::Future;
@@ -12,18 +12,18 @@ use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// An answer nobody asked for in that time is forgotten.
+/// Entries that are not read for this long are removed.
 const IDLE_TTL: Duration = Duration::from_hours(1);
-/// The part of its lifetime after which an answer is asked for anew when somebody needs it.
+/// The fraction of an entry's lifetime after which the next read refreshes it.
 const REFRESH_AFTER: f64 = 0.7;
-/// So many questions are asked ahead of time at once, and so many more wait for it. The others are asked when their turn comes
-/// up again.
+/// Limits refreshes ahead of time: this many run at once, and this many more wait. Beyond that a refresh is skipped until
+/// the next read.
 const MAX_CONCURRENT_REFRESHES: usize = 10;
 const MAX_QUEUED_REFRESHES: usize = 1_000;
-/// A doubt about an answer that has always been the same is looked into at least this often.
+/// Upper bound of the minimum age of an entry that a revalidation refetches, however often it was unchanged.
 const MAX_REVALIDATE_INTERVAL: Duration = Duration::from_mins(20);
 
-/// Answers by what was asked.
+/// Cached values by key.
 pub struct TtlCache<K, V> {
     entries: Cache<K, Arc<Entry<V>>>,
     jitter: RandomState,
@@ -32,23 +32,23 @@ pub struct TtlCache<K, V> {
     max_lifetime_factor: u32,
 }
 
-/// Why a question is asked.
+/// Why a value is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchReason {
-    /// Somebody waits for the answer.
+    /// There is no valid entry; a caller waits for the value.
     Missing,
-    /// There is an answer, which may be out of date.
+    /// There is an entry, which may be out of date.
     Refresh,
 }
 
-/// What asking gave.
+/// A fetched value.
 #[derive(Clone, Debug)]
 pub struct Cached<V> {
-    /// The answer.
+    /// The value.
     pub value: V,
-    /// How long it is good for.
+    /// How long it stays valid.
     pub lifetime: Duration,
-    /// False when nobody knows: an older answer is then better than this one.
+    /// False if the request failed: an older value is then preferred to this one.
     pub is_definite: bool,
 }
 
@@ -58,16 +58,16 @@ struct Entry<V> {
     fetched_at: Instant,
     fresh_until: Instant,
     good_until: Instant,
-    /// How often the answer was asked for again and stayed the same.
+    /// How often the value was refetched without a change.
     unchanged_count: u32,
     is_refreshing: AtomicBool,
 }
 
-// === impl Answers ===
+// === impl TtlCache ===
 
 impl<K, V> fmt::Debug for TtlCache<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").finish_non_exhaustive()
+        f.debug_struct("TtlCache").finish_non_exhaustive()
     }
 }
 
@@ -88,53 +88,47 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + PartialEq + Send + Sync + 'static,
 {
-    /// Keeps at most that many.
+    /// A cache of at most `capacity` entries.
     pub fn new(capacity: u64) -> Self {
-        let kept = Cache::builder().max_capacity(capacity).time_to_idle(IDLE_TTL).build();
-        let [ahead, waiting] = [MAX_CONCURRENT_REFRESHES, MAX_QUEUED_REFRESHES]
-            .map(|most| Arc::new(Semaphore::new(most)));
-        Self {
-            entries: kept,
-            jitter: RandomState::new(),
-            refreshing: ahead,
-            queued: waiting,
-            max_lifetime_factor: 1,
-        }
+        let entries = Cache::builder().max_capacity(capacity).time_to_idle(IDLE_TTL).build();
+        let [refreshing, queued] = [MAX_CONCURRENT_REFRESHES, MAX_QUEUED_REFRESHES]
+            .map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { entries, jitter: RandomState::new(), refreshing, queued, max_lifetime_factor: 1 }
     }
 
-    /// Has the lifetime of an answer grow, up to so many times, each time that it stays the same.
+    /// Lets the lifetime of an entry grow, up to `times` times, each time that a refetch returns the same value.
     #[must_use]
     pub fn with_lifetime_growth(mut self, times: u32) -> Self {
         self.max_lifetime_factor = times.max(1);
         self
     }
 
-    /// The answer that is kept, if it is still good; else asks, once for all who need it.
-    pub async fn get<F, A>(&self, key: &K, ask: F) -> V
+    /// The cached value, if it is still valid; otherwise fetches it, once for all concurrent callers.
+    pub async fn get<F, A>(&self, key: &K, fetch: F) -> V
     where
         F: FnOnce(FetchReason) -> A + Send + 'static,
         A: Future<Output = Cached<V>> + Send + 'static,
     {
         let now = Instant::now();
-        let kept = self.entries.get(key).await;
-        let Some(kept) = kept.filter(|kept| now < kept.good_until) else {
-            return self.get_or_fetch(key, ask, |kept| kept.good_until <= now).await;
+        let entry = self.entries.get(key).await;
+        let Some(entry) = entry.filter(|entry| now < entry.good_until) else {
+            return self.get_or_fetch(key, fetch, |entry| entry.good_until <= now).await;
         };
-        if now >= kept.fresh_until {
-            self.refresh(key, &kept, ask);
+        if now >= entry.fresh_until {
+            self.refresh(key, &entry, fetch);
         }
-        kept.answer.value.clone()
+        entry.answer.value.clone()
     }
 
-    /// The same, of an answer that is at most so old.
-    pub async fn get_with_max_age<F, A>(&self, key: &K, age: Duration, ask: F) -> V
+    /// Like [`Self::get`], for an entry that is at most `age` old.
+    pub async fn get_with_max_age<F, A>(&self, key: &K, age: Duration, fetch: F) -> V
     where
         F: FnOnce(FetchReason) -> A + Send + 'static,
         A: Future<Output = Cached<V>> + Send + 'static,
     {
         let now = Instant::now();
-        self.get_or_fetch(key, ask, |kept| {
-            kept.good_until <= now || now.saturating_duration_since(kept.fetched_at) > age
+        self.get_or_fetch(key, fetch, |entry| {
+            entry.good_until <= now || now.saturating_duration_since(entry.fetched_at) > age
         })
         .await
     }
@@ -142,7 +136,7 @@ where
     async fn get_or_fetch<F, A>(
         &self,
         key: &K,
-        ask: F,
+        fetch: F,
         is_old: impl FnMut(&Arc<Entry<V>>) -> bool + Send,
     ) -> V
     where
@@ -150,26 +144,27 @@ where
         A: Future<Output = Cached<V>> + Send + 'static,
     {
         let older = self.entries.get(key).await;
-        let fill = async { self.new_entry(key, ask(FetchReason::Missing).await, older.as_deref()) };
+        let fill =
+            async { self.new_entry(key, fetch(FetchReason::Missing).await, older.as_deref()) };
         let entry = self.entries.entry_by_ref(key).or_insert_with_if(fill, is_old).await;
         entry.value().answer.value.clone()
     }
 
-    /// Asks anew although the answer is good, unless it was asked for less than `youth` ago. That time doubles whenever the
-    /// answer stays the same. The answer comes later, for who asks then.
-    pub async fn revalidate<F, A>(&self, key: &K, youth: Duration, ask: F)
+    /// Refetches a valid entry in the background, unless it was fetched less than `min_age` ago. That time doubles whenever
+    /// the value is unchanged. Later reads get the new value.
+    pub async fn revalidate<F, A>(&self, key: &K, min_age: Duration, fetch: F)
     where
         F: FnOnce(FetchReason) -> A + Send + 'static,
         A: Future<Output = Cached<V>> + Send + 'static,
     {
-        let Some(kept) = self.entries.get(key).await else { return };
-        let grown = youth.saturating_mul(1 << kept.unchanged_count.min(10));
-        if kept.fetched_at.elapsed() >= grown.min(MAX_REVALIDATE_INTERVAL.max(youth)) {
-            self.refresh(key, &kept, ask);
+        let Some(entry) = self.entries.get(key).await else { return };
+        let backed_off = min_age.saturating_mul(1 << entry.unchanged_count.min(10));
+        if entry.fetched_at.elapsed() >= backed_off.min(MAX_REVALIDATE_INTERVAL.max(min_age)) {
+            self.refresh(key, &entry, fetch);
         }
     }
 
-    fn refresh<F, A>(&self, key: &K, older: &Arc<Entry<V>>, ask: F)
+    fn refresh<F, A>(&self, key: &K, older: &Arc<Entry<V>>, fetch: F)
     where
         F: FnOnce(FetchReason) -> A + Send + 'static,
         A: Future<Output = Cached<V>> + Send + 'static,
@@ -177,45 +172,45 @@ where
         if older.is_refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
-        let Ok(place) = Arc::clone(&self.queued).try_acquire_owned() else {
+        let Ok(queue_slot) = Arc::clone(&self.queued).try_acquire_owned() else {
             older.is_refreshing.store(false, Ordering::Relaxed);
             return;
         };
         let (this, key, older) = (self.clone(), key.clone(), Arc::clone(older));
         tokio::spawn(async move {
-            // Both are given back when the answer is there; nobody closes them.
-            let (_place, _turn) = (place, this.refreshing.acquire().await);
-            let answer = ask(FetchReason::Refresh).await;
-            let kept = if answer.is_definite {
-                this.new_entry(&key, answer, Some(&*older))
+            // Both are released when the response has arrived; the semaphores are never closed.
+            let (_queue_slot, _permit) = (queue_slot, this.refreshing.acquire().await);
+            let fetched = fetch(FetchReason::Refresh).await;
+            let entry = if fetched.is_definite {
+                this.new_entry(&key, fetched, Some(&*older))
             } else {
-                // The older one stays until its own end, and is asked for again when this one would have been.
+                // Keep the older value until it expires; refetch when this one would have expired.
                 let now = Instant::now();
                 Arc::new(Entry {
                     answer: older.answer.clone(),
                     fetched_at: now,
-                    fresh_until: now + answer.lifetime,
+                    fresh_until: now + fetched.lifetime,
                     good_until: older.good_until,
                     unchanged_count: older.unchanged_count,
                     is_refreshing: AtomicBool::new(false),
                 })
             };
-            this.entries.insert(key, kept).await;
+            this.entries.insert(key, entry).await;
         });
     }
 
-    /// Lifetimes are spread by half, so that what was asked for at once is not asked for at once again.
+    /// Spreads lifetimes by up to half, so that entries fetched together are not refetched together.
     fn new_entry(&self, key: &K, answer: Cached<V>, older: Option<&Entry<V>>) -> Arc<Entry<V>> {
-        let asked = Instant::now();
-        let part = self.jitter.hash_one((key, asked)) as f64 / u64::MAX as f64;
+        let now = Instant::now();
+        let part = self.jitter.hash_one((key, now)) as f64 / u64::MAX as f64;
         let same = older.filter(|older| answer.is_definite && older.answer.value == answer.value);
         let repeated = same.map_or(0, |older| older.unchanged_count.saturating_add(1));
         let times = repeated.saturating_add(1).min(self.max_lifetime_factor);
         let lifetime = answer.lifetime.saturating_mul(times).mul_f64(1.0 - part / 2.0);
         Arc::new(Entry {
-            fetched_at: asked,
-            fresh_until: asked + lifetime.mul_f64(REFRESH_AFTER),
-            good_until: asked + lifetime,
+            fetched_at: now,
+            fresh_until: now + lifetime.mul_f64(REFRESH_AFTER),
+            good_until: now + lifetime,
             unchanged_count: repeated,
             is_refreshing: AtomicBool::new(false),
             answer,

@@ -1,4 +1,4 @@
-//! A pod as an updater needs it: its sizes, and what became of it.
+//! A pod as the updater uses it: its resources and its status.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,49 +20,50 @@ use plimsoll_core::{
     },
 };
 
-/// Annotations that somebody reads; the others may be long, and there are thousands of pods.
+/// Prefixes of the annotations that are read; others may be long, and there are thousands of pods.
 const KEPT_ANNOTATION_PREFIXES: [&str; 2] = ["vpa", "plimsoll.dev/"];
 
-/// A pod that is there.
+/// A pod, reduced to the fields that the updater uses.
 #[derive(kube::Resource, Clone, Debug)]
 #[resource(inherit = "Pod")]
 pub struct UpdaterPod {
-    /// Without labels, and without annotations, which the sizes have.
+    /// Object metadata without labels and annotations; `sizing` has the annotations.
     pub metadata: ObjectMeta,
-    /// Its labels: one piece of text in place of a map.
+    /// Its labels, in one string instead of a map.
     pub labels: Labels,
-    /// Its containers, and what they have; without labels.
+    /// Its containers and their resources; without labels.
     pub sizing: sizing::Pod,
-    /// What became of it.
+    /// Its status.
     pub status: PodStatus,
 }
 
-/// The text of a pod is read twice: sizing and watching have nothing in common but the names of containers.
+/// Deserializes the JSON of a pod twice: `sizing` and `status` share no fields but the names of containers.
 impl<'de> Deserialize<'de> for UpdaterPod {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(from)?.get();
-        let wrong = |why: serde_json::Error| D::Error::custom(without_position(&why.to_string()));
-        let mut sizes: sizing::Pod = serde_json::from_str(text).map_err(wrong)?;
-        let mut lives: RawPod = serde_json::from_str(text).map_err(wrong)?;
-        if let Some(annotations) = &mut sizes.annotations {
-            annotations
-                .retain(|key, _| KEPT_ANNOTATION_PREFIXES.iter().any(|read| key.starts_with(read)));
+        let invalid = |why: serde_json::Error| D::Error::custom(without_position(&why.to_string()));
+        let mut sizing_pod: sizing::Pod = serde_json::from_str(text).map_err(invalid)?;
+        let mut raw_pod: RawPod = serde_json::from_str(text).map_err(invalid)?;
+        if let Some(annotations) = &mut sizing_pod.annotations {
+            annotations.retain(|key, _| {
+                KEPT_ANNOTATION_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+            });
             if annotations.is_empty() {
-                // A map that was emptied keeps its room.
+                // A map that was emptied keeps its allocation.
                 *annotations = BTreeMap::new();
             }
         }
-        let labels = Labels::from(std::mem::take(&mut sizes.labels));
-        sizes.containers.shrink_to_fit();
-        sizes.init_containers.shrink_to_fit();
-        let mut life = lives.pod_status();
-        life.containers.shrink_to_fit();
-        lives.metadata.labels = None;
-        lives.metadata.annotations = None;
-        if let Some(owners) = &mut lives.metadata.owner_references {
+        let labels = Labels::from(std::mem::take(&mut sizing_pod.labels));
+        sizing_pod.containers.shrink_to_fit();
+        sizing_pod.init_containers.shrink_to_fit();
+        let mut status = raw_pod.pod_status();
+        status.containers.shrink_to_fit();
+        raw_pod.metadata.labels = None;
+        raw_pod.metadata.annotations = None;
+        if let Some(owners) = &mut raw_pod.metadata.owner_references {
             owners.shrink_to_fit();
         }
-        Ok(Self { metadata: lives.metadata, labels, sizing: sizes, status: life })
+        Ok(Self { metadata: raw_pod.metadata, labels, sizing: sizing_pod, status })
     }
 }
 
@@ -126,36 +127,36 @@ struct Terminated {
     finished_at: Option<Time>,
 }
 
-// === impl RunningPod ===
+// === impl UpdaterPod ===
 
 impl UpdaterPod {
-    /// Whether it still has what it was given to start with.
+    /// Whether it still has a startup boost.
     pub fn is_boosted(&self) -> bool {
         sizing::boost::boosted_containers(&self.sizing).next().is_some()
     }
 
-    /// Whether it is on its way out.
+    /// Whether it is terminating.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 }
 
-/// What kubelets say of a resize: that it waits, and that it is made.
+/// Conditions that a kubelet sets for a resize: pending, and in progress.
 const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
-// === impl Lives ===
+// === impl RawPod ===
 
 impl RawPod {
     fn pod_status(&self) -> PodStatus {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| &*condition.kind == kind);
         let is_true = |condition: &&Condition| &*condition.status == "True";
-        // Kubelets take away what no longer holds. Where one of the two stands there and does not hold, upstream goes by
-        // the first of them alone.
+        // Kubelets remove conditions that no longer apply. If one of the two is present with status False, upstream uses
+        // only the first of them.
         let first =
             conditions.iter().find(|condition| RESIZE_CONDITIONS.contains(&&*condition.kind));
         let is_resizing = first.as_ref().is_some_and(is_true);
-        let in_force =
+        let active =
             |kind| find(kind).filter(|_| is_resizing).filter(is_true).map(Condition::resize);
         let statuses = [&self.status.container_statuses, &self.status.init_container_statuses];
         let containers = statuses.into_iter().flatten().flatten().map(Container::container_status);
@@ -181,14 +182,14 @@ impl RawPod {
                 _ => Readiness::Unknown,
             },
             generation: self.metadata.generation,
-            resize_pending: in_force(RESIZE_CONDITIONS[0]),
-            resize_in_progress: in_force(RESIZE_CONDITIONS[1]),
+            resize_pending: active(RESIZE_CONDITIONS[0]),
+            resize_in_progress: active(RESIZE_CONDITIONS[1]),
             containers: containers.collect(),
         }
     }
 }
 
-/// `lean_metadata` leaves only the references with `controller: true`; of several the last one counts, as upstream has it.
+/// `lean_metadata` leaves only the references with `controller: true`; of several the last one is used, as upstream does.
 fn controller(references: &[OwnerReference]) -> Option<PodOwner> {
     let owner = references.last()?;
     Some(PodOwner { kind: owner.kind.as_str().into(), name: owner.name.as_str().into() })
@@ -207,7 +208,8 @@ impl Condition {
 
 impl Container {
     fn container_status(&self) -> ContainerStatus {
-        let ended = |state: &State| state.terminated.as_ref().and_then(Terminated::termination);
+        let termination =
+            |state: &State| state.terminated.as_ref().and_then(Terminated::termination);
         ContainerStatus {
             name: Arc::clone(&self.name),
             restarts: self.restart_count,
@@ -216,7 +218,7 @@ impl Container {
                 .waiting
                 .as_ref()
                 .is_some_and(|waiting| &*waiting.reason == "CrashLoopBackOff"),
-            last_termination: ended(&self.last_state),
+            last_termination: termination(&self.last_state),
         }
     }
 }
@@ -273,22 +275,22 @@ mod tests {
     fn of_a_pod_its_sizes_and_its_life_are_kept_and_foreign_annotations_are_not() {
         let pod: UpdaterPod = serde_json::from_str(POD).expect("a pod");
         assert!(!pod.is_terminating());
-        let annotations = pod.sizing.annotations.as_ref().expect("there are some");
+        let annotations = pod.sizing.annotations.as_ref().expect("annotations are stored");
         assert_eq!(annotations.keys().collect::<Vec<_>>(), ["vpaObservedContainers"]);
         assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
         assert_eq!((&pod.metadata.labels, &pod.metadata.annotations), (&None, &None));
         assert_eq!(pod.labels.iter().collect::<Vec<_>>(), [("app", "web")]);
-        assert!(pod.sizing.labels.is_empty(), "they are kept once");
+        assert!(pod.sizing.labels.is_empty(), "labels are stored once");
         let life = &pod.status;
         let owner = life.owner.as_ref().expect("a controller");
         assert_eq!((&*owner.kind, &*owner.name), ("ReplicaSet", "web"));
         assert_eq!((life.phase, life.generation), (Phase::Running, Some(3)));
         assert_eq!(life.readiness, Readiness::Ready(at("2026-11-21T10:00:20Z")));
         assert_eq!(life.started, Some(at("2026-11-21T10:00:05Z")));
-        let pending = life.resize_pending.as_ref().expect("it is in force");
+        let pending = life.resize_pending.as_ref().expect("the condition is active");
         assert_eq!((&*pending.reason, pending.generation), ("Deferred", Some(3)));
-        assert_eq!(life.resize_in_progress, None, "a condition that is False is not in force");
-        let main = life.container("main").expect("it is there");
+        assert_eq!(life.resize_in_progress, None, "a condition with status False is not active");
+        let main = life.container("main").expect("the container exists");
         assert_eq!((main.restarts, main.backing_off), (2, false));
         assert!(main.last_termination.is_some_and(|ending| ending.out_of_memory));
     }

@@ -1,11 +1,11 @@
-//! What is known of the cluster: VPAs, pods, and which pods belong to which VPA. Every change costs by what
-//! it touches, never pods times VPAs.
+//! Indexes the cluster: VPAs, pods, and which pods match which VPA. A change costs in proportion to the objects that it
+//! affects, never pods times VPAs.
 //!
 //! ```text
-//! Index ─ Namespace ─┬─ Vpa  selector, status as last read, names of its pods
-//!                    ├─ Pod  labels, containers, names of its VPAs
-//!                    ├─ pods by each pair of their labels        (for a selector that is new)
-//!                    └─ VPAs by one pair that they insist on     (for a pod that is new)
+//! VpaIndex ─ NamespaceIndex ─┬─ IndexedVpa      selector, published status, names of its pods
+//!                            ├─ RecommenderPod  labels, containers, names of its VPAs
+//!                            ├─ pods by each of their labels     (to match a new selector)
+//!                            └─ VPAs by one required label each  (to match a new pod)
 //! ```
 
 mod namespace;
@@ -34,19 +34,19 @@ use plimsoll_core::{
     api::vpa::VerticalPodAutoscaler, recommender::namespace_scope::NamespaceScope,
 };
 
-/// The index.
+/// The VPAs and pods of the cluster.
 #[derive(Debug)]
 pub struct VpaIndex {
     scope: NamespaceScope,
-    /// Name of this recommender: VPAs that name another one are not ours.
+    /// Name of this recommender: VPAs of other recommenders are ignored.
     recommender: Box<str>,
     namespaces: HashMap<Arc<str>, NamespaceIndex>,
     names: StringInterner,
     oom_kills: Vec<ObservedOomKill>,
     request_sources: RequestSourceCounts,
-    /// The list of each kind that is being read or was read last; what an older one brought is gone when it ends.
+    /// The number of the current list of each kind; objects of an older list are gone when it completes.
     lists: Lists,
-    /// How many whole readings of usage there were.
+    /// The number of complete usage fetches.
     complete_usage_fetches: u32,
     pods: usize,
     vpas: usize,
@@ -58,24 +58,24 @@ struct Lists {
     pods: u32,
 }
 
-/// What became of an object that was put in.
+/// The outcome of storing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutResult {
-    /// It is new.
+    /// The object is new.
     New,
-    /// It was known; whether its spec or annotations may have changed.
+    /// The object was known; its spec or annotations may have changed.
     Changed {
-        /// Whether it points to another workload than before.
+        /// Whether its target reference changed.
         retargeted: bool,
     },
-    /// It is none of ours.
+    /// The object is out of scope, or of another recommender.
     Ignored,
-    /// It is older than what is known, so nothing of it was taken.
+    /// The object is older than the stored one, and was dropped.
     Old,
 }
 
 impl VpaIndex {
-    /// An empty index of what lies in this scope.
+    /// An empty index for this scope.
     pub fn new(scope: NamespaceScope, recommender: &str) -> Self {
         Self {
             scope,
@@ -98,23 +98,23 @@ impl VpaIndex {
         self.lists.vpas += 1;
     }
 
-    /// The list is complete. Answers the VPAs that are gone.
+    /// The list is complete. Returns the VPAs that are gone.
     pub fn finish_vpa_list(&mut self) -> Vec<ObjectKey> {
         let list = self.lists.vpas;
         let mut gone = Vec::new();
-        for (namespace, known) in &mut self.namespaces {
-            known.foreign_vpas.retain(|_, brought| *brought == list);
-            let stale = known.vpas.iter().filter(|(_, vpa)| vpa.list != list);
+        for (namespace, index) in &mut self.namespaces {
+            index.foreign_vpas.retain(|_, last_list| *last_list == list);
+            let stale = index.vpas.iter().filter(|(_, vpa)| vpa.list != list);
             gone.extend(stale.map(|(name, _)| ObjectKey::new(namespace.clone(), name.clone())));
         }
         for key in &gone {
             self.remove_vpa(key);
         }
-        self.namespaces.retain(|_, known| !known.is_empty());
+        self.namespaces.retain(|_, index| !index.is_empty());
         gone
     }
 
-    /// Takes in a VPA. One that was handed to another recommender is gone for this one.
+    /// Stores a VPA. Removes one that changed to another recommender.
     pub fn put_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> (ObjectKey, PutResult) {
         let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
         let name = vpa.metadata.name.as_deref().unwrap_or_default();
@@ -126,18 +126,18 @@ impl VpaIndex {
         let list = self.lists.vpas;
         if !is_handled_by(vpa, &self.recommender) {
             self.remove_vpa(&key);
-            let known = self.namespaces.entry(namespace).or_default();
-            known.foreign_vpas.insert((*name).into(), list);
+            let index = self.namespaces.entry(namespace).or_default();
+            index.foreign_vpas.insert((*name).into(), list);
             return (key, PutResult::Ignored);
         }
-        let known = self.namespaces.entry(namespace).or_default();
-        known.foreign_vpas.remove(&*name);
+        let index = self.namespaces.entry(namespace).or_default();
+        index.foreign_vpas.remove(&*name);
         let mut put = PutResult::New;
-        let entry = known.vpas.entry(name).or_insert_with(|| {
+        let entry = index.vpas.entry(name).or_insert_with(|| {
             self.vpas += 1;
             IndexedVpa::default()
         });
-        // A watch tells later of what was read or written by ourselves. A list begins anew, whatever its versions.
+        // A watch may deliver an older object than the last read or write. A new list is stored whatever its versions.
         if entry.list == list.max(1) && entry.is_newer_than(vpa) {
             return (key, PutResult::Old);
         }
@@ -149,48 +149,48 @@ impl VpaIndex {
         (key, put)
     }
 
-    /// A VPA is there and cannot be read: what was known of it stays.
+    /// A VPA exists but cannot be decoded: keeps its stored state.
     pub fn keep_unreadable_vpa(&mut self, namespace: &str, name: &str) {
         let list = self.lists.vpas;
         if !self.scope.includes(namespace) {
             return;
         }
-        let known = self.namespaces.entry(self.names.intern(namespace)).or_default();
-        if let Some(vpa) = known.vpas.get_mut(name) {
+        let index = self.namespaces.entry(self.names.intern(namespace)).or_default();
+        if let Some(vpa) = index.vpas.get_mut(name) {
             vpa.list = list.max(1);
         } else {
-            // Whoever it is for, its history is no orphan.
-            known.foreign_vpas.insert(name.into(), list);
+            // Whatever its recommender, the VPA exists, so its history is not orphaned.
+            index.foreign_vpas.insert(name.into(), list);
         }
     }
 
-    /// Forgets a VPA. Answers whether it was one of this recommender.
+    /// Removes a VPA. Returns whether it was one of this recommender.
     pub fn remove_vpa(&mut self, key: &ObjectKey) -> bool {
-        let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
-        known.foreign_vpas.remove(&*key.name);
-        // Takes it out of the index as well.
-        known.match_pods(&key.name, Selector::nothing());
-        let was_ours = known.vpas.remove(&key.name).is_some();
+        let Some(index) = self.namespaces.get_mut(&key.namespace) else { return false };
+        index.foreign_vpas.remove(&*key.name);
+        // Also removes it from the label index.
+        index.match_pods(&key.name, Selector::nothing());
+        let was_ours = index.vpas.remove(&key.name).is_some();
         self.vpas -= usize::from(was_ours);
         self.drop_if_empty(&key.namespace);
         was_ours
     }
 
-    /// Notes where the search for a VPA's workload has come to. Answers whether its pods may have changed.
+    /// Stores the target state and the selector of a VPA. Returns whether its pods may have changed.
     pub fn set_target(
         &mut self,
         key: &ObjectKey,
         target: TargetState,
         selector: Option<Selector>,
     ) -> bool {
-        let Some(known) = self.namespaces.get_mut(&key.namespace) else { return false };
-        let Some(vpa) = known.vpas.get_mut(&key.name) else { return false };
+        let Some(index) = self.namespaces.get_mut(&key.namespace) else { return false };
+        let Some(vpa) = index.vpas.get_mut(&key.name) else { return false };
         vpa.target = target;
         match selector {
             Some(selector) if vpa.selector != selector => {
-                // What a pod shows counts for a VPA that is found to be its own only now.
-                for pod in known.match_pods(&key.name, selector) {
-                    let Some(entry) = known.pods.get(&pod) else { continue };
+                // Report the pods' earlier OOM kills for a VPA that did not match them before.
+                for pod in index.match_pods(&key.name, selector) {
+                    let Some(entry) = index.pods.get(&pod) else { continue };
                     for container in &entry.pod.containers {
                         let Some((at, kill)) = container.last_oom_kill.as_deref().copied() else {
                             continue;
@@ -217,38 +217,38 @@ impl VpaIndex {
         self.namespaces.get(&key.namespace)?.vpas.get(&key.name)
     }
 
-    /// The same, for what is read back after a write.
+    /// A mutable VPA of this recommender, to store what a write returned.
     pub fn vpa_mut(&mut self, key: &ObjectKey) -> Option<&mut IndexedVpa> {
         self.namespaces.get_mut(&key.namespace)?.vpas.get_mut(&key.name)
     }
 
-    /// Whether there is a VPA of this name, of whichever recommender.
+    /// Whether a VPA of this name exists, of any recommender.
     pub fn has_any_vpa(&self, key: &ObjectKey) -> bool {
-        self.namespaces.get(&key.namespace).is_some_and(|known| {
-            known.vpas.contains_key(&key.name) || known.foreign_vpas.contains_key(&*key.name)
+        self.namespaces.get(&key.namespace).is_some_and(|index| {
+            index.vpas.contains_key(&key.name) || index.foreign_vpas.contains_key(&*key.name)
         })
     }
 
-    /// Whether this VPA is there, and not known to be one of this recommender's.
+    /// Whether this VPA exists and is not of this recommender.
     pub fn belongs_to_other_recommender(&self, key: &ObjectKey) -> bool {
-        let known = self.namespaces.get(&key.namespace);
-        known.is_some_and(|known| known.foreign_vpas.contains_key(&*key.name))
+        let index = self.namespaces.get(&key.namespace);
+        index.is_some_and(|index| index.foreign_vpas.contains_key(&*key.name))
     }
 
     /// All VPAs of this recommender, in no order.
     pub fn vpas(&self) -> impl Iterator<Item = (ObjectKey, &IndexedVpa)> {
-        self.namespaces.iter().flat_map(|(namespace, known)| {
+        self.namespaces.iter().flat_map(|(namespace, index)| {
             let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            known.vpas.iter().map(move |(name, vpa)| (key(name), vpa))
+            index.vpas.iter().map(move |(name, vpa)| (key(name), vpa))
         })
     }
 
-    /// Number of VPAs of this recommender.
+    /// The number of VPAs of this recommender.
     pub fn vpa_count(&self) -> usize {
         self.vpas
     }
 
-    /// What this index is about.
+    /// The namespaces that this index covers.
     pub fn scope(&self) -> &NamespaceScope {
         &self.scope
     }
@@ -260,14 +260,14 @@ impl VpaIndex {
         self.lists.pods += 1;
     }
 
-    /// The list is complete: pods that it did not bring are gone.
+    /// The list is complete: pods that it did not contain are gone.
     pub fn finish_pod_list(&mut self) {
         let list = self.lists.pods;
         let mut gone = Vec::new();
-        for (namespace, known) in &mut self.namespaces {
-            let NamespaceIndex { pods, pods_by_label: pods_by_pair, .. } = known;
+        for (namespace, index) in &mut self.namespaces {
+            let NamespaceIndex { pods, pods_by_label, .. } = index;
             let stale = || pods.iter().filter(|(_, entry)| entry.list != list);
-            pods_by_pair.remove_all(stale().map(|(name, entry)| (name, &entry.pod.labels)));
+            pods_by_label.remove_all(stale().map(|(name, entry)| (name, &entry.pod.labels)));
             gone.extend(stale().map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
         }
         for (namespace, name) in gone {
@@ -275,80 +275,87 @@ impl VpaIndex {
         }
     }
 
-    /// Takes in a pod, and keeps the kills that it shows and did not show before.
-    pub fn put_pod(&mut self, slim: &PartialPod) {
-        let namespace = slim.metadata.namespace.as_deref().unwrap_or_default();
+    /// Stores a pod, and collects OOM kills that its previous version did not have.
+    pub fn put_pod(&mut self, partial_pod: &PartialPod) {
+        let namespace = partial_pod.metadata.namespace.as_deref().unwrap_or_default();
         if !self.scope.includes(namespace) {
             return;
         }
         let namespace = self.names.intern(namespace);
-        let name = slim.metadata.name.as_deref().unwrap_or_default();
-        let mut pod = RecommenderPod::new(slim, &mut self.names, &mut self.request_sources);
-        let known = self.namespaces.entry(Arc::clone(&namespace)).or_default();
-        let (name, former) = match known.pods.remove_entry(name) {
-            Some((name, former)) => (name, Some(former)),
+        let name = partial_pod.metadata.name.as_deref().unwrap_or_default();
+        let mut pod = RecommenderPod::new(partial_pod, &mut self.names, &mut self.request_sources);
+        let index = self.namespaces.entry(Arc::clone(&namespace)).or_default();
+        let (name, previous) = match index.pods.remove_entry(name) {
+            Some((name, previous)) => (name, Some(previous)),
             None => (Arc::from(name), None),
         };
-        let same = former.as_ref().filter(|former| former.pod.uid == pod.uid);
-        let read = same.map_or(0, |former| former.last_usage_fetch);
-        let source =
-            if same.is_some() { OomKillSource::PodUpdate } else { OomKillSource::FirstObserved };
+        let same_pod = previous.as_ref().filter(|previous| previous.pod.uid == pod.uid);
+        let last_usage_fetch = same_pod.map_or(0, |previous| previous.last_usage_fetch);
+        let source = if same_pod.is_some() {
+            OomKillSource::PodUpdate
+        } else {
+            OomKillSource::FirstObserved
+        };
         let kills = &mut self.oom_kills;
-        pod.detect_oom_kills(same.map(|former| &former.pod), slim, |container, at, kill| {
-            kills.push(ObservedOomKill {
-                namespace: Arc::clone(&namespace),
-                pod: Arc::clone(&name),
-                container: Arc::clone(&container.name),
-                at,
-                kill,
-                source,
-                vpas: Vec::new(),
-            });
-        });
-        if former.is_none() {
+        pod.detect_oom_kills(
+            same_pod.map(|previous| &previous.pod),
+            partial_pod,
+            |container, at, kill| {
+                kills.push(ObservedOomKill {
+                    namespace: Arc::clone(&namespace),
+                    pod: Arc::clone(&name),
+                    container: Arc::clone(&container.name),
+                    at,
+                    kill,
+                    source,
+                    vpas: Vec::new(),
+                });
+            },
+        );
+        if previous.is_none() {
             self.pods += 1;
         }
         let list = self.lists.pods;
-        let vpas = match former {
-            Some(former) if former.pod.labels == pod.labels => former.vpas,
-            former => {
-                if let Some(former) = former {
-                    known.remove_pod(&name, &former.pod.labels, &former.vpas);
+        let vpas = match previous {
+            Some(previous) if previous.pod.labels == pod.labels => previous.vpas,
+            previous => {
+                if let Some(previous) = previous {
+                    index.remove_pod(&name, &previous.pod.labels, &previous.vpas);
                 }
-                known.add_pod(&name, &pod.labels)
+                index.add_pod(&name, &pod.labels)
             }
         };
-        known.pods.insert(name, PodEntry { pod, vpas, list, last_usage_fetch: read });
+        index.pods.insert(name, PodEntry { pod, vpas, list, last_usage_fetch });
     }
 
-    /// A pod is there and cannot be read: what was known of it stays.
+    /// A pod exists but cannot be decoded: keeps its stored state.
     pub fn keep_unreadable_pod(&mut self, namespace: &str, name: &str) {
         let list = self.lists.pods;
-        let known = self.namespaces.get_mut(namespace);
-        if let Some(entry) = known.and_then(|known| known.pods.get_mut(name)) {
+        let index = self.namespaces.get_mut(namespace);
+        if let Some(entry) = index.and_then(|index| index.pods.get_mut(name)) {
             entry.list = list;
         }
     }
 
-    /// Forgets a pod.
+    /// Removes a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
-        let Some(known) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = known.pods.get_key_value(name) else { return };
-        known.pods_by_label.remove(name, &entry.pod.labels);
+        let Some(index) = self.namespaces.get_mut(namespace) else { return };
+        let Some((name, entry)) = index.pods.get_key_value(name) else { return };
+        index.pods_by_label.remove(name, &entry.pod.labels);
         let name = Arc::clone(name);
         self.forget_pod(namespace, &name);
     }
 
-    /// Forgets a pod that is no longer found by its labels.
+    /// Removes a pod that is no longer in the label index.
     fn forget_pod(&mut self, namespace: &str, name: &str) {
-        let Some(known) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = known.pods.remove_entry(name) else { return };
-        known.remove_from_vpas(&name, &entry.vpas);
-        // A kill that waits to be counted would not find the VPAs of its pod any more.
-        let of_it = |kill: &&mut ObservedOomKill| {
+        let Some(index) = self.namespaces.get_mut(namespace) else { return };
+        let Some((name, entry)) = index.pods.remove_entry(name) else { return };
+        index.remove_from_vpas(&name, &entry.vpas);
+        // An OOM kill that is not recorded yet could no longer be matched to the VPAs of its pod.
+        let is_of_pod = |kill: &&mut ObservedOomKill| {
             kill.vpas.is_empty() && *kill.pod == *name && *kill.namespace == *namespace
         };
-        for kill in self.oom_kills.iter_mut().filter(of_it) {
+        for kill in self.oom_kills.iter_mut().filter(is_of_pod) {
             kill.vpas.clone_from(&entry.vpas);
         }
         self.pods -= 1;
@@ -361,44 +368,44 @@ impl VpaIndex {
         Some((&entry.pod, &entry.vpas))
     }
 
-    /// The shared name of a namespace, if anything is known there.
+    /// The shared name of a namespace, if it has any VPA or pod.
     pub fn namespace(&self, name: &str) -> Option<&Arc<str>> {
         self.namespaces.get_key_value(name).map(|(name, _)| name)
     }
 
-    /// The pods that match a VPA, by name.
+    /// The pods that match a VPA, ordered by name.
     pub fn pods_of<'a>(
         &'a self,
         key: &ObjectKey,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a RecommenderPod)> {
-        let known = self.namespaces.get(&key.namespace);
-        let found = known.and_then(|known| Some((known, known.vpas.get(&key.name)?)));
-        found.into_iter().flat_map(|(known, vpa)| {
-            vpa.pods.iter().filter_map(|name| Some((name, &known.pods.get(name)?.pod)))
+        let index = self.namespaces.get(&key.namespace);
+        let found = index.and_then(|index| Some((index, index.vpas.get(&key.name)?)));
+        found.into_iter().flat_map(|(index, vpa)| {
+            vpa.pods.iter().filter_map(|name| Some((name, &index.pods.get(name)?.pod)))
         })
     }
 
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &RecommenderPod> {
-        self.namespaces.values().flat_map(|known| known.pods.values().map(|entry| &entry.pod))
+        self.namespaces.values().flat_map(|index| index.pods.values().map(|entry| &entry.pod))
     }
 
-    /// Number of pods.
+    /// The number of pods.
     pub fn pod_count(&self) -> usize {
         self.pods
     }
 
-    /// How often requests were read from where.
+    /// How often requests were read from each source.
     pub fn request_sources(&self) -> RequestSourceCounts {
         self.request_sources
     }
 
-    /// The kills that were found since the last call.
+    /// The OOM kills that were found since the last call.
     pub fn take_oom_kills(&mut self) -> Vec<ObservedOomKill> {
         std::mem::take(&mut self.oom_kills)
     }
 
-    /// Puts a kill among those that were found.
+    /// Adds an OOM kill.
     pub fn add_oom_kill(&mut self, kill: ObservedOomKill) {
         self.oom_kills.push(kill);
     }
@@ -410,11 +417,11 @@ impl VpaIndex {
     }
 }
 
-/// Whether this recommender is the one that a VPA asks for.
+/// Whether a VPA selects this recommender.
 fn is_handled_by(vpa: &VerticalPodAutoscaler, recommender: &str) -> bool {
-    let named = &vpa.spec.recommenders;
-    if named.is_empty() {
+    let recommenders = &vpa.spec.recommenders;
+    if recommenders.is_empty() {
         return recommender == "default";
     }
-    named.iter().any(|one| one.name == recommender)
+    recommenders.iter().any(|selected| selected.name == recommender)
 }

@@ -1,4 +1,4 @@
-//! The election: takes and renews a Lease, and holds the fence exactly as long as the Lease is certain.
+//! Leader election: acquires and renews a Lease, and keeps the fence open only while the Lease is certainly held.
 
 mod options;
 mod state;
@@ -32,14 +32,14 @@ pub use self::options::{ElectionError, ElectionOptions};
 use self::state::LeaseObservation;
 pub use self::state::{ElectionState, LeaderState};
 
-/// A standby looks at least this often, whatever its retry period: a handover shall not take longer than 2 s.
+/// Upper bound of a standby's poll interval, whatever its retry period: a handover should take at most 2 s.
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(800);
-/// How much longer a look may come by chance.
+/// The fraction by which a poll interval is extended at random.
 const POLL_JITTER: f64 = 0.5;
-/// How long a stop waits for the answer of a request under way, and then for the release.
+/// How long a shutdown waits for a request in flight, and then for the release.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A contender.
+/// A candidate for leadership.
 #[derive(Debug)]
 pub struct Election {
     leases: Api<Lease>,
@@ -49,35 +49,35 @@ pub struct Election {
     lease_lock: Arc<tokio::sync::Mutex<()>>,
     lease_annotation: Option<LeaseAnnotation>,
     observed: ObservedRecord,
-    /// Since when the lease is gone that another one had.
+    /// Since when a Lease is missing that another process held.
     missing_since: Option<Instant>,
-    /// As this process wrote it last, when nobody is known to have written since.
+    /// The Lease as this process wrote it last, unless it is known that another client wrote it since.
     last_written: Option<Lease>,
     observation: watch::Sender<LeaseObservation>,
 }
 
-/// What is told with each renewal.
+/// Returns an annotation to write with each renewal.
 struct LeaseAnnotation(Box<dyn Fn() -> Option<(&'static str, String)> + Send + Sync>);
 
 impl std::fmt::Debug for LeaseAnnotation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Says")
+        f.write_str("LeaseAnnotation")
     }
 }
 
-/// What a step found.
+/// The result of one attempt.
 enum LeaseStep {
-    /// Held, by a request that was sent then.
+    /// The Lease is held, by a request that was sent at this time.
     Held(Instant),
-    /// Not held, and not to be had before then.
+    /// The Lease is not held, and cannot be acquired before this time.
     NotHeld(Option<Instant>),
 }
 
 impl Election {
-    /// A contender that moves this fence. Does nothing before it runs.
+    /// A candidate that controls this fence. Does nothing before [`Self::run`].
     pub fn new(client: Client, options: ElectionOptions, fence: Fence) -> Self {
         let leases = Api::namespaced(client, &options.namespace);
-        let seen =
+        let initial =
             LeaseObservation { leader_state: LeaderState::Starting, holder: None, transitions: 0 };
         Self {
             leases,
@@ -89,64 +89,64 @@ impl Election {
             observed: ObservedRecord::default(),
             missing_since: None,
             last_written: None,
-            observation: watch::Sender::new(seen),
+            observation: watch::Sender::new(initial),
         }
     }
 
-    /// Counts its writes into these.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.stats = stats;
         self
     }
 
-    /// Takes this turn for as long as it reads and writes the Lease: whoever else of this process writes something on it
-    /// takes the same, so that neither costs the other its lead.
+    /// Holds this lock while it reads and writes the Lease. Other code in this process that writes the Lease takes the same
+    /// lock, so that neither conflicts with the other.
     #[must_use]
-    pub fn with_lease_lock(mut self, turn: Arc<tokio::sync::Mutex<()>>) -> Self {
-        self.lease_lock = turn;
+    pub fn with_lease_lock(mut self, lock: Arc<tokio::sync::Mutex<()>>) -> Self {
+        self.lease_lock = lock;
         self
     }
 
-    /// Has the Lease tell this with each renewal: an annotation, whose text is asked for each time.
+    /// Writes an annotation with each renewal. `annotation` is called for each.
     #[must_use]
     pub fn with_lease_annotation(
         mut self,
-        says: impl Fn() -> Option<(&'static str, String)> + Send + Sync + 'static,
+        annotation: impl Fn() -> Option<(&'static str, String)> + Send + Sync + 'static,
     ) -> Self {
-        self.lease_annotation = Some(LeaseAnnotation(Box::new(says)));
+        self.lease_annotation = Some(LeaseAnnotation(Box::new(annotation)));
         self
     }
 
-    /// How it stands, also after it has moved away to run.
+    /// The state of the election, also after `self` has moved into [`Self::run`].
     pub fn state(&self) -> ElectionState {
         ElectionState { fence: self.fence.clone(), observation: self.observation.subscribe() }
     }
 
-    /// Contends until told to stop, and then hands the Lease over. Who loses it goes on as a standby.
+    /// Runs until shutdown is requested, and then releases the Lease. A leader that loses the Lease continues as a standby.
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         self.fence.revoke();
         tokio::pin!(shutdown);
         loop {
             let limit = self.options.renew_deadline / 2;
-            let began = Clocks::now();
-            let found = {
+            let started = Clocks::now();
+            let result = {
                 let step = tokio::time::timeout(limit, self.try_acquire_or_renew());
                 tokio::pin!(step);
                 tokio::select! {
                     biased;
-                    found = &mut step => found,
+                    result = &mut step => result,
                     () = &mut shutdown => {
-                        // Cut off, the request could still take the lease for a process that is gone.
+                        // A cancelled request could still acquire the Lease for a process that is gone.
                         let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, step).await;
                         break;
                     }
                 }
             };
-            let wait = match found {
-                Ok(Ok(step)) => self.on_step(&step, began),
+            let wait = match result {
+                Ok(Ok(step)) => self.on_step(&step, started),
                 Ok(Err(why)) => self.on_error(&why),
-                Err(_) => self.on_unreachable(&format!("no answer within {limit:?}")),
+                Err(_) => self.on_unreachable(&format!("request timed out after {limit:?}")),
             };
             tokio::select! {
                 biased;
@@ -156,21 +156,21 @@ impl Election {
         }
         self.fence.revoke();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.release()).await.is_err() {
-            tracing::warn!(lease = %self.options.name, "failed to release leader lease: no answer in time");
+            tracing::warn!(lease = %self.options.name, "failed to release leader lease: request timed out");
         }
         self.set_leader_state(LeaderState::Standby);
     }
 
-    /// One try to renew or to take the lease. Leaves the fence alone: whoever runs this decides on it.
+    /// One attempt to acquire or renew the Lease. Does not touch the fence: the caller does.
     async fn try_acquire_or_renew(&mut self) -> kube::Result<LeaseStep> {
-        let turn = Arc::clone(&self.lease_lock);
-        let _turn = turn.lock().await;
+        let lock = Arc::clone(&self.lease_lock);
+        let _guard = lock.lock().await;
         if let Some(own) = self.last_written.take() {
             match self.update_lease(&own).await? {
                 Some(sent) => return Ok(LeaseStep::Held(sent)),
-                // Somebody else wrote it. Look again before anything else.
+                // Another client wrote it. Read it again first.
                 None => {
-                    tracing::debug!(lease = %self.options.name, "the lease was changed by others");
+                    tracing::debug!(lease = %self.options.name, "leader lease was changed by another client");
                 }
             }
         }
@@ -184,15 +184,15 @@ impl Election {
             );
             self.on_observed(lease);
         }
-        // A lease that somebody deleted is still its holder's: who holds it does not know yet.
+        // A Lease that was deleted still belongs to its holder, who does not know of the deletion yet.
         let ElectionOptions { identity, lease_duration, .. } = &self.options;
         let expires = self.observed.expires_at(identity, *lease_duration);
         if expires.is_some_and(|expires| now < expires) {
             return Ok(LeaseStep::NotHeld(expires));
         }
         let Some(lease) = lease else {
-            // Somebody may have taken it since this process looked last, and hold it still: whoever has seen
-            // the lease of another one waits as long as any holder may count on it.
+            // Another process may have acquired it since the last read, and still hold it. A process that has observed
+            // another holder waits for as long as any holder may rely on the Lease.
             if self.observed.held_by_other(&self.options.identity) {
                 let expires = *self.missing_since.get_or_insert(now) + self.options.lease_duration;
                 if now < expires {
@@ -205,7 +205,7 @@ impl Election {
         Ok(self.update_lease(&lease).await?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
     }
 
-    /// Writes the lease over exactly the one that was read. `None` when it is another one by now.
+    /// Replaces the Lease, if it is unchanged since it was read. `None` if it has changed.
     async fn update_lease(&mut self, read: &Lease) -> kube::Result<Option<Instant>> {
         let options = &self.options;
         let now = Clock::wall().now().into();
@@ -213,13 +213,15 @@ impl Election {
             lease::acquired_lease(read, &options.identity, options.lease_duration, now);
         self.annotate(&mut claimed);
         let sent = Instant::now();
-        let answer = self.leases.replace(&options.name, &PostParams::default(), &claimed).await;
-        self.count_write(&answer, sent);
-        self.on_written(answer, sent)
+        let result = self.leases.replace(&options.name, &PostParams::default(), &claimed).await;
+        self.count_write(&result, sent);
+        self.on_written(result, sent)
     }
 
     fn annotate(&self, lease: &mut Lease) {
-        if let Some((key, text)) = self.lease_annotation.as_ref().and_then(|says| (says.0)()) {
+        if let Some((key, text)) =
+            self.lease_annotation.as_ref().and_then(|annotation| (annotation.0)())
+        {
             lease::annotate(lease, key, text);
         }
     }
@@ -232,23 +234,23 @@ impl Election {
         let mut first = lease::new_lease(name, namespace, identity, *lease_duration, now);
         self.annotate(&mut first);
         let sent = Instant::now();
-        let answer = self.leases.create(&PostParams::default(), &first).await;
-        self.count_write(&answer, sent);
-        // A namespace that does not exist is no race that was lost.
-        if let Err(kube::Error::Api(status)) = &answer
+        let result = self.leases.create(&PostParams::default(), &first).await;
+        self.count_write(&result, sent);
+        // A 404 here means that the namespace does not exist, not that another process was first.
+        if let Err(kube::Error::Api(status)) = &result
             && status.code == 404
         {
-            return answer.map(|_| LeaseStep::NotHeld(None));
+            return result.map(|_| LeaseStep::NotHeld(None));
         }
-        Ok(self.on_written(answer, sent)?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
+        Ok(self.on_written(result, sent)?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
     }
 
     fn on_written(
         &mut self,
-        answer: kube::Result<Lease>,
+        result: kube::Result<Lease>,
         sent: Instant,
     ) -> kube::Result<Option<Instant>> {
-        match answer {
+        match result {
             Ok(stored) => {
                 let record = stored.spec.clone().unwrap_or_default();
                 self.observed.observe(&record, Instant::now(), Duration::ZERO);
@@ -261,13 +263,13 @@ impl Election {
         }
     }
 
-    /// Moves the fence by what a step found, and says how long to wait for the next one.
-    fn on_step(&mut self, step: &LeaseStep, began: Clocks) -> Duration {
+    /// Updates the fence from the result of an attempt. Returns how long to wait before the next one.
+    fn on_step(&mut self, step: &LeaseStep, started: Clocks) -> Duration {
         let was_held = self.fence.is_granted();
         let name = &self.options.name;
         match step {
             LeaseStep::Held(sent) => {
-                self.fence.grant_since(began, *sent + self.grant_duration());
+                self.fence.grant_since(started, *sent + self.grant_duration());
                 if !was_held {
                     tracing::info!(lease = %name, "became leader");
                 }
@@ -280,10 +282,10 @@ impl Election {
                     tracing::warn!(lease = %name, "stopped leading: another process holds the lease");
                 }
                 self.set_leader_state(LeaderState::Standby);
-                let look = jitter::jittered(self.poll_interval(), POLL_JITTER);
+                let poll = jitter::jittered(self.poll_interval(), POLL_JITTER);
                 let expires = expires.map(|at| at.saturating_duration_since(Instant::now()));
-                // Not before the instant itself, or the look would come to nothing.
-                expires.map_or(look, |left| look.min(left + Duration::from_millis(1)))
+                // Not before the expiry itself, or the attempt would be useless.
+                expires.map_or(poll, |remaining| poll.min(remaining + Duration::from_millis(1)))
             }
         }
     }
@@ -293,15 +295,15 @@ impl Election {
             kube::Error::Api(status) if status.code == 403 => {
                 let ElectionOptions { name, namespace, .. } = &self.options;
                 let [create, get, update] = self.options.rules();
-                let line = format!(
-                    "the lease {namespace}/{name} may not be used, so nothing is written: {}; \
+                let message = format!(
+                    "not allowed to use leader Lease {namespace}/{name}, nothing is written: {}; \
                      add to the role: {create}, {get}, {update}",
                     status.message
                 );
                 if !matches!(self.observation.borrow().leader_state, LeaderState::Forbidden(_)) {
-                    tracing::error!("{line}");
+                    tracing::error!("{message}");
                 }
-                self.set_failed(LeaderState::Forbidden(line.into()))
+                self.set_failed(LeaderState::Forbidden(message.into()))
             }
             // The Display of kube's own error repeats the whole Status in its debug form.
             kube::Error::Api(status) => {
@@ -313,23 +315,23 @@ impl Election {
 
     fn on_unreachable(&mut self, why: &str) -> Duration {
         let ElectionOptions { name, namespace, .. } = &self.options;
-        let line = format!("the lease {namespace}/{name} cannot be read or written: {why}");
+        let message = format!("failed to get or update leader Lease {namespace}/{name}: {why}");
         if !matches!(self.observation.borrow().leader_state, LeaderState::Unreachable(_)) {
-            tracing::warn!("{line}");
+            tracing::warn!("{message}");
         }
-        self.set_failed(LeaderState::Unreachable(line.into()))
+        self.set_failed(LeaderState::Unreachable(message.into()))
     }
 
-    /// Who has no answer may still count on the last one, until the fence runs out.
-    fn set_failed(&mut self, standing: LeaderState) -> Duration {
+    /// Without a response the last renewal still counts, until the fence expires.
+    fn set_failed(&mut self, state: LeaderState) -> Duration {
         if !self.fence.is_granted() {
-            self.set_leader_state(standing);
+            self.set_leader_state(state);
         }
         jitter::jittered(self.poll_interval(), POLL_JITTER)
     }
 
-    /// How long a request that was sent lets this process write. Others wait for the whole lease
-    /// duration from a later instant, so the two never overlap.
+    /// How long after sending a renewal this process may write. Other processes wait for the whole lease duration from a
+    /// later instant, so the two never overlap.
     fn grant_duration(&self) -> Duration {
         self.options.renew_deadline.min(self.options.lease_duration.mul_f64(0.9))
     }
@@ -338,31 +340,31 @@ impl Election {
         (self.options.retry_period / 2).min(MAX_POLL_INTERVAL)
     }
 
-    /// How much of the time between two looks a standby counts for itself: less than what lies between
-    /// the end of the holder's fence and the end of its lease.
+    /// How much of the time between two polls a standby counts as expired: less than the time between the expiry of the
+    /// holder's fence and that of its Lease.
     fn unobserved_allowance(&self) -> Duration {
-        let apart = self.options.lease_duration.saturating_sub(self.grant_duration());
-        self.poll_interval().mul_f64(1.0 + POLL_JITTER).min(apart / 2)
+        let margin = self.options.lease_duration.saturating_sub(self.grant_duration());
+        self.poll_interval().mul_f64(1.0 + POLL_JITTER).min(margin / 2)
     }
 
-    /// Clears the holder, so that the next one need not wait.
+    /// Clears the holder, so that the next leader need not wait.
     async fn release(&mut self) {
         const TRIES: usize = 3;
-        let turn = Arc::clone(&self.lease_lock);
-        let _turn = turn.lock().await;
+        let lock = Arc::clone(&self.lease_lock);
+        let _guard = lock.lock().await;
         for _ in 0..TRIES {
             let lease = match self.last_written.take() {
                 Some(own) => Some(own),
                 None => self.leases.get_opt(&self.options.name).await.ok().flatten(),
             };
-            let ours = lease.filter(|lease| lease::holder(lease) == Some(&*self.options.identity));
-            let Some(lease) = ours else { return };
+            let held = lease.filter(|lease| lease::holder(lease) == Some(&*self.options.identity));
+            let Some(lease) = held else { return };
             let released = lease::released_lease(&lease, Clock::wall().now().into());
             let sent = Instant::now();
             let parameters = PostParams::default();
-            let answer = self.leases.replace(&self.options.name, &parameters, &released).await;
-            self.count_write(&answer, sent);
-            match answer {
+            let result = self.leases.replace(&self.options.name, &parameters, &released).await;
+            self.count_write(&result, sent);
+            match result {
                 Ok(stored) => {
                     self.on_observed(&stored);
                     tracing::info!(lease = %self.options.name, "released leader lease");
@@ -377,33 +379,33 @@ impl Election {
         }
     }
 
-    fn count_write(&self, answer: &kube::Result<Lease>, sent: Instant) {
-        self.stats.count(WriteKind::Lease, WriteOutcome::from_result(answer), sent.elapsed());
+    fn count_write(&self, result: &kube::Result<Lease>, sent: Instant) {
+        self.stats.count(WriteKind::Lease, WriteOutcome::from_result(result), sent.elapsed());
     }
 
     fn on_observed(&self, lease: &Lease) {
         let holder = lease::holder(lease);
         let transitions = lease::transitions(lease);
-        self.observation.send_if_modified(|seen| {
-            if seen.holder.as_deref() == holder && seen.transitions == transitions {
+        self.observation.send_if_modified(|observation| {
+            if observation.holder.as_deref() == holder && observation.transitions == transitions {
                 return false;
             }
             let is_other = |holder: &&str| !holder.is_empty() && *holder != self.options.identity;
-            if seen.holder.as_deref() != holder
+            if observation.holder.as_deref() != holder
                 && let Some(leader) = holder.filter(is_other)
             {
                 tracing::info!(lease = %self.options.name, leader, "new leader elected");
             }
-            (seen.holder, seen.transitions) = (holder.map(Arc::from), transitions);
+            (observation.holder, observation.transitions) = (holder.map(Arc::from), transitions);
             true
         });
     }
 
-    fn set_leader_state(&self, standing: LeaderState) {
-        self.observation.send_if_modified(|seen| {
-            let changes = seen.leader_state != standing;
-            seen.leader_state = standing;
-            changes
+    fn set_leader_state(&self, state: LeaderState) {
+        self.observation.send_if_modified(|observation| {
+            let has_changed = observation.leader_state != state;
+            observation.leader_state = state;
+            has_changed
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The fence: whether this process may write at this moment.
+//! The fence: whether this process may write now.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::cluster::clock::Clock;
 
-/// By how much more than monotonic time the wall clock may have moved since the lease was renewed. A machine that is
-/// suspended stops the one and, once it runs again, moves on the other.
+/// How much further than the monotonic clock the wall clock may have advanced since the Lease was renewed. While a
+/// machine is suspended its monotonic clock stops; the wall clock is ahead once it resumes.
 const MAX_CLOCK_JUMP: Duration = Duration::from_secs(1);
 
-/// Both clocks of the machine at one moment. The monotonic one is the real one on virtual time too.
+/// Both clocks of the machine at one moment. With tokio's paused time, `monotonic` is still the real clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clocks {
     monotonic: std::time::Instant,
@@ -25,45 +25,44 @@ impl Clocks {
         Self { monotonic: std::time::Instant::now(), wall: Clock::wall().now() }
     }
 
-    /// How long the machine seems to have been suspended from then till now, if it was.
+    /// How long the machine seems to have been suspended between `self` and `now`; `None` if it was not.
     fn suspended_until(self, now: Self) -> Option<Duration> {
         let passed = now.monotonic.saturating_duration_since(self.monotonic);
-        // A clock that was put back says nothing.
+        // A clock that was set back proves nothing.
         let moved = u64::try_from(now.wall.nanos_since(self.wall)).ok()?;
         let jump = Duration::from_nanos(moved).saturating_sub(passed);
         Some(jump).filter(|jump| *jump > MAX_CLOCK_JUMP)
     }
 }
 
-/// Says whether this process may write now. Clones are the same fence.
+/// Whether this process may write now. Clones share the same state.
 ///
-/// It looks at the clock whenever it is asked and not only when something happens: a process that was
-/// frozen past the end of its lease finds that out before its next write, not after its next renewal. While a machine is
-/// suspended its monotonic clock stands still, so the wall clock is looked at as well: where it has moved on by more, the fence
-/// is closed until the next renewal.
+/// Each check reads the clock: a process that was frozen past the expiry of its Lease notices before its next write, not
+/// after its next renewal. While a machine is suspended its monotonic clock stops, so the wall clock is compared too: if it
+/// has advanced further, the fence is closed until the next renewal.
 #[derive(Clone, Debug)]
 pub struct Fence {
     state: Arc<watch::Sender<State>>,
 }
 
-/// One time of holding the fence, from gaining it to losing it.
+/// One period of leadership, from a grant to its revocation or expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     grant: Grant,
-    /// How often it was gained: it may be lost and gained again while nobody looks.
+    /// The number of grants: the fence may be revoked and granted again between two reads.
     term: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grant {
-    /// There is no election.
+    /// Without an election.
     Always,
-    /// The end of what the lease gives, and when it was renewed.
+    /// The expiry of the grant, and when the Lease was renewed.
     Instant(Instant, Clocks),
-    /// Not ours.
+    /// The Lease is not held.
     Revoked,
 }
 
@@ -80,26 +79,26 @@ impl Grant {
 }
 
 impl Fence {
-    /// One that lets every write through: there is no election.
+    /// A fence that always permits writes, for a process without an election.
     pub fn open() -> Self {
         Self::new(Grant::Always)
     }
 
-    /// One that lets no write through until it is held.
+    /// A fence that permits no writes until it is granted.
     pub fn closed() -> Self {
         Self::new(Grant::Revoked)
     }
 
-    fn new(until: Grant) -> Self {
-        Self { state: Arc::new(watch::Sender::new(State { grant: until, term: 0 })) }
+    fn new(grant: Grant) -> Self {
+        Self { state: Arc::new(watch::Sender::new(State { grant, term: 0 })) }
     }
 
-    /// Lets writes through until then, of the machine's monotonic time.
+    /// Permits writes until `end`, by the machine's monotonic clock.
     pub fn grant_until(&self, end: Instant) {
         self.grant_since(Clocks::now(), end);
     }
 
-    /// The same, by a lease that was renewed after the clocks stood there: the machine may have been suspended since.
+    /// Like [`Self::grant_until`], for a Lease that was renewed at `renewed`: the machine may have been suspended since.
     pub(super) fn grant_since(&self, renewed: Clocks, end: Instant) {
         self.state.send_modify(|state| {
             state.term += u64::from(!state.grant.is_valid());
@@ -107,76 +106,76 @@ impl Fence {
         });
     }
 
-    /// Lets no more writes through.
+    /// Permits no more writes.
     pub fn revoke(&self) {
         self.state.send_modify(|state| state.grant = Grant::Revoked);
     }
 
-    /// Whether a write may begin now.
+    /// Whether a write may start now.
     pub fn is_granted(&self) -> bool {
         self.term().is_some()
     }
 
-    /// The term in which writes may begin now, if they may.
+    /// The current term; `None` if no write may start now.
     pub fn term(&self) -> Option<Term> {
         let state = *self.state.borrow();
         state.grant.is_valid().then_some(Term(state.term))
     }
 
-    /// As [`Fence::is_held`], with the reason.
+    /// Like [`Fence::is_granted`], with the reason.
     pub fn check(&self) -> Result<(), NotLeader> {
-        let until = self.state.borrow().grant;
-        match until {
-            _ if until.is_valid() => Ok(()),
+        let grant = self.state.borrow().grant;
+        match grant {
+            _ if grant.is_valid() => Ok(()),
             Grant::Instant(end, renewed) => {
                 Err(NotLeader(match renewed.suspended_until(Clocks::now()) {
                     Some(jump) if Instant::now() < end => format!(
-                        "the machine was suspended for {} ms, or its clock was set forward, since the lease was renewed",
+                        "machine was suspended for {} ms, or its clock set forward, since the leader Lease was renewed",
                         jump.as_millis()
                     ),
                     _ => format!(
-                        "the lease ran out {} ms ago and was not renewed",
+                        "the leader Lease expired {} ms ago and was not renewed",
                         end.elapsed().as_millis()
                     ),
                 }))
             }
             Grant::Always | Grant::Revoked => {
-                Err(NotLeader("another process holds the lease, or none".into()))
+                Err(NotLeader("this process does not hold the leader Lease".into()))
             }
         }
     }
 
-    /// Returns once writes may begin, and in which term.
+    /// Waits until writes may start, and returns the term.
     pub async fn acquired(&self) -> Term {
         let mut changes = self.state.subscribe();
         loop {
             // The sender lives as long as `self`, so this cannot fail.
             let _ = changes.wait_for(|state| state.grant.is_valid()).await;
-            // It may have run out since.
+            // The grant may have expired since.
             if let Some(term) = self.term() {
                 return term;
             }
         }
     }
 
-    /// Returns once that term is over, be it given up or run out, and even if another one has begun since.
+    /// Returns once that term has ended, by revocation or expiry, even if another term has begun since.
     pub async fn revoked(&self, term: Term) {
         let mut changes = self.state.subscribe();
         loop {
-            let State { grant: until, term: now } = *changes.borrow_and_update();
-            let end = match until {
-                _ if now != term.0 || !until.is_valid() => return,
+            let State { grant, term: current_term } = *changes.borrow_and_update();
+            let end = match grant {
+                _ if current_term != term.0 || !grant.is_valid() => return,
                 Grant::Instant(end, _) => Some(end),
                 Grant::Always | Grant::Revoked => None,
             };
-            let runs_out = async {
+            let expired = async {
                 match end {
                     Some(end) => tokio::time::sleep_until(end).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = runs_out => {}
+                () = expired => {}
                 _ = changes.changed() => {}
             }
         }
@@ -196,10 +195,10 @@ mod tests {
         assert!(fence.check().is_err());
         fence.clone().grant_until(now + Duration::from_hours(1));
         assert_eq!(fence.check(), Ok(()), "a clone is the same fence");
-        // What a process finds that was frozen past the end: nobody told it, time just passed.
+        // As for a process that was frozen past the expiry: nothing was revoked, time just passed.
         fence.grant_until(now);
-        let refusal = fence.check().expect_err("it ran out");
-        assert!(refusal.to_string().contains("ran out"), "{refusal}");
+        let refusal = fence.check().expect_err("the grant expired");
+        assert!(refusal.to_string().contains("expired"), "{refusal}");
         assert!(!fence.is_granted());
         fence.revoke();
         assert!(!fence.is_granted());
@@ -216,14 +215,14 @@ mod tests {
         for (monotonic, wall, suspended) in [
             (0, 0, None),
             (8_000, 8_000, None),
-            // A clock that is corrected a little at a time.
+            // A clock that is slewed.
             (8_000, 8_900, None),
             (8_000, 2_000, None),
             (8_000, 9_001, Some(1_001)),
             (10, 60_010, Some(60_000)),
         ] {
-            let found = renewed.suspended_until(after(monotonic, wall));
-            assert_eq!(found, suspended.map(Duration::from_millis), "{monotonic} {wall}");
+            let jump = renewed.suspended_until(after(monotonic, wall));
+            assert_eq!(jump, suspended.map(Duration::from_millis), "{monotonic} {wall}");
         }
         let set_back = Clocks { wall: renewed.wall.earlier(Duration::from_hours(1)), ..renewed };
         assert_eq!(renewed.suspended_until(set_back), None);
@@ -232,10 +231,10 @@ mod tests {
         let end = Instant::now() + Duration::from_hours(1);
         let before = Clocks { wall: renewed.wall.earlier(Duration::from_mins(1)), ..renewed };
         fence.state.send_modify(|state| state.grant = Grant::Instant(end, before));
-        let refusal = fence.check().expect_err("it was suspended").to_string();
+        let refusal = fence.check().expect_err("the machine was suspended").to_string();
         assert!(!fence.is_granted() && refusal.contains("suspended"), "{refusal}");
         fence.grant_until(end);
-        assert_eq!(fence.check(), Ok(()), "a renewal shows that the lease is still there");
+        assert_eq!(fence.check(), Ok(()), "a renewal shows that the Lease is still held");
     }
 
     #[tokio::test(start_paused = true)]
@@ -247,8 +246,8 @@ mod tests {
         other.grant_until(end);
         let term = waits.await.expect("held");
         fence.revoked(term).await;
-        assert_eq!(Instant::now(), end, "neither sooner nor later");
-        assert!(!fence.is_granted(), "it ran out by itself");
+        assert_eq!(Instant::now(), end, "exactly at the expiry");
+        assert!(!fence.is_granted(), "the grant expired");
         fence.grant_until(Instant::now() + Duration::from_hours(1));
         let term = fence.acquired().await;
         let waits = tokio::spawn(async move { other.revoked(term).await });
@@ -263,7 +262,7 @@ mod tests {
         fence.grant_until(Instant::now() + hour);
         let first = fence.acquired().await;
         fence.grant_until(Instant::now() + hour);
-        assert_eq!(fence.term(), Some(first), "a renewal begins no term");
+        assert_eq!(fence.term(), Some(first), "a renewal does not start a term");
         fence.revoke();
         assert_eq!(fence.term(), None);
         fence.grant_until(Instant::now() + hour);
@@ -273,6 +272,6 @@ mod tests {
         tokio::time::sleep(2 * hour).await;
         fence.grant_until(Instant::now() + hour);
         fence.revoked(second).await;
-        assert_ne!(fence.acquired().await, second, "one that ran out is over as well");
+        assert_ne!(fence.acquired().await, second, "an expired term has ended as well");
     }
 }

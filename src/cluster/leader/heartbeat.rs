@@ -20,13 +20,13 @@ use crate::cluster::{
     },
 };
 
-/// Annotation: how many VerticalPodAutoscalers the last pass was about.
+/// Annotation: the number of VerticalPodAutoscalers in the last pass.
 pub const VPAS_ANNOTATION: &str = "plimsoll.dev/vpas";
-/// Annotation: the state of the history that the last pass stood on.
+/// Annotation: the state of the history that the last pass used.
 pub const HISTORY_ANNOTATION: &str = "plimsoll.dev/history";
-/// After how many intervals without a renewal the recommender counts as gone.
+/// After this many intervals without a renewal, the recommender counts as down.
 const LEASE_DURATION_INTERVALS: u32 = 3;
-/// The longest part of a name; a Lease's name holds 253 characters.
+/// Maximum length of the variable part of a name; a Lease name may have 253 characters.
 const MAX_SLUG_PART: usize = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
@@ -34,14 +34,14 @@ const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
 /// What a beat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatResult {
-    /// The Lease is renewed.
+    /// The Lease was renewed.
     Renewed,
-    /// The Lease was made: it did not exist.
+    /// The Lease was created: it did not exist.
     Created,
-    /// Nothing: the Lease does not exist, and nobody knows yet whether RBAC lets this process update it later. An old one
-    /// would be worse than none. The next beat asks again.
+    /// Nothing was written: the Lease does not exist, and it is not known yet whether RBAC allows to update it later. A
+    /// stale Lease would be worse than none. The next renewal reviews access again.
     AccessUnknown,
-    /// Nothing, now and later: RBAC does not let this process update the Lease.
+    /// Nothing was written, now and later: RBAC denies updating the Lease.
     Forbidden,
 }
 
@@ -94,7 +94,7 @@ impl Heartbeat {
         self.lease.name()
     }
 
-    /// The rules that a heartbeat needs beside `create`, which upstream's role has.
+    /// The RBAC rules that a heartbeat needs besides `create`, which upstream's Role has.
     pub fn rules(&self) -> [AccessRule; 2] {
         ["get", "update"].map(|verb| self.lease.rule(verb))
     }
@@ -139,32 +139,36 @@ impl Heartbeat {
         Ok(HeartbeatResult::Created)
     }
 
-    /// Whether the Lease may be renewed, asked of the server until it is known.
+    /// Whether RBAC allows to renew the Lease. Reviews access until the result is known.
     async fn review_access(&self) -> AccessReview {
         let mut access = self.access.lock().await;
-        let AccessReview::Unknown(before) = &*access else { return access.clone() };
+        let AccessReview::Unknown(previous) = &*access else { return access.clone() };
         let rules = self.rules();
         let verdicts = check_access(&self.lease.client(), &rules).await;
         let denied = verdicts.iter().find(|verdict| **verdict == AccessReview::Denied);
         let worst = denied.or_else(|| verdicts.iter().find(|verdict| !verdict.is_allowed()));
-        let verdict = worst.cloned().unwrap_or(AccessReview::Allowed);
+        let review = worst.cloned().unwrap_or(AccessReview::Allowed);
         let lease = self.lease.to_string();
-        match &verdict {
-            AccessReview::Allowed => tracing::debug!(lease, "the heartbeat may be renewed"),
+        match &review {
+            AccessReview::Allowed => tracing::debug!(lease, "allowed to renew heartbeat Lease"),
             AccessReview::Denied => {
                 let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
                 let rules = rules.join(", ");
-                tracing::warn!(lease, "no heartbeat for the updater: allow {rules} to have one");
+                tracing::warn!(
+                    lease,
+                    %rules,
+                    "not allowed to renew heartbeat Lease; updaters get no heartbeat"
+                );
             }
-            AccessReview::Unknown(why) if before == ACCESS_NOT_REVIEWED => tracing::warn!(
+            AccessReview::Unknown(why) if previous == ACCESS_NOT_REVIEWED => tracing::warn!(
                 lease,
                 why,
-                "cannot find out whether the heartbeat may be renewed; asking again after each pass"
+                "failed to review access to heartbeat Lease; retrying after each pass"
             ),
             AccessReview::Unknown(_) => {}
         }
-        access.clone_from(&verdict);
-        verdict
+        access.clone_from(&review);
+        review
     }
 
     fn renewed_lease(&self, mut lease: Lease, vpas: usize, history: &str) -> Lease {
@@ -184,8 +188,8 @@ impl Heartbeat {
     }
 }
 
-/// Name of the Lease of a recommender, or of one shard of it (`i/n`): `plimsoll-<slug>[-<i>-of-<n>]`. Both
-/// sides work it out by themselves, so it never changes from one release to the next.
+/// The name of the Lease of a recommender, or of one shard of it (`i/n`): `plimsoll-<slug>[-<i>-of-<n>]`. Recommender and
+/// updater compute it independently, so it must never change between releases.
 pub fn lease_name(recommender: &str, shard: Option<&str>) -> String {
     let slug = slug(recommender);
     match shard {
@@ -200,23 +204,27 @@ fn slug_of_shard(shard: &str) -> String {
     numbers.map_or_else(|| slug(shard), |(i, n)| format!("{i}-of-{n}"))
 }
 
-/// A text as part of an object's name. A text that fits stays as it is; any other is brought into shape and told
-/// apart by a hash of what it was.
+/// A text as part of an object's name. A valid text is unchanged; any other is made valid and gets a hash of the
+/// original, so that names stay distinct.
 pub fn slug(text: &str) -> String {
-    let shaped: String = text
+    let sanitized: String = text
         .chars()
-        .map(|letter| letter.to_ascii_lowercase())
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .map(|c| c.to_ascii_lowercase())
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
-    let shaped = shaped.trim_matches('-');
-    if shaped == text && !text.is_empty() && text.len() <= MAX_SLUG_PART && !looks_like_shard(text)
+    let sanitized = sanitized.trim_matches('-');
+    if sanitized == text
+        && !text.is_empty()
+        && text.len() <= MAX_SLUG_PART
+        && !looks_like_shard(text)
     {
         return text.to_owned();
     }
     let hash = format!("{:016x}", fnv(text.as_bytes()));
-    let room = MAX_SLUG_PART - hash.len() - 1;
-    // All of it is ASCII by now.
-    let start = shaped.get(..shaped.len().min(room)).unwrap_or_default().trim_end_matches('-');
+    let max_length = MAX_SLUG_PART - hash.len() - 1;
+    // `sanitized` is ASCII.
+    let start =
+        sanitized.get(..sanitized.len().min(max_length)).unwrap_or_default().trim_end_matches('-');
     if start.is_empty() { format!("x-{hash}") } else { format!("{start}-{hash}") }
 }
 
@@ -231,7 +239,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// FNV-1a of 64 bits: small, and the same in every release and on every machine.
+/// 64-bit FNV-1a: short, and stable across releases and machines.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,23 +1,23 @@
-//! Chance in waits, so that many processes or many keys do not march in step.
+//! Random jitter in waits, so that processes and keys do not act in lockstep.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
     time::Duration,
 };
 
-/// Sixty-four bits that nobody can foresee; good for spreading, not for secrets.
+/// 64 random bits; good enough for jitter, not for secrets.
 pub(crate) fn random() -> u64 {
-    // Every RandomState has keys of its own, which the standard library draws from the system.
+    // Every RandomState has its own keys, which the standard library takes from the system.
     RandomState::new().hash_one(())
 }
 
-/// A wait between `base` and `base * (1 + more)`.
+/// A random duration between `base` and `base * (1 + more)`.
 pub(crate) fn jittered(base: Duration, more: f64) -> Duration {
     let share = random() as f64 / u64::MAX as f64;
     base.mul_f64(1.0 + more * share)
 }
 
-/// The wait after so many failures in a row: doubles from `first` to `most`, less up to a half by chance.
+/// The wait after this many failures in a row: doubles from `first` to `most`, minus up to half at random.
 pub(crate) fn backoff(failures: u32, first: Duration, most: Duration) -> Duration {
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(20));
     jittered(doubled.min(most) / 2, 1.0)

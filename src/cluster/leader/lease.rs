@@ -1,7 +1,7 @@
-//! The rules of an election over a Lease, without a client: client-go's, so that both can share one.
+//! The rules of leader election over a Lease, without a client. They are client-go's, so that both can share one Lease.
 //!
-//! Clocks of other machines are never compared. A contender remembers when it saw the record change, on its
-//! own monotonic clock, and leaves the record alone for as long as the record asks for.
+//! Clocks of other machines are never compared. A candidate remembers when it observed the record change, on its own
+//! monotonic clock, and waits from then for the lease duration of the record.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::cluster::leader::jitter;
 
-/// What a contender has seen of the record.
+/// The record as a candidate has observed it.
 #[derive(Debug, Default)]
 pub(super) struct ObservedRecord {
     record: Option<LeaseSpec>,
@@ -24,26 +24,26 @@ pub(super) struct ObservedRecord {
 }
 
 impl ObservedRecord {
-    /// Takes note of a record that an answer brought. It may have changed anywhere between this look and the
-    /// one before; of that time, at most `blind` is counted for the contender, so that a takeover is not
-    /// late by the time between two looks.
+    /// Observes a record that was read at `answered`. It may have changed at any time since the previous read. At most
+    /// `blind` of that time counts as expired, so that a takeover is not late by a whole poll interval.
     pub fn observe(&mut self, record: &LeaseSpec, answered: Instant, blind: Duration) {
         if self.record.as_ref() != Some(record) {
-            let between = self.last_checked.map_or(Duration::ZERO, |looked| answered - looked);
-            self.changed_at = answered.checked_sub(between.min(blind));
+            let since_last_check =
+                self.last_checked.map_or(Duration::ZERO, |checked| answered - checked);
+            self.changed_at = answered.checked_sub(since_last_check.min(blind));
             self.record = Some(record.clone());
         }
         self.last_checked = Some(answered);
     }
 
-    /// Whether a record was seen that this contender did not write last.
+    /// Whether the observed record was last written by another candidate.
     pub fn held_by_other(&self, identity: &str) -> bool {
         let record = self.record.as_ref();
         record.is_some_and(|record| record.holder_identity.as_deref() != Some(identity))
     }
 
-    /// When the record may be taken from its holder, who has not been seen to renew it since. `None` when
-    /// it need not be taken from anybody.
+    /// When this candidate may take the Lease over from its holder, if it is not renewed until then. `None` if the Lease
+    /// has no other holder.
     pub fn expires_at(&self, identity: &str, lease_duration: Duration) -> Option<Instant> {
         let record = self.record.as_ref()?;
         let holder = record.holder_identity.as_deref().unwrap_or_default();
@@ -58,18 +58,18 @@ impl ObservedRecord {
     }
 }
 
-/// Who holds it; `None` when nobody does.
+/// The holder; `None` if the Lease is not held.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     (!holder.is_empty()).then_some(holder)
 }
 
-/// How often it went from one to another.
+/// The number of leader transitions.
 pub(super) fn transitions(lease: &Lease) -> i32 {
     lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0)
 }
 
-/// A lease that nobody has ever held but this contender.
+/// A new Lease that this candidate holds.
 pub(super) fn new_lease(
     name: &str,
     namespace: &str,
@@ -93,34 +93,34 @@ pub(super) fn new_lease(
     Lease { metadata, spec: Some(spec) }
 }
 
-/// The lease as it is, renewed by its holder or taken over. Keeps the resourceVersion that was read, and
-/// whatever others keep on the object.
+/// The Lease, renewed or taken over by this candidate. Keeps the resourceVersion that was read, and all fields of other
+/// clients.
 pub(super) fn acquired_lease(
     lease: &Lease,
     identity: &str,
     duration: Duration,
     now: Timestamp,
 ) -> Lease {
-    let is_ours = holder(lease) == Some(identity);
-    let mut claimed = lease.clone();
-    let spec = claimed.spec.get_or_insert_default();
-    if !is_ours {
+    let is_holder = holder(lease) == Some(identity);
+    let mut acquired = lease.clone();
+    let spec = acquired.spec.get_or_insert_default();
+    if !is_holder {
         spec.holder_identity = Some(identity.to_owned());
         spec.acquire_time = Some(MicroTime(now));
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
     }
     spec.lease_duration_seconds = Some(seconds(duration));
     spec.renew_time = Some(MicroTime(now));
-    claimed
+    acquired
 }
 
-/// Has a lease say this, beside whatever others keep on it.
+/// Sets an annotation; keeps all others.
 pub(super) fn annotate(lease: &mut Lease, key: &str, text: String) {
     let annotations = lease.metadata.annotations.get_or_insert_default();
     annotations.insert(key.to_owned(), text);
 }
 
-/// The lease without a holder, for whoever comes next.
+/// The Lease without a holder, for the next leader.
 pub(super) fn released_lease(lease: &Lease, now: Timestamp) -> Lease {
     let mut released = lease.clone();
     let spec = released.spec.get_or_insert_default();
@@ -131,20 +131,20 @@ pub(super) fn released_lease(lease: &Lease, now: Timestamp) -> Lease {
     released
 }
 
-/// Whole seconds, rounded up: nobody may take a lease sooner than its holder believes.
+/// Whole seconds, rounded up: a Lease must not be taken over sooner than its holder expects.
 pub(super) fn seconds(duration: Duration) -> i32 {
     let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
-/// What this machine, or pod, is called.
+/// The hostname of this machine or pod.
 pub fn hostname() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
     Some(host.trim()).filter(|host| !host.is_empty()).unwrap_or("localhost").to_owned()
 }
 
-/// A name for this process that no other one has: `<hostname>_<random>`.
+/// A unique identity for this process: `<hostname>_<random>`.
 pub fn identity() -> String {
     let host = hostname();
     let (high, low) = (jitter::random(), jitter::random());
@@ -178,10 +178,10 @@ mod tests {
         assert_eq!(transitions(&renewed), 0);
         assert_eq!(spec(&renewed).acquire_time, Some(MicroTime(at(10))), "acquired once");
         assert_eq!(spec(&renewed).renew_time, Some(MicroTime(at(12))));
-        let taken = acquired_lease(&renewed, "b", LEASE, at(40));
-        assert_eq!((holder(&taken), transitions(&taken)), (Some("b"), 1));
-        assert_eq!(spec(&taken).acquire_time, Some(MicroTime(at(40))));
-        let released = released_lease(&taken, at(41));
+        let acquired = acquired_lease(&renewed, "b", LEASE, at(40));
+        assert_eq!((holder(&acquired), transitions(&acquired)), (Some("b"), 1));
+        assert_eq!(spec(&acquired).acquire_time, Some(MicroTime(at(40))));
+        let released = released_lease(&acquired, at(41));
         assert_eq!((holder(&released), transitions(&released)), (None, 1));
         assert_eq!(
             transitions(&acquired_lease(&released, "b", LEASE, at(42))),
@@ -196,9 +196,9 @@ mod tests {
         lease.metadata.resource_version = Some("7".into());
         lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
         lease.spec.get_or_insert_default().strategy = Some("OldestEmulationVersion".into());
-        let taken = acquired_lease(&lease, "b", LEASE, at(11));
-        assert_eq!(taken.metadata, lease.metadata);
-        assert_eq!(spec(&taken).strategy, spec(&lease).strategy);
+        let acquired = acquired_lease(&lease, "b", LEASE, at(11));
+        assert_eq!(acquired.metadata, lease.metadata);
+        assert_eq!(spec(&acquired).strategy, spec(&lease).strategy);
     }
 
     #[test]
@@ -208,32 +208,40 @@ mod tests {
         let blind = Duration::from_secs(2);
         let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
         let mut observed = ObservedRecord::default();
-        assert_eq!(observed.expires_at("b", LEASE), None, "nothing was seen yet");
+        assert_eq!(observed.expires_at("b", LEASE), None, "no record was observed yet");
         observed.observe(spec(&lease), start, blind);
         assert_eq!(
             observed.expires_at("b", LEASE),
             Some(after(15_000)),
-            "the first look counts from itself"
+            "the first observation counts from itself"
         );
         observed.observe(spec(&lease), after(5_000), blind);
         assert_eq!(observed.expires_at("b", LEASE), Some(after(15_000)), "nothing changed");
-        // A renewal, by a holder whose clock is years away: only that it changed counts.
+        // A renewal by a holder whose clock is years off: only the change of the record counts.
         lease = acquired_lease(&lease, "a", LEASE, at(-5_000_000));
         observed.observe(spec(&lease), after(6_000), blind);
-        assert_eq!(observed.expires_at("b", LEASE), Some(after(20_000)), "since the look before");
+        assert_eq!(
+            observed.expires_at("b", LEASE),
+            Some(after(20_000)),
+            "since the previous observation"
+        );
         lease = acquired_lease(&lease, "a", Duration::from_mins(1), at(0));
         observed.observe(spec(&lease), after(100_000), blind);
         assert_eq!(
             observed.expires_at("b", LEASE),
             Some(after(158_000)),
-            "the holder's duration, 2 s blind"
+            "the holder's duration, minus 2 s"
         );
         lease.spec.get_or_insert_default().lease_duration_seconds = None;
         observed.observe(spec(&lease), after(100_000), blind);
-        assert_eq!(observed.expires_at("b", LEASE), Some(after(115_000)), "else our own");
-        assert_eq!(observed.expires_at("a", LEASE), None, "the holder waits for nobody");
+        assert_eq!(
+            observed.expires_at("b", LEASE),
+            Some(after(115_000)),
+            "otherwise our own duration"
+        );
+        assert_eq!(observed.expires_at("a", LEASE), None, "the holder need not wait");
         observed.observe(spec(&released_lease(&lease, at(1))), after(100_000), blind);
-        assert_eq!(observed.expires_at("b", LEASE), None, "nobody holds it");
+        assert_eq!(observed.expires_at("b", LEASE), None, "the Lease is not held");
     }
 
     #[test]
@@ -246,9 +254,9 @@ mod tests {
 
     #[test]
     fn no_two_processes_have_one_name() {
-        let (one, two) = (identity(), identity());
-        assert_ne!(one, two);
-        let (host, random) = one.rsplit_once('_').expect("two parts");
-        assert!(!host.is_empty() && random.len() == 36, "{one}");
+        let (first, second) = (identity(), identity());
+        assert_ne!(first, second);
+        let (host, random) = first.rsplit_once('_').expect("two parts");
+        assert!(!host.is_empty() && random.len() == 36, "{first}");
     }
 }

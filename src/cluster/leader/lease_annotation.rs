@@ -1,5 +1,5 @@
-//! What was changed in the whole cluster, as an annotation on the updater's Lease: written before the change that it pays
-//! for, if nobody else did so since it was read.
+//! The cluster-wide disruption ledger, as an annotation of the updater's Lease. It is written before the change that it
+//! accounts for, and only if it is unchanged since it was read.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
@@ -14,20 +14,20 @@ use crate::cluster::write::{
     stats::{WriteKind, WriteOutcome, WriteStats},
 };
 
-/// Whoever renews the Lease waits meanwhile, and has to do so within seconds.
+/// The election waits for these requests, and has to renew the Lease within seconds.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A leader renews the same Lease every other second: another version is common, and seldom twice in a row.
+/// A leader renews the same Lease every other second: one conflict is common, two in a row are rare.
 const TRIES: usize = 3;
 
-/// What came of writing it.
+/// The outcome of writing the annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseWriteResult {
-    /// It is stored.
+    /// The annotation was written.
     Written,
-    /// Somebody else changed it meanwhile: this is what stands there now.
+    /// Another client changed the annotation: this is its current value.
     Conflict(Option<String>),
-    /// It is not stored: this process may not write, or something failed.
+    /// The annotation was not written: this process may not write, or a request failed.
     Failed(String),
 }
 
@@ -35,7 +35,7 @@ pub enum LeaseWriteResult {
 #[derive(Debug)]
 pub struct LeaseAnnotationStore {
     shared: Arc<Shared>,
-    /// Where requests are made.
+    /// The runtime that sends the requests; the current one if `None`.
     runtime: Option<Handle>,
 }
 
@@ -44,14 +44,14 @@ struct Shared {
     lease: LeaseClient,
     key: &'static str,
     stats: Arc<WriteStats>,
-    /// Taken by whoever else of this process writes this Lease, too.
+    /// Shared with the code of this process that renews the Lease.
     lease_lock: Arc<Mutex<()>>,
-    /// As it was read or written last.
+    /// The Lease as last read or written.
     cached: Arc<Mutex<Option<Lease>>>,
 }
 
 impl LeaseAnnotationStore {
-    /// The annotation of that key on this Lease. Nothing is read or written yet.
+    /// The annotation `key` of this Lease. Sends no request yet.
     pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
         let shared = Shared {
             lease: LeaseClient::new(
@@ -69,7 +69,7 @@ impl LeaseAnnotationStore {
         Self { shared: Arc::new(shared), runtime: None }
     }
 
-    /// Counts its writes into these.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         let shared = Arc::make_mut(&mut self.shared);
@@ -78,26 +78,27 @@ impl LeaseAnnotationStore {
         self
     }
 
-    /// Makes its requests on the runtime of whoever renews the Lease, which the client has to belong to. The two wait for each
-    /// other, so that one which is held up by other work would cost the Lease.
+    /// Sends its requests on this runtime, to which the client must belong: that of the election. Both wait for the same
+    /// lock, so a request that is delayed by other work could cost the Lease.
     #[must_use]
     pub fn with_runtime(mut self, runtime: Handle) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// What whoever else writes the Lease from this process has to take, see [`crate::cluster::leader::Election::with_turn`].
+    /// The lock that other writers of the Lease in this process must take, see
+    /// [`crate::cluster::leader::election::Election::with_lease_lock`].
     pub fn lease_lock(&self) -> Arc<Mutex<()>> {
         Arc::clone(&self.shared.lease_lock)
     }
 
-    /// What stands there, if anything does.
+    /// Reads the annotation; `None` if it is not set.
     pub async fn read(&self) -> Result<Option<String>, String> {
         let shared = Arc::clone(&self.shared);
         self.run_request(async move { shared.read().await }).await.unwrap_or_else(Err)
     }
 
-    /// Writes it in place of what was read before. Other changes of the Lease are no reason not to.
+    /// Replaces the annotation, if its value is still `before`. Retries when other parts of the Lease changed.
     pub async fn write(
         &self,
         permit: &dyn WritePermit,
@@ -105,7 +106,7 @@ impl LeaseAnnotationStore {
         after: &str,
     ) -> LeaseWriteResult {
         for _ in 0..TRIES {
-            // Each is a write of its own: who led when the last one was made may not lead any more.
+            // Each attempt is a separate write: the process may have lost its lease since the last one.
             if permit.acquire().await.is_err() {
                 self.shared.stats.count(
                     WriteKind::DisruptionLedger,
@@ -116,11 +117,11 @@ impl LeaseAnnotationStore {
             }
             let shared = Arc::clone(&self.shared);
             let (before, after) = (before.map(str::to_owned), after.to_owned());
-            let tried =
-                self.run_request(async move { shared.attempt(before.as_deref(), &after).await });
-            match tried.await {
-                Ok(Some(kept)) => return kept,
-                // It is another one by now, and is read again.
+            let attempt = async move { shared.attempt(before.as_deref(), &after).await };
+            // On the heap: a future that contains it would be large.
+            match self.run_request(Box::pin(attempt)).await {
+                Ok(Some(result)) => return result,
+                // The Lease changed: read it again.
                 Ok(None) => {}
                 Err(why) => return LeaseWriteResult::Failed(why),
             }
@@ -130,40 +131,40 @@ impl LeaseAnnotationStore {
 
     async fn run_request<T: Send + 'static>(
         &self,
-        requests: impl Future<Output = T> + Send + 'static,
+        request: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, String> {
-        let Some(runtime) = &self.runtime else { return Ok(requests.await) };
-        runtime.spawn(requests).await.map_err(|why| self.shared.error_line(&why.to_string()))
+        let Some(runtime) = &self.runtime else { return Ok(request.await) };
+        runtime.spawn(request).await.map_err(|why| self.shared.error_line(&why.to_string()))
     }
 }
 
 impl Shared {
     async fn read(&self) -> Result<Option<String>, String> {
-        let mut known = self.cached.lock().await;
-        *known = self.get().await?;
-        Ok(known.as_ref().and_then(|lease| self.annotation(lease)).map(str::to_owned))
+        let mut cached = self.cached.lock().await;
+        *cached = self.get().await?;
+        Ok(cached.as_ref().and_then(|lease| self.annotation(lease)).map(str::to_owned))
     }
 
-    /// One try to write it. `None` when the Lease changed since it was read.
+    /// One attempt to write. `None` if the Lease changed since it was read.
     async fn attempt(&self, before: Option<&str>, after: &str) -> Option<LeaseWriteResult> {
-        let _turn = self.lease_lock.lock().await;
-        let mut known = self.cached.lock().await;
-        let lease = match known.take() {
+        let _guard = self.lease_lock.lock().await;
+        let mut cached = self.cached.lock().await;
+        let lease = match cached.take() {
             Some(lease) => Some(lease),
             None => match self.get().await {
                 Ok(lease) => lease,
                 Err(why) => return Some(LeaseWriteResult::Failed(why)),
             },
         };
-        let stands = lease.as_ref().and_then(|lease| self.annotation(lease));
-        if stands != before {
-            let stands = stands.map(str::to_owned);
-            *known = lease;
-            return Some(LeaseWriteResult::Conflict(stands));
+        let current = lease.as_ref().and_then(|lease| self.annotation(lease));
+        if current != before {
+            let current = current.map(str::to_owned);
+            *cached = lease;
+            return Some(LeaseWriteResult::Conflict(current));
         }
         match self.write_lease(lease, after).await {
             Ok(Some(stored)) => {
-                *known = Some(stored);
+                *cached = Some(stored);
                 Some(LeaseWriteResult::Written)
             }
             Ok(None) => None,
@@ -185,10 +186,8 @@ impl Shared {
         let mut lease = read.unwrap_or_else(|| self.lease.empty());
         let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
         annotations.insert(self.key.to_owned(), after.to_owned());
-        let written = match is_new {
-            true => self.lease.create(&lease).await,
-            false => self.lease.replace(&lease).await,
-        };
+        let written =
+            if is_new { self.lease.create(&lease).await } else { self.lease.replace(&lease).await };
         match written {
             Ok(stored) => Ok(Some(stored)),
             Err(RequestError::Rejected { code: 404 | 409, .. }) => Ok(None),

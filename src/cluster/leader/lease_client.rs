@@ -98,7 +98,7 @@ impl LeaseClient {
 
     /// Creates the Lease. Status 409 if it exists by now.
     pub async fn create(&self, lease: &Lease) -> Result<Lease, RequestError> {
-        ensure_can_create(&self.leases, self.rule("create")).await?;
+        Box::pin(ensure_can_create(&self.leases, self.rule("create"))).await?;
         let parameters = PostParams::default();
         self.write(self.leases.create(&parameters, lease)).await
     }

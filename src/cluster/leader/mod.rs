@@ -1,6 +1,6 @@
-//! Leases: leader election, the fence that writes pass, heartbeats, and state that an annotation of a Lease keeps.
+//! Leases: leader election, the fence that guards writes, heartbeats, and state that is stored in an annotation of a Lease.
 //!
-//! [`lease`] has the rules of an election as client-go has them, [`election`] runs one and opens or closes the [`fence`].
+//! [`lease`] implements client-go's rules of an election, [`election`] runs one and grants or revokes the [`fence`].
 
 pub mod election;
 pub mod fence;

@@ -62,7 +62,7 @@ impl WebhookLease {
                     Err(LeaseError::Failed { why, .. }) if why.is_retryable() => {
                         tokio::time::sleep(pause).await;
                     }
-                    done => return done,
+                    result => return result,
                 }
             }
             self.try_renew(permit).await
@@ -100,7 +100,7 @@ impl WebhookLease {
         let seconds = i32::try_from(self.interval.as_secs()).unwrap_or(i32::MAX);
         let spec = LeaseSpec {
             holder_identity: Some(self.holder.clone()),
-            // The API refuses zero; upstream would send it for intervals below a second, and fail.
+            // The API rejects zero; upstream would send it for intervals below a second, and fail.
             lease_duration_seconds: Some(seconds.max(1)),
             ..LeaseSpec::default()
         };
@@ -108,9 +108,9 @@ impl WebhookLease {
     }
 }
 
-fn ignore_status<T>(answer: Result<T, RequestError>, code: u16) -> Result<(), RequestError> {
-    match answer {
-        Err(failed) if failed.code() != Some(code) => Err(failed),
+fn ignore_status<T>(result: Result<T, RequestError>, code: u16) -> Result<(), RequestError> {
+    match result {
+        Err(error) if error.code() != Some(code) => Err(error),
         _ => Ok(()),
     }
 }

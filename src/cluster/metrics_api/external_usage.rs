@@ -1,4 +1,4 @@
-//! Usage of containers from `external.metrics.k8s.io`: one query a pod and configured metric, several at a time.
+//! Container usage from `external.metrics.k8s.io`: one query per pod and metric, several at a time.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,31 +17,31 @@ use plimsoll_core::types::quantity::Quantity;
 
 const API: &str = "/apis/external.metrics.k8s.io/v1beta1";
 
-/// Which metrics tell the usage of containers.
+/// The external metrics that contain the usage of containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalMetrics {
-    /// The metric of CPU, in cores. Without one, CPU is not asked for.
+    /// The metric of CPU, in cores. `None` skips CPU.
     pub cpu: Option<String>,
-    /// The metric of memory, in bytes. Without one, memory is not asked for.
+    /// The metric of memory, in bytes. `None` skips memory.
     pub memory: Option<String>,
-    /// The label of a value that names the container.
+    /// The metric label that contains the container name.
     pub container_label: String,
 }
 
-/// A pod whose usage is wanted.
+/// A pod to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodQuery {
-    /// Where.
+    /// Its namespace.
     pub namespace: Box<str>,
-    /// The selector of the pod's workload, as text; empty for one that selects all.
+    /// The selector of the pod's workload, as text; empty to select all pods.
     pub selector: Box<str>,
     /// Its name.
     pub pod: Box<str>,
 }
 
-/// Asks for the usage of these pods, `at_once` of them at a time, within `timeout` for all of it. A query that fails
-/// is in the report and marks its pod as incomplete; the others go on. An error means that no query was answered. A pod
-/// that no metric knows is not handed out.
+/// Queries the usage of these pods, `at_once` at a time, within `timeout` in total. A query that fails is recorded in the
+/// report and marks its pod as incomplete; the other queries continue. Returns an error if no query got a response. Pods
+/// without any value are not passed to `sink`.
 pub async fn fetch_external_usage(
     client: &Client,
     metrics: &ExternalMetrics,
@@ -51,23 +51,23 @@ pub async fn fetch_external_usage(
     timeout: Duration,
 ) -> Result<UsageReport, UsageError> {
     let deadline = Deadline::after(timeout);
-    let ask = |pod| query_pod(client, metrics, pod, deadline);
-    let mut answers =
-        std::pin::pin!(futures::stream::iter(pods).map(ask).buffer_unordered(at_once.max(1)));
+    let query = |pod| query_pod(client, metrics, pod, deadline);
+    let mut responses =
+        std::pin::pin!(futures::stream::iter(pods).map(query).buffer_unordered(at_once.max(1)));
     let mut report = UsageReport::default();
-    let mut answered = false;
-    while let Some(answer) = answers.next().await {
-        answered |= answer.has_response;
-        answer.failures.into_iter().for_each(|failure| report.record_failure(failure));
-        answer.malformed.into_iter().for_each(|malformed| report.record_malformed(|| malformed));
-        if let Some(usage) = answer.usage {
+    let mut has_response = false;
+    while let Some(response) = responses.next().await {
+        has_response |= response.has_response;
+        response.failures.into_iter().for_each(|failure| report.record_failure(failure));
+        response.malformed.into_iter().for_each(|malformed| report.record_malformed(|| malformed));
+        if let Some(usage) = response.usage {
             report.emit(usage, sink);
         }
     }
-    report.into_result(answered)
+    report.into_result(has_response)
 }
 
-/// All that is known of one pod.
+/// The results for one pod.
 #[derive(Default)]
 struct PodResponse {
     usage: Option<PodUsage>,
@@ -76,7 +76,7 @@ struct PodResponse {
     malformed: Vec<String>,
 }
 
-/// The values of one metric, with the time of the first.
+/// The values of one metric, with the timestamp of the first.
 #[derive(Default)]
 struct ContainerValues {
     at: Option<Time>,
@@ -90,15 +90,15 @@ async fn query_pod(
     query: PodQuery,
     deadline: Deadline,
 ) -> PodResponse {
-    let mut answer = PodResponse::default();
+    let mut response = PodResponse::default();
     let mut at = None;
     let mut is_incomplete = false;
     let mut containers: BTreeMap<String, ContainerUsage> = BTreeMap::new();
-    // Memory comes last, so that its time counts when both have one: of two times, upstream takes either.
+    // Memory comes last, so that its timestamp is used when both have one: upstream uses either of the two.
     for (metric, is_cpu) in [(&metrics.cpu, true), (&metrics.memory, false)] {
         let Some(metric) = metric.as_deref().filter(|metric| !metric.is_empty()) else { continue };
         let label = &metrics.container_label;
-        let values = query_metric(client, metric, label, &query, deadline, &mut answer).await;
+        let values = query_metric(client, metric, label, &query, deadline, &mut response).await;
         at = values.at.or(at);
         is_incomplete |= values.is_incomplete;
         for (name, value) in values.by_container {
@@ -114,14 +114,14 @@ async fn query_pod(
             }
         }
     }
-    answer.usage = at.map(|at| PodUsage {
+    response.usage = at.map(|at| PodUsage {
         namespace: query.namespace,
         pod: query.pod,
         at,
         containers: containers.into_values().collect(),
         is_incomplete,
     });
-    answer
+    response
 }
 
 async fn query_metric(
@@ -130,7 +130,7 @@ async fn query_metric(
     label: &str,
     query: &PodQuery,
     deadline: Deadline,
-    answer: &mut PodResponse,
+    response: &mut PodResponse,
 ) -> ContainerValues {
     let PodQuery { namespace, selector, pod } = query;
     let comma = if selector.is_empty() { "" } else { "," };
@@ -141,24 +141,24 @@ async fn query_metric(
         encode_query(&format!("{selector}{comma}pod={pod}"))
     );
     let mut values = ContainerValues::default();
-    let malformed = &mut answer.malformed;
-    let read = read_items(client, &path, deadline, |item| {
-        let read = match serde_json::from_slice::<Item>(item) {
+    let malformed = &mut response.malformed;
+    let request = read_items(client, &path, deadline, |item| {
+        let parsed = match serde_json::from_slice::<Item>(item) {
             Ok(item) => read_value(item, label, &mut values),
             Err(why) if !why.is_data() => return Err(why),
             Err(why) => Err(why.to_string()),
         };
-        if let Err(why) = read {
+        if let Err(why) = parsed {
             values.is_incomplete = true;
             malformed.push(format!("{namespace}/{pod}: a value of {metric}: {why}"));
         }
         Ok(())
     });
-    match read.await {
-        Ok(()) => answer.has_response = true,
+    match request.await {
+        Ok(()) => response.has_response = true,
         Err(failure) => {
             values.is_incomplete = true;
-            answer.failures.push(failure);
+            response.failures.push(failure);
         }
     }
     values
@@ -174,7 +174,7 @@ struct Item {
 }
 
 fn read_value(mut item: Item, label: &str, values: &mut ContainerValues) -> Result<(), String> {
-    // The first item tells the time, whether or not it names a container.
+    // The first item sets the timestamp, whether or not it names a container.
     values.at.get_or_insert(item.timestamp.into());
     let Some(name) = item.metric_labels.as_mut().and_then(|labels| labels.remove(label)) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A list of the API, read one item at a time while it arrives: memory holds one item, however long the list is.
+//! Streams a list of the API one item at a time: memory holds a single item, however long the list is.
 
 use std::{future::Future, pin::pin, time::Duration};
 
@@ -7,79 +7,79 @@ use kube::Client;
 use plimsoll_storage::prometheus::query_error::QueryError;
 use tokio::time::Instant;
 
-/// An item is a pod's usage; one of this size is no longer one, and would be all that we hold.
+/// An item is the usage of one pod. A larger item is not plausible and would take too much memory.
 const MAX_ITEM_BYTES: usize = 4 << 20;
 
-/// Why a list of a metrics API was not read to its end.
+/// Why usage was not read completely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
-    /// Nobody serves the API, or the one who should is away.
+    /// The API is not served, or its server is down.
     #[error(
-        "nobody serves {path} (HTTP {code}: {message}): is the metrics server installed and running?"
+        "{path} is not served (HTTP {code}: {message}): is the metrics server installed and running?"
     )]
     NotServed {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
         /// 404 or 503.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server does not want to answer.
+    /// The server rejected the request.
     #[error(
-        "{path} was refused (HTTP {code}: {message}); 403 means that a right to read it is missing"
+        "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow to read it"
     )]
     Rejected {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// The status.
+        /// The HTTP status code.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         message: String,
     },
-    /// The server cannot be reached.
-    #[error("{path} cannot be asked for: {reason}")]
+    /// The server is not reachable.
+    #[error("failed to request {path}: {reason}")]
     Unreachable {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// What happened.
+        /// The error.
         reason: String,
     },
-    /// The answer broke off; what came before has been handed out.
-    #[error("the answer of {path} broke off: {reason}")]
+    /// The response was truncated; earlier items were delivered.
+    #[error("response from {path} was truncated: {reason}")]
     Truncated {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// What happened.
+        /// The error.
         reason: String,
     },
-    /// The answer is no list in JSON; what came before has been handed out.
-    #[error("the answer of {path} is not a list of usage: {reason}")]
+    /// The response is not a list in JSON; earlier items were delivered.
+    #[error("response from {path} is not a list of usage: {reason}")]
     Malformed {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// What is wrong with it.
+        /// The parse error.
         reason: String,
     },
-    /// The answer did not arrive in time; what came before has been handed out.
-    #[error("the answer of {path} did not arrive within {limit:?}")]
+    /// The response was not complete in time; earlier items were delivered.
+    #[error("response from {path} did not arrive within {limit:?}")]
     Timeout {
-        /// What was asked for.
+        /// The path of the request.
         path: String,
-        /// How long was waited.
+        /// The timeout.
         limit: Duration,
     },
-    /// A Prometheus does not tell.
-    #[error("{what} cannot be had from the Prometheus: {failure}")]
+    /// A Prometheus query failed.
+    #[error("Prometheus query for {what} failed: {failure}")]
     Prometheus {
-        /// What was asked for.
+        /// The queried data.
         what: String,
-        /// What happened.
+        /// The error.
         failure: QueryError,
     },
 }
 
-/// How long a whole fetch may take.
+/// The deadline of a whole fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -91,7 +91,7 @@ impl Deadline {
         Self { at: Instant::now() + limit, limit }
     }
 
-    /// What this comes to, if it does in time.
+    /// Runs `work`, with an error if it does not finish in time.
     pub(crate) async fn run<T>(
         self,
         path: &str,
@@ -102,7 +102,7 @@ impl Deadline {
     }
 }
 
-/// Reads the list at `path` and hands the text of each item to `item`.
+/// Reads the list at `path` and passes the JSON of each item to `item`.
 pub(crate) async fn read_items(
     client: &Client,
     path: &str,
@@ -118,25 +118,28 @@ async fn read(
     item: &mut (impl FnMut(&[u8]) -> Result<(), serde_json::Error> + Send),
 ) -> Result<(), UsageError> {
     let name = || path.to_owned();
-    let broken = |why: ListError| UsageError::Malformed { path: name(), reason: why.to_string() };
+    let malformed =
+        |why: ListError| UsageError::Malformed { path: name(), reason: why.to_string() };
     let request = http::Request::get(path)
         .body(Vec::new())
         .map_err(|why| UsageError::Unreachable { path: name(), reason: why.to_string() })?;
-    let answer = client.request_stream(request).await.map_err(|why| rejected(path, &why))?;
-    let mut answer = pin!(answer);
+    let response = client.request_stream(request).await.map_err(|why| rejected(path, &why))?;
+    let mut response = pin!(response);
     let mut splitter = ItemSplitter::default();
     loop {
-        let cut = |reason: String| UsageError::Truncated { path: name(), reason };
-        let bytes = answer.fill_buf().await.map_err(|why| cut(why.to_string()))?;
+        let truncated = |reason: String| UsageError::Truncated { path: name(), reason };
+        let bytes = response.fill_buf().await.map_err(|why| truncated(why.to_string()))?;
         if bytes.is_empty() {
             return match splitter.finish() {
-                Err(ListError::Unfinished) => Err(cut("it ends in the middle".to_owned())),
-                finished => finished.map_err(broken),
+                Err(ListError::Unfinished) => {
+                    Err(truncated("unexpected end of response".to_owned()))
+                }
+                finished => finished.map_err(malformed),
             };
         }
         let count = bytes.len();
-        splitter.feed(bytes, &mut *item).map_err(broken)?;
-        answer.as_mut().consume_unpin(count);
+        splitter.feed(bytes, &mut *item).map_err(malformed)?;
+        response.as_mut().consume_unpin(count);
     }
 }
 
@@ -153,7 +156,7 @@ fn rejected(path: &str, error: &kube::Error) -> UsageError {
     }
 }
 
-/// An error of kube in one line, down to its cause: the outer ones only say that a request failed.
+/// A kube error in one line, down to its root cause: the outer errors only say that a request failed.
 pub(crate) fn error_message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("HTTP {}: {}", status.code, one_line(&status.message));
@@ -170,7 +173,7 @@ pub(crate) fn error_message(error: &kube::Error) -> String {
     one_line(&text)
 }
 
-/// What an error may put into a log: one line, and not the whole of somebody's HTML page.
+/// Shortens an error message for the log: one line, and not a whole HTML page.
 fn one_line(text: &str) -> String {
     let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = line.char_indices().nth(300) {
@@ -180,7 +183,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// A text as one piece of a path or of a query.
+/// Percent-encodes a text as one segment of a path or of a query.
 pub(crate) fn encode_query(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -198,45 +201,45 @@ fn digit(value: u8) -> char {
     char::from_digit(value.into(), 16).unwrap_or('0').to_ascii_uppercase()
 }
 
-/// What is wrong with the text of a list.
+/// Why the text is not a list.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
-    #[error("it is not an object in JSON")]
+    #[error("not a JSON object")]
     NoObject,
-    #[error("it has no items")]
+    #[error("no items field")]
     NoItems,
-    #[error("it ends in the middle")]
+    #[error("unexpected end of response")]
     Unfinished,
-    #[error("an item is larger than {} MiB", MAX_ITEM_BYTES >> 20)]
+    #[error("item is larger than {} MiB", MAX_ITEM_BYTES >> 20)]
     TooLarge,
     #[error("{0}")]
     Item(serde_json::Error),
 }
 
-/// Finds the items in the text of a list. It knows just enough of JSON for that, strings and brackets; what is between
-/// the brackets of an item is the reader's to judge.
+/// Splits the text of a list into items. It parses only the JSON that this needs, strings and brackets; the content of an
+/// item is left to the caller.
 #[derive(Debug, Default)]
 struct ItemSplitter {
-    /// Brackets that are open.
+    /// The number of open brackets.
     depth: usize,
     string_state: StringState,
-    /// The last string that began among the fields of the list itself: before a value, its name.
+    /// The last string at the top level: before a value, the name of the field.
     name: Vec<u8>,
-    /// Whether the open bracket of depth 2 is that of the items.
+    /// Whether the open bracket of depth 2 is that of `items`.
     is_in_items: bool,
     has_items: bool,
     has_ended: bool,
-    /// The beginning of an item whose end has not arrived.
+    /// The beginning of an item that has not arrived completely.
     item: Vec<u8>,
 }
 
-/// Where in a string one is.
+/// The position relative to a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum StringState {
     #[default]
     Outside,
     Inside,
-    /// After a backslash: the next quote is none.
+    /// After a backslash: the next quote does not end the string.
     Escaped,
 }
 
@@ -246,7 +249,7 @@ impl ItemSplitter {
         bytes: &[u8],
         item: &mut impl FnMut(&[u8]) -> Result<(), serde_json::Error>,
     ) -> Result<(), ListError> {
-        // Where the item that is being read begins in these bytes.
+        // The start of the current item in these bytes.
         let mut start = (!self.item.is_empty()).then_some(0);
         for (index, &byte) in bytes.iter().enumerate() {
             if self.string_state != StringState::Outside {
@@ -313,7 +316,7 @@ impl ItemSplitter {
             }
             b'\\' => self.string_state = StringState::Escaped,
             b'"' => self.string_state = StringState::Outside,
-            // Longer than the one name that is looked for is as good as any other.
+            // A name that is longer than `items` does not match anyway.
             _ if self.depth == 1 && self.name.len() < 8 => self.name.push(byte),
             _ => {}
         }
@@ -332,7 +335,7 @@ impl ItemSplitter {
 mod tests {
     use super::*;
 
-    /// The items of a text that arrives in pieces of this size, and how it ends.
+    /// Splits a text that arrives in chunks of this size. Returns the items and the result.
     fn split(text: &str, size: usize) -> (Vec<String>, Result<(), String>) {
         let mut items = Vec::new();
         let mut splitter = ItemSplitter::default();
@@ -356,9 +359,9 @@ mod tests {
             assert_eq!(
                 items,
                 [r#"{"a":"}]\"{","b":[{}]}"#, r#"{"c":{"items":[{"d":1}]}}"#, "{}"],
-                "in pieces of {size}"
+                "in chunks of {size}"
             );
-            assert_eq!(end, Ok(()), "in pieces of {size}");
+            assert_eq!(end, Ok(()), "in chunks of {size}");
         }
     }
 
@@ -372,13 +375,13 @@ mod tests {
         for (text, count, flaw) in [
             (r#"{"items":[]}"#, 0, None),
             (r#"{"items":null}"#, 0, None),
-            (r#"{"items":[{"a":1},{"b":"#, 1, Some("it ends in the middle")),
-            (r#"{"kind": "PodMetr"#, 0, Some("it ends in the middle")),
-            ("", 0, Some("it ends in the middle")),
-            (r#"{"kind":"Status"}"#, 0, Some("it has no items")),
-            ("<html>", 0, Some("it is not an object in JSON")),
-            ("[{}]", 0, Some("it is not an object in JSON")),
-            (r#"{"items":[{"a":1}]}]"#, 1, Some("it is not an object in JSON")),
+            (r#"{"items":[{"a":1},{"b":"#, 1, Some("unexpected end of response")),
+            (r#"{"kind": "PodMetr"#, 0, Some("unexpected end of response")),
+            ("", 0, Some("unexpected end of response")),
+            (r#"{"kind":"Status"}"#, 0, Some("no items field")),
+            ("<html>", 0, Some("not a JSON object")),
+            ("[{}]", 0, Some("not a JSON object")),
+            (r#"{"items":[{"a":1}]}]"#, 1, Some("not a JSON object")),
             (r#"{"items":[{"a":1},{a}]}"#, 1, Some("key must be a string at line 1 column 2")),
         ] {
             let (items, end) = split(text, 3);

@@ -1,4 +1,4 @@
-//! Usage of pods from `metrics.k8s.io`, handed out pod by pod while the answer arrives.
+//! Usage of pods from `metrics.k8s.io`, delivered pod by pod while the response arrives.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -15,55 +15,54 @@ use plimsoll_core::types::{
     units::{Bytes, MilliCpu},
 };
 
-/// So many unreadable items and failed requests are told in full; the others are counted.
+/// The number of malformed items and failed requests that are reported in full; the rest are only counted.
 const MAX_EXAMPLES: usize = 8;
 
-/// What the containers of a pod used.
+/// The usage of the containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
-    /// Where.
+    /// The pod's namespace.
     pub namespace: Box<str>,
-    /// Which pod.
+    /// The pod's name.
     pub pod: Box<str>,
-    /// The end of the window in which it was measured.
+    /// The end of the measurement window.
     pub at: Time,
-    /// What each container used, as far as it can be read.
+    /// The usage of each container that could be parsed.
     pub containers: Vec<ContainerUsage>,
-    /// Whether something was asked for this pod and not answered, or not legibly. An amount that is missing here is
-    /// then unknown, and not zero under any rules.
+    /// Whether a request for this pod failed or an item was malformed. A missing value is then unknown, and never zero.
     pub is_incomplete: bool,
 }
 
-/// What a container used.
+/// The usage of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerUsage {
     /// Its name.
     pub name: Box<str>,
-    /// CPU, rounded up to a thousandth of a core; `None` where the answer has none.
+    /// CPU, rounded up to a millicore; `None` if the response has none.
     pub cpu: Option<MilliCpu>,
-    /// Memory; `None` where the answer has none.
+    /// Memory; `None` if the response has none.
     pub memory: Option<Bytes>,
 }
 
-/// How a fetch went.
+/// The result of a fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageReport {
-    /// Pods that were handed out.
+    /// The number of pods delivered.
     pub pods: u64,
-    /// Containers that were handed out.
+    /// The number of containers delivered.
     pub containers: u64,
-    /// Items that could not be read, and were left out: whole pods, or single containers.
+    /// The number of malformed items that were skipped: whole pods, or single containers.
     pub malformed: u64,
-    /// The first of them, with what is wrong.
+    /// The first of them, with the error.
     pub malformed_examples: Vec<String>,
-    /// Requests that failed, or broke off after some pods.
+    /// The number of requests that failed or were truncated.
     pub failed: u64,
-    /// The first of them.
+    /// The first errors.
     pub failures: Vec<UsageError>,
 }
 
 impl UsageReport {
-    /// Whether every request was answered to its end. Items that could not be read do not count here.
+    /// Whether every request got a complete response. Malformed items do not count here.
     pub const fn is_complete(&self) -> bool {
         self.failed == 0
     }
@@ -74,19 +73,19 @@ impl UsageReport {
         sink(usage);
     }
 
-    pub(super) fn record_malformed(&mut self, what: impl FnOnce() -> String) {
+    pub(super) fn record_malformed(&mut self, describe: impl FnOnce() -> String) {
         self.malformed += 1;
         if self.malformed_examples.len() < MAX_EXAMPLES {
-            self.malformed_examples.push(what());
+            self.malformed_examples.push(describe());
         }
     }
 
-    /// How much was left out so far.
+    /// A mark to return to with [`Self::rewind_malformed`].
     pub(super) fn malformed_mark(&self) -> (u64, usize) {
         (self.malformed, self.malformed_examples.len())
     }
 
-    /// Forgets what was left out since.
+    /// Drops the malformed items since the mark.
     pub(super) fn rewind_malformed(&mut self, (malformed, examples): (u64, usize)) {
         self.malformed = malformed;
         self.malformed_examples.truncate(examples);
@@ -99,18 +98,18 @@ impl UsageReport {
         }
     }
 
-    /// Nothing but failures is one.
-    pub(super) fn into_result(mut self, answered: bool) -> Result<Self, UsageError> {
-        if answered || self.pods > 0 || self.failures.is_empty() {
+    /// Returns an error only if every request failed.
+    pub(super) fn into_result(mut self, has_response: bool) -> Result<Self, UsageError> {
+        if has_response || self.pods > 0 || self.failures.is_empty() {
             return Ok(self);
         }
         Err(self.failures.swap_remove(0))
     }
 }
 
-/// Reads the usage of all pods, of the cluster or of these namespaces, one after the other, within `timeout` for all
-/// of it. An error means that nothing was read at all; an answer that broke off, or a namespace that failed, is in the
-/// report, and what came before it has been handed out.
+/// Fetches the usage of all pods, of the cluster or of these namespaces one after the other, within `timeout` in total.
+/// Returns an error only if every request failed. A truncated response or a failed namespace is recorded in the report;
+/// pods that arrived before were delivered.
 pub async fn fetch_usage(
     client: &Client,
     namespaces: Option<&[&str]>,
@@ -127,10 +126,10 @@ pub async fn fetch_usage(
         },
     );
     let mut report = UsageReport::default();
-    let mut answered = false;
+    let mut has_response = false;
     for path in &paths {
-        let read = read_items(client, path, deadline, |item| {
-            // An item that is not even JSON is the end of the answer.
+        let request = read_items(client, path, deadline, |item| {
+            // An item that is not valid JSON ends the response.
             match serde_json::from_slice::<Item<'_>>(item) {
                 Ok(item) => read_pod(&item, &mut report, sink),
                 Err(why) if !why.is_data() => return Err(why),
@@ -138,20 +137,20 @@ pub async fn fetch_usage(
             }
             Ok(())
         });
-        match read.await {
-            Ok(()) => answered = true,
+        match request.await {
+            Ok(()) => has_response = true,
             Err(error) => {
-                // The other namespaces would find the same.
-                let is_for_all =
+                // Requests for other namespaces would fail alike.
+                let affects_all =
                     matches!(error, UsageError::NotServed { .. } | UsageError::Timeout { .. });
                 report.record_failure(error);
-                if is_for_all {
+                if affects_all {
                     break;
                 }
             }
         }
     }
-    report.into_result(answered)
+    report.into_result(has_response)
 }
 
 const API: &str = "/apis/metrics.k8s.io/v1beta1";
@@ -182,7 +181,7 @@ struct Container<'a> {
     usage: Usage,
 }
 
-/// Anything at all, so that one bad amount does not take the pod with it.
+/// Accepts any JSON, so that one invalid amount does not invalidate the pod.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Usage {
@@ -196,15 +195,15 @@ fn read_pod(item: &Item<'_>, report: &mut UsageReport, sink: &mut (dyn FnMut(Pod
         Ok(at) => at.into(),
         Err(why) => {
             report.record_malformed(|| {
-                format!("{namespace}/{pod}: the timestamp {:?}: {why}", item.timestamp)
+                format!("{namespace}/{pod}: timestamp {:?}: {why}", item.timestamp)
             });
             return;
         }
     };
-    let listed = item.containers.as_deref().unwrap_or_default();
-    let mut containers = Vec::with_capacity(listed.len());
+    let items = item.containers.as_deref().unwrap_or_default();
+    let mut containers = Vec::with_capacity(items.len());
     let mut is_incomplete = false;
-    for container in listed {
+    for container in items {
         let cpu = parse_amount(container.usage.cpu.as_ref());
         let memory = parse_amount(container.usage.memory.as_ref());
         match (cpu, memory) {
@@ -235,17 +234,17 @@ fn read_pod(item: &Item<'_>, report: &mut UsageReport, sink: &mut (dyn FnMut(Pod
     report.emit(usage, sink);
 }
 
-/// An amount of usage; nothing is below zero.
+/// Parses an amount of usage; negative amounts are errors.
 pub(super) fn parse_amount(value: Option<&Value>) -> Result<Option<Quantity>, String> {
     let Some(value) = value else { return Ok(None) };
     let amount = Quantity::deserialize(value).map_err(|why| format!("{value}: {why}"))?;
     if amount.is_negative() {
-        return Err(format!("{value}: it is below zero"));
+        return Err(format!("{value}: must not be negative"));
     }
     Ok(Some(amount))
 }
 
-/// Names an item that cannot be read, as far as it has a name.
+/// The name of a malformed item, if it has one.
 fn item_name(item: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Named<'a> {
@@ -253,7 +252,7 @@ fn item_name(item: &[u8]) -> String {
         metadata: Metadata<'a>,
     }
     serde_json::from_slice::<Named<'_>>(item).map_or_else(
-        |_| "an item without a name".to_owned(),
+        |_| "unnamed item".to_owned(),
         |named| format!("{}/{}", named.metadata.namespace, named.metadata.name),
     )
 }
@@ -300,14 +299,14 @@ mod tests {
     fn a_container_with_a_bad_amount_is_left_out_and_named() {
         for (usage, why) in [
             (r#"{"cpu":"NaN","memory":"1Mi"}"#, r#"n/p/c: cpu "NaN": "NaN" is not a quantity"#),
-            (r#"{"cpu":"1m","memory":"-1"}"#, r#"n/p/c: memory "-1": it is below zero"#),
+            (r#"{"cpu":"1m","memory":"-1"}"#, r#"n/p/c: memory "-1": must not be negative"#),
             (r#"{"cpu":[]}"#, "n/p/c: cpu []: invalid type: sequence"),
         ] {
             let (report, pod) = read(&item(usage));
-            let pod = pod.expect("the pod is there");
+            let pod = pod.expect("the pod is delivered");
             assert_eq!((pod.containers, pod.is_incomplete), (Vec::new(), true), "{usage}");
-            let told = &report.malformed_examples[0];
-            assert!(told.starts_with(why), "{told}");
+            let message = &report.malformed_examples[0];
+            assert!(message.starts_with(why), "{message}");
         }
     }
 }

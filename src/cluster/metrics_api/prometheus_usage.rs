@@ -1,14 +1,14 @@
-//! Usage of pods from the series of a Prometheus, for clusters without a metrics server: asked for many namespaces at once,
-//! and handed out pod by pod.
+//! Usage of pods from Prometheus, for clusters without a metrics server: queried for many namespaces at once, and
+//! delivered pod by pod.
 //!
 //! ```text
-//!   namespaces ─▶ batches: a pattern below 4 KiB ─▶ memory[window], CPU[window] ─▶ the last points of each series
-//!                                                      one usage each pod ◀─ pairs by container ◀─┘
+//!   namespaces ─▶ batches: pattern below 4 KiB ─▶ memory[window], CPU[window] ─▶ SeriesTail: last points
+//!                                                      one PodUsage each ◀─ PodSamples: by container ◀─┘
 //! ```
 //!
-//! What is asked for are the samples themselves, so each has the time at which it was taken, and one that was handed
-//! out before is known again. An answer is read as it arrives, and the last points of each series are all that is
-//! kept of it: some 250 bytes a container, for the containers of one batch.
+//! The queries return raw samples with their own timestamps, so that a sample that was delivered before is recognised.
+//! Responses are streamed, and only the last points of each series are kept: about 250 bytes per container, for the
+//! containers of one batch.
 
 mod pod_samples;
 mod series_tail;
@@ -31,21 +31,21 @@ use super::{
 };
 use plimsoll_core::recommender::estimate::Resource;
 
-/// The longest pattern of namespaces: some servers refuse long queries.
+/// Maximum length of the namespace pattern: some servers reject long queries.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// How much later than it was taken a sample may be known at least: a kubelet measures each ten seconds and stamps what it
-/// shows with that time, and a scrape takes its own.
+/// How late a sample may become visible: a kubelet measures every ten seconds and exposes that timestamp, and the scrape
+/// adds its own delay.
 const INGESTION_LAG: Duration = Duration::from_secs(10);
 
-/// How often a query is tried. More would take the time in which a failure can still be told.
+/// The number of attempts per query. More would use up the time that is left for reporting a failure.
 const ATTEMPTS: u32 = 2;
 
-/// Reads the usage of all pods of these namespaces as it is `now`, within `patience` for all of it.
+/// Fetches the usage of all pods of these namespaces at `now`, within `patience` in total.
 ///
-/// CPU is what its counter grew by between its last two samples, and unknown of a container that has only one; memory is
-/// the last sample. An error means that nothing was answered at all. What failed in part is in the report, and what
-/// is missing for it is unknown, never zero; that nothing is there is no failure.
+/// CPU is the rate between the last two samples of its counter, and unknown for a container that has only one; memory is
+/// the last sample. Returns an error only if every query failed. Partial failures are recorded in the report, and values
+/// that are missing because of them are unknown, never zero. An empty result is not a failure.
 pub async fn fetch_prometheus_usage(
     client: &PrometheusClient,
     schema: &Schema,
@@ -56,7 +56,7 @@ pub async fn fetch_prometheus_usage(
 ) -> Result<UsageReport, UsageError> {
     let deadline = Deadline::after(patience);
     let client = client.clone().with_max_attempts(ATTEMPTS);
-    let question = BatchQuery {
+    let query = BatchQuery {
         client,
         schema,
         window: query_window(schema.scrape_interval.value),
@@ -64,17 +64,17 @@ pub async fn fetch_prometheus_usage(
         deadline,
     };
     let mut report = UsageReport::default();
-    let mut answered = false;
-    let mut left = batches(namespaces);
-    left.reverse();
-    while let Some(batch) = left.pop() {
+    let mut has_response = false;
+    let mut remaining = batches(namespaces);
+    remaining.reverse();
+    while let Some(batch) = remaining.pop() {
         let before = report.malformed_mark();
-        let mut gathered = PodSamples::default();
+        let mut samples = PodSamples::default();
         let mut failures = Vec::new();
-        // CPU comes later, so that what it has is never behind memory, whose time a pod's usage goes by.
+        // Query CPU last, so that it is never older than memory, which sets the timestamp of a pod's usage.
         for resource in [Resource::Memory, Resource::Cpu] {
-            match question.fetch(&batch, resource, &mut gathered, &mut report).await {
-                Ok(()) => answered = true,
+            match query.fetch(&batch, resource, &mut samples, &mut report).await {
+                Ok(()) => has_response = true,
                 Err(failure) => failures.push(failure),
             }
             if failures.iter().any(|failure| is_timeout(failure) || is_too_large(failure)) {
@@ -84,34 +84,37 @@ pub async fn fetch_prometheus_usage(
         if batch.len() > 1 && failures.iter().any(is_too_large) {
             report.rewind_malformed(before);
             let (first, second) = batch.split_at(batch.len() / 2);
-            left.extend([second.to_vec(), first.to_vec()]);
+            remaining.extend([second.to_vec(), first.to_vec()]);
             continue;
         }
-        for usage in gathered.into_usages(ended_after(schema.scrape_interval.value)) {
+        for usage in samples.into_usages(ended_after(schema.scrape_interval.value)) {
             report.emit(usage, sink);
         }
-        let is_over = failures.iter().any(is_timeout);
+        let has_timed_out = failures.iter().any(is_timeout);
         for failure in failures {
             report.record_failure(failure);
         }
-        if is_over {
+        if has_timed_out {
             break;
         }
     }
-    report.into_result(answered)
+    report.into_result(has_response)
 }
 
-/// The time in which the last two samples of a series are, and those of a series that has ended no longer.
-fn query_window(pace: ScrapeInterval) -> Duration {
-    pace.longest_gap.saturating_mul(2).saturating_add(INGESTION_LAG.max(pace.longest_gap / 10))
+/// A window that contains the last two samples of a live series, and none of a series that has ended.
+fn query_window(scrape_interval: ScrapeInterval) -> Duration {
+    scrape_interval
+        .longest_gap
+        .saturating_mul(2)
+        .saturating_add(INGESTION_LAG.max(scrape_interval.longest_gap / 10))
 }
 
-/// A sample that is so much older than the newest one of its pod is the last of a container that has ended.
-fn ended_after(pace: ScrapeInterval) -> Duration {
-    pace.longest_gap.saturating_mul(9) / 10
+/// A sample that is this much older than the newest one of its pod belongs to a container that has ended.
+fn ended_after(scrape_interval: ScrapeInterval) -> Duration {
+    scrape_interval.longest_gap.saturating_mul(9) / 10
 }
 
-/// Namespaces that are asked for together.
+/// Groups namespaces into batches, one query each.
 fn batches<'a>(namespaces: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut namespaces = namespaces.to_vec();
     namespaces.sort_unstable();
@@ -119,16 +122,16 @@ fn batches<'a>(namespaces: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut batches: Vec<Vec<&str>> = Vec::new();
     let mut length = 0;
     for namespace in namespaces {
-        let more = Pattern::literal(namespace).as_str().len() + 1;
+        let added = Pattern::literal(namespace).as_str().len() + 1;
         match batches.last_mut() {
-            Some(batch) if length + more <= MAX_PATTERN_BYTES => {
+            Some(batch) if length + added <= MAX_PATTERN_BYTES => {
                 batch.push(namespace);
-                length += more;
+                length += added;
             }
             _ => {
                 batches.push(vec![namespace]);
-                // The brackets around all of them.
-                length = more + 4;
+                // The parentheses around the alternatives.
+                length = added + 4;
             }
         }
     }
@@ -143,7 +146,7 @@ fn is_too_large(error: &UsageError) -> bool {
     matches!(error, UsageError::Prometheus { failure: QueryError::TooLarge(_), .. })
 }
 
-/// What is asked of each batch.
+/// The query parameters that all batches share.
 struct BatchQuery<'a> {
     client: PrometheusClient,
     schema: &'a Schema,
@@ -157,34 +160,34 @@ impl BatchQuery<'_> {
         &self,
         batch: &[&str],
         resource: Resource,
-        gathered: &mut PodSamples,
+        samples: &mut PodSamples,
         report: &mut UsageReport,
     ) -> Result<(), UsageError> {
         let Self { client, schema, window, now, deadline } = self;
-        let (metric, word) = match resource {
+        let (metric, resource_name) = match resource {
             Resource::Cpu => (&schema.usage.cpu, "CPU"),
             Resource::Memory => (&schema.usage.memory, "memory"),
         };
         let query = Query::range_samples(&schema.usage_selector_in(metric, batch), *window);
         let identity = schema.usage.container_labels();
         let oldest = now.earlier(*window);
-        let mut taker = SampleCollector::new(gathered, report, resource, identity, oldest);
-        let what = format!("{word} in {}", describe_batch(batch));
-        let asked = async {
-            let failed = |failure| UsageError::Prometheus { what: what.clone(), failure };
-            client.instant(&query, *now, &mut taker).await.map_err(failed)
+        let mut collector = SampleCollector::new(samples, report, resource, identity, oldest);
+        let description = format!("{resource_name} in {}", describe_batch(batch));
+        let request = async {
+            let failed = |failure| UsageError::Prometheus { what: description.clone(), failure };
+            client.instant(&query, *now, &mut collector).await.map_err(failed)
         };
-        let answered = deadline.run(&format!("the Prometheus about {what}"), asked).await;
-        match answered {
-            Ok(tally) => {
-                for warning in &tally.warnings {
-                    tracing::warn!(%what, warning, "the Prometheus warns of its answer about usage");
+        let result = deadline.run(&format!("Prometheus query for {description}"), request).await;
+        match result {
+            Ok(stats) => {
+                for warning in &stats.warnings {
+                    tracing::warn!(query = %description, warning, "Prometheus returned a warning for a usage query");
                 }
                 Ok(())
             }
             Err(error) => {
-                // Of a query that was given up, half an answer may have come.
-                taker.reset();
+                // A cancelled query may have delivered half of its response.
+                collector.reset();
                 Err(error)
             }
         }
@@ -194,7 +197,7 @@ impl BatchQuery<'_> {
 fn describe_batch(batch: &[&str]) -> String {
     match batch {
         [] => "no namespace".to_owned(),
-        [one] => format!("namespace {one}"),
+        [namespace] => format!("namespace {namespace}"),
         [first, .., last] => format!("{} namespaces ({first} to {last})", batch.len()),
     }
 }

@@ -1,4 +1,4 @@
-//! The listener of a role: how many may be connected, for how long, and how it ends.
+//! The HTTP server for metrics and probes: connection limits, timeouts and graceful shutdown.
 
 use std::{
     collections::VecDeque, convert::Infallible, future::Future, net::SocketAddr, pin::pin,
@@ -19,22 +19,22 @@ use super::{
     routes::{Exposition, Probes, Routes, handle},
 };
 
-/// So many may be connected. One more, and the oldest connection is closed: probes are always let in, however many
-/// others have come to stay.
+/// Maximum number of open connections. One more closes the oldest connection, so that probes always get through,
+/// however many other connections stay open.
 const MAX_CONNECTIONS: usize = 64;
-/// At shutdown, answers under way have this long.
+/// How long requests in progress may take to finish at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
-/// What is rendered ahead of a reader.
+/// Bytes rendered ahead of the reader.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// How long a connection may take.
+/// Timeouts of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminLimits {
-    /// A request must have been sent by then. Idle connections are closed after this time as well.
+    /// Time to receive a request. Idle connections are closed after this time as well.
     pub request_timeout: Duration,
-    /// After this long a connection ends with the answer under way...
+    /// A connection of this age is closed gracefully...
     pub max_connection_age: Duration,
-    /// ... which then has this long to be read.
+    /// ... and the response in progress has this long to finish.
     pub drain_timeout: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Default for AdminLimits {
     }
 }
 
-/// The listener of a role, bound and not yet answering.
+/// A bound server that does not accept connections yet.
 #[derive(Debug)]
 pub struct AdminServer {
     listener: Listener,
@@ -56,7 +56,7 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 picks a free port.
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
         Ok(Self {
             listener: Listener::bind(address, "--address").await?,
@@ -64,37 +64,37 @@ impl AdminServer {
         })
     }
 
-    /// The same with other limits.
+    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: AdminLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// What it listens on, with the port that was picked.
+    /// The bound address, with the actual port.
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Answers until `shutdown`, and then finishes the answers under way.
+    /// Serves until `shutdown`, then finishes the requests in progress.
     pub async fn serve(
         self,
         exposition: Arc<dyn Exposition>,
         probes: Arc<dyn Probes>,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let (leave, left) = watch::channel(());
+        let (shutdown_sender, closing) = watch::channel(());
         let mut connections = Connections::default();
-        let answers = Routes::new(exposition, probes);
-        let attend = |stream| {
-            connections.add(serve_connection(stream, answers.clone(), left.clone(), self.limits));
+        let routes = Routes::new(exposition, probes);
+        let on_connection = |stream| {
+            connections.add(serve_connection(stream, routes.clone(), closing.clone(), self.limits));
         };
-        self.listener.accept_until(shutdown, attend).await;
-        drop(leave);
+        self.listener.accept_until(shutdown, on_connection).await;
+        drop(shutdown_sender);
         drain_connections(connections.tasks, SHUTDOWN_TIMEOUT).await;
     }
 }
 
-/// Connections in order of age.
+/// Open connections, oldest first.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -116,27 +116,27 @@ impl Connections {
 
 async fn serve_connection(
     stream: TcpStream,
-    answers: Routes,
-    mut left: watch::Receiver<()>,
+    routes: Routes,
+    mut closing: watch::Receiver<()>,
     limits: AdminLimits,
 ) {
     let service = service_fn(|request| {
-        let answers = answers.clone();
-        async { Ok::<_, Infallible>(handle(request, answers).await) }
+        let routes = routes.clone();
+        async { Ok::<_, Infallible>(handle(request, routes).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.request_timeout)
         .max_buf_size(READ_BUFFER_BYTES)
-        // One chunk is rendered after the other is sent, and not sixteen at once.
+        // Render the next chunk only after the previous one was sent, instead of queueing up to sixteen.
         .writev(false)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    // How a connection ends is the business of whoever has opened it.
+    // Errors on a connection are the client's concern.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = sleep(limits.max_connection_age) => {}
-        _ = left.changed() => {}
+        _ = closing.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = timeout(limits.drain_timeout, connection).await;

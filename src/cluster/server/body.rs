@@ -1,4 +1,4 @@
-//! The body of an answer: at hand as a whole, or made as it is read.
+//! Response bodies: either complete bytes, or pages rendered as they are read.
 
 use std::{
     convert::Infallible,
@@ -11,35 +11,35 @@ use hyper::body::{Frame, SizeHint};
 
 use super::scrape_pages::Pages;
 
-/// The body of an answer. `K` is kept until it was handed over, or given up.
+/// A response body. `K` is dropped once the body was sent or abandoned.
 pub(super) struct Body<K = ()> {
     content: BodyContent,
     _guard: K,
 }
 
 enum BodyContent {
-    /// For HEAD: how long the answer to GET would be is not known.
+    /// For HEAD: the length of the GET response is not known.
     UnknownLength,
     Whole(Option<Bytes>),
     Pages(Pages),
 }
 
 impl Body {
-    /// Nothing, of which nothing is said.
+    /// An empty body of unknown length.
     pub const fn unknown_length() -> Self {
         Self { content: BodyContent::UnknownLength, _guard: () }
     }
 
-    /// One page after the other, each rendered when the reader has room for it.
+    /// Pages, each rendered when the client is ready to read it.
     pub const fn pages(pages: Pages) -> Self {
         Self { content: BodyContent::Pages(pages), _guard: () }
     }
 }
 
 impl<K> Body<K> {
-    /// These bytes, and something that is kept for as long as they are.
-    pub const fn whole(bytes: Option<Bytes>, kept: K) -> Self {
-        Self { content: BodyContent::Whole(bytes), _guard: kept }
+    /// Complete bytes, with a guard that lives as long as the body.
+    pub const fn whole(bytes: Option<Bytes>, guard: K) -> Self {
+        Self { content: BodyContent::Whole(bytes), _guard: guard }
     }
 }
 

@@ -1,8 +1,8 @@
-//! Durations as Go prints them: `1h0m5.25s`, `3m20s`, `12.5ms`.
+//! Formats durations like Go: `1h0m5.25s`, `3m20s`, `12.5ms`.
 
 use std::{fmt::Write as _, time::Duration};
 
-/// As Go's `time.Duration` prints itself.
+/// Formats a duration like Go's `time.Duration.String`.
 pub fn go_duration(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     if nanos == 0 {
@@ -25,7 +25,7 @@ pub fn go_duration(duration: Duration) -> String {
     text + &fraction(nanos, 1_000_000_000) + "s"
 }
 
-/// `nanos / size` with as many decimals as it takes.
+/// `nanos / size` with as many decimals as needed.
 fn fraction(nanos: u128, size: u128) -> String {
     let digits = size.ilog10() as usize;
     let text = format!("{}.{:0digits$}", nanos / size, nanos % size);

@@ -1,4 +1,4 @@
-//! What a listener listens on: an address as Go writes it, on both versions of IP.
+//! TCP listener: addresses in Go's syntax, on IPv4 and IPv6.
 
 use std::{
     io::{self, ErrorKind},
@@ -13,35 +13,35 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Why there is no listener.
+/// Errors of starting a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; pick another one with {flag}")]
+    /// Binding the address failed.
+    #[error("cannot listen on {address}: {source}; set another address with {flag}")]
     Bind {
-        /// As it was given.
+        /// The configured address.
         address: String,
-        /// The flag that says it.
+        /// The flag that sets the address.
         flag: &'static str,
-        /// What the system says.
+        /// The OS error.
         source: io::Error,
     },
 }
 
-/// Until the next try when there are no more file descriptors.
+/// Delay before the next accept after an error, such as running out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A socket that listens, or the two that it takes.
+/// A listening socket, or two if IPv4 needs its own.
 #[derive(Debug)]
 pub(super) struct Listener {
     primary: TcpListener,
-    /// Where one socket does not stand for both versions of IP.
+    /// Set where the IPv6 socket does not accept IPv4.
     v4: Option<TcpListener>,
     address: SocketAddr,
 }
 
 impl Listener {
-    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one. `flag` is what sets it.
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 picks a free port. Errors name `flag`.
     pub async fn bind(address: &str, flag: &'static str) -> Result<Self, ServeError> {
         let bound = match address.strip_prefix(':') {
             Some(port) => bind_all_interfaces(port).await,
@@ -54,16 +54,17 @@ impl Listener {
         bound.map_err(|source| ServeError::Bind { address: address.to_owned(), flag, source })
     }
 
-    /// What it listens on, with the port that was picked.
+    /// The bound address, with the actual port.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Hands every connection on until `shutdown`. After that nobody can wait in a queue that is never looked at again.
+    /// Passes each accepted connection to `on_connection` until `shutdown`, then closes the socket, so that no client
+    /// waits in its backlog.
     pub async fn accept_until(
         self,
         shutdown: impl Future<Output = ()> + Send,
-        mut attend: impl FnMut(TcpStream) + Send,
+        mut on_connection: impl FnMut(TcpStream) + Send,
     ) {
         let mut shutdown = pin!(shutdown);
         loop {
@@ -73,9 +74,9 @@ impl Listener {
                 accepted = self.accept() => accepted,
             };
             match accepted {
-                Ok(stream) => attend(stream),
+                Ok(stream) => on_connection(stream),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "failed to accept connection");
                     sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
@@ -94,25 +95,25 @@ impl Listener {
     }
 }
 
-/// Gives connections so long to end. What is left after that is ended.
+/// Waits up to `limit` for connections to finish. Dropping the set aborts the rest.
 pub(super) async fn drain_connections(mut connections: JoinSet<()>, limit: Duration) {
-    let all = async { while connections.join_next().await.is_some() {} };
-    let _ = timeout(limit, all).await;
+    let drained = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(limit, drained).await;
 }
 
 async fn bind_all_interfaces(port: &str) -> io::Result<(TcpListener, Option<TcpListener>)> {
-    let port: u16 = port.parse().map_err(|_| {
-        io::Error::new(ErrorKind::InvalidInput, "what follows the colon is no port")
-    })?;
+    let port: u16 = port
+        .parse()
+        .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "invalid port after the colon"))?;
     match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
         Ok(listener) => {
-            // On most systems that socket takes IPv4 too, and this one is refused.
+            // On most systems that socket accepts IPv4 as well, and this bind fails.
             let port = listener.local_addr()?.port();
             let v4 = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await.ok();
             Ok((listener, v4))
         }
         Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
-        // No IPv6 here.
+        // IPv6 is not available.
         Err(_) => Ok((TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await?, None)),
     }
 }

@@ -1,4 +1,4 @@
-//! What a role serves: metrics and probes on one plain listener, and the webhook that the API server calls over TLS.
+//! HTTP servers: metrics and probes on a plain listener, and the admission webhook over TLS.
 
 mod admin;
 mod body;

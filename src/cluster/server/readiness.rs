@@ -1,5 +1,5 @@
-//! Whether a role is ready, asked of a thread for blocking work: the answer may wait for a lock of the controllers, and the
-//! thread that answers probes must not.
+//! The readiness check. It runs on a blocking thread: it may wait for locks of the controllers, which the thread that
+//! serves probes must not do.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,12 +10,12 @@ use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use super::routes::Probes;
 
-/// Well below the second that the kubelet waits unless it is told otherwise.
+/// Well below the kubelet's default probe timeout of one second.
 const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
 
 type ReadinessResult = Result<(), Vec<String>>;
 
-/// Asks one at a time. Clones share the last answer.
+/// Runs one check at a time. Clones share the last result.
 #[derive(Clone)]
 pub(super) struct ReadinessCheck {
     inner: Arc<Inner>,
@@ -30,27 +30,27 @@ struct Inner {
 
 impl ReadinessCheck {
     pub fn new(probes: Arc<dyn Probes>) -> Self {
-        let first = Err(vec!["readiness is being determined".to_owned()]);
+        let first = Err(vec!["readiness has not been checked yet".to_owned()]);
         let inner = Inner { probes, permit: Arc::new(Semaphore::new(1)), last: Mutex::new(first) };
         Self { inner: Arc::new(inner), timeout: CHECK_TIMEOUT }
     }
 
-    /// Whether it is ready now. While that cannot be found out the last answer holds: a controller that is busy is not less
-    /// ready than before, and one that is stuck is found by the liveness probe.
+    /// Checks readiness. Returns the last result if the check does not finish in time: a busy controller is no less
+    /// ready than before, and the liveness probe detects a stuck one.
     pub async fn check(&self) -> ReadinessResult {
-        let asked = async {
-            let turn = Arc::clone(&self.inner.permit).acquire_owned().await.ok()?;
+        let check = async {
+            let permit = Arc::clone(&self.inner.permit).acquire_owned().await.ok()?;
             let inner = Arc::clone(&self.inner);
-            let answer = spawn_blocking(move || {
-                let _turn = turn;
-                let answer = inner.probes.check_readiness();
-                inner.last().clone_from(&answer);
-                answer
+            let checked = spawn_blocking(move || {
+                let _permit = permit;
+                let result = inner.probes.check_readiness();
+                inner.last().clone_from(&result);
+                result
             });
-            answer.await.ok()
+            checked.await.ok()
         };
-        match timeout(self.timeout, asked).await {
-            Ok(Some(answer)) => answer,
+        match timeout(self.timeout, check).await {
+            Ok(Some(result)) => result,
             Ok(None) | Err(_) => self.inner.last().clone(),
         }
     }
@@ -69,10 +69,10 @@ mod tests {
     use super::*;
     use crate::cluster::server::Stalled;
 
-    /// Answers as often as it is let.
-    struct Held(Mutex<Receiver<ReadinessResult>>);
+    /// Returns one result per message on the channel.
+    struct Blocking(Mutex<Receiver<ReadinessResult>>);
 
-    impl Probes for Held {
+    impl Probes for Blocking {
         fn check_liveness(&self) -> Result<(), Stalled> {
             Ok(())
         }
@@ -84,16 +84,16 @@ mod tests {
 
     #[tokio::test]
     async fn while_a_role_holds_its_locks_its_last_answer_holds() {
-        let (release, held) = channel();
-        let readiness = ReadinessCheck::new(Arc::new(Held(Mutex::new(held))));
+        let (release, results) = channel();
+        let readiness = ReadinessCheck::new(Arc::new(Blocking(Mutex::new(results))));
         let patient = ReadinessCheck { timeout: Duration::from_hours(1), ..readiness.clone() };
         let hasty = ReadinessCheck { timeout: Duration::ZERO, ..readiness };
         let missing = Err(vec!["pods are not read yet".to_owned()]);
         assert!(hasty.check().await.is_err(), "nothing is known yet");
         for answer in [Ok(()), missing] {
-            // One for the question that was given up, and one for the next.
-            release.send(answer.clone()).expect("somebody waits");
-            release.send(answer.clone()).expect("somebody waits");
+            // One for the check that timed out, and one for the next.
+            release.send(answer.clone()).expect("a check is waiting");
+            release.send(answer.clone()).expect("a check is waiting");
             assert_eq!(patient.check().await, answer);
             assert_eq!(hasty.check().await, answer, "there is no other answer yet");
         }

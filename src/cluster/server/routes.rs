@@ -1,4 +1,4 @@
-//! What is answered under which path.
+//! Routes of the admin server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,13 +15,12 @@ use super::{
 /// Prometheus' text format.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// Neither of these changes anything, so they are all that is understood.
+/// The supported methods; neither changes anything.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
-/// Something that can be scraped: what it has to say, chunk by chunk, each made when the reader has room for it, on a thread
-/// for blocking work.
+/// A source of metrics. Each chunk is rendered on a blocking thread when the client is ready to read it.
 pub trait Exposition: Send + Sync {
-    /// Begins a scrape.
+    /// Starts a scrape.
     fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send>;
 }
 
@@ -35,27 +34,27 @@ where
     }
 }
 
-/// What a role says of itself.
+/// Liveness and readiness of a controller.
 pub trait Probes: Send + Sync {
-    /// Whether its loops turn. Never fails because something else is away. Called on the thread that answers probes: it must
-    /// not take a lock that is held during the work of a controller.
+    /// Whether its loops make progress. Must not depend on other services. Runs on the thread that serves probes, so
+    /// it must not take a lock that a controller holds while it works.
     fn check_liveness(&self) -> Result<(), Stalled>;
 
-    /// Whether it can do its work, or what is missing: a line each. Called on a thread for blocking work.
+    /// Whether it can do its work; otherwise what is missing, one line each. Runs on a blocking thread.
     fn check_readiness(&self) -> Result<(), Vec<String>>;
 }
 
-/// A loop that does not turn any more.
+/// A loop that makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} stands still for {}: see its last line in the log", go_duration(*.last_activity))]
+#[error("{what} has made no progress for {}: check its last log line", go_duration(*.last_activity))]
 pub struct Stalled {
-    /// Which loop.
+    /// The name of the loop.
     pub what: String,
-    /// How long ago it turned last.
+    /// Time since its last iteration.
     pub last_activity: Duration,
 }
 
-/// What a listener answers with.
+/// The handlers of one listener.
 #[derive(Clone)]
 pub(super) struct Routes {
     renderer: ScrapeRenderer,
@@ -71,8 +70,8 @@ impl Routes {
     }
 }
 
-/// Answers a request.
-pub(super) async fn handle<B>(request: Request<B>, answers: Routes) -> Response<Body> {
+/// Handles a request.
+pub(super) async fn handle<B>(request: Request<B>, routes: Routes) -> Response<Body> {
     let wants_body = request.method() == Method::GET;
     if !wants_body && request.method() != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
@@ -81,9 +80,9 @@ pub(super) async fn handle<B>(request: Request<B>, answers: Routes) -> Response<
     }
     match request.uri().path() {
         "/metrics" => {
-            // The headers of a scrape need none of its work.
+            // A HEAD request needs no rendering.
             let body = if wants_body {
-                Body::pages(answers.renderer.pages())
+                Body::pages(routes.renderer.pages())
             } else {
                 Body::unknown_length()
             };
@@ -91,23 +90,23 @@ pub(super) async fn handle<B>(request: Request<B>, answers: Routes) -> Response<
             response.headers_mut().insert(CONTENT_TYPE, METRICS);
             response
         }
-        // The latter are where the original of the watermark controller says that it lives.
+        // Upstream's watermark controller serves its liveness probe on the `/healthz` paths.
         "/livez" | "/healthz" | "/healthz/" | "/healthz/health-probe" => {
-            match answers.probes.check_liveness() {
+            match routes.probes.check_liveness() {
                 Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
                 Err(stalled) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{stalled}\n")),
             }
         }
-        // Upstream's path with upstream's words, for probes that were written for it.
-        "/health-check" => match answers.probes.check_liveness() {
+        // Upstream's path and response, for existing probe configurations.
+        "/health-check" => match routes.probes.check_liveness() {
             Ok(()) => text(StatusCode::OK, "OK".to_owned()),
             Err(Stalled { last_activity, .. }) => {
                 let ago = go_duration(last_activity);
-                let said = format!("Error: last activity more than {ago} ago\n");
-                text(StatusCode::INTERNAL_SERVER_ERROR, said)
+                let message = format!("Error: last activity more than {ago} ago\n");
+                text(StatusCode::INTERNAL_SERVER_ERROR, message)
             }
         },
-        "/readyz" => match answers.readiness.check().await {
+        "/readyz" => match routes.readiness.check().await {
             Ok(()) => text(StatusCode::OK, "ok\n".to_owned()),
             Err(missing) => {
                 let lines = missing.iter().flat_map(|line| [line, "\n"]).collect();
@@ -116,11 +115,11 @@ pub(super) async fn handle<B>(request: Request<B>, answers: Routes) -> Response<
         },
         path if path.starts_with("/debug/pprof") => text(
             StatusCode::NOT_FOUND,
-            "profiles are a feature of Go programs: use perf on the process instead\n".to_owned(),
+            "pprof is not supported: use perf on the process instead\n".to_owned(),
         ),
         _ => text(
             StatusCode::NOT_FOUND,
-            "here are /metrics, /livez, /readyz, /health-check and /healthz\n".to_owned(),
+            "404 page not found; available paths: /metrics, /livez, /readyz, /health-check and /healthz\n".to_owned(),
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! Pages of a scrape, rendered on threads for blocking work: the thread that serves them also answers probes, and rendering
-//! waits for locks of the controllers and takes as long as they have objects.
+//! Renders a scrape page by page on blocking threads. Rendering takes locks of the controllers and time in proportion
+//! to the number of objects, and the thread that serves the pages also serves probes.
 
 use std::{
     future::Future,
@@ -13,13 +13,13 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 use super::routes::Exposition;
 
-/// So many pages are rendered at once, whoever asks for them.
+/// Maximum number of pages rendered at once, over all clients.
 const MAX_CONCURRENT_RENDERS: usize = 2;
 
 type RemainingChunks = Box<dyn Iterator<Item = Bytes> + Send>;
 type RenderedPage = Pin<Box<dyn Future<Output = Option<(Bytes, RemainingChunks)>> + Send>>;
 
-/// What renders for one listener. Clones share its limit.
+/// Renders scrapes for one listener. Clones share the limit.
 #[derive(Clone)]
 pub(super) struct ScrapeRenderer {
     exposition: Arc<dyn Exposition>,
@@ -31,21 +31,21 @@ impl ScrapeRenderer {
         Self { exposition, slots: Arc::new(Semaphore::new(MAX_CONCURRENT_RENDERS)) }
     }
 
-    /// The pages of a new scrape. None is rendered before it is polled.
+    /// The pages of a new scrape. Nothing is rendered before the first poll.
     pub fn pages(&self) -> Pages {
         let (exposition, slots) = (Arc::clone(&self.exposition), Arc::clone(&self.slots));
         Pages { next: Some(render(move || exposition.scrape(), &slots)), slots }
     }
 }
 
-/// The pages that are left of a scrape.
+/// The remaining pages of a scrape.
 pub(super) struct Pages {
     next: Option<RenderedPage>,
     slots: Arc<Semaphore>,
 }
 
 impl Pages {
-    /// The next one, once it is rendered.
+    /// Polls for the next page.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let page = ready!(next.as_mut().poll(context));
@@ -61,7 +61,7 @@ fn render(
 ) -> RenderedPage {
     let slots = Arc::clone(slots);
     Box::pin(async move {
-        // Kept by the thread: a reader that leaves does not stop it. The semaphore is never closed.
+        // Held by the thread, because a client that disconnects does not stop it. The semaphore is never closed.
         let slot = slots.acquire_owned().await.ok();
         let rendered = spawn_blocking(move || {
             let _slot = slot;
@@ -71,7 +71,7 @@ fn render(
         match rendered.await {
             Ok(page) => page,
             Err(error) => match error.try_into_panic() {
-                // The reader must not take what it has for all that there is.
+                // Propagate the panic, so that the client does not take a truncated response for a complete one.
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_ended) => std::future::pending().await,
             },

@@ -1,8 +1,8 @@
-//! The webhook's listener: TLS, HTTP/2 and HTTP/1.1, and how much anybody who connects can ask of it.
+//! The admission webhook server: TLS, HTTP/2 and HTTP/1.1, and resource limits per client.
 //!
 //! ```text
-//!   connection ─ tls ─▶ answer: limits, upstream's answers to bad requests ─▶ Reviewer of the kind ─▶ review
-//!       connections: who is busy, who goes                        Observer ◀─┘
+//!   connection ─ tls ─▶ handler: limits, upstream's responses to bad requests ─▶ Reviewer of the kind ─▶ review
+//!       connections: activity and eviction                               ReviewObserver ◀─┘
 //! ```
 
 mod body_budget;
@@ -53,53 +53,53 @@ pub use self::{
     },
 };
 
-/// What a review may weigh: more than any object that etcd takes, twice, and upstream's limit.
+/// Maximum size of a review: twice the largest object that etcd accepts and more, and upstream's limit.
 const MAX_BODY_BYTES: usize = 5 << 20;
 
-/// How much of a connection is read at once: most reviews are shorter.
+/// Bytes read from the socket at once: most reviews are shorter.
 const READ_BUFFER_BYTES: usize = 16 << 10;
 
-/// What a peer may send of one request, and of all on its connection, before anybody has read it. Data that nobody has
-/// read are not part of the budget of bodies.
+/// HTTP/2 flow control windows: data that a client may send per stream, and per connection, before it is read. Unread
+/// data does not count towards the body budget.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 128 << 10;
 
-/// What HTTP/1.1 reads ahead.
+/// Buffer size of HTTP/1.1.
 const MAX_READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// How much one connection, and all of them, may take.
+/// Limits per connection and in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
-    /// How many may be connected.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// How many of them from one address.
+    /// Maximum number of connections per client address.
     pub connections_per_peer: usize,
-    /// How many requests may be under way on one of them.
+    /// Maximum number of concurrent requests per connection.
     pub streams: u32,
-    /// TLS must stand by then.
+    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// The first request, or the head of any other, must be there by then.
+    /// Time to receive the first request, and the headers of any other.
     pub request_timeout: Duration,
-    /// The body of a request must be there by then.
+    /// Time to receive the body of a request.
     pub body_timeout: Duration,
-    /// How long the body may be.
+    /// Maximum body size.
     pub body_bytes: usize,
-    /// How many bytes of bodies may be in memory, of all requests together.
+    /// Total memory for the bodies of all requests.
     pub body_memory: usize,
-    /// How many of them from one address.
+    /// Memory for bodies per client address.
     pub body_memory_per_peer: usize,
-    /// A body that is still arriving after so long gives its memory to others that wait for some.
+    /// A body that is still arriving after this time releases its memory if other requests wait for some.
     pub slow_body_after: Duration,
-    /// A connection that asks nothing for so long is closed.
+    /// Connections without requests are closed after this time.
     pub idle_timeout: Duration,
-    /// A connection that is closed has so long for the answers under way.
+    /// A connection that is closed has this long to finish the requests in progress.
     pub drain_timeout: Duration,
 }
 
 impl Default for WebhookLimits {
     fn default() -> Self {
         Self {
-            // Each API server keeps one or two.
+            // An API server keeps one or two connections.
             connections: 512,
             connections_per_peer: 64,
             streams: 64,
@@ -107,7 +107,7 @@ impl Default for WebhookLimits {
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(10),
             body_bytes: MAX_BODY_BYTES,
-            // Of the 256 MiB that a container has where nobody says otherwise.
+            // The default memory limit of the container is 256 MiB.
             body_memory: 64 << 20,
             body_memory_per_peer: 16 << 20,
             slow_body_after: Duration::from_secs(1),
@@ -117,7 +117,7 @@ impl Default for WebhookLimits {
     }
 }
 
-/// The webhook, bound and not yet answering.
+/// A bound webhook server that does not accept connections yet.
 #[derive(Debug)]
 pub struct WebhookServer {
     listener: Listener,
@@ -126,50 +126,50 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
-    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 is any free one.
+    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 picks a free port.
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
-        let socket = Listener::bind(address, "--port").await?;
+        let listener = Listener::bind(address, "--port").await?;
         let limits = WebhookLimits::default();
-        Ok(Self { listener: socket, limits, budget: budget(&limits) })
+        Ok(Self { listener, limits, budget: budget(&limits) })
     }
 
-    /// The same with other limits.
+    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: WebhookLimits) -> Self {
         Self { limits, budget: budget(&limits), ..self }
     }
 
-    /// The memory that bodies of requests take.
+    /// The memory budget of request bodies.
     pub fn body_budget(&self) -> Arc<BodyBudget> {
         Arc::clone(&self.budget)
     }
 
-    /// What it listens on, with the port that was picked.
+    /// The bound address, with the actual port.
     pub const fn address(&self) -> SocketAddr {
         self.listener.address()
     }
 
-    /// Answers until `shutdown`, and then finishes the answers under way.
+    /// Serves until `shutdown`, then finishes the requests in progress.
     pub async fn serve(
         self,
         tls: ServerConfig,
         reviews: Arc<ReviewRoutes>,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let (leave, left) = watch::channel(());
+        let (shutdown_sender, closing) = watch::channel(());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let most = ConnectionCaps {
+        let caps = ConnectionCaps {
             total: self.limits.connections,
             per_peer: self.limits.connections_per_peer,
         };
-        let mut connections = Connections::new(most, self.budget);
-        let mut loops = ConnectionRuntimes::start();
-        let attend = |stream: TcpStream| {
-            // It moves from the loop that listens to the one that it will live on.
+        let mut connections = Connections::new(caps, self.budget);
+        let mut runtimes = ConnectionRuntimes::start();
+        let on_connection = |stream: TcpStream| {
+            // It moves from the runtime of the listener to the one that will serve it.
             let Ok(stream) = stream.into_std() else { return };
-            // One that has no address any more is gone already.
+            // A socket without a peer address is already closed.
             let Ok(peer) = stream.peer_addr().map(|peer| peer.ip().to_canonical()) else { return };
-            let Some(share) = connections.make_room(peer) else {
+            let Some(peer_budget) = connections.make_room(peer) else {
                 return reviews.observer().on_rejected("crowded");
             };
             let activity = Arc::new(Activity::default());
@@ -177,14 +177,14 @@ impl WebhookServer {
                 acceptor: acceptor.clone(),
                 reviews: Arc::clone(&reviews),
                 activity: Arc::clone(&activity),
-                peer_budget: share.clone(),
+                peer_budget: peer_budget.clone(),
                 limits: self.limits,
             };
-            let task = connection.serve(stream, left.clone());
-            connections.add(peer, share, &activity, loops.next(), task);
+            let task = connection.serve(stream, closing.clone());
+            connections.add(peer, peer_budget, &activity, runtimes.next(), task);
         };
-        self.listener.accept_until(shutdown, attend).await;
-        drop(leave);
+        self.listener.accept_until(shutdown, on_connection).await;
+        drop(shutdown_sender);
         drain_connections(connections.tasks, self.limits.drain_timeout).await;
     }
 }
@@ -202,28 +202,35 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(self, stream: std::net::TcpStream, mut left: watch::Receiver<()>) {
-        let Self { acceptor, reviews, activity, peer_budget: share, limits } = self;
+    async fn serve(self, stream: std::net::TcpStream, mut closing: watch::Receiver<()>) {
+        let Self { acceptor, reviews, activity, peer_budget, limits } = self;
         let Ok(stream) = TcpStream::from_std(stream) else { return };
-        // Answers are small, and nobody should wait for them to be filled up.
+        // Responses are small: send them at once instead of waiting for full segments.
         let _ = stream.set_nodelay(true);
-        // TLS reads a few kilobytes at a time: a review is taken from the kernel in one piece all the same.
+        // TLS reads a few kilobytes at a time. With this buffer a review takes one system call.
         let stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
         let stream = match timeout(limits.handshake_timeout, acceptor.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a TLS handshake failed");
+                tracing::debug!(%error, "TLS handshake failed");
                 return reviews.observer().on_rejected("handshake");
             }
             Err(_) => return reviews.observer().on_rejected("slow_handshake"),
         };
         let speaks_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let times =
+        let timeouts =
             BodyTimeouts { slow_after: limits.slow_body_after, timeout: limits.body_timeout };
-        let asked = Arc::clone(&activity);
+        let request_activity = Arc::clone(&activity);
         let service = service_fn(move |request| {
-            let (busy, lease) = (Arc::clone(&asked).begin(), share.reserve(times));
-            let response = handle(request, Arc::clone(&reviews), limits.body_bytes, lease, busy);
+            let (active_request, reservation) =
+                (Arc::clone(&request_activity).begin(), peer_budget.reserve(timeouts));
+            let response = handle(
+                request,
+                Arc::clone(&reviews),
+                limits.body_bytes,
+                reservation,
+                active_request,
+            );
             async { Ok::<_, Infallible>(response.await) }
         });
         let mut builder = Builder::new(TokioExecutor::new());
@@ -238,18 +245,18 @@ impl Connection {
             .max_concurrent_streams(limits.streams)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            // A peer that is gone without a word is noticed, and room is made.
+            // Detects a client that disappeared, and frees its slot.
             .keep_alive_interval(limits.request_timeout)
             .keep_alive_timeout(limits.handshake_timeout);
-        // What was agreed on is spoken: there is no time in which nobody knows what will come.
+        // Serve the protocol that ALPN negotiated, without sniffing the first bytes.
         let builder = if speaks_h2 { builder.http2_only() } else { builder.http1_only() };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // How a connection ends is the business of whoever has opened it.
+        // Errors on a connection are the client's concern.
         tokio::select! {
             _ = connection.as_mut() => return,
             () = activity.wait_until_idle(limits.request_timeout, limits.idle_timeout) => {}
-            _ = left.changed() => {}
+            _ = closing.changed() => {}
         }
         connection.as_mut().graceful_shutdown();
         let _ = timeout(limits.drain_timeout, connection).await;

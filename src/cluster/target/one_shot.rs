@@ -1,4 +1,4 @@
-//! What one VPA needs of the cluster, by single requests: its target with the chain of its owners, and its pods.
+//! Reads what a single VPA needs with individual requests: its target, the chain of its owners, and its pods.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -28,19 +28,19 @@ use crate::cluster::{
 };
 use plimsoll_core::api::{VerticalPodAutoscaler, vpa::TargetRef};
 
-/// No chain of owners is longer; a longer one goes in a circle.
+/// Maximum length of an owner chain; a longer one is a cycle.
 const MAX_OWNER_CHAIN: usize = 12;
 
-/// Objects a page of a list.
+/// Page size of a list.
 const PAGE_SIZE: u32 = 500;
 
-/// What could not be read, and why.
+/// A failed read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read: {why}")]
 pub struct LookupError {
-    /// What was asked for.
+    /// The object or list.
     pub what: String,
-    /// What happened.
+    /// The error.
     pub why: String,
 }
 
@@ -50,7 +50,7 @@ impl LookupError {
     }
 }
 
-/// A VPA, if it is there.
+/// A VPA; `None` if it does not exist.
 pub async fn find_vpa(
     client: &Client,
     namespace: &str,
@@ -61,7 +61,7 @@ pub async fn find_vpa(
     get(&api, name).await.map_err(|why| LookupError::new(what(), &why))
 }
 
-/// A pod, if it is there, whatever became of it.
+/// A pod in any phase; `None` if it does not exist.
 pub async fn find_updater_pod(
     client: &Client,
     namespace: &str,
@@ -81,20 +81,20 @@ pub async fn find_pod_names(client: &Client, namespace: &str) -> Result<Vec<Stri
     Ok(list.items.into_iter().filter_map(|pod| pod.metadata.name).collect())
 }
 
-/// An object, if it is there. A kind that the cluster does not know has no objects.
+/// An object; `None` if it does not exist. A kind that the cluster does not know has no objects.
 async fn get<K>(api: &Api<K>, name: &str) -> kube::Result<Option<K>>
 where
     K: Clone + Debug + DeserializeOwned,
 {
     match api.get(name).await {
         Ok(object) => Ok(Some(object)),
-        // Not all of them give a reason.
+        // Not every 404 has a reason.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(why) => Err(why),
     }
 }
 
-/// The names of all VPAs of a namespace; none where the cluster does not know what a VPA is.
+/// The names of all VPAs of a namespace; `None` if the cluster has no VPA CRD.
 pub async fn find_vpa_names(
     client: &Client,
     namespace: &str,
@@ -113,7 +113,7 @@ pub async fn find_vpa_names(
     }
 }
 
-/// The VPAs of a namespace, or of all; none where the cluster does not know what a VPA is.
+/// The VPAs of a namespace or of the cluster; `None` if the cluster has no VPA CRD.
 pub async fn find_vpas(
     client: &Client,
     namespace: Option<&str>,
@@ -131,8 +131,7 @@ pub async fn find_vpas(
     }
 }
 
-/// Where the target of a VPA leads: as the recommender finds it among all controllers, but only those that
-/// matter are asked for.
+/// Resolves the target of a VPA as the recommender does, but fetches only the controllers that this needs.
 pub async fn find_target(
     client: &Client,
     namespace: &str,
@@ -141,7 +140,7 @@ pub async fn find_target(
 ) -> Result<TargetResolution, LookupError> {
     let gate: RequestGate = Arc::new(|| Box::pin(std::future::ready(())));
     let lifetimes = CacheLifetimes { request_timeout: patience, ..CacheLifetimes::default() };
-    let scales = ScaleClient::new(client.clone(), Arc::clone(&gate), lifetimes);
+    let scale_client = ScaleClient::new(client.clone(), Arc::clone(&gate), lifetimes);
     let controllers = Arc::new(ControllerCache::new());
     let mut next = Some(ObjectReference {
         namespace: namespace.into(),
@@ -154,19 +153,19 @@ pub async fn find_target(
         length += 1;
         let owner = match WellKnown::from_kind(&key.kind) {
             Some(kind) => fetch(client, &controllers, kind, &key).await?,
-            None => match &*scales.get(&key).await {
+            None => match &*scale_client.get(&key).await {
                 Scale::Found { owner, .. } => owner.clone(),
                 _ => None,
             },
         };
         next = owner.map(|owner| ObjectReference::from_owner(namespace, owner));
     }
-    // What was not found is not there.
+    // Every object that was needed has been fetched; all others do not exist.
     for kind in WellKnown::ALL {
         controllers.finish_list(kind);
     }
-    let targets = TargetResolver::new(client.clone(), controllers, gate, lifetimes);
-    Ok(targets.resolve(namespace, target).await)
+    let resolver = TargetResolver::new(client.clone(), controllers, gate, lifetimes);
+    Ok(resolver.resolve(namespace, target).await)
 }
 
 async fn fetch(
@@ -202,13 +201,13 @@ where
 {
     let api = Api::<K>::namespaced(client.clone(), &key.namespace);
     let what = || format!("{} {}/{}", key.kind, key.namespace, key.name);
-    let found = get(&api, &key.name).await.map_err(|why| LookupError::new(what(), &why))?;
-    let Some(found) = found else { return Ok(None) };
-    controllers.put(&found);
-    Ok(Owner::controller_of(found.meta().owner_references.as_deref().unwrap_or_default()))
+    let object = get(&api, &key.name).await.map_err(|why| LookupError::new(what(), &why))?;
+    let Some(object) = object else { return Ok(None) };
+    controllers.put(&object);
+    Ok(Owner::controller_of(object.meta().owner_references.as_deref().unwrap_or_default()))
 }
 
-/// The pods of a namespace that are meant, as the recommender watches them: those that are not pending.
+/// The pods that match a selector, as the recommender watches them: without pending ones.
 pub async fn find_pods(
     client: &Client,
     namespace: &str,
@@ -219,7 +218,7 @@ pub async fn find_pods(
     list(api, &what, selector.as_str(), "status.phase!=Pending").await
 }
 
-/// All pods of the cluster, for what DaemonSets take of nodes.
+/// All pods of the cluster, to compute the requests of DaemonSet pods.
 pub async fn find_all_pods(client: &Client) -> Result<Vec<PartialPod>, LookupError> {
     let api = Api::<MaybeObject<PartialPod>>::all(client.clone());
     list(api, "pods of the cluster", "", "status.phase!=Pending").await
@@ -230,7 +229,7 @@ pub async fn find_nodes(client: &Client) -> Result<Vec<PartialNode>, LookupError
     list(Api::<MaybeObject<PartialNode>>::all(client.clone()), "nodes", "", "").await
 }
 
-/// Reads a list page by page; what cannot be read in it is left out, as a watch leaves it out.
+/// Reads a list page by page. Skips invalid objects, as a watch does.
 async fn list<K>(
     api: Api<MaybeObject<K>>,
     what: &str,
@@ -240,16 +239,16 @@ async fn list<K>(
 where
     MaybeObject<K>: Clone + Debug + DeserializeOwned,
 {
-    let (mut all, mut token) = (Vec::new(), None::<String>);
+    let (mut objects, mut token) = (Vec::new(), None::<String>);
     loop {
         let mut parameters = ListParams::default().labels(labels).fields(fields).limit(PAGE_SIZE);
         parameters.continue_token = token;
         let page = api.list(&parameters).await.map_err(|why| LookupError::new(what, &why))?;
         let ObjectList { items, metadata, .. } = page;
-        all.extend(items.into_iter().filter_map(|item| item.0.ok()));
+        objects.extend(items.into_iter().filter_map(|item| item.0.ok()));
         token = metadata.continue_.filter(|token| !token.is_empty());
         if token.is_none() {
-            return Ok(all);
+            return Ok(objects);
         }
     }
 }

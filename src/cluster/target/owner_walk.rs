@@ -1,6 +1,6 @@
-//! The way from a target up to its topmost controller, with what is known and what was answered: asks nobody.
+//! Walks from a target up to its topmost controller, with cached objects and fetched scales. Sends no requests.
 //!
-//! The messages are those that users of VPAs know, to the letter.
+//! The messages are upstream's, to the letter.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,64 +13,64 @@ use crate::cluster::{
     target::scale::{ObjectReference, Scale},
 };
 
-/// Answers that were needed so far.
+/// The scales that were fetched so far.
 pub(super) type KnownScales = HashMap<ObjectReference, Arc<Scale>>;
 
-/// Why a walk did not come to its end.
+/// Why a walk stopped early.
 #[derive(Debug)]
 enum WalkError {
     /// The scale of this object is not known yet.
     NeedsScale(ObjectReference),
-    /// Certain.
+    /// Definite.
     Invalid(String),
-    /// May pass.
+    /// May be temporary.
     Unknown(String),
 }
 
-/// The outcome for that target, or the object whose scale it takes to say.
+/// Resolves a target; an error is the object whose scale must be fetched first.
 pub(super) fn resolve_target(
     controllers: &ControllerCache,
-    asked: &KnownScales,
+    scales: &KnownScales,
     target: &ObjectReference,
 ) -> Result<TargetResolution, ObjectReference> {
-    let found = match selector(controllers, asked, target) {
-        Ok(found) => found,
-        Err(halt) => {
-            return halt.into_resolution(|why| format!("Cannot read targetRef. Reason: {why}"));
+    let selected = match selector(controllers, scales, target) {
+        Ok(selected) => selected,
+        Err(error) => {
+            return error.into_resolution(|why| format!("Cannot read targetRef. Reason: {why}"));
         }
     };
     let ObjectReference { api_version, kind, name, .. } = target;
-    let described = || format!("{api_version}.{kind}/{name}");
-    let checked = "a topmost well-known or scalable controller";
-    match topmost(controllers, asked, target) {
+    let describe_target = || format!("{api_version}.{kind}/{name}");
+    let requirement = "a topmost well-known or scalable controller";
+    match topmost(controllers, scales, target) {
         Ok(Some(top)) if top == *target => {
-            Ok(TargetResolution::Found { selector: found, owner: owner_identity(target) })
+            Ok(TargetResolution::Found { selector: selected, owner: owner_identity(target) })
         }
         Ok(Some(_)) => Ok(TargetResolution::Unsupported {
             message: format!(
-                "The target {} has a parent controller but it should point to {checked}",
-                described()
+                "The target {} has a parent controller but it should point to {requirement}",
+                describe_target()
             ),
         }),
         Ok(None) => Ok(TargetResolution::Unsupported {
             message: format!(
-                "Unknown error during checking if target {} is {checked}",
-                described()
+                "Unknown error during checking if target {} is {requirement}",
+                describe_target()
             ),
         }),
-        Err(halt) => halt.into_resolution(|why| {
-            format!("Error checking if target {} is {checked}: {why}", described())
+        Err(error) => error.into_resolution(|why| {
+            format!("Error checking if target {} is {requirement}: {why}", describe_target())
         }),
     }
 }
 
-/// What stands at the end of the chain that begins with this owner, or the object whose scale it takes to say.
+/// The end of the chain that begins with this owner; an error is the object whose scale must be fetched first.
 pub(super) fn find_top_owner(
     controllers: &ControllerCache,
-    asked: &KnownScales,
+    scales: &KnownScales,
     owner: &ObjectReference,
 ) -> Result<TopOwner, ObjectReference> {
-    match topmost(controllers, asked, owner) {
+    match topmost(controllers, scales, owner) {
         Ok(Some(top)) => Ok(TopOwner::Found(top)),
         Ok(None) => Ok(TopOwner::None),
         Err(WalkError::NeedsScale(next)) => Err(next),
@@ -79,20 +79,20 @@ pub(super) fn find_top_owner(
     }
 }
 
-/// The pods of one object.
+/// The selector of one object.
 fn selector(
     controllers: &ControllerCache,
-    asked: &KnownScales,
+    scales: &KnownScales,
     key: &ObjectReference,
 ) -> Result<Selector, WalkError> {
     if let Some(kind) = WellKnown::from_kind(&key.kind) {
-        let found =
+        let selector =
             found_or_error(controllers.find(kind, &key.namespace, &key.name), key)?.selector;
-        return found
+        return selector
             .ok_or_else(|| WalkError::Invalid(format!("{} has no valid selector", describe(key))));
     }
     key.group().map_err(WalkError::Invalid)?;
-    match scale(asked, key)? {
+    match scale(scales, key)? {
         Scale::Found { selector: Ok(selector), .. } => Ok(selector.clone()),
         Scale::Found { selector: Err(why), .. } | Scale::Missing(why) | Scale::UnknownKind(why) => {
             Err(WalkError::Invalid(unhandled(key, why)))
@@ -101,16 +101,16 @@ fn selector(
     }
 }
 
-/// The last of its chain of controllers that is well known or can be scaled.
+/// The last controller in the chain that is well known or scalable.
 fn topmost(
     controllers: &ControllerCache,
-    asked: &KnownScales,
+    scales: &KnownScales,
     target: &ObjectReference,
 ) -> Result<Option<ObjectReference>, WalkError> {
     let (mut best, mut seen, mut key) = (None, Vec::new(), target.clone());
     loop {
-        let (counts, owner) = owner_of(controllers, asked, &key)?;
-        if counts {
+        let (is_controller, owner) = owner_of(controllers, scales, &key)?;
+        if is_controller {
             best = Some(key.clone());
         }
         seen.push(key);
@@ -122,10 +122,10 @@ fn topmost(
     }
 }
 
-/// Whether the object is well known or can be scaled, and what controls it.
+/// Whether the object is well known or scalable, and its controller.
 fn owner_of(
     controllers: &ControllerCache,
-    asked: &KnownScales,
+    scales: &KnownScales,
     key: &ObjectReference,
 ) -> Result<(bool, Option<ObjectReference>), WalkError> {
     if let Some(kind) = WellKnown::from_kind(&key.kind) {
@@ -134,35 +134,35 @@ fn owner_of(
     }
     key.group().map_err(WalkError::Invalid)?;
     if &*key.kind == "Node" {
-        // Mirror pods are owned by nodes, and nobody scales those.
+        // Mirror pods are owned by nodes, which cannot be scaled.
         return Err(WalkError::Invalid(unhandled(key, "node is not a valid owner")));
     }
-    match scale(asked, key)? {
+    match scale(scales, key)? {
         Scale::Found { owner, .. } => {
             let owner =
                 owner.clone().map(|owner| ObjectReference::from_owner(&key.namespace, owner));
             Ok((true, owner))
         }
-        // What cannot be scaled is not asked for its own owner either.
+        // Upstream does not follow the owner of an object that cannot be scaled.
         Scale::Missing(_) => Ok((false, None)),
         Scale::UnknownKind(why) => Err(WalkError::Invalid(unhandled(key, why))),
         Scale::Unavailable(why) => Err(WalkError::Unknown(unhandled(key, why))),
     }
 }
 
-fn found_or_error<T>(found: Lookup<T>, key: &ObjectReference) -> Result<T, WalkError> {
-    match found {
-        Lookup::Found(known) => Ok(known),
+fn found_or_error<T>(lookup: Lookup<T>, key: &ObjectReference) -> Result<T, WalkError> {
+    match lookup {
+        Lookup::Found(value) => Ok(value),
         Lookup::Missing => Err(WalkError::Invalid(format!("{} does not exist", describe(key)))),
         Lookup::NotSynced => Err(WalkError::Unknown(format!(
-            "{} is not known yet: its kind is still read",
+            "{} is not known yet: its kind is not synced",
             describe(key)
         ))),
     }
 }
 
-fn scale<'a>(asked: &'a KnownScales, key: &ObjectReference) -> Result<&'a Scale, WalkError> {
-    asked.get(key).map(Arc::as_ref).ok_or_else(|| WalkError::NeedsScale(key.clone()))
+fn scale<'a>(scales: &'a KnownScales, key: &ObjectReference) -> Result<&'a Scale, WalkError> {
+    scales.get(key).map(Arc::as_ref).ok_or_else(|| WalkError::NeedsScale(key.clone()))
 }
 
 fn describe(key: &ObjectReference) -> String {
@@ -180,7 +180,7 @@ fn owner_identity(key: &ObjectReference) -> Box<str> {
     format!("{group}/{}/{}", key.kind, key.name).into()
 }
 
-// === impl Halt ===
+// === impl WalkError ===
 
 impl WalkError {
     fn into_resolution(
@@ -223,7 +223,7 @@ mod tests {
         )
     }
 
-    /// A deployment of everything that the walk meets, with what is known of it.
+    /// Every controller that the walk visits.
     fn cluster(deployment_owner: &str) -> ControllerCache {
         let controllers = ControllerCache::new();
         let spec = "selector: {matchLabels: {app: web}}";
@@ -258,7 +258,7 @@ mod tests {
         })
     }
 
-    /// What upstream's tests of this walk expect, by their names.
+    /// The cases of upstream's tests of this walk, with their names.
     #[test]
     fn the_topmost_controller_is_found_as_upstream_finds_it() {
         let (web, job) = (at("apps/v1", "Deployment", "web"), at("batch/v1", "Job", "run"));
@@ -325,7 +325,7 @@ mod tests {
                 "unhandled targetRef x.io/v1 / Scaled / s, last error no matches",
             ),
             (
-                "deployment, parent not to be had",
+                "deployment, parent unavailable",
                 top(
                     "x.io/v1 Scaled s",
                     &custom(&scaled, Arc::new(Scale::Unavailable("away".to_owned()))),
@@ -333,7 +333,7 @@ mod tests {
                 ),
                 "unknown: unhandled targetRef x.io/v1 / Scaled / s, last error away",
             ),
-            ("deployment, parent not asked yet", top("x.io/v1 Scaled s", &none, &web), "ask s"),
+            ("deployment, parent not fetched yet", top("x.io/v1 Scaled s", &none, &web), "ask s"),
             (
                 "pod, parent is node",
                 top("v1 Node node", &none, &web),

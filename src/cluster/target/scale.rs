@@ -1,5 +1,5 @@
-//! Owns what is asked about everything that is not well known: whether its kind can be scaled, and what the
-//! scale of one object says of its pods and its owner.
+//! Kinds that are not well known: whether they are scalable, and the selector, replicas and owner of an object from its
+//! scale subresource.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,23 +46,23 @@ pub fn low_priority_gate(limiter: RateLimiter) -> RequestGate {
 /// How much is kept for how long, and how long an answer may take.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheLifetimes {
-    /// Of the scale of an object.
+    /// Lifetime of the scale of an object.
     pub found: Duration,
-    /// Of the answer that there is no such thing.
+    /// Lifetime of the result that an object or its scale does not exist.
     pub missing: Duration,
-    /// Of an error that may pass.
+    /// Lifetime of a temporary error.
     pub failed: Duration,
-    /// Of the kinds of a group.
+    /// Lifetime of the kinds of a group.
     pub kinds: Duration,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub request_timeout: Duration,
-    /// How many objects are remembered.
+    /// Maximum number of cached objects.
     pub capacity: u64,
-    /// So many times as long at most an answer about an object is good for that has stayed the same.
+    /// Lifetimes of unchanged objects grow up to this factor.
     pub max_lifetime_factor: u32,
 }
 
-/// One object of any kind, as an owner reference names it.
+/// A reference to an object of any kind, as in an owner reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
     /// Its namespace.
@@ -75,37 +75,37 @@ pub struct ObjectReference {
     pub name: Box<str>,
 }
 
-/// What the scale of an object says. Errors are texts, because they end in a condition that a user reads.
+/// The scale of an object. Errors are messages, because they end up in a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// It can be scaled.
+    /// The object is scalable.
     Found {
-        /// Its pods; or why it does not tell.
+        /// Selects its pods; an error if the scale has no valid selector.
         selector: Result<Selector, String>,
         /// Its controller.
         owner: Option<Owner>,
-        /// How many pods it is to have, if it says so.
+        /// Desired replicas, if set.
         replicas: Option<u32>,
     },
-    /// There is no such object, or its kind cannot be scaled.
+    /// The object does not exist, or its kind has no scale subresource.
     Missing(String),
-    /// There is no such kind.
+    /// The kind does not exist.
     UnknownKind(String),
-    /// Nobody knows at the moment.
+    /// Not known at the moment.
     Unavailable(String),
 }
 
-/// Scales by object, and kinds by group, as the API server last told.
+/// Caches scales by object, and kinds by group.
 #[derive(Clone)]
 pub struct ScaleClient {
     discovery: DiscoveryClient,
     scales: TtlCache<ObjectReference, Arc<Scale>>,
-    /// By uid.
+    /// The next owner, by UID.
     owners: TtlCache<Box<str>, Arc<owner_chain::OwnerStep>>,
     lifetimes: CacheLifetimes,
 }
 
-/// A scale in any of its versions: older ones have a map as selector, and its text beside it.
+/// A scale in any API version: older ones have a map as selector, and a separate `targetSelector`.
 #[derive(Deserialize)]
 struct RawScale {
     #[serde(default)]
@@ -137,7 +137,7 @@ enum ScaleSelector {
     Labels(BTreeMap<String, String>),
 }
 
-// === impl Lifetimes ===
+// === impl CacheLifetimes ===
 
 impl Default for CacheLifetimes {
     fn default() -> Self {
@@ -153,16 +153,16 @@ impl Default for CacheLifetimes {
     }
 }
 
-// === impl ObjectKey ===
+// === impl ObjectReference ===
 
 impl ObjectReference {
-    /// Of an object that controls others in that namespace.
+    /// A reference to an owner in that namespace.
     pub fn from_owner(namespace: &str, owner: Owner) -> Self {
         let Owner { api_version, kind, name } = owner;
         Self { namespace: namespace.into(), api_version, kind, name }
     }
 
-    /// The group, which is empty for the core group; an error when there is more than one '/'.
+    /// The group, empty for the core group; an error if the API version has more than one '/'.
     pub fn group(&self) -> Result<&str, String> {
         match self.api_version.split_once('/') {
             Some((_, version)) if version.contains('/') => {
@@ -174,43 +174,37 @@ impl ObjectReference {
     }
 }
 
-// === impl Scales ===
+// === impl ScaleClient ===
 
 impl fmt::Debug for ScaleClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scales").field("lifetimes", &self.lifetimes).finish_non_exhaustive()
+        f.debug_struct("ScaleClient").field("lifetimes", &self.lifetimes).finish_non_exhaustive()
     }
 }
 
 impl ScaleClient {
-    /// Asks with that client, which must not retry by itself: a refused request is asked again later anyway.
+    /// The client must not retry by itself: a failed request is repeated later anyway.
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
-        let asker = DiscoveryClient::new(client, gate, lifetimes);
-        let known =
+        let discovery = DiscoveryClient::new(client, gate, lifetimes);
+        let scales =
             TtlCache::new(lifetimes.capacity).with_lifetime_growth(lifetimes.max_lifetime_factor);
-        Self {
-            discovery: asker,
-            scales: known,
-            owners: TtlCache::new(lifetimes.capacity),
-            lifetimes,
-        }
+        Self { discovery, scales, owners: TtlCache::new(lifetimes.capacity), lifetimes }
     }
 
-    /// Passes this gate instead before requests that nobody waits for.
+    /// Awaits this gate instead before requests that no caller waits for.
     #[must_use]
-    pub fn with_low_priority_gate(mut self, spare: RequestGate) -> Self {
-        self.discovery = self.discovery.with_low_priority_gate(spare);
+    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
+        self.discovery = self.discovery.with_low_priority_gate(gate);
         self
     }
 
-    /// The scale of that object.
+    /// The scale of an object.
     pub async fn get(&self, key: &ObjectReference) -> Arc<Scale> {
         self.scales.get(key, self.scale_fetcher(key)).await
     }
 
-    /// Has that object asked for again, although its answer may still be good: when there are no pods where
-    /// there should be some. Does nothing when it was asked for a moment ago, or not long ago and has given the same answer
-    /// again and again.
+    /// Refetches the scale of an object although the cached one may be valid: when it has no pods although it should, for
+    /// example. Does nothing if it was fetched very recently, or recently and has been unchanged repeatedly.
     pub async fn revalidate(&self, key: &ObjectReference) {
         self.scales.revalidate(key, self.lifetimes.missing, self.scale_fetcher(key)).await;
     }
@@ -219,11 +213,11 @@ impl ScaleClient {
         &self,
         key: &ObjectReference,
     ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<Scale>>> + Send + use<> {
-        let (asker, lifetimes, key) = (self.discovery.clone(), self.lifetimes, key.clone());
-        move |asks| {
-            let asker = asker.for_reason(asks);
+        let (discovery, lifetimes, key) = (self.discovery.clone(), self.lifetimes, key.clone());
+        move |reason| {
+            let discovery = discovery.for_reason(reason);
             Box::pin(async move {
-                let scale = asker.scale(&key).await;
+                let scale = discovery.scale(&key).await;
                 let lifetime = match &scale {
                     Scale::Found { selector: Ok(_), .. } => lifetimes.found,
                     Scale::Found { .. } | Scale::Missing(_) | Scale::UnknownKind(_) => {
@@ -231,14 +225,14 @@ impl ScaleClient {
                     }
                     Scale::Unavailable(_) => lifetimes.failed,
                 };
-                let definite = !matches!(scale, Scale::Unavailable(_));
-                Cached { value: Arc::new(scale), lifetime, is_definite: definite }
+                let is_definite = !matches!(scale, Scale::Unavailable(_));
+                Cached { value: Arc::new(scale), lifetime, is_definite }
             })
         }
     }
 }
 
-// === impl ScaleObject ===
+// === impl RawScale ===
 
 impl RawScale {
     fn into_scale(self, key: &ObjectReference) -> Scale {

@@ -1,22 +1,22 @@
-//! Field selectors that are evaluated here: where roles share a watch, the server is asked for the objects of all of them.
+//! Client-side field selectors: a shared watch requests the objects of all controllers, and each filters its own.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// What a field selector asks for, as far as it can be evaluated here.
+/// A field selector that can be evaluated on the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldFilter(Vec<FieldRequirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FieldRequirement {
     field: Field,
-    /// Whether it is to be this value, or anything but this.
+    /// Whether the field must equal the value, or differ from it.
     is_equal: bool,
     value: Box<str>,
 }
 
-/// What selectors ask about pods. Of an object that lacks it, it is empty.
+/// The supported fields of pods. A missing field is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Phase,
@@ -47,9 +47,9 @@ struct Status<'a> {
 }
 
 impl FieldFilter {
-    /// `None` for what only the server can evaluate.
+    /// `None` if only the server can evaluate the selector.
     pub fn parse(selector: Option<&str>) -> Option<Self> {
-        let terms = selector.into_iter().flat_map(|all| all.split(','));
+        let terms = selector.into_iter().flat_map(|text| text.split(','));
         terms
             .filter(|term| !term.is_empty())
             .map(FieldRequirement::parse)
@@ -57,7 +57,7 @@ impl FieldFilter {
             .map(Self)
     }
 
-    /// Whether an object is one of those. One that cannot be read is: whoever reads it says what is wrong.
+    /// Whether an object matches. An invalid object does, so that its reader reports the error.
     pub fn matches(&self, text: &str) -> bool {
         if self.0.is_empty() {
             return true;
@@ -75,7 +75,7 @@ impl FieldFilter {
 
 impl FieldRequirement {
     fn parse(text: &str) -> Option<Self> {
-        let (is, split) = match text.split_once("!=") {
+        let (is_equal, split) = match text.split_once("!=") {
             Some(split) => (false, Some(split)),
             None => (true, text.split_once("==").or_else(|| text.split_once('='))),
         };
@@ -85,7 +85,7 @@ impl FieldRequirement {
             "spec.nodeName" => Field::NodeName,
             _ => return None,
         };
-        Some(Self { field, is_equal: is, value: value.into() })
+        Some(Self { field, is_equal, value: value.into() })
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_selector_lets_the_objects_through_that_the_server_would_send() {
         let lets = |selector: &str, text: &str| {
-            FieldFilter::parse(Some(selector)).expect("it can be evaluated").matches(text)
+            FieldFilter::parse(Some(selector)).expect("a supported selector").matches(text)
         };
         let running = r#"{"spec":{"nodeName":"a"},"status":{"phase":"Running"}}"#;
         let pending = r#"{"spec":{},"status":{"phase":"Pending"}}"#;
@@ -112,7 +112,10 @@ mod tests {
             let found = [running, pending, done].map(|text| lets(selector, text));
             assert_eq!(found, of, "{selector}");
         }
-        assert!(lets("status.phase!=Pending", r#"{"status":{"phase":5}}"#), "its reader complains");
+        assert!(
+            lets("status.phase!=Pending", r#"{"status":{"phase":5}}"#),
+            "its reader reports the error"
+        );
         assert!(lets("status.phase!=Pending", "{}"));
         assert_eq!(FieldFilter::parse(Some("metadata.name=web")), None);
         assert_eq!(FieldFilter::parse(None), Some(FieldFilter::default()));

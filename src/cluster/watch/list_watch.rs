@@ -1,5 +1,5 @@
-//! The list and watch requests for one kind, as kube's watcher makes them, but each with a time limit: an API server that
-//! dies without closing its connections never answers, and nothing else would end the wait.
+//! The list and watch requests for one kind, as kube's watcher sends them, but each with a timeout: an API server that dies
+//! without closing its connections never responds, and nothing else would end the wait.
 
 use std::{collections::VecDeque, fmt::Debug, time::Duration};
 
@@ -15,16 +15,16 @@ use tokio::time::timeout;
 use super::WatchOptions;
 use crate::cluster::metrics_api::list_stream::error_message;
 
-/// How long one page of a list, or the start of a watch, may take. The API server ends a list itself after a minute.
+/// Timeout of one page of a list, or of the start of a watch. The API server itself ends a list after a minute.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
-/// How long the API server is asked to keep a watch open. kube refuses 295 seconds and more.
+/// The timeout of a watch that is sent to the API server. kube rejects 295 seconds and more.
 const WATCH_SECONDS: u32 = 290;
-/// A watch without an event, a bookmark or an end for so long has lost its connection: the server would have ended it.
+/// A watch without an event, a bookmark or an end for this long has lost its connection: the server would have ended it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
-/// Marks the bookmark after the last object of a streamed list.
+/// Annotation of the bookmark after the last object of a streamed list.
 const INITIAL_EVENTS_END_ANNOTATION: &str = "k8s.io/initial-events-end";
 
-/// What the API server sent.
+/// An event from the API server.
 #[derive(Debug)]
 pub(super) enum ListWatchEvent<O> {
     /// A list begins.
@@ -43,27 +43,27 @@ pub(super) enum ListWatchEvent<O> {
     Bookmark,
 }
 
-/// Why a request failed. The next call of [`Requests::next`] tries again.
+/// Why a request failed. The next call of [`ListWatch::next`] retries.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListWatchError {
-    #[error("the list failed: {}", error_message(.0))]
+    #[error("failed to list: {}", error_message(.0))]
     List(kube::Error),
-    #[error("the watch was not begun: {}", error_message(.0))]
+    #[error("failed to start watch: {}", error_message(.0))]
     Start(kube::Error),
-    #[error("the watch broke off: {}", error_message(.0))]
+    #[error("watch failed: {}", error_message(.0))]
     Stream(kube::Error),
-    #[error("the watch was ended: {}", .0.message)]
+    #[error("watch ended: {}", .0.message)]
     Ended(Box<Status>),
-    #[error("the server sent an object or a list without a resourceVersion")]
+    #[error("received an object or a list without a resourceVersion")]
     NoResourceVersion,
     #[error(
-        "no answer to the {request} within {limit:?}: the API server or the way to it may be down"
+        "{request} timed out after {limit:?}: the API server or the connection to it may be down"
     )]
     NoAnswer { request: &'static str, limit: Duration },
 }
 
 impl ListWatchError {
-    /// Whether the changes that were asked for are no longer known to the server.
+    /// Whether the requested resource version is too old.
     pub fn is_expired(&self) -> bool {
         match self {
             Self::Start(kube::Error::Api(status)) | Self::Ended(status) => status.code == 410,
@@ -71,7 +71,7 @@ impl ListWatchError {
         }
     }
 
-    /// What the server said about the watch, if it was the server that refused.
+    /// The server's status, if it rejected or ended the watch.
     pub fn watch_refusal(&self) -> Option<&Status> {
         match self {
             Self::Start(kube::Error::Api(status))
@@ -84,21 +84,21 @@ impl ListWatchError {
 
 type WatchStream<O> = BoxStream<'static, kube::Result<WatchEvent<O>>>;
 
-/// Where the requests are.
+/// The state of the requests.
 enum ListWatchState<O> {
-    /// Nothing is known yet, or no longer.
+    /// No list has started, or the last one has failed.
     Start,
-    /// A list in pages: objects that arrived, and what the next page is asked by.
+    /// A paged list: objects that have arrived, and the token of the next page.
     Paging { objects: VecDeque<O>, next: Option<String>, version: Option<String> },
     /// The list of this version is complete, and no watch is open.
     Listed { version: String },
-    /// A watch that begins with all objects.
+    /// A watch that starts with all objects.
     Streaming(WatchStream<O>),
-    /// A watch, and the version up to which it was followed.
+    /// A watch, and the last version that it delivered.
     Watching { events: WatchStream<O>, version: String },
 }
 
-/// The requests, one after the other.
+/// Sends list and watch requests one after the other.
 pub(super) struct ListWatch<'a, O> {
     api: &'a Api<O>,
     options: &'a WatchOptions,
@@ -110,7 +110,7 @@ impl<'a, O> ListWatch<'a, O>
 where
     O: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    /// With `streams`, a list arrives one object at a time.
+    /// With `streams`, lists are streamed one object at a time.
     pub fn new(api: &'a Api<O>, options: &'a WatchOptions, streams: bool) -> Self {
         Self { api, options, streams_lists: streams, state: ListWatchState::Start }
     }
@@ -124,7 +124,7 @@ where
         }
     }
 
-    /// One step, which may have nothing to report. A failure that says nothing else begins anew.
+    /// One step, which may yield no event. Unless stated otherwise a failure starts over with a list.
     async fn step(&mut self) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
         match std::mem::replace(&mut self.state, ListWatchState::Start) {
             ListWatchState::Start if self.streams_lists => {
@@ -163,14 +163,14 @@ where
         }
     }
 
-    /// Asks for a page.
+    /// Requests a page.
     async fn list_page(
         &mut self,
         token: Option<String>,
     ) -> Result<ListWatchState<O>, ListWatchError> {
         let parameters = self.options.list_params(token);
-        let answer = timeout(ANSWER_LIMIT, self.api.list(&parameters)).await;
-        let list = answer
+        let result = timeout(ANSWER_LIMIT, self.api.list(&parameters)).await;
+        let list = result
             .map_err(|_| ListWatchError::NoAnswer { request: "list", limit: ANSWER_LIMIT })?
             .map_err(ListWatchError::List)?;
         let version = list.metadata.resource_version.filter(|version| !version.is_empty());
@@ -188,8 +188,8 @@ where
         with_initial: bool,
     ) -> Result<WatchStream<O>, ListWatchError> {
         let parameters = self.options.watch_params(with_initial);
-        let answer = timeout(ANSWER_LIMIT, self.api.watch(&parameters, version)).await;
-        let events = answer
+        let result = timeout(ANSWER_LIMIT, self.api.watch(&parameters, version)).await;
+        let events = result
             .map_err(|_| ListWatchError::NoAnswer {
                 request: "start of a watch",
                 limit: ANSWER_LIMIT,
@@ -198,7 +198,7 @@ where
         Ok(events.boxed())
     }
 
-    /// The next of a streamed list.
+    /// The next event of a streamed list.
     async fn next_initial_event(
         &mut self,
         mut events: WatchStream<O>,
@@ -208,16 +208,16 @@ where
                 self.state = ListWatchState::Streaming(events);
                 Ok(Some(ListWatchEvent::Object(object)))
             }
-            // No server sends one before the list is complete.
+            // No server sends deletions before the list is complete.
             Some(Ok(WatchEvent::Deleted(_))) => {
                 self.state = ListWatchState::Streaming(events);
                 Ok(None)
             }
-            Some(Ok(WatchEvent::Bookmark(mark))) => {
-                if mark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) {
+            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+                if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) {
                     self.state = ListWatchState::Watching {
                         events,
-                        version: mark.metadata.resource_version,
+                        version: bookmark.metadata.resource_version,
                     };
                     return Ok(Some(ListWatchEvent::Synced));
                 }
@@ -244,15 +244,15 @@ where
         mut events: WatchStream<O>,
         version: String,
     ) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
-        let answer = match next_within_limit(&mut events).await {
-            Ok(answer) => answer,
+        let next = match next_within_limit(&mut events).await {
+            Ok(next) => next,
             Err(failure) => {
-                // What was missed comes with the next watch.
+                // The next watch delivers the missed changes.
                 self.state = ListWatchState::Listed { version };
                 return Err(failure);
             }
         };
-        let (event, version) = match answer {
+        let (event, version) = match next {
             Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
                 let version = resource_version_of(&object)?;
                 (ListWatchEvent::Object(object), version)
@@ -261,8 +261,8 @@ where
                 let version = resource_version_of(&object)?;
                 (ListWatchEvent::Deleted(object), version)
             }
-            Some(Ok(WatchEvent::Bookmark(mark))) => {
-                (ListWatchEvent::Bookmark, mark.metadata.resource_version)
+            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+                (ListWatchEvent::Bookmark, bookmark.metadata.resource_version)
             }
             Some(Ok(WatchEvent::Error(status))) => {
                 if status.code != 410 {
@@ -299,7 +299,7 @@ fn resource_version_of<O: Resource>(object: &O) -> Result<String, ListWatchError
 
 impl WatchOptions {
     fn list_params(&self, token: Option<String>) -> ListParams {
-        // Without pages, all comes from the server's cache.
+        // Without pages, the list comes from the server's cache.
         let (resource_version, version_match) = match self.page_size {
             Some(_) => (None, None),
             None => (Some("0".to_owned()), Some(VersionMatch::NotOlderThan)),

@@ -1,4 +1,4 @@
-//! An object that may be unreadable: it is named with its reason, and the others around it are read.
+//! Decodes an object or the reason why it is invalid, so that an invalid object does not fail the whole list.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,25 @@ use serde_json::value::RawValue;
 
 use super::partial_objects::lean_metadata;
 
-/// An object of the API server, or why it is none. One that cannot be read would otherwise take the page of the list
-/// that it is in with it.
+/// An object of the API server, or why it is invalid. Otherwise a single invalid object would fail the page of the list
+/// that contains it.
 ///
-/// kube's own guard builds a tree of every object before it reads it; this one looks again at the text of those that
-/// failed. It reads what comes from a text or a slice, as everything does that kube's client reads.
+/// kube's `DeserializeGuard` builds a tree of every object before it decodes it; this one parses the JSON a second time, and
+/// only after an error. It works on strings and slices, which is all that kube's client uses.
 #[derive(Clone, Debug)]
 pub struct MaybeObject<K>(pub Result<K, InvalidObject>);
 
-/// An object that cannot be read.
+/// An object that cannot be decoded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidObject {
-    /// What is wrong with it, and where.
+    /// What is invalid, and where.
     pub reason: String,
-    /// Who it is, as far as that can be read.
+    /// Its metadata, as far as it can be decoded.
     pub metadata: Box<ObjectMeta>,
 }
 
-/// All that is read of an object that cannot be read.
+/// The part of an invalid object that is decoded.
 #[derive(Deserialize)]
 struct MetadataOnly {
     #[serde(default, deserialize_with = "lean_metadata")]
@@ -51,8 +51,8 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for MaybeObject<K> {
     }
 }
 
-/// Line and column are those of a text that nobody gets to see, and they move with every change of the object, which
-/// would make a new reason of the old one.
+/// Removes line and column: they refer to a text that is not visible, and change with the object, so that the same error
+/// would look new.
 pub(crate) fn without_position(reason: &str) -> &str {
     reason.rsplit_once(" at line ").map_or(reason, |(reason, _)| reason)
 }
@@ -80,14 +80,14 @@ impl<K: Resource> Resource for MaybeObject<K> {
     fn meta(&self) -> &ObjectMeta {
         match &self.0 {
             Ok(object) => object.meta(),
-            Err(malformed) => &malformed.metadata,
+            Err(invalid) => &invalid.metadata,
         }
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         match &mut self.0 {
             Ok(object) => object.meta_mut(),
-            Err(malformed) => &mut malformed.metadata,
+            Err(invalid) => &mut invalid.metadata,
         }
     }
 }
@@ -109,9 +109,9 @@ mod tests {
         let names: Vec<_> = list.iter().map(|object| object.meta().name.as_deref()).collect();
         assert_eq!(names, [Some("a"), Some("b"), Some("c")]);
         assert!(list[0].0.is_ok() && list[2].0.is_ok());
-        let malformed = list[1].0.as_ref().expect_err("a number is no target");
-        assert!(malformed.reason.starts_with("invalid type: integer `5`"), "{malformed}");
-        assert!(!malformed.reason.contains("line"), "{malformed}");
-        assert_eq!(malformed.metadata.resource_version.as_deref(), Some("7"));
+        let invalid = list[1].0.as_ref().expect_err("a number is no target");
+        assert!(invalid.reason.starts_with("invalid type: integer `5`"), "{invalid}");
+        assert!(!invalid.reason.contains("line"), "{invalid}");
+        assert_eq!(invalid.metadata.resource_version.as_deref(), Some("7"));
     }
 }

@@ -1,4 +1,4 @@
-//! Pods, nodes and events with only the fields that somebody reads: a twentieth of the memory of the whole objects.
+//! Pods, nodes and events reduced to the fields that are used: a twentieth of the memory of the full objects.
 
 use k8s_openapi::{
     api::core::v1::{Event, Node, Pod},
@@ -13,28 +13,28 @@ use plimsoll_core::{sizing::pod_annotations::BOOST, types::quantity::Quantity};
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
 pub struct PartialPod {
-    /// Of the annotations only those of startup boosts, and of the owners only the controller.
+    /// Object metadata, with only startup boost annotations and only the controller's owner reference.
     #[serde(default, deserialize_with = "boost_metadata")]
     pub metadata: ObjectMeta,
-    /// What was asked for.
+    /// `spec`.
     #[serde(default)]
     pub spec: PodSpec,
-    /// What became of it.
+    /// `status`.
     #[serde(default)]
     pub status: PodStatus,
 }
 
-/// What a pod asks for.
+/// The spec of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The containers proper.
+    /// The regular containers.
     pub containers: Vec<Container>,
-    /// Containers that run before the others, or beside them when they restart always.
+    /// Containers that run before the others, or alongside them if they always restart.
     pub init_containers: Vec<Container>,
     /// The node that it is bound to.
     pub node_name: Option<Box<str>>,
-    /// Taints that it does not mind.
+    /// Tolerations.
     pub tolerations: Vec<Toleration>,
 }
 
@@ -46,21 +46,21 @@ pub struct Container {
     pub name: Box<str>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<Box<str>>,
-    /// What it is given.
+    /// Requests and limits.
     pub resources: Resources,
 }
 
-/// Taints that a pod does not mind.
+/// A toleration of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
-    /// None or empty: of every key.
+    /// The taint key; `None` or empty matches every key.
     pub key: Option<Box<str>>,
-    /// `Equal` when it is not told, `Exists`.
+    /// `Equal` (the default) or `Exists`.
     pub operator: Option<Box<str>>,
-    /// Of this value.
+    /// The taint value.
     pub value: Option<Box<str>>,
-    /// None or empty: of every effect.
+    /// The taint effect; `None` or empty matches every effect.
     pub effect: Option<Box<str>>,
 }
 
@@ -68,9 +68,9 @@ pub struct Toleration {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// What is set aside for it.
+    /// Requests.
     pub requests: ResourceAmounts,
-    /// What it cannot go beyond.
+    /// Limits.
     pub limits: ResourceAmounts,
 }
 
@@ -84,70 +84,70 @@ pub struct ResourceAmounts {
     pub memory: Option<Quantity>,
 }
 
-/// What became of a pod.
+/// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: Option<Box<str>>,
-    /// Of the containers proper, in no order to rely on.
+    /// Statuses of the regular containers, in any order.
     pub container_statuses: Vec<ContainerStatus>,
-    /// Of the init containers.
+    /// Statuses of the init containers.
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Since when it is ready, if it is.
+    /// When it became ready, if it is ready.
     #[serde(rename = "conditions", deserialize_with = "ready_since")]
     pub ready_since: Option<plimsoll_core::types::Time>,
 }
 
-/// What became of a container.
+/// The status of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Its name.
     pub name: Box<str>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restart_count: i32,
-    /// What the node gives it, which differs from the spec during a resize.
+    /// The actual resources, which differ from the spec during a resize.
     pub resources: Option<Resources>,
-    /// How it is.
+    /// The current state.
     pub state: ContainerState,
-    /// How it was before it was started again.
+    /// The state before the last restart.
     pub last_state: ContainerState,
 }
 
-/// How a container is: at most one of the three.
+/// The state of a container: at most one field is set.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// It runs.
+    /// The container is running.
     pub running: Option<Running>,
-    /// It has ended.
+    /// The container has terminated.
     pub terminated: Option<Terminated>,
-    /// It is not yet started, or not again.
+    /// The container is waiting to start.
     pub waiting: Option<Waiting>,
 }
 
-/// A container that runs.
+/// A running container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Running {
-    /// Since when.
+    /// When it started.
     pub started_at: Option<Time>,
 }
 
-/// A container that has ended.
+/// A terminated container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
     /// `OOMKilled`, `Error`, `Completed`.
     pub reason: Option<Box<str>>,
-    /// Since when.
+    /// When it terminated.
     pub finished_at: Option<Time>,
-    /// What its process said.
+    /// The exit code of its process.
     pub exit_code: i32,
 }
 
-/// A container that is not running yet.
+/// A container that is waiting to start.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Waiting {
@@ -159,44 +159,44 @@ pub struct Waiting {
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Node")]
 pub struct PartialNode {
-    /// Without annotations.
+    /// Object metadata without annotations.
     #[serde(default, deserialize_with = "bare_metadata")]
     pub metadata: ObjectMeta,
-    /// What keeps pods off it.
+    /// Cordon and taints.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// What it has to give.
+    /// Allocatable resources and conditions.
     #[serde(default)]
     pub status: NodeStatus,
 }
 
-/// What keeps pods off a node.
+/// The scheduling fields of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
     /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// What only some pods tolerate.
+    /// Taints.
     pub taints: Vec<Taint>,
 }
 
-/// What only some pods tolerate.
+/// A taint of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Taint {
-    /// What it is about.
+    /// The taint key.
     pub key: Box<str>,
-    /// In one word.
+    /// The taint value.
     pub value: Option<Box<str>>,
     /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
     pub effect: Box<str>,
 }
 
-/// What a node has to give.
+/// The status of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// For pods.
+    /// Resources available to pods.
     pub allocatable: ResourceAmounts,
     /// `Ready` and others.
     pub conditions: Vec<Condition>,
@@ -206,7 +206,7 @@ pub struct NodeStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Condition {
-    /// What it is about.
+    /// The condition type.
     #[serde(rename = "type")]
     pub kind: Box<str>,
     /// `True`, `False`, `Unknown`.
@@ -214,7 +214,7 @@ pub struct Condition {
 }
 
 impl PartialNode {
-    /// Whether it says so itself; `Unknown` is no yes.
+    /// Whether the `Ready` condition is `True`.
     pub fn is_ready(&self) -> bool {
         let mut ready =
             self.status.conditions.iter().filter(|condition| &*condition.kind == "Ready");
@@ -227,33 +227,33 @@ impl PartialNode {
 #[resource(inherit = "Event")]
 #[serde(rename_all = "camelCase")]
 pub struct PartialEvent {
-    /// With annotations.
+    /// Object metadata with annotations.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// What it is about.
+    /// The involved object.
     #[serde(default)]
     pub involved_object: EventInvolvedObject,
-    /// Why it was sent, in one word.
+    /// The reason.
     #[serde(default)]
     pub reason: Option<Box<str>>,
-    /// When it happened, if its sender says so.
+    /// When it happened, if set.
     #[serde(default)]
     pub event_time: Option<MicroTime>,
 }
 
-/// What an event is about.
+/// The involved object of an event.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EventInvolvedObject {
     /// Its kind.
     pub kind: Option<Box<str>>,
-    /// Where it is.
+    /// Its namespace.
     pub namespace: Option<Box<str>>,
     /// Its name.
     pub name: Option<Box<str>>,
 }
 
-/// What is kept of an object's metadata: above all not its managed fields, half the text of many objects.
+/// The decoded part of an object's metadata. Leaves out managed fields, which are half the JSON of many objects.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -269,66 +269,67 @@ struct Metadata {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// Metadata without what nobody reads; of its owners only the controller.
+/// Reduced metadata, with only the controller's owner reference.
 pub(crate) fn lean_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let mut read = Metadata::deserialize(from)?;
-    if let Some(owners) = &mut read.owner_references {
+    let mut metadata = Metadata::deserialize(from)?;
+    if let Some(owners) = &mut metadata.owner_references {
         owners.retain(|owner| owner.controller == Some(true));
     }
-    Ok(read.into())
+    Ok(metadata.into())
 }
 
-/// As [`lean_metadata`], with all owners and without annotations.
+/// Like [`lean_metadata`], with all owners and without annotations.
 pub(crate) fn lean_references<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let read = Metadata::deserialize(from)?;
-    Ok(ObjectMeta { annotations: None, ..read.into() })
+    let metadata = Metadata::deserialize(from)?;
+    Ok(ObjectMeta { annotations: None, ..metadata.into() })
 }
 
 impl From<Metadata> for ObjectMeta {
-    fn from(read: Metadata) -> Self {
+    fn from(metadata: Metadata) -> Self {
         Self {
-            name: read.name,
-            namespace: read.namespace,
-            uid: read.uid,
-            resource_version: read.resource_version,
-            generation: read.generation,
-            creation_timestamp: read.creation_timestamp,
-            deletion_timestamp: read.deletion_timestamp,
-            labels: read.labels,
-            annotations: read.annotations,
-            owner_references: read.owner_references,
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            owner_references: metadata.owner_references,
             ..Self::default()
         }
     }
 }
 
-/// As [`lean_metadata`], and of the annotations only those of startup boosts.
+/// Like [`lean_metadata`], with only the annotations of startup boosts.
 fn boost_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
-    let mut read = lean_metadata(from)?;
-    if let Some(annotations) = &mut read.annotations {
+    let mut metadata = lean_metadata(from)?;
+    if let Some(annotations) = &mut metadata.annotations {
         annotations.retain(|key, _| key.starts_with(BOOST));
     }
-    Ok(read)
+    Ok(metadata)
 }
 
-/// Since when a pod is ready, by its conditions.
+/// When a pod became ready, from its conditions.
 fn ready_since<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<plimsoll_core::types::Time>, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
-    struct Told {
+    struct PodCondition {
         #[serde(rename = "type")]
         kind: Box<str>,
         status: Box<str>,
         last_transition_time: Option<plimsoll_core::types::Time>,
     }
-    let mut told = Vec::<Told>::deserialize(from)?.into_iter();
-    let ready = told.find(|one| &*one.kind == "Ready" && &*one.status == "True");
-    Ok(ready.map(|one| one.last_transition_time.unwrap_or_default()))
+    let mut conditions = Vec::<PodCondition>::deserialize(from)?.into_iter();
+    let ready =
+        conditions.find(|condition| &*condition.kind == "Ready" && &*condition.status == "True");
+    Ok(ready.map(|condition| condition.last_transition_time.unwrap_or_default()))
 }
 
-/// As [`lean_metadata`], without annotations.
+/// Like [`lean_metadata`], without annotations.
 fn bare_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     Ok(ObjectMeta { annotations: None, ..lean_metadata(from)? })
 }

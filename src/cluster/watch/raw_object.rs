@@ -1,4 +1,4 @@
-//! An object as its text: read by each role into what it keeps.
+//! An object as raw JSON, which each subscriber of a shared watch decodes into its own type.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
@@ -9,23 +9,23 @@ use serde_json::value::RawValue;
 
 use crate::cluster::watch::partial_objects::lean_metadata;
 
-/// An object of this kind, of which only the metadata was read.
+/// An object of this kind, of which only the metadata is decoded.
 pub(super) struct RawObject<K> {
     metadata: ObjectMeta,
     json: Arc<str>,
     kind: PhantomData<fn() -> K>,
 }
 
-/// What is read of every object.
+/// The part that is decoded of every object.
 #[derive(Deserialize)]
 pub(super) struct ObjectHead {
-    /// Who it is.
+    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
 }
 
 impl<K> RawObject<K> {
-    /// All of it.
+    /// The JSON of the object.
     pub fn json(&self) -> &Arc<str> {
         &self.json
     }
@@ -39,7 +39,7 @@ impl<K> Clone for RawObject<K> {
 
 impl<K> fmt::Debug for RawObject<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Text").field("name", &self.metadata.name).finish_non_exhaustive()
+        f.debug_struct("RawObject").field("name", &self.metadata.name).finish_non_exhaustive()
     }
 }
 

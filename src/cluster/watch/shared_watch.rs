@@ -1,5 +1,5 @@
-//! One watch for all roles of a process that need objects of a kind: the server sends each change once, and every role reads
-//! from its text what it keeps.
+//! One watch for all controllers of a process that need the same kind: the server sends each change once, and every
+//! subscriber decodes the fields that it needs.
 
 use std::{
     collections::HashMap,
@@ -22,19 +22,19 @@ use super::{
 };
 use crate::cluster::watch::maybe_object::MaybeObject;
 
-/// So many changes may wait for a role. The watch waits for the slowest.
+/// The number of changes that may wait for a subscriber. The watch waits for the slowest one.
 const SUBSCRIBER_BUFFER: usize = 8;
-/// Roles start together: a list for all of them in place of one for each.
+/// Controllers start together: waiting briefly gets them one list instead of one each.
 const STARTUP_DELAY: Duration = Duration::from_millis(50);
 
-/// Somebody who listens, by whatever was told.
+/// The channel of a subscriber.
 type Subscriber = mpsc::Sender<WatchEvent<Arc<str>>>;
 
-/// The watches that run, by what they watch.
+/// The running watches, by the URL of the resource.
 #[derive(Default)]
 struct SharedWatches(Mutex<HashMap<String, mpsc::UnboundedSender<Subscriber>>>);
 
-/// Where a role reads the cluster: with watches of its own, or with those of the process.
+/// Creates watches: dedicated ones, or shared ones of the process.
 #[derive(Clone)]
 pub struct WatchFactory {
     client: Client,
@@ -43,52 +43,52 @@ pub struct WatchFactory {
 
 impl Debug for WatchFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
-            .field("shares", &self.shared_watches.is_some())
+        f.debug_struct("WatchFactory")
+            .field("shared", &self.shared_watches.is_some())
             .finish_non_exhaustive()
     }
 }
 
 impl WatchFactory {
-    /// For a role that is alone in its process.
+    /// For a controller that is alone in its process.
     pub const fn dedicated(client: Client) -> Self {
         Self { client, shared_watches: None }
     }
 
-    /// For all roles of a process: what several of them watch is watched once.
+    /// For all controllers of a process: a kind that several of them watch is watched once.
     pub fn shared(client: Client) -> Self {
         Self { client, shared_watches: Some(Arc::default()) }
     }
 
     /// All objects of one namespace, or of the cluster.
-    pub fn objects<K>(&self, only: Option<&str>) -> WatchSource<K>
+    pub fn objects<K>(&self, namespace: Option<&str>) -> WatchSource<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static,
     {
-        let api: Api<MaybeObject<K>> = self.api(only);
-        let line = self.shared_watches.as_ref().map(|lines| {
-            let texts: Api<RawObject<K>> = self.api(only);
+        let api: Api<MaybeObject<K>> = self.api(namespace);
+        let shared_watch = self.shared_watches.as_ref().map(|watches| {
+            let raw_api: Api<RawObject<K>> = self.api(namespace);
             SharedWatch {
-                watches: Arc::clone(lines),
+                watches: Arc::clone(watches),
                 resource_url: api.resource_url().to_owned(),
-                start: Box::new(move |ears| Box::pin(broadcast(texts, ears))),
+                start: Box::new(move |subscribers| Box::pin(broadcast(raw_api, subscribers))),
             }
         });
-        WatchSource { api, shared_watch: line }
+        WatchSource { api, shared_watch }
     }
 
-    fn api<O>(&self, only: Option<&str>) -> Api<O>
+    fn api<O>(&self, namespace: Option<&str>) -> Api<O>
     where
         O: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        match only {
+        match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
         }
     }
 }
 
-/// Objects that can be watched.
+/// Objects to be watched.
 pub struct WatchSource<K> {
     pub(super) api: Api<MaybeObject<K>>,
     pub(super) shared_watch: Option<SharedWatch>,
@@ -96,7 +96,7 @@ pub struct WatchSource<K> {
 
 impl<K> Debug for WatchSource<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Objects").field("api", &self.api).finish_non_exhaustive()
+        f.debug_struct("WatchSource").field("api", &self.api).finish_non_exhaustive()
     }
 }
 
@@ -109,16 +109,16 @@ impl<K> From<Api<MaybeObject<K>>> for WatchSource<K> {
 type StartWatch =
     Box<dyn FnOnce(mpsc::UnboundedReceiver<Subscriber>) -> BoxFuture<'static, ()> + Send>;
 
-/// A watch that others may listen to as well.
+/// A watch that several subscribers may share.
 pub(super) struct SharedWatch {
     watches: Arc<SharedWatches>,
     resource_url: String,
-    /// Runs it, where nobody does yet.
+    /// Starts the watch, if it is not running.
     start: StartWatch,
 }
 
 impl SharedWatch {
-    /// What an own watch would be asked for and this one is not; `None` where only the server can tell.
+    /// The filter that replaces the server-side selectors of a dedicated watch; `None` if only the server can evaluate them.
     pub fn client_side_filter(options: &WatchOptions) -> Option<FieldFilter> {
         match options.label_selector {
             Some(_) => None,
@@ -126,51 +126,51 @@ impl SharedWatch {
         }
     }
 
-    /// Listens until dropped.
-    pub async fn subscribe<K>(self, filter: FieldFilter, hears: &mut impl WatchSink<MaybeObject<K>>)
+    /// Receives events until dropped.
+    pub async fn subscribe<K>(self, filter: FieldFilter, sink: &mut impl WatchSink<MaybeObject<K>>)
     where
         K: DeserializeOwned,
     {
-        let (ear, mut told) = mpsc::channel(SUBSCRIBER_BUFFER);
-        self.join(ear);
+        let (subscriber, mut events) = mpsc::channel(SUBSCRIBER_BUFFER);
+        self.join(subscriber);
         let mut is_listing = false;
-        while let Some(told) = told.recv().await {
-            match &told {
+        while let Some(event) = events.recv().await {
+            match &event {
                 WatchEvent::Restarted => is_listing = true,
                 WatchEvent::Synced => is_listing = false,
-                // What a list lacks is gone when the list is complete.
+                // Objects that a list does not contain are gone when it completes.
                 WatchEvent::Applied(text) if is_listing && !filter.matches(text) => continue,
                 _ => {}
             }
-            hears.on_event(told.map_object(|text| parse_event(&text, &filter))).await;
+            sink.on_event(event.map_object(|text| parse_event(&text, &filter))).await;
         }
     }
 
-    fn join(self, mut ear: Subscriber) {
-        let Self { watches: lines, resource_url: of, start: begin } = self;
-        let mut running = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = running.get(&of) {
-            match line.send(ear) {
+    fn join(self, mut subscriber: Subscriber) {
+        let Self { watches, resource_url, start } = self;
+        let mut running = watches.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(joins) = running.get(&resource_url) {
+            match joins.send(subscriber) {
                 Ok(()) => return,
-                // What ran it is no more.
-                Err(mpsc::error::SendError(own)) => ear = own,
+                // The task that ran the watch has ended.
+                Err(mpsc::error::SendError(rejected)) => subscriber = rejected,
             }
         }
-        let (line, ears) = mpsc::unbounded_channel();
-        // Its other end is right here.
-        let _ = line.send(ear);
-        running.insert(of, line);
-        tokio::spawn(begin(ears));
+        let (joins, subscribers) = mpsc::unbounded_channel();
+        // The receiver is still in scope, so this cannot fail.
+        let _ = joins.send(subscriber);
+        running.insert(resource_url, joins);
+        tokio::spawn(start(subscribers));
     }
 }
 
-/// An object as a role keeps it, or that it is none of those that it watches.
+/// Decodes an object for a subscriber, or reports it as deleted if the filter does not match.
 fn parse_event<K: DeserializeOwned>(
     text: &str,
     filter: &FieldFilter,
 ) -> WatchEvent<MaybeObject<K>> {
-    let is_wanted = filter.matches(text);
-    let read = if is_wanted {
+    let is_match = filter.matches(text);
+    let event = if is_match {
         serde_json::from_str(text).map(WatchEvent::Applied)
     } else {
         serde_json::from_str(text).map(|ObjectHead { metadata }| {
@@ -179,48 +179,48 @@ fn parse_event<K: DeserializeOwned>(
             WatchEvent::Deleted { namespace, name, uid }
         })
     };
-    read.unwrap_or_else(|why| WatchEvent::Failed(why.to_string()))
+    event.unwrap_or_else(|why| WatchEvent::Failed(why.to_string()))
 }
 
-/// Tells everybody who listens, in turn. Who comes later is told from the beginning, and so are the others then.
+/// Sends every event to all subscribers. When one joins later, the list starts over for all of them.
 async fn broadcast<K>(api: Api<RawObject<K>>, mut joins: mpsc::UnboundedReceiver<Subscriber>)
 where
     K: Resource<DynamicType = ()> + 'static,
 {
-    let mut ears: Vec<Subscriber> = Vec::new();
+    let mut subscribers: Vec<Subscriber> = Vec::new();
     loop {
-        ears.retain(|ear| !ear.is_closed());
-        if ears.is_empty() {
+        subscribers.retain(|subscriber| !subscriber.is_closed());
+        if subscribers.is_empty() {
             let Some(first) = joins.recv().await else { return };
-            ears.push(first);
+            subscribers.push(first);
         }
         tokio::time::sleep(STARTUP_DELAY).await;
-        while let Ok(ear) = joins.try_recv() {
-            ears.push(ear);
+        while let Ok(subscriber) = joins.try_recv() {
+            subscribers.push(subscriber);
         }
-        let mut all = BroadcastSink(ears.clone());
+        let mut sink = BroadcastSink(subscribers.clone());
         let options = WatchOptions::default();
-        let deaf = async {
-            join_all(ears.iter().map(mpsc::Sender::closed)).await;
+        let all_closed = async {
+            join_all(subscribers.iter().map(mpsc::Sender::closed)).await;
         };
         let joined = tokio::select! {
-            () = watch_forever(&api, &options, &mut all) => return,
-            () = deaf => continue,
+            () = watch_forever(&api, &options, &mut sink) => return,
+            () = all_closed => continue,
             joined = joins.recv() => joined,
         };
         let Some(joined) = joined else { return };
-        ears.push(joined);
+        subscribers.push(joined);
     }
 }
 
 struct BroadcastSink(Vec<Subscriber>);
 
 impl<K: 'static> WatchSink<RawObject<K>> for BroadcastSink {
-    async fn on_event(&mut self, told: WatchEvent<RawObject<K>>) {
-        let told = told.map_object(|object| WatchEvent::Applied(Arc::clone(object.json())));
-        for ear in &self.0 {
-            // Who has gone needs to hear nothing.
-            let _ = ear.send(told.clone()).await;
+    async fn on_event(&mut self, event: WatchEvent<RawObject<K>>) {
+        let event = event.map_object(|object| WatchEvent::Applied(Arc::clone(object.json())));
+        for subscriber in &self.0 {
+            // A subscriber that is gone is ignored.
+            let _ = subscriber.send(event.clone()).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a watch by those who do not run it: readiness, metrics and the one line about what is wrong.
+//! The status of a watch for readiness, metrics and logs.
 
 use std::{
     collections::HashMap,
@@ -8,12 +8,12 @@ use std::{
 
 use tokio::{sync::watch, time::Instant};
 
-/// So many unreadable objects are told apart by name. A cluster with more of them has another problem, and they are
+/// The number of invalid objects that are tracked by name. A cluster with more of them has another problem, and they are
 /// still counted.
 const MAX_INVALID_TRACKED: usize = 10_000;
 
-/// A watch to which the API server has sent nothing for so long counts as failing, whatever else is known of it. A healthy
-/// one gets a bookmark each minute, and is started again at least every five.
+/// A watch that has received nothing for this long counts as failing. A healthy one receives a bookmark every minute, and is
+/// restarted at least every five.
 const STALL_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// The state of one watch.
@@ -27,13 +27,13 @@ pub struct WatchStatus {
 #[derive(Debug, Default)]
 struct State {
     stats: WatchStats,
-    /// Reasons by namespace and name.
+    /// Errors of invalid objects, by namespace and name.
     unreadable: HashMap<(String, String), Unreadable>,
-    /// Which list is being read.
+    /// The number of the current list.
     list: u64,
-    /// Whether the last thing that happened was an error.
+    /// Whether the last event was an error.
     failing: bool,
-    /// When the loop that runs the watch last came round, with an answer or with an error.
+    /// When the watch loop last made progress, with a response or with an error.
     last_activity: Option<Instant>,
 }
 
@@ -43,69 +43,69 @@ struct Unreadable {
     list: u64,
 }
 
-/// How a watch is at one moment.
+/// A snapshot of the statistics of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchStats {
-    /// Objects that arrived, however often.
+    /// Objects received, including repeats.
     pub objects: u64,
-    /// Lists that were read to their end. Every one after the first means that changes may have been missed before it.
+    /// Completed lists. Each one after the first means that changes may have been missed before it.
     pub lists: u64,
-    /// Requests that failed or broke off.
+    /// Failed requests, and watches that were interrupted.
     pub errors: u64,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// Unreadable objects that arrived, however often.
+    /// Invalid objects received, including repeats.
     pub invalid: u64,
-    /// Objects that are unreadable now.
+    /// Objects that are invalid now.
     pub invalid_now: usize,
-    /// The last unreadable object (`namespace/name`) and what is wrong with it.
+    /// The last invalid object (`namespace/name`) and its error.
     pub last_invalid: Option<(String, String)>,
-    /// When the API server last sent anything: an object, a page, a bookmark, or that a watch has started.
+    /// When the API server last sent anything: an object, a page, a bookmark, or the start of a watch.
     pub last_response: Option<Instant>,
-    /// Whether lists arrive one object at a time. False once the server has refused that.
+    /// Whether lists are streamed. False once the server has refused that.
     pub streams_lists: bool,
 }
 
 impl WatchStatus {
-    /// Of a watch that does not run yet. The name is for logs and metrics, such as `pods`.
+    /// The status of a watch that is not running yet. `name` is for logs and metrics, such as `pods`.
     pub fn new(name: &'static str) -> Self {
-        let known = State {
+        let state = State {
             stats: WatchStats { streams_lists: true, ..WatchStats::default() },
             ..State::default()
         };
-        Self { name, synced: watch::Sender::new(false), state: Mutex::new(known) }
+        Self { name, synced: watch::Sender::new(false), state: Mutex::new(state) }
     }
 
-    /// What it was named.
+    /// The name of the watch.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether a list has been read to its end.
+    /// Whether a list has completed.
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// Whether nothing has arrived since the last error, or for ten minutes: what is known may be old.
+    /// Whether nothing has been received since the last error, or for ten minutes: cached objects may be old.
     pub fn is_failing(&self) -> bool {
-        let known = self.lock();
-        known.failing || known.stats.last_response.is_some_and(|at| at.elapsed() > STALL_TIMEOUT)
+        let state = self.lock();
+        state.failing || state.stats.last_response.is_some_and(|at| at.elapsed() > STALL_TIMEOUT)
     }
 
-    /// For how long the loop that runs the watch has stood still, if that is longer than any request of it may take. The
-    /// requests of a watch have time limits, so that it comes round while the API server is away as well.
+    /// How long the watch loop has been stuck, if that is longer than the timeout of any of its requests. The loop makes
+    /// progress while the API server is down too, because all requests have timeouts.
     pub fn stalled_for(&self) -> Option<Duration> {
-        let turned = self.lock().last_activity;
-        turned.map(|at| at.elapsed()).filter(|since| *since > STALL_TIMEOUT)
+        let last_activity = self.lock().last_activity;
+        last_activity.map(|at| at.elapsed()).filter(|since| *since > STALL_TIMEOUT)
     }
 
-    /// Waits until a list has been read to its end.
+    /// Waits until a list has completed.
     pub async fn wait_until_synced(&self) {
         // Fails only when the sender is gone, which lives as long as `self`.
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// How it is now.
+    /// The current statistics.
     pub fn stats(&self) -> WatchStats {
         self.lock().stats.clone()
     }
@@ -114,94 +114,94 @@ impl WatchStatus {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch runs from now on.
+    /// The watch has started.
     pub(super) fn on_start(&self) {
         self.lock().last_activity = Some(Instant::now());
     }
 
     pub(super) fn on_restart(&self) {
-        let mut known = self.lock();
-        known.record_activity();
-        known.list += 1;
+        let mut state = self.lock();
+        state.record_activity();
+        state.list += 1;
     }
 
-    /// The server has answered, and may still have changes to send.
+    /// The server has responded, and may still have changes to send.
     pub(super) fn on_response(&self) {
-        let mut known = self.lock();
-        known.stats.last_response = Some(known.record_activity());
+        let mut state = self.lock();
+        state.stats.last_response = Some(state.record_activity());
     }
 
-    /// The server has sent every change so far.
+    /// The server has sent all changes up to now.
     pub(super) fn on_bookmark(&self) {
         self.lock().record_response();
     }
 
     pub(in crate::cluster) fn on_synced(&self) {
-        let mut known = self.lock();
-        known.record_response();
-        known.stats.lists += 1;
-        let list = known.list;
-        known.unreadable.retain(|_, unreadable| unreadable.list == list);
-        known.stats.invalid_now = known.unreadable.len();
-        drop(known);
+        let mut state = self.lock();
+        state.record_response();
+        state.stats.lists += 1;
+        let list = state.list;
+        state.unreadable.retain(|_, unreadable| unreadable.list == list);
+        state.stats.invalid_now = state.unreadable.len();
+        drop(state);
         self.synced.send_replace(true);
     }
 
-    /// A readable object has arrived, or one has gone.
+    /// A valid object was received, or one was deleted.
     pub(in crate::cluster) fn on_event(&self, namespace: &str, name: &str) {
-        let mut known = self.lock();
-        known.record_response();
-        known.stats.objects += 1;
-        // The key is only made where there is something to find.
-        if !known.unreadable.is_empty() {
-            known.unreadable.remove(&(namespace.to_owned(), name.to_owned()));
-            known.stats.invalid_now = known.unreadable.len();
+        let mut state = self.lock();
+        state.record_response();
+        state.stats.objects += 1;
+        // Builds the key only if there is something to find.
+        if !state.unreadable.is_empty() {
+            state.unreadable.remove(&(namespace.to_owned(), name.to_owned()));
+            state.stats.invalid_now = state.unreadable.len();
         }
     }
 
     pub(super) fn on_invalid_object(&self, namespace: &str, name: &str, reason: &str) {
-        let mut known = self.lock();
-        known.record_response();
-        known.stats.invalid += 1;
-        known.stats.last_invalid = Some((format!("{namespace}/{name}"), reason.to_owned()));
-        let list = known.list;
-        let has_room = known.unreadable.len() < MAX_INVALID_TRACKED;
+        let mut state = self.lock();
+        state.record_response();
+        state.stats.invalid += 1;
+        state.stats.last_invalid = Some((format!("{namespace}/{name}"), reason.to_owned()));
+        let list = state.list;
+        let is_below_limit = state.unreadable.len() < MAX_INVALID_TRACKED;
         let key = (namespace.to_owned(), name.to_owned());
-        let is_new = match known.unreadable.get_mut(&key) {
-            Some(before) => {
-                before.list = list;
-                std::mem::replace(&mut before.reason, reason.to_owned()) != reason
+        let is_new = match state.unreadable.get_mut(&key) {
+            Some(unreadable) => {
+                unreadable.list = list;
+                std::mem::replace(&mut unreadable.reason, reason.to_owned()) != reason
             }
-            None if has_room => {
-                known.unreadable.insert(key, Unreadable { reason: reason.to_owned(), list });
+            None if is_below_limit => {
+                state.unreadable.insert(key, Unreadable { reason: reason.to_owned(), list });
                 true
             }
             None => false,
         };
-        known.stats.invalid_now = known.unreadable.len();
-        drop(known);
+        state.stats.invalid_now = state.unreadable.len();
+        drop(state);
         if is_new {
             tracing::warn!(
                 feed = self.name,
                 namespace,
                 name,
                 reason,
-                "an object cannot be read and is left as it was last known: correct it"
+                "invalid object; keeping its last known state"
             );
         }
     }
 
     pub(in crate::cluster) fn on_error(&self, error: &str) {
-        let mut known = self.lock();
-        known.record_activity();
-        known.stats.errors += 1;
-        known.stats.last_error = Some(error.to_owned());
-        let is_new = !std::mem::replace(&mut known.failing, true);
-        drop(known);
+        let mut state = self.lock();
+        state.record_activity();
+        state.stats.errors += 1;
+        state.stats.last_error = Some(error.to_owned());
+        let is_new = !std::mem::replace(&mut state.failing, true);
+        drop(state);
         if is_new {
-            tracing::warn!(feed = self.name, error, "a watch failed; it is tried again");
+            tracing::warn!(feed = self.name, error, "watch failed; retrying");
         } else {
-            tracing::debug!(feed = self.name, error, "a watch still fails");
+            tracing::debug!(feed = self.name, error, "watch is still failing");
         }
     }
 
@@ -210,7 +210,7 @@ impl WatchStatus {
         tracing::info!(
             feed = self.name,
             error,
-            "the server does not stream lists; they are read in pages"
+            "API server does not support streaming lists; using paged lists"
         );
     }
 }
@@ -232,17 +232,17 @@ mod tests {
 
     #[test]
     fn an_unreadable_object_is_forgotten_when_it_is_mended_or_no_longer_listed() {
-        let feed = WatchStatus::new("test");
-        feed.on_restart();
-        feed.on_invalid_object("n", "mended", "no target");
-        feed.on_invalid_object("n", "deleted", "no target");
-        feed.on_invalid_object("n", "deleted", "no target");
-        feed.on_synced();
-        assert_eq!((feed.stats().invalid, feed.stats().invalid_now), (3, 2));
-        feed.on_event("n", "mended");
-        assert_eq!(feed.stats().invalid_now, 1);
-        feed.on_restart();
-        feed.on_synced();
-        assert_eq!((feed.stats().invalid_now, feed.stats().lists), (0, 2));
+        let status = WatchStatus::new("test");
+        status.on_restart();
+        status.on_invalid_object("n", "mended", "no target");
+        status.on_invalid_object("n", "deleted", "no target");
+        status.on_invalid_object("n", "deleted", "no target");
+        status.on_synced();
+        assert_eq!((status.stats().invalid, status.stats().invalid_now), (3, 2));
+        status.on_event("n", "mended");
+        assert_eq!(status.stats().invalid_now, 1);
+        status.on_restart();
+        status.on_synced();
+        assert_eq!((status.stats().invalid_now, status.stats().lists), (0, 2));
     }
 }

@@ -1,4 +1,4 @@
-//! What this process may do: asked of the API server beforehand, so that nothing has to fail to find out.
+//! Access reviews: what this process is allowed to do, from the API server, without trying it.
 
 use std::{fmt, time::Duration};
 
@@ -12,40 +12,40 @@ use kube::{
     core::Status,
 };
 
-/// How many questions are asked at the same time.
+/// The number of concurrent reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 8;
-/// A question that is not answered by then is an unknown.
+/// Timeout of one review. After it the result is unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// One thing that RBAC may allow.
+/// One permission that RBAC may grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AccessRule {
     /// `get`, `update`, ...
     pub verb: &'static str,
-    /// Group of the API, empty for the core.
+    /// The API group; empty for the core group.
     pub group: &'static str,
     /// `leases`, or `pods/resize` with its subresource.
     pub resource: &'static str,
-    /// One object, or all.
+    /// The object; `None` for all.
     pub name: Option<String>,
-    /// One namespace, or all.
+    /// The namespace; `None` for all.
     pub namespace: Option<String>,
 }
 
 impl AccessRule {
-    /// A rule for every object of all namespaces.
+    /// A rule for all objects in all namespaces.
     pub fn new(verb: &'static str, group: &'static str, resource: &'static str) -> Self {
         Self { verb, group, resource, ..Self::default() }
     }
 
-    /// The same for one namespace.
+    /// Restricts the rule to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// The same for one object.
+    /// Restricts the rule to one object.
     #[must_use]
     pub fn for_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -69,7 +69,7 @@ impl AccessRule {
     }
 }
 
-/// As it stands in a Role: what to add when it is missing.
+/// Formats the rule as in a Role, so that it can be added there.
 impl fmt::Display for AccessRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, group, resource, name, namespace } = self;
@@ -85,40 +85,40 @@ impl fmt::Display for AccessRule {
     }
 }
 
-/// What the server says of a rule.
+/// The result of reviewing a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessReview {
-    /// It is allowed.
+    /// Access is allowed.
     Allowed,
-    /// It is not.
+    /// Access is denied.
     Denied,
-    /// There was no answer, for this reason: neither of the two may be assumed.
+    /// The review failed for this reason: assume neither of the two.
     Unknown(String),
 }
 
 impl AccessReview {
-    /// Whether it is known to be allowed.
+    /// Whether access is known to be allowed.
     pub fn is_allowed(&self) -> bool {
         *self == Self::Allowed
     }
 }
 
-/// Asks which of these rules hold for this process; the answers come in the same order.
+/// Reviews which of these rules apply to this process. The results are in the same order.
 pub async fn check_access(client: &Client, rules: &[AccessRule]) -> Vec<AccessReview> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let asked = rules.iter().map(|rule| review_access(&reviews, rule.resource_attributes()));
-    stream::iter(asked.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
+    let requests = rules.iter().map(|rule| review_access(&reviews, rule.resource_attributes()));
+    stream::iter(requests.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
 }
 
-/// Refuses what the server would refuse: to make an object that is not there. Manifests make the objects that they give no
-/// right to make; until one is there, nothing has to be tried in vain.
+/// Returns a 403 error if this process is not allowed to create the object. The manifests create the objects that they do
+/// not allow to create; while one is missing, no request should be wasted.
 pub(crate) async fn ensure_can_create<K>(api: &Api<K>, rule: AccessRule) -> kube::Result<()>
 where
     K: Clone + kube::Resource,
 {
-    let verdicts = check_access(&api.clone().into_client(), &[rule]).await;
-    if verdicts.first() == Some(&AccessReview::Denied) {
-        let why = "it is not there, and this process may not make it";
+    let reviews = check_access(&api.clone().into_client(), &[rule]).await;
+    if reviews.first() == Some(&AccessReview::Denied) {
+        let why = "object does not exist, and this process is not allowed to create it";
         return Err(kube::Error::Api(Status::failure(why, "Forbidden").with_code(403).boxed()));
     }
     Ok(())
@@ -133,7 +133,7 @@ async fn review_access(
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let parameters = PostParams::default();
     match tokio::time::timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await {
-        Err(_) => AccessReview::Unknown(format!("no answer within {ANSWER_LIMIT:?}")),
+        Err(_) => AccessReview::Unknown(format!("request timed out after {ANSWER_LIMIT:?}")),
         Ok(Err(why)) => AccessReview::Unknown(why.to_string()),
         Ok(Ok(SelfSubjectAccessReview { status: Some(status), .. })) => {
             match (status.allowed, status.evaluation_error) {
@@ -142,7 +142,7 @@ async fn review_access(
                 (false, Some(why)) => AccessReview::Unknown(why),
             }
         }
-        Ok(Ok(_)) => AccessReview::Unknown("the server's answer has no status".into()),
+        Ok(Ok(_)) => AccessReview::Unknown("response has no status".into()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Events: what users see with `kubectl describe`. Written beside the work, in their order, and dropped where there are
-//! more than can be written.
+//! Events, as `kubectl describe` shows them. They are written in the background, in order, and dropped when there are more
+//! than can be written.
 
 use std::{
     fmt,
@@ -31,15 +31,15 @@ use crate::cluster::{
     },
 };
 
-/// How many may wait.
+/// Maximum number of queued events.
 const QUEUE_CAPACITY: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Between two looks whether any wait.
+/// How often a drain checks the queue.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// How long a message may be; the server refuses longer ones.
+/// Maximum length of a message; the server rejects longer ones.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvolvedObject {
     /// `v1`, or `group/version`.
@@ -50,35 +50,35 @@ pub struct InvolvedObject {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What no other object ever has.
+    /// Its UID.
     pub uid: String,
 }
 
-/// Something that happened.
+/// An event to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDetails {
-    /// To what.
+    /// The object.
     pub involved_object: InvolvedObject,
-    /// Whether somebody should look at it.
+    /// Whether its type is `Warning`.
     pub is_warning: bool,
-    /// What, in one word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// What, in a sentence.
+    /// The message.
     pub message: String,
-    /// When.
+    /// When it happened.
     pub at: Time,
 }
 
-/// Takes what happened. Clones are the same queue.
+/// Queues events. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     queue: mpsc::Sender<EventDetails>,
-    /// Taken and not written yet.
+    /// Events that are queued or being written.
     waiting: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
 
-/// Writes what was taken.
+/// Writes the queued events.
 pub struct EventWriter {
     queue: mpsc::Receiver<EventDetails>,
     waiting: Arc<AtomicUsize>,
@@ -94,7 +94,7 @@ impl fmt::Debug for EventWriter {
     }
 }
 
-/// A queue and its writer. `component` is who says so.
+/// Creates a queue and its writer. `component` is the source of the events.
 pub fn event_recorder(
     client: Client,
     permit: Permit,
@@ -109,30 +109,30 @@ pub fn event_recorder(
 }
 
 impl EventRecorder {
-    /// Takes it, if there is room.
-    pub fn publish(&self, happening: EventDetails) {
+    /// Queues an event, unless the queue is full.
+    pub fn publish(&self, event: EventDetails) {
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        if self.queue.try_send(happening).is_err() {
+        if self.queue.try_send(event).is_err() {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until all that was taken is written, but not for longer than until then.
+    /// Waits until all queued events are written, at most until `deadline`.
     pub async fn drain(&self, deadline: Instant) {
         while self.waiting.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
         }
     }
 
-    /// How many were dropped.
+    /// The number of dropped events.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 }
 
 impl EventWriter {
-    /// Writes until told to stop. What still waits then is dropped: see [`Events::drain`].
+    /// Runs until shutdown is requested. Events that are still queued then are dropped: see [`EventRecorder::drain`].
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         loop {
@@ -140,8 +140,8 @@ impl EventWriter {
                 biased;
                 () = &mut shutdown => return,
                 next = self.queue.recv() => match next {
-                    Some(happening) => {
-                        self.write(happening).await;
+                    Some(event) => {
+                        self.write(event).await;
                         self.waiting.fetch_sub(1, Ordering::AcqRel);
                     }
                     None => return,
@@ -150,43 +150,43 @@ impl EventWriter {
         }
     }
 
-    async fn write(&self, happening: EventDetails) {
+    async fn write(&self, details: EventDetails) {
         if self.permit.acquire().await.is_err() {
             self.stats.count(WriteKind::Event, WriteOutcome::NotLeader, Duration::ZERO);
             return;
         }
-        let about = happening.involved_object.clone();
-        let event = self.to_event(happening);
-        let api = Api::<Event>::namespaced(self.client.clone(), &about.namespace);
+        let object = details.involved_object.clone();
+        let event = self.to_event(details);
+        let api = Api::<Event>::namespaced(self.client.clone(), &object.namespace);
         let sent = Instant::now();
         let parameters = PostParams::default();
-        let asked = api.create(&parameters, &event);
-        let Ok(answer) = tokio::time::timeout(REQUEST_LIMIT, asked).await else {
+        let request = api.create(&parameters, &event);
+        let Ok(result) = tokio::time::timeout(REQUEST_LIMIT, request).await else {
             self.stats.count(WriteKind::Event, WriteOutcome::NoResponse, REQUEST_LIMIT);
             return;
         };
-        self.stats.count(WriteKind::Event, WriteOutcome::from_result(&answer), sent.elapsed());
-        if let Err(why) = answer {
-            let InvolvedObject { kind, namespace, name, .. } = about;
-            tracing::debug!(kind, namespace, name, %why, "an event was not written");
+        self.stats.count(WriteKind::Event, WriteOutcome::from_result(&result), sent.elapsed());
+        if let Err(why) = result {
+            let InvolvedObject { kind, namespace, name, .. } = object;
+            tracing::debug!(kind, namespace, name, %why, "failed to write event");
         }
     }
 
-    fn to_event(&self, happening: EventDetails) -> Event {
-        let EventDetails { involved_object: about, is_warning, reason, message, at } = happening;
+    fn to_event(&self, details: EventDetails) -> Event {
+        let EventDetails { involved_object: object, is_warning, reason, message, at } = details;
         let at = Some(MetaTime(jiff::Timestamp::from(at)));
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{}.{:016x}", about.name, jitter::random())),
-                namespace: Some(about.namespace.clone()),
+                name: Some(format!("{}.{:016x}", object.name, jitter::random())),
+                namespace: Some(object.namespace.clone()),
                 ..ObjectMeta::default()
             },
             involved_object: ObjectReference {
-                api_version: Some(about.api_version.to_owned()),
-                kind: Some(about.kind.to_owned()),
-                namespace: Some(about.namespace),
-                name: Some(about.name),
-                uid: Some(about.uid),
+                api_version: Some(object.api_version.to_owned()),
+                kind: Some(object.kind.to_owned()),
+                namespace: Some(object.namespace),
+                name: Some(object.name),
+                uid: Some(object.uid),
                 ..ObjectReference::default()
             },
             type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),

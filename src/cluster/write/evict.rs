@@ -1,4 +1,4 @@
-//! One eviction, of exactly the pod that it was decided for, and what can come of it.
+//! Evicts a pod, if it is still the same pod.
 
 use std::time::Duration;
 
@@ -15,27 +15,27 @@ use crate::cluster::write::{
     stats::{WriteKind, WriteStats},
 };
 
-/// What the server says when a disruption budget is why it refuses.
+/// The cause in the server's status when a PodDisruptionBudget blocks the eviction.
 const PDB_CAUSE: &str = "DisruptionBudget";
 
-/// What came of an eviction.
+/// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionResult {
-    /// The pod is on its way out.
+    /// The pod is terminating.
     Evicted,
-    /// A disruption budget does not let it go now. That is an answer: whoever asks again at once is refused again.
+    /// A PodDisruptionBudget blocks the eviction. Do not retry immediately: it would be blocked again.
     PdbBlocked {
-        /// The server's words.
+        /// The server's message.
         why: String,
-        /// When it may be worth asking again; budgets that were not looked at yet say so.
+        /// When to retry, if the server says so: for a budget that has not been processed yet.
         retry_after: Option<Duration>,
     },
-    /// It was not evicted for another reason.
+    /// The eviction failed for another reason.
     Failed(PodWriteError),
 }
 
-/// Evicts a pod, if it still is that pod. Its version is not looked at: a pod that changes all the time must be evictable
-/// too, and the server would charge its budget for an eviction that then fails.
+/// Evicts a pod, if it is still the same pod. Does not check its resource version: a pod that changes constantly must be
+/// evictable too, and the server would charge its budget for an eviction that then fails.
 pub async fn evict(
     client: &Client,
     permit: &dyn WritePermit,
@@ -64,18 +64,18 @@ pub async fn evict(
         request.extensions_mut().insert("create_subresource");
         Ok(request.map(Body::from))
     });
-    let what = WriteKind::Eviction;
-    let reply = match send_pod_write(client, permit, stats, (what, pod), request).await {
+    let kind = WriteKind::Eviction;
+    let reply = match send_pod_write(client, permit, stats, (kind, pod), request).await {
         Ok(reply) => reply,
-        Err(unwritten) => return EvictionResult::Failed(unwritten),
+        Err(error) => return EvictionResult::Failed(error),
     };
     match reply.code {
         code if code.is_success() => EvictionResult::Evicted,
         StatusCode::TOO_MANY_REQUESTS if reply.has_status_cause(PDB_CAUSE) => {
             EvictionResult::PdbBlocked { why: reply.message(), retry_after: reply.retry_after }
         }
-        // The pod that had this uid is gone, whoever has its name now.
+        // The pod with this UID is gone; another pod may have its name.
         StatusCode::CONFLICT => EvictionResult::Failed(PodWriteError::NotFound),
-        _ => EvictionResult::Failed(write_error(what, pod, &reply)),
+        _ => EvictionResult::Failed(write_error(kind, pod, &reply)),
     }
 }

@@ -1,11 +1,11 @@
-//! The permit: the fence and the rate limit as the one right to write.
+//! The permit to write: the fence and the rate limit combined.
 
 use async_trait::async_trait;
 use plimsoll_storage::{NotLeader, WritePermit};
 
 use crate::cluster::{leader::Fence, write::RateLimiter};
 
-/// The right to write. Clones share fence and limit.
+/// The permit to write. Clones share fence and rate limit.
 #[derive(Clone, Debug)]
 pub struct Permit {
     fence: Fence,
@@ -13,17 +13,17 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// A permit under this fence and this limit.
+    /// A permit with this fence and this rate limit.
     pub fn new(fence: Fence, limiter: RateLimiter) -> Self {
         Self { fence, limiter }
     }
 
-    /// Whether this process may write.
+    /// The fence: whether this process may write.
     pub fn fence(&self) -> &Fence {
         &self.fence
     }
 
-    /// How fast it may.
+    /// The rate limit.
     pub fn limiter(&self) -> &RateLimiter {
         &self.limiter
     }
@@ -34,7 +34,7 @@ impl WritePermit for Permit {
     async fn acquire(&self) -> Result<(), NotLeader> {
         self.fence.check()?;
         self.limiter.acquire().await;
-        // The lease may have gone while this waited.
+        // The lease may have been lost while this waited.
         self.fence.check()
     }
 }

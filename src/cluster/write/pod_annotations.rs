@@ -1,4 +1,4 @@
-//! Which pod is written to, and its annotations.
+//! Annotates pods, and the parts that all writes to pods share.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -17,22 +17,22 @@ use crate::cluster::write::{
     stats::{WriteKind, WriteStats},
 };
 
-/// Who wrote, in `managedFields`.
+/// The field manager of the updater.
 pub(super) const FIELD_MANAGER: &str = "plimsoll-updater";
 
-/// Long for a write of a few kilobytes; a server that hangs must not hold a pass for ever.
+/// Long for a write of a few kilobytes; an unresponsive server must not block a pass for ever.
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// A pod as it was when something was decided about it.
+/// A pod as it was when the decision about it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// Its namespace.
     pub namespace: Box<str>,
     /// Its name, which another pod may have by now.
     pub name: Box<str>,
-    /// What no other pod ever has.
+    /// Its UID.
     pub uid: Box<str>,
-    /// Its version then.
+    /// Its resource version at that time.
     pub resource_version: Box<str>,
 }
 
@@ -42,42 +42,42 @@ impl fmt::Display for PodRef {
     }
 }
 
-/// What came of a write to a pod, where it is neither done nor refused for a reason of its own.
+/// Why a write to a pod failed, for reasons that all kinds of writes share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodWriteError {
-    /// There is no such pod any more, or another one has its name.
+    /// The pod is gone, or another one has its name.
     NotFound,
-    /// The pod has changed since.
+    /// The pod has changed since it was read.
     Conflict,
-    /// It was not sent: this process may not write.
+    /// Not sent: this process may not write.
     NotLeader,
-    /// There was no answer: it may have been done all the same.
+    /// The request timed out: it may have succeeded.
     NoResponse {
-        /// One line: what, where, why.
+        /// The message: the action, the pod and the error.
         why: String,
     },
-    /// Anything else.
+    /// Any other error.
     Failed {
-        /// One line: what, where, why.
+        /// The message: the action, the pod and the error.
         why: String,
-        /// How long the server asked to be left alone.
+        /// The server's `Retry-After`.
         retry_after: Option<Duration>,
     },
 }
 
-/// What came of annotations.
+/// The result of writing annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnnotateResult {
-    /// They are stored.
+    /// The annotations were written.
     Written {
-        /// The version of the pod since.
+        /// The new resource version of the pod.
         resource_version: Box<str>,
     },
-    /// They are not.
+    /// The annotations were not written.
     Failed(PodWriteError),
 }
 
-/// Sets annotations of a pod, and takes those away that are `None`, if it is still what it was.
+/// Sets annotations of a pod, and removes those that are `None`, if the pod is unchanged.
 pub async fn annotate_pod(
     client: &Client,
     permit: &dyn WritePermit,
@@ -96,76 +96,76 @@ pub async fn annotate_pod(
         request.extensions_mut().insert("patch");
         request.map(Body::from)
     });
-    let what = WriteKind::PodAnnotations;
-    let reply = match send_pod_write(client, permit, stats, (what, pod), request).await {
+    let kind = WriteKind::PodAnnotations;
+    let reply = match send_pod_write(client, permit, stats, (kind, pod), request).await {
         Ok(reply) => reply,
-        Err(unwritten) => return AnnotateResult::Failed(unwritten),
+        Err(error) => return AnnotateResult::Failed(error),
     };
     match resource_version(&reply) {
         Some(resource_version) if reply.code.is_success() => {
             AnnotateResult::Written { resource_version }
         }
-        _ => AnnotateResult::Failed(write_error(what, pod, &reply)),
+        _ => AnnotateResult::Failed(write_error(kind, pod, &reply)),
     }
 }
 
-/// Sends one request about a pod, under the permit, and counts it.
+/// Sends one write to a pod under the permit, and counts it.
 pub(super) async fn send_pod_write(
     client: &Client,
     permit: &dyn WritePermit,
     stats: &WriteStats,
-    (what, pod): (WriteKind, &PodRef),
+    (kind, pod): (WriteKind, &PodRef),
     request: Result<http::Request<Body>, impl fmt::Display>,
 ) -> Result<Reply, PodWriteError> {
-    let request = request.map_err(|why| failed(what, pod, &why.to_string(), None))?;
-    exchange(client, permit, (stats, what), REQUEST_LIMIT, request).await.map_err(|unsent| {
-        match unsent {
+    let request = request.map_err(|why| failed(kind, pod, &why.to_string(), None))?;
+    exchange(client, permit, (stats, kind), REQUEST_LIMIT, request).await.map_err(|error| {
+        match error {
             ExchangeError::NotLeader => PodWriteError::NotLeader,
             ExchangeError::NoResponse(why) => {
-                PodWriteError::NoResponse { why: error_line(what, pod, &why) }
+                PodWriteError::NoResponse { why: error_line(kind, pod, &why) }
             }
         }
     })
 }
 
-/// What an answer that is no success means for any write to a pod.
-pub(super) fn write_error(what: WriteKind, pod: &PodRef, reply: &Reply) -> PodWriteError {
+/// The error of an unsuccessful response to any write to a pod.
+pub(super) fn write_error(kind: WriteKind, pod: &PodRef, reply: &Reply) -> PodWriteError {
     match reply.code {
         StatusCode::NOT_FOUND => PodWriteError::NotFound,
         StatusCode::CONFLICT => PodWriteError::Conflict,
         StatusCode::GATEWAY_TIMEOUT => {
-            PodWriteError::NoResponse { why: error_line(what, pod, &reply.message()) }
+            PodWriteError::NoResponse { why: error_line(kind, pod, &reply.message()) }
         }
         code if code.is_success() => {
-            failed(what, pod, "the answer cannot be read", reply.retry_after)
+            failed(kind, pod, "failed to parse response", reply.retry_after)
         }
         code => {
             let why = format!("{}: {}", code.as_u16(), reply.message());
-            failed(what, pod, &why, reply.retry_after)
+            failed(kind, pod, &why, reply.retry_after)
         }
     }
 }
 
-/// The version of the object in an answer.
+/// The resource version of the object in a response.
 pub(super) fn resource_version(reply: &Reply) -> Option<Box<str>> {
     let object: serde_json::Value = serde_json::from_slice(&reply.body).ok()?;
     Some(object["metadata"]["resourceVersion"].as_str()?.into())
 }
 
 fn failed(
-    what: WriteKind,
+    kind: WriteKind,
     pod: &PodRef,
     why: &str,
     retry_after: Option<Duration>,
 ) -> PodWriteError {
-    PodWriteError::Failed { why: error_line(what, pod, why), retry_after }
+    PodWriteError::Failed { why: error_line(kind, pod, why), retry_after }
 }
 
-fn error_line(what: WriteKind, pod: &PodRef, why: &str) -> String {
-    let what = match what {
-        WriteKind::Eviction => "was not evicted",
-        WriteKind::Resize => "was not resized",
-        _ => "was not annotated",
+fn error_line(kind: WriteKind, pod: &PodRef, why: &str) -> String {
+    let action = match kind {
+        WriteKind::Eviction => "evict",
+        WriteKind::Resize => "resize",
+        _ => "annotate",
     };
-    format!("pod {pod} {what}: {why}")
+    format!("failed to {action} pod {pod}: {why}")
 }

@@ -1,4 +1,4 @@
-//! The rate limit: how many writes a second leave this process, and in which order they wait.
+//! Client-side rate limit of writes.
 
 use std::{
     sync::{
@@ -11,16 +11,16 @@ use std::{
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// What client-go takes for a rate and a burst of zero.
+/// client-go's defaults for a rate and a burst of zero.
 const DEFAULT_QPS: f32 = 5.0;
 const DEFAULT_BURST: u32 = 10;
-/// How often what can be put off looks whether there is room for it.
+/// How often low-priority callers check for spare capacity.
 const LOW_PRIORITY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A token bucket that all writers of a process share. Clones are the same bucket.
+/// A token bucket that all writers of a process share. Clones share the bucket.
 ///
-/// Whoever asked first goes first: a thousand statuses that wait delay a checkpoint by their number of
-/// workers, not by a thousand.
+/// Callers are served in order: a thousand queued statuses delay a checkpoint by the number of their workers, not by a
+/// thousand.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     inner: Arc<Inner>,
@@ -28,30 +28,29 @@ pub struct RateLimiter {
 
 #[derive(Debug)]
 struct Inner {
-    /// tokio's mutex hands itself on in the order in which it was asked for.
+    /// tokio's mutex is fair: it is acquired in the order of the calls.
     bucket: Mutex<Bucket>,
     waiting: AtomicUsize,
 }
 
 impl RateLimiter {
-    /// One of `qps` writes a second on average, of which `burst` may go at once. As with client-go, zero
-    /// stands for its defaults (5 and 10), and a negative rate for no limit.
+    /// A limit of `qps` writes per second on average, with bursts of `burst`. As in client-go, zero means its defaults
+    /// (5 and 10), and a negative rate means no limit.
     pub fn new(qps: f32, burst: u32) -> Self {
         let bucket = Mutex::new(Bucket::new(qps, burst, Instant::now()));
         Self { inner: Arc::new(Inner { bucket, waiting: AtomicUsize::new(0) }) }
     }
 
-    /// Waits for its turn, then until one more write may go out. A wait that is given up costs nothing.
+    /// Waits in order until one more write is allowed. A cancelled wait costs no token.
     pub async fn acquire(&self) {
-        let _waits = WaitGuard::begin(&self.inner.waiting);
+        let _guard = WaitGuard::begin(&self.inner.waiting);
         let mut bucket = self.inner.bucket.lock().await;
         while let Err(wait) = bucket.take(Instant::now()) {
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Whether so much is left that what can be put off takes nothing from what cannot: nobody waits, and half a burst
-    /// may still go at once.
+    /// Whether low-priority work would delay nothing: no caller waits, and at least half a burst is left.
     pub fn has_spare_capacity(&self) -> bool {
         self.waiting() == 0
             && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
@@ -60,8 +59,8 @@ impl RateLimiter {
             })
     }
 
-    /// Waits until there is room to spare, and takes one token: for what can be put off. It waits in nobody's way: whoever
-    /// calls [`Self::acquire`] meanwhile goes first, and finds half a burst.
+    /// Waits for spare capacity, and takes one token. Callers of [`Self::acquire`] are served first, and half a burst is
+    /// left for them.
     pub async fn acquire_low_priority(&self) {
         while !self.try_take_spare_token() {
             tokio::time::sleep(LOW_PRIORITY_POLL_INTERVAL).await;
@@ -78,13 +77,13 @@ impl RateLimiter {
             })
     }
 
-    /// How many wait right now.
+    /// The number of waiting callers.
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)
     }
 }
 
-/// Counts one that waits for as long as it lives.
+/// Counts a waiting caller until dropped.
 struct WaitGuard<'a>(&'a AtomicUsize);
 
 impl<'a> WaitGuard<'a> {
@@ -100,10 +99,10 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// The arithmetic, without waiting.
+/// The token bucket, without waiting.
 #[derive(Debug)]
 struct Bucket {
-    /// Tokens a second; `None` for no limit.
+    /// Tokens per second; `None` for no limit.
     rate: Option<f64>,
     burst: f64,
     tokens: f64,
@@ -124,7 +123,7 @@ impl Bucket {
         self.tokens = (self.tokens + passed * self.rate.unwrap_or_default()).min(self.burst);
     }
 
-    /// Takes a token, or says how long there will be none.
+    /// Takes a token, or returns how long to wait for one.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let Some(rate) = self.rate else { return Ok(()) };
         self.refill(now);
@@ -132,7 +131,7 @@ impl Bucket {
             self.tokens -= 1.0;
             return Ok(());
         }
-        // At least a tick, so that rounding never makes the wait spin; at most a day, so that it is a Duration.
+        // At least a tick, so that rounding never makes the wait spin; at most a day, so that it fits a Duration.
         let wait = ((1.0 - self.tokens) / rate).clamp(1e-4, 86_400.0);
         Err(Duration::from_secs_f64(wait))
     }
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However the asking is spread: no window of time sees more than its rate and one burst.
+        /// However the calls are spread: no time window gets more than its rate and one burst.
         #[test]
         fn never_more_than_the_rate_and_one_burst(
             qps in 0.1_f32..500.0,
@@ -172,7 +171,7 @@ mod tests {
             }
         }
 
-        /// Who waits as long as it was told gets a token then: the rate is used up, not only kept.
+        /// A caller that waits for the returned time gets a token: the rate is used fully, not only respected.
         #[test]
         fn a_wait_as_told_is_enough(qps in 0.01_f32..500.0, burst in 1_u32..20) {
             let mut now = Instant::now();
@@ -213,7 +212,7 @@ mod tests {
         }
         assert!(
             RateLimiter::new(f32::INFINITY, 1).has_spare_capacity(),
-            "without a limit there is always some"
+            "there is always spare capacity without a limit"
         );
     }
 
@@ -236,7 +235,7 @@ mod tests {
             longest = longest.max(start.elapsed());
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        assert_eq!(longest, Duration::ZERO, "a write never waits for it");
+        assert_eq!(longest, Duration::ZERO, "a write never waits for low-priority work");
         assert!(limiter.waiting() == 0);
     }
 
@@ -266,12 +265,12 @@ mod tests {
             let gives_up = tokio::time::timeout(Duration::from_millis(1), limiter.acquire());
             lapsed += usize::from(gives_up.await.is_err());
         }
-        assert_eq!(lapsed, 40, "each was given up");
+        assert_eq!(lapsed, 40, "each was cancelled");
         assert_eq!(limiter.waiting(), 0);
         // Twenty lost tokens would be ten seconds.
         let start = Instant::now();
         limiter.acquire().await;
-        // What is left of half a second after the forty milliseconds, and the ticks of two timers.
+        // The rest of half a second after forty milliseconds, and the ticks of two timers.
         assert!(start.elapsed() < Duration::from_millis(463), "{:?}", start.elapsed());
     }
 }

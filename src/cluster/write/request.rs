@@ -1,8 +1,8 @@
-//! One request to the API server: its time limit, its place in the counts, and what its answer says.
+//! Sends one request to the API server with a timeout, counts it, and parses errors.
 //!
-//! What kube's typed calls answer is enough for most. They throw the headers of a refusal away, though, and `Retry-After`
-//! is one, and their retries would hold an eviction that a disruption budget refuses for minutes: [`exchange`] is for
-//! those who need the whole answer.
+//! The results of kube's typed calls are enough for most requests. They drop the headers of an error response, though,
+//! including `Retry-After`, and their retries would delay an eviction that a PodDisruptionBudget blocks for minutes.
+//! [`exchange`] is for callers that need the whole response.
 
 use std::{future::Future, time::Duration};
 
@@ -14,24 +14,24 @@ use tokio::time::Instant;
 
 use super::stats::{WriteKind, WriteOutcome, WriteStats};
 
-/// A request that did not do what it was for.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The server said no.
+    /// The server rejected the request.
     #[error("{code}: {why}")]
     Rejected {
-        /// Its status code.
+        /// The HTTP status code.
         code: u16,
-        /// Its words.
+        /// The server's message.
         why: String,
     },
-    /// There was no answer, or none that can be read.
+    /// There was no response, or it could not be parsed.
     #[error("{0}")]
     NoResponse(String),
 }
 
 impl RequestError {
-    /// The server's status code, if it said no.
+    /// The HTTP status code, if the server rejected the request.
     pub const fn code(&self) -> Option<u16> {
         match self {
             Self::Rejected { code, .. } => Some(*code),
@@ -39,7 +39,7 @@ impl RequestError {
         }
     }
 
-    /// Whether the same may work a moment later, by the rules of upstream's library.
+    /// Whether a retry may succeed, by the rules of client-go.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Rejected { code, .. } => matches!(code, 429 | 500 | 503 | 504),
@@ -57,18 +57,18 @@ impl From<kube::Error> for RequestError {
     }
 }
 
-/// Reads, and waits no longer than that.
+/// Sends a read, with a timeout.
 pub(crate) async fn read_with_timeout<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, RequestError> {
     match tokio::time::timeout(limit, request).await {
-        Ok(answer) => answer.map_err(RequestError::from),
-        Err(_) => Err(RequestError::NoResponse(format!("no answer within {limit:?}"))),
+        Ok(result) => result.map_err(RequestError::from),
+        Err(_) => Err(RequestError::NoResponse(format!("request timed out after {limit:?}"))),
     }
 }
 
-/// Writes, counts it, and waits no longer than that.
+/// Sends a write with a timeout, and counts it.
 pub(crate) async fn write_counted<T>(
     stats: &WriteStats,
     kind: WriteKind,
@@ -78,7 +78,7 @@ pub(crate) async fn write_counted<T>(
     count_write(stats, kind, read_with_timeout(limit, request), |_| 200).await
 }
 
-/// The server's answer, read whole.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub code: StatusCode,
@@ -86,16 +86,16 @@ pub(crate) struct Reply {
     pub body: bytes::Bytes,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug)]
 pub(crate) enum ExchangeError {
-    /// It was not sent: this process may not write.
+    /// Not sent: this process may not write.
     NotLeader,
-    /// It was, and nothing came back in time.
+    /// Sent, but it failed or timed out.
     NoResponse(String),
 }
 
-/// Writes under the permit, counts it, and waits no longer than that for the whole answer, whatever it is.
+/// Sends a write under the permit with a timeout, counts it, and returns the complete response, whatever its status.
 pub(crate) async fn exchange(
     client: &Client,
     permit: &dyn WritePermit,
@@ -109,7 +109,7 @@ pub(crate) async fn exchange(
     }
     let sent = read_with_timeout(limit, send(client, request));
     let reply = count_write(stats, kind, sent, |reply| reply.code.as_u16()).await;
-    reply.map_err(|failed| ExchangeError::NoResponse(failed.to_string()))
+    reply.map_err(|error| ExchangeError::NoResponse(error.to_string()))
 }
 
 async fn count_write<T>(
@@ -119,45 +119,46 @@ async fn count_write<T>(
     code: impl FnOnce(&T) -> u16,
 ) -> Result<T, RequestError> {
     let sent = Instant::now();
-    let answer = request.await;
-    let outcome = match &answer {
-        Ok(answer) => WriteOutcome::Code(code(answer)),
-        Err(failed) => failed.code().map_or(WriteOutcome::NoResponse, WriteOutcome::Code),
+    let result = request.await;
+    let outcome = match &result {
+        Ok(response) => WriteOutcome::Code(code(response)),
+        Err(error) => error.code().map_or(WriteOutcome::NoResponse, WriteOutcome::Code),
     };
     stats.count(kind, outcome, sent.elapsed());
-    answer
+    result
 }
 
 async fn send(client: &Client, request: Request<Body>) -> kube::Result<Reply> {
     let response = client.send(request).await?;
     let code = response.status();
-    let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let header = header.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after =
+        retry_after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
     let body = response.into_body().collect().await?;
     let mut reply = Reply { code, retry_after: None, body: body.to_bytes() };
     if !code.is_success() {
-        let detailed = || {
+        let from_details = || {
             let seconds = u64::from(reply.status()?.details?.retry_after_seconds);
             (seconds > 0).then_some(Duration::from_secs(seconds))
         };
-        reply.retry_after = header.or_else(detailed);
+        reply.retry_after = retry_after.or_else(from_details);
     }
     Ok(reply)
 }
 
 impl Reply {
-    /// What a refusal says about itself; `None` where it is no Status.
+    /// The Status of an error response; `None` if it has none.
     fn status(&self) -> Option<Status> {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Whether a refusal names a cause of this kind.
+    /// Whether an error response has a cause of this kind.
     pub fn has_status_cause(&self, kind: &str) -> bool {
         let details = self.status().and_then(|status| status.details);
         details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == kind))
     }
 
-    /// The server's own words, whether it answers with a Status or with plain text.
+    /// The server's message, from a Status or from plain text.
     pub fn message(&self) -> String {
         let text = match self.status() {
             Some(status) if !status.message.is_empty() => status.message,
@@ -167,7 +168,7 @@ impl Reply {
     }
 }
 
-/// A text without line breaks, cut where it gets long.
+/// A text without line breaks, truncated if it is long.
 fn one_line(text: &str) -> String {
     const LONGEST: usize = 500;
     let words: Vec<_> = text.split_whitespace().collect();

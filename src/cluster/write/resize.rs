@@ -1,4 +1,4 @@
-//! New resources for the containers of a running pod, through its `resize` subresource, and what can come of that.
+//! Resizes the containers of a running pod through its `resize` subresource.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::cluster::write::{
     stats::{WriteKind, WriteStats},
 };
 
-/// What the server says when no node of this size could ever give so much (Kubernetes 1.36).
+/// The cause in the server's status when no node has that much capacity (Kubernetes 1.36).
 const NODE_CAPACITY_CAUSE: &str = "NodeCapacity";
 
-/// What a container is to have. What is not named stays as it is.
+/// New resources of a container. Resources that are not set are unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ContainerResize {
     /// Requests by resource, as quantities.
@@ -34,30 +34,30 @@ pub struct ContainerResize {
     pub limits: BTreeMap<String, String>,
 }
 
-/// What came of a resize.
+/// The result of a resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResizeResult {
-    /// The server took it; whether the node can do it shows in the pod's conditions.
+    /// The server accepted it; the pod's conditions show whether the node can apply it.
     Accepted {
-        /// The version of the pod since.
+        /// The new resource version of the pod.
         resource_version: Box<str>,
     },
-    /// The server itself says that it cannot be: the node is too small for it.
+    /// The server reports that it is infeasible: it exceeds the node's capacity.
     Infeasible {
-        /// The server's words.
+        /// The server's message.
         why: String,
     },
-    /// The server refuses it as it is (another QoS class, a LimitRange, a quota): asking again changes nothing.
+    /// The server rejected it as invalid (another QoS class, a LimitRange, a quota): a retry would fail again.
     Rejected {
-        /// The server's words.
+        /// The server's message.
         why: String,
     },
-    /// It was not written for another reason.
+    /// The resize failed for another reason.
     Failed(PodWriteError),
 }
 
-/// Asks for other resources, if the pod is still what it was. Containers go by name, sidecars among the init containers,
-/// both in the order of the pod: the server puts them into the order of the patch, and then refuses another one than it has.
+/// Sets new resources, if the pod is unchanged. Containers are identified by name; sidecars are init containers. Both must
+/// be in the order of the pod: the server would take the order of the patch, and then reject that it differs.
 pub async fn resize(
     client: &Client,
     permit: &dyn WritePermit,
@@ -66,14 +66,14 @@ pub async fn resize(
     containers: &[(String, ContainerResize)],
     sidecars: &[(String, ContainerResize)],
 ) -> ResizeResult {
-    let list = |of: &[(String, ContainerResize)]| {
-        let one = |(name, resources): &(String, ContainerResize)| json!({"name": name, "resources": resources});
-        of.iter().map(one).collect::<Vec<_>>()
+    let list = |resized: &[(String, ContainerResize)]| {
+        let to_json = |(name, resources): &(String, ContainerResize)| json!({"name": name, "resources": resources});
+        resized.iter().map(to_json).collect::<Vec<_>>()
     };
     let mut spec = json!({});
-    for (field, of) in [("containers", containers), ("initContainers", sidecars)] {
-        if !of.is_empty() {
-            spec[field] = list(of).into();
+    for (field, resized) in [("containers", containers), ("initContainers", sidecars)] {
+        if !resized.is_empty() {
+            spec[field] = list(resized).into();
         }
     }
     let body = json!({
@@ -88,10 +88,10 @@ pub async fn resize(
         request.extensions_mut().insert("patch_subresource");
         request.map(Body::from)
     });
-    let what = WriteKind::Resize;
-    let reply = match send_pod_write(client, permit, stats, (what, pod), request).await {
+    let kind = WriteKind::Resize;
+    let reply = match send_pod_write(client, permit, stats, (kind, pod), request).await {
         Ok(reply) => reply,
-        Err(unwritten) => return ResizeResult::Failed(unwritten),
+        Err(error) => return ResizeResult::Failed(error),
     };
     match (reply.code, resource_version(&reply)) {
         (code, Some(resource_version)) if code.is_success() => {
@@ -100,13 +100,13 @@ pub async fn resize(
         (StatusCode::FORBIDDEN, _) if reply.has_status_cause(NODE_CAPACITY_CAUSE) => {
             ResizeResult::Infeasible { why: reply.message() }
         }
-        // Admission (a LimitRange, a quota) says 403 about the pod; who may not resize is told so about the subresource.
+        // Admission (a LimitRange, a quota) returns a 403 about the pod; missing RBAC returns one about the subresource.
         (StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST, _) => {
             ResizeResult::Rejected { why: reply.message() }
         }
         (StatusCode::FORBIDDEN, _) if !reply.message().contains("cannot patch resource") => {
             ResizeResult::Rejected { why: reply.message() }
         }
-        _ => ResizeResult::Failed(write_error(what, pod, &reply)),
+        _ => ResizeResult::Failed(write_error(kind, pod, &reply)),
     }
 }

@@ -1,4 +1,4 @@
-//! Counts of writes: what was written, what came of it, and how long it took.
+//! Counts writes by kind and outcome, with their duration.
 
 use std::{
     collections::BTreeMap,
@@ -6,16 +6,16 @@ use std::{
     time::Duration,
 };
 
-/// What was written.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteKind {
     /// The status of an autoscaler.
     Status,
-    /// Annotations of a VerticalPodAutoscaler, which go with its status.
+    /// Annotations of a VerticalPodAutoscaler, written together with its status.
     Annotations,
-    /// The Lease that says who leads.
+    /// The Lease of the leader election.
     Lease,
-    /// The Lease that says that the recommender works.
+    /// The Lease with the recommender's heartbeat.
     Heartbeat,
     /// The eviction of a pod.
     Eviction,
@@ -23,9 +23,9 @@ pub enum WriteKind {
     Resize,
     /// Annotations of a pod.
     PodAnnotations,
-    /// What is remembered of a workload, on its VerticalPodAutoscaler.
+    /// The updater's state of a workload, on its VerticalPodAutoscaler.
     UpdaterState,
-    /// What was changed in the cluster, on the updater's Lease.
+    /// The disruption ledger, on the updater's Lease.
     DisruptionLedger,
     /// Replicas of a workload.
     Replicas,
@@ -33,16 +33,16 @@ pub enum WriteKind {
     WpaObject,
     /// An event.
     Event,
-    /// The registration of the webhook.
+    /// The webhook configuration.
     WebhookConfig,
     /// The Secret with the webhook's certificate.
     Certificate,
-    /// The Lease that says that the webhook is reachable.
+    /// The Lease that shows that the webhook is reachable.
     WebhookLease,
 }
 
 impl WriteKind {
-    /// One word, for a label.
+    /// The label value of this kind in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Status => "status",
@@ -64,21 +64,21 @@ impl WriteKind {
     }
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteOutcome {
-    /// The server's status code.
+    /// The HTTP status code of the response.
     Code(u16),
-    /// No answer: the server is away, or too slow.
+    /// No response: the server is down, or too slow.
     NoResponse,
-    /// It was not sent, because the fence is closed.
+    /// Not sent, because the fence is closed.
     NotLeader,
 }
 
 impl WriteOutcome {
-    /// What a request came to.
-    pub fn from_result<T>(answer: &kube::Result<T>) -> Self {
-        match answer {
+    /// The outcome of a request.
+    pub fn from_result<T>(result: &kube::Result<T>) -> Self {
+        match result {
             Ok(_) => Self::Code(200),
             Err(kube::Error::Api(status)) => Self::Code(status.code),
             Err(_) => Self::NoResponse,
@@ -96,16 +96,16 @@ impl std::fmt::Display for WriteOutcome {
     }
 }
 
-/// How often something was written with one answer.
+/// Counts of one kind with one outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCount {
     /// Number of writes.
     pub writes: u64,
-    /// Time that they took together, from sending to the answer.
+    /// Their total duration, from sending to the response.
     pub total_duration: Duration,
 }
 
-/// Counts by kind and answer, since the start of the process.
+/// Counts by kind and outcome, since the start of the process.
 #[derive(Debug, Default)]
 pub struct WriteStats {
     counts: Mutex<BTreeMap<(WriteKind, WriteOutcome), WriteCount>>,
@@ -113,22 +113,22 @@ pub struct WriteStats {
 
 impl WriteStats {
     /// Counts one write.
-    pub fn count(&self, kind: WriteKind, answer: WriteOutcome, took: Duration) {
+    pub fn count(&self, kind: WriteKind, outcome: WriteOutcome, took: Duration) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry((kind, answer)).or_default();
+        let count = counts.entry((kind, outcome)).or_default();
         count.writes += 1;
         count.total_duration += took;
     }
 
-    /// All counts, in order of kind and answer.
+    /// All counts, ordered by kind and outcome.
     pub fn counts(&self) -> Vec<(WriteKind, WriteOutcome, WriteCount)> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(&(kind, answer), &count)| (kind, answer, count)).collect()
+        counts.iter().map(|(&(kind, outcome), &count)| (kind, outcome, count)).collect()
     }
 
-    /// How often one kind was written with one answer.
-    pub fn get(&self, kind: WriteKind, answer: WriteOutcome) -> WriteCount {
+    /// The counts of one kind with one outcome.
+    pub fn get(&self, kind: WriteKind, outcome: WriteOutcome) -> WriteCount {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.get(&(kind, answer)).copied().unwrap_or_default()
+        counts.get(&(kind, outcome)).copied().unwrap_or_default()
     }
 }

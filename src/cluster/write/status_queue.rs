@@ -1,4 +1,4 @@
-//! The outbox: workers that write statuses beside the passes, so that a pass never waits for the server.
+//! Writes statuses in background workers, so that a pass never waits for the server.
 
 use std::{
     future::Future,
@@ -23,14 +23,14 @@ use crate::cluster::write::{
     workqueue::WorkQueue,
 };
 
-/// How often a key is prepared anew right after a conflict, before others get their turn.
+/// How often a key is retried immediately after a conflict, before other keys are served.
 const MAX_CONFLICT_RETRIES: u32 = 3;
-/// A server may ask for any pause; beyond this it is asked again.
+/// Upper bound of the pause that a server may ask for.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// How long a stop waits for requests under way. What is cut off is either stored or not, as a whole.
+/// How long a shutdown waits for requests in flight. A request that is cancelled is either applied or not, as a whole.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Statuses on their way to the server, the stalest first. Clones are the same outbox.
+/// Statuses to be written, the stalest first. Clones share the queue.
 #[derive(Clone)]
 pub struct StatusQueue {
     inner: Arc<Inner>,
@@ -44,35 +44,35 @@ struct Inner {
     workers: usize,
     request_timeout: Duration,
     queue: Mutex<WorkQueue>,
-    /// The last write that was answered or not failed.
+    /// Whether the last completed write failed.
     failing: AtomicBool,
-    /// The same, of annotations.
+    /// Like `failing`, for annotations.
     annotations_failing: AtomicBool,
-    /// It is ending: what goes with a status may no longer keep others from being written.
+    /// Shutting down: annotations may no longer delay other statuses.
     draining: AtomicBool,
-    /// There may be something to take.
+    /// Notified when a key may be ready.
     key_added: Notify,
-    /// A key has been dealt with.
+    /// Notified when a key has been handled.
     key_settled: Notify,
 }
 
 impl std::fmt::Debug for StatusQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outbox").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("StatusQueue").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
-/// What becomes of a key that a worker had.
+/// What to do with a key that a worker has handled.
 enum DeliveryResult {
     Done,
-    /// It was not tried.
+    /// No write was attempted.
     Requeue,
-    /// It failed, and is not tried again before that long.
+    /// The write failed: retry after at least this long.
     RetryAfter(Duration),
 }
 
 impl StatusQueue {
-    /// An outbox of so many workers, at least one. The client must not retry by itself.
+    /// A queue with this many workers, at least one. The client must not retry by itself.
     pub fn new(
         client: Client,
         permit: Permit,
@@ -96,7 +96,7 @@ impl StatusQueue {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Counts into these. To be called before the first clone.
+    /// Counts its writes in `stats`. Call it before the first clone.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
@@ -105,7 +105,7 @@ impl StatusQueue {
         self
     }
 
-    /// Gives up on a request after that long instead of thirty seconds. To be called before the first clone.
+    /// Overrides the request timeout of thirty seconds. Call it before the first clone.
     #[must_use]
     pub fn with_request_timeout(mut self, limit: Duration) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
@@ -114,36 +114,36 @@ impl StatusQueue {
         self
     }
 
-    /// Queues a key, unless it is queued. `last_written` is when its status was last written, as far as
-    /// that is known. What is written is asked of the source when the key's turn comes.
+    /// Queues a key, unless it is queued already. `last_written` is when its status was last written, if known. The patch is
+    /// requested from the source when the key is due.
     pub fn push(&self, key: ObjectKey, last_written: Option<Time>) {
         self.inner.queue().push(key, last_written, Instant::now());
         self.inner.key_added.notify_one();
     }
 
-    /// How many keys wait or are being written.
+    /// The number of keys that are queued or being written.
     pub fn len(&self) -> usize {
         self.inner.queue().len()
     }
 
-    /// Whether everything is written.
+    /// Whether all statuses are written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How long the oldest key has waited. `None` when none does, or while it is not this process's turn to write.
+    /// How long the oldest key has been queued. `None` if there is none, or while this process may not write.
     pub fn oldest_wait(&self) -> Option<Duration> {
-        let held = self.inner.permit.fence().is_granted();
-        let oldest = if held { self.inner.queue().oldest_queued_at() } else { None };
+        let is_leader = self.inner.permit.fence().is_granted();
+        let oldest = if is_leader { self.inner.queue().oldest_queued_at() } else { None };
         oldest.map(|since| since.elapsed())
     }
 
-    /// What came of the writes.
+    /// The counts of the writes.
     pub fn stats(&self) -> &Arc<WriteStats> {
         &self.inner.stats
     }
 
-    /// Writes until told to stop; then no other request begins, and those under way get a few seconds.
+    /// Runs until shutdown is requested. Then no further request starts, and those in flight get a few seconds.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) {
         let (stop, stopped) = watch::channel(false);
         let mut workers = JoinSet::new();
@@ -154,27 +154,25 @@ impl StatusQueue {
         stop.send_replace(true);
         let ended = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
-            tracing::warn!(
-                "the server did not answer before the stop; its last requests are cut off"
-            );
+            tracing::warn!("status writes still in flight at shutdown; cancelling them");
         }
     }
 
-    /// Waits until everything is written or the time is over, while [`Outbox::run`] goes on, and
-    /// answers how many keys are left. From now on no annotations are written while a status waits.
+    /// Waits until all statuses are written or the deadline has passed, while [`StatusQueue::run`] continues. Returns the
+    /// number of keys that are left. From now on annotations are not written while a status is queued.
     pub async fn drain(&self, deadline: Instant) -> usize {
         self.inner.draining.store(true, Ordering::Relaxed);
         loop {
             let settled = self.inner.key_settled.notified();
             tokio::pin!(settled);
-            // Before looking, so that what happens in between is not missed.
+            // Before checking the queue, so that no notification is missed.
             settled.as_mut().enable();
-            let left = self.len();
-            if left == 0 {
+            let remaining = self.len();
+            if remaining == 0 {
                 return 0;
             }
             tokio::select! {
-                () = tokio::time::sleep_until(deadline) => return left,
+                () = tokio::time::sleep_until(deadline) => return remaining,
                 () = settled => {}
             }
         }
@@ -193,9 +191,9 @@ impl Inner {
                 _ = stopped.wait_for(|stop| *stop) => return,
                 key = self.next_key() => key,
             };
-            let settled = self.write_status(&key, &stopped).await;
+            let result = self.write_status(&key, &stopped).await;
             let now = Instant::now();
-            match settled {
+            match result {
                 DeliveryResult::Done => self.queue().done(&key, now),
                 DeliveryResult::Requeue => self.queue().requeue(&key),
                 DeliveryResult::RetryAfter(at_least) => {
@@ -207,15 +205,15 @@ impl Inner {
         }
     }
 
-    /// The next key, once this process may write. Loses nothing when it is given up.
+    /// The next key, once this process may write. Cancel safe.
     async fn next_key(&self) -> ObjectKey {
         loop {
             self.permit.fence().acquired().await;
-            let wakes = {
+            let wakeup = {
                 let mut queue = self.queue();
                 let now = Instant::now();
                 if let Some(key) = queue.pop(now) {
-                    // One push wakes one worker, so each that takes wakes the next.
+                    // One push wakes one worker, so each worker that takes a key wakes the next.
                     if queue.has_ready() {
                         self.key_added.notify_one();
                     }
@@ -224,8 +222,8 @@ impl Inner {
                 queue.next_wakeup(now)
             };
             let due = async {
-                match wakes {
-                    Some(wakes) => tokio::time::sleep_until(wakes).await,
+                match wakeup {
+                    Some(wakeup) => tokio::time::sleep_until(wakeup).await,
                     None => std::future::pending().await,
                 }
             };
@@ -265,18 +263,18 @@ impl Inner {
                 }
                 StatusWriteResult::NotFound => return DeliveryResult::Done,
                 StatusWriteResult::Conflict(current) => {
-                    tracing::debug!(vpa = %key, "the object has changed meanwhile; its status is decided anew");
+                    tracing::debug!(vpa = %key, "conflict while writing status; recomputing it");
                     if current.is_none() {
                         return DeliveryResult::RetryAfter(pause);
                     }
                 }
                 StatusWriteResult::NotLeader => return DeliveryResult::Requeue,
                 StatusWriteResult::Failed { why } => {
-                    // One line when it begins, not ten thousand while the server is away.
+                    // Log one warning at the beginning, not ten thousand while the server is down.
                     if self.failing.swap(true, Ordering::Relaxed) {
                         tracing::debug!(vpa = %key, "{why}");
                     } else {
-                        tracing::warn!(vpa = %key, "{why}; it is tried again");
+                        tracing::warn!(vpa = %key, "{why}; retrying");
                     }
                     return DeliveryResult::RetryAfter(pause);
                 }
@@ -285,7 +283,7 @@ impl Inner {
         DeliveryResult::RetryAfter(Duration::ZERO)
     }
 
-    /// Writes what goes with a status that was just written. Nothing depends on it.
+    /// Writes the annotations that belong to a status that was just written. Best effort.
     async fn write_annotations(&self, key: &ObjectKey, stopped: &watch::Receiver<bool>) {
         while let Some(patch) = self.source.next_annotation_patch(key) {
             if *stopped.borrow()
@@ -316,7 +314,7 @@ impl Inner {
                     if self.annotations_failing.swap(true, Ordering::Relaxed) {
                         tracing::debug!(vpa = %key, "{why}");
                     } else {
-                        tracing::warn!(vpa = %key, "{why}; the next one goes with its next status");
+                        tracing::warn!(vpa = %key, "{why}; retrying with its next status");
                     }
                 }
             }
@@ -324,9 +322,9 @@ impl Inner {
         }
     }
 
-    /// The pause that the server asked for: it is too busy for any of us, not for one key.
-    fn apply_retry_after(&self, asked: Option<Duration>) -> Duration {
-        let pause = asked.unwrap_or_default().min(MAX_PAUSE);
+    /// Pauses the queue for the server's `Retry-After`: the server is overloaded for all keys, not for one.
+    fn apply_retry_after(&self, retry_after: Option<Duration>) -> Duration {
+        let pause = retry_after.unwrap_or_default().min(MAX_PAUSE);
         if !pause.is_zero() {
             self.queue().pause(Instant::now() + pause);
         }

@@ -1,4 +1,4 @@
-//! The number of replicas of a Deployment, changed only if it is what it was taken for.
+//! Changes the replicas of a Deployment, if they are as expected.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::cluster::write::{
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Sets the replicas of a Deployment from one number to another. `false`: it has another number, which is somebody else's
-/// wish and stays.
+/// Changes the replicas of a Deployment from one number to another. Returns `false`, and changes nothing, if it has a
+/// different number: another client has set it.
 pub async fn scale_deployment(
     client: &Client,
     permit: &dyn WritePermit,
@@ -27,10 +27,10 @@ pub async fn scale_deployment(
     (namespace, name): (&str, &str),
     (from, to): (i32, i32),
 ) -> Result<bool, String> {
-    let failed = |why: &str| format!("replicas of Deployment {namespace}/{name}: {why}");
+    let failed = |why: &str| format!("failed to scale Deployment {namespace}/{name}: {why}");
     let api = Api::<Deployment>::namespaced(client.clone(), namespace);
-    let late = |_| failed("no answer in time");
-    let read = tokio::time::timeout(REQUEST_LIMIT, api.get_scale(name)).await.map_err(late)?;
+    let timed_out = |_| failed("request timed out");
+    let read = tokio::time::timeout(REQUEST_LIMIT, api.get_scale(name)).await.map_err(timed_out)?;
     let scale = read.map_err(|why| failed(&why.to_string()))?;
     let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(0);
     if replicas != from {
@@ -48,11 +48,11 @@ pub async fn scale_deployment(
         PatchParams { field_manager: Some(UPDATER_FIELD_MANAGER.into()), ..PatchParams::default() };
     let patch = Patch::Merge(body);
     let sent = Instant::now();
-    let asked = api.patch_scale(name, &parameters, &patch);
-    let Ok(answer) = tokio::time::timeout(REQUEST_LIMIT, asked).await else {
+    let request = api.patch_scale(name, &parameters, &patch);
+    let Ok(result) = tokio::time::timeout(REQUEST_LIMIT, request).await else {
         stats.count(WriteKind::Replicas, WriteOutcome::NoResponse, REQUEST_LIMIT);
-        return Err(failed("no answer in time"));
+        return Err(failed("request timed out"));
     };
-    stats.count(WriteKind::Replicas, WriteOutcome::from_result(&answer), sent.elapsed());
-    answer.map(|_| true).map_err(|why| failed(&why.to_string()))
+    stats.count(WriteKind::Replicas, WriteOutcome::from_result(&result), sent.elapsed());
+    result.map(|_| true).map_err(|why| failed(&why.to_string()))
 }

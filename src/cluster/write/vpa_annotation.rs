@@ -1,5 +1,5 @@
-//! What is remembered of a workload, written on its VPA before the change that it pays for: if nobody else did so since it
-//! was read.
+//! The updater's state of a workload, as an annotation of its VPA. It is written before the change that it accounts for, and
+//! only if it is unchanged since it was read.
 
 use kube::Client;
 use plimsoll_core::types::ObjectKey;
@@ -12,71 +12,73 @@ use crate::cluster::write::{
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// Who writes, in `managedFields`.
+/// The field manager of the updater.
 pub const UPDATER_FIELD_MANAGER: &str = "plimsoll-updater";
 
-/// The recommender writes the same object once a minute, so another version is common, and seldom twice in a row.
+/// The recommender writes the same object every minute: one conflict is common, two in a row are rare.
 const TRIES: usize = 3;
 
-/// One annotation of a VPA, as it was read and as it is to be.
+/// An update of one annotation of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationUpdate<'a> {
     /// Its key.
     pub key: &'static str,
-    /// As it was read; none when there was none.
+    /// The value as it was read; `None` if it was not set.
     pub before: Option<&'a str>,
-    /// As it is to be.
+    /// The new value.
     pub after: &'a str,
 }
 
-/// What came of it.
+/// The result of writing the annotation.
 #[derive(Clone, Debug)]
 pub enum AnnotationWriteResult {
-    /// It is stored.
+    /// The annotation was written.
     Written {
-        /// The version of the VPA since.
+        /// The new resource version of the VPA.
         resource_version: Box<str>,
     },
-    /// Somebody else changed it meanwhile; this is the VPA now.
+    /// Another client changed the annotation; this is the current VPA.
     Conflict(Box<VerticalPodAutoscaler>),
-    /// It is not stored: the VPA is gone, this process may not write, or something failed.
+    /// The annotation was not written: the VPA is gone, this process may not write, or a request failed.
     Failed(String),
 }
 
-/// Writes a note on a VPA. Other changes of the object are no reason not to; one of the note itself is.
+/// Writes an annotation of a VPA. Retries if other fields of the object changed, but not if the annotation itself did.
 pub async fn write_vpa_annotation(
     client: &Client,
     permit: &dyn WritePermit,
     stats: &WriteStats,
     (vpa, resource_version): (&ObjectKey, &str),
-    note: AnnotationUpdate<'_>,
+    update: AnnotationUpdate<'_>,
 ) -> AnnotationWriteResult {
     let mut patch = StatusPatch {
         key: vpa.clone(),
         resource_version: resource_version.into(),
-        body: json!({"metadata": {"annotations": {note.key: note.after}}}),
+        body: json!({"metadata": {"annotations": {update.key: update.after}}}),
         field_manager: UPDATER_FIELD_MANAGER,
     };
     for _ in 0..TRIES {
-        let tried =
+        let attempt =
             try_write(client, permit, &patch, PatchTarget::UpdaterState, stats, REQUEST_LIMIT)
                 .await;
-        match tried.outcome {
+        match attempt.outcome {
             StatusWriteResult::Written { resource_version } => {
                 return AnnotationWriteResult::Written { resource_version };
             }
-            StatusWriteResult::Conflict(Some(now)) => {
-                let annotations = now.metadata.annotations.as_ref();
-                let stands = annotations.and_then(|all| all.get(note.key)).map(String::as_str);
-                if stands != note.before {
-                    return AnnotationWriteResult::Conflict(now);
+            StatusWriteResult::Conflict(Some(current)) => {
+                let annotations = current.metadata.annotations.as_ref();
+                let stored = annotations
+                    .and_then(|annotations| annotations.get(update.key))
+                    .map(String::as_str);
+                if stored != update.before {
+                    return AnnotationWriteResult::Conflict(current);
                 }
-                let version = now.metadata.resource_version.unwrap_or_default();
+                let version = current.metadata.resource_version.unwrap_or_default();
                 patch.resource_version = version.into();
             }
             StatusWriteResult::Conflict(None) => {
                 return AnnotationWriteResult::Failed(format!(
-                    "VPA {vpa} changed and cannot be read"
+                    "VPA {vpa} changed, and reading it failed"
                 ));
             }
             StatusWriteResult::NotFound => {
@@ -88,5 +90,5 @@ pub async fn write_vpa_annotation(
             StatusWriteResult::Failed { why } => return AnnotationWriteResult::Failed(why),
         }
     }
-    AnnotationWriteResult::Failed(format!("VPA {vpa} changes all the time"))
+    AnnotationWriteResult::Failed(format!("too many conflicts on VPA {vpa}"))
 }

@@ -1,4 +1,4 @@
-//! One write of a VerticalPodAutoscaler's status, or of its annotations beside it, and what can come of it.
+//! Writes the status of a VerticalPodAutoscaler, or its annotations.
 
 use std::time::Duration;
 
@@ -19,76 +19,76 @@ use crate::cluster::write::{
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
+/// Long for a write of a few kilobytes; an unresponsive server must not block a worker for ever.
 pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// Who writes for a recommender, in `managedFields`.
+/// The field manager of a recommender.
 pub const RECOMMENDER_FIELD_MANAGER: &str = "plimsoll-recommender";
 
-/// What of an object is written.
+/// The part of an object to patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchTarget {
-    /// Its status.
+    /// The status.
     Status,
-    /// Its metadata.
+    /// Annotations that belong to the status.
     Annotations,
-    /// Its metadata, where an updater keeps what it must not forget.
+    /// The annotation with the updater's state.
     UpdaterState,
 }
 
-/// A status that is to be written, or annotations that go with it.
+/// A patch of a status, or of annotations that belong to it.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
-    /// Whose it is.
+    /// The VPA.
     pub key: ObjectKey,
-    /// The version of the object that the patch was made from. Any other makes it a conflict.
+    /// The resource version that the patch was made from. Any other version is a conflict.
     pub resource_version: Box<str>,
-    /// The whole merge patch, `{"status": ...}` or `{"metadata": {"annotations": ...}}`, without the
-    /// resourceVersion. A list in it replaces the stored one, so `conditions` must hold everybody's.
+    /// The merge patch, `{"status": ...}` or `{"metadata": {"annotations": ...}}`, without the resourceVersion. A list
+    /// replaces the stored one, so `conditions` must include those of other writers.
     pub body: Value,
-    /// Who writes it, for `managedFields`.
+    /// The field manager.
     pub field_manager: &'static str,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Debug)]
 pub enum StatusWriteResult {
-    /// It is stored.
+    /// The patch was applied.
     Written {
-        /// The version of the object since.
+        /// The new resource version of the object.
         resource_version: Box<str>,
     },
-    /// The object had changed; this is what it is now, if it could be read.
+    /// The object had changed; with its current state, if it could be read.
     Conflict(Option<Box<VerticalPodAutoscaler>>),
-    /// There is no such object any more.
+    /// The object is gone.
     NotFound,
-    /// It was not sent: this process may not write.
+    /// Not sent: this process may not write.
     NotLeader,
-    /// Anything else.
+    /// Any other error.
     Failed {
-        /// One line: what, where, why.
+        /// The message: the object and the error.
         why: String,
     },
 }
 
-/// Where workers get what to write, and tell what came of it.
+/// Provides the patches to write, and receives the results.
 pub trait StatusSource: Send + Sync {
-    /// What to write for a key as things are now; `None` when nothing is to be written.
+    /// The patch for a key, from the current state; `None` if there is nothing to write.
     fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch>;
-    /// What came of it. After a conflict with an object `prepare` is asked again at once.
+    /// Receives the result. After a conflict with the current object, [`Self::next_patch`] is called again immediately.
     fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult);
 
-    /// Annotations that go with the status that was just written. They cost a request of their own and are
-    /// worth no more than that: what fails is not tried again.
+    /// Annotations that belong to the status that was just written. They cost a separate request, and are not retried after
+    /// an error.
     fn next_annotation_patch(&self, _key: &ObjectKey) -> Option<StatusPatch> {
         None
     }
 
-    /// What came of them. After a conflict with an object `prepare_annotations` is asked again at once, until
-    /// it has none.
+    /// Receives the result. After a conflict with the current object, [`Self::next_annotation_patch`] is called again
+    /// immediately, until it returns `None`.
     fn on_annotation_result(&self, _key: &ObjectKey, _outcome: &StatusWriteResult) {}
 }
 
-/// Writes one status: a merge patch that holds for the version it was made from only.
+/// Writes one status: a merge patch that applies only to the resource version that it was made from.
 pub async fn write_status(
     client: &Client,
     permit: &dyn WritePermit,
@@ -99,7 +99,7 @@ pub async fn write_status(
         .outcome
 }
 
-/// An outcome, and how long the server asked to be left alone.
+/// The result of a write, and the server's `Retry-After`.
 pub(super) struct StatusWriteAttempt {
     pub outcome: StatusWriteResult,
     pub retry_after: Option<Duration>,
@@ -111,7 +111,7 @@ impl From<StatusWriteResult> for StatusWriteAttempt {
     }
 }
 
-/// The part of an object that a writer needs.
+/// The part of the response that is needed.
 #[derive(Deserialize)]
 struct Stored {
     metadata: StoredMetadata,
@@ -127,16 +127,16 @@ pub(super) async fn try_write(
     client: &Client,
     permit: &dyn WritePermit,
     patch: &StatusPatch,
-    part: PatchTarget,
+    target: PatchTarget,
     stats: &WriteStats,
     limit: Duration,
 ) -> StatusWriteAttempt {
-    let failed = |why: &str| failed(&patch.key, part, why);
-    let request = match patch_request(patch, part) {
+    let failed = |why: &str| failed(&patch.key, target, why);
+    let request = match patch_request(patch, target) {
         Ok(request) => request,
         Err(why) => return failed(&why).into(),
     };
-    let reply = match exchange(client, permit, (stats, part.kind()), limit, request).await {
+    let reply = match exchange(client, permit, (stats, target.kind()), limit, request).await {
         Ok(reply) => reply,
         Err(ExchangeError::NotLeader) => return StatusWriteResult::NotLeader.into(),
         Err(ExchangeError::NoResponse(why)) => return failed(&why).into(),
@@ -146,7 +146,7 @@ pub(super) async fn try_write(
             Ok(Stored { metadata: StoredMetadata { resource_version } }) => {
                 StatusWriteResult::Written { resource_version }
             }
-            Err(why) => failed(&format!("the answer cannot be read: {why}")),
+            Err(why) => failed(&format!("failed to parse response: {why}")),
         },
         StatusCode::NOT_FOUND => StatusWriteResult::NotFound,
         StatusCode::CONFLICT => read_after_conflict(client, &patch.key, limit).await,
@@ -166,34 +166,34 @@ impl PatchTarget {
 
     const fn description(self) -> &'static str {
         match self {
-            Self::Status => "the status of",
-            Self::Annotations | Self::UpdaterState => "the annotation on",
+            Self::Status => "status of",
+            Self::Annotations | Self::UpdaterState => "annotation of",
         }
     }
 }
 
-fn patch_request(patch: &StatusPatch, part: PatchTarget) -> Result<Request<Body>, String> {
+fn patch_request(patch: &StatusPatch, target: PatchTarget) -> Result<Request<Body>, String> {
     let mut body = patch.body.clone();
     let Some(fields) = body.as_object_mut() else {
-        return Err("the patch is no object".into());
+        return Err("patch is not an object".into());
     };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     metadata["resourceVersion"] = json!(patch.resource_version);
     let objects = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
     let parameters =
         PatchParams { field_manager: Some(patch.field_manager.into()), ..PatchParams::default() };
-    let (of, name, merge) =
+    let (requests, name, patch_body) =
         (kube::core::Request::new(objects), &*patch.key.name, Patch::Merge(body));
-    let (request, verb) = match part {
+    let (request, verb) = match target {
         PatchTarget::Status => {
-            (of.patch_subresource("status", name, &parameters, &merge), "patch_status")
+            (requests.patch_subresource("status", name, &parameters, &patch_body), "patch_status")
         }
         PatchTarget::Annotations | PatchTarget::UpdaterState => {
-            (of.patch(name, &parameters, &merge), "patch")
+            (requests.patch(name, &parameters, &patch_body), "patch")
         }
     };
     let mut request = request.map_err(|why| why.to_string())?;
-    // What kube's own calls say, for whoever counts requests by verb.
+    // The label that kube's own calls set, for metrics by verb.
     request.extensions_mut().insert(verb);
     Ok(request.map(Body::from))
 }
@@ -211,8 +211,8 @@ async fn read_after_conflict(
     }
 }
 
-fn failed(key: &ObjectKey, part: PatchTarget, why: &str) -> StatusWriteResult {
+fn failed(key: &ObjectKey, target: PatchTarget, why: &str) -> StatusWriteResult {
     StatusWriteResult::Failed {
-        why: format!("{} {key} was not written: {why}", part.description()),
+        why: format!("failed to write {} VPA {key}: {why}", target.description()),
     }
 }

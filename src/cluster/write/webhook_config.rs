@@ -1,5 +1,5 @@
-//! The webhook's registration: a MutatingWebhookConfiguration as upstream's, made when it is not there, and changed
-//! where it differs. It is never deleted, so there is no moment without it.
+//! The MutatingWebhookConfiguration of the webhook, the same as upstream's. It is created if it does not exist, patched if
+//! it differs, and never deleted.
 
 mod diff;
 
@@ -24,42 +24,43 @@ use crate::cluster::{
     },
 };
 
-/// What the object is called.
+/// The name of the object.
 pub const NAME: &str = "vpa-webhook-config";
-/// What the one webhook in it is called.
+/// The name of its webhook.
 pub const WEBHOOK_NAME: &str = "vpa.k8s.io";
 const GROUP: &str = "admissionregistration.k8s.io";
 const RESOURCE: &str = "mutatingwebhookconfigurations";
 const KIND: WriteKind = WriteKind::WebhookConfig;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// So often others may write the object between our look and our write before it is left for later.
+/// Number of attempts when other clients write the object at the same time.
 const TRIES: usize = 5;
 
-/// Why there is no registration, or not the one that was wanted.
+/// Why the webhook configuration could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookConfigError {
     /// This process may not write now.
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
-    /// The server refused, or gave no answer.
-    #[error("the webhook configuration {NAME} was not written: {0}{hint}", hint = hint(.0))]
+    /// The API server rejected a request, or did not respond.
+    #[error("failed to write webhook configuration {NAME}: {0}{hint}", hint = hint(.0))]
     Failed(#[from] RequestError),
-    /// It cannot be written down.
-    #[error("the webhook configuration {NAME} cannot be made: {0}")]
+    /// The configuration could not be encoded.
+    #[error("failed to encode webhook configuration {NAME}: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Others wrote it each time.
-    #[error(
-        "the webhook configuration {NAME} was not written: somebody else changed it {TRIES} times meanwhile"
-    )]
+    /// Every attempt was a conflict.
+    #[error("failed to write webhook configuration {NAME}: {TRIES} conflicts with other clients")]
     Conflict,
 }
 
-fn hint(failed: &RequestError) -> String {
-    if failed.code() != Some(403) {
+fn hint(error: &RequestError) -> String {
+    if error.code() != Some(403) {
         return String::new();
     }
     let rules: Vec<String> = WebhookConfigWriter::rules().iter().map(ToString::to_string).collect();
-    format!("; allow {}, or register it by hand and set --register-webhook=false", rules.join(", "))
+    format!(
+        "; allow {}, or register the webhook manually and set --register-webhook=false",
+        rules.join(", ")
+    )
 }
 
 /// How the API server reaches the webhook.
@@ -67,75 +68,75 @@ fn hint(failed: &RequestError) -> String {
 pub enum WebhookClientConfig {
     /// Through a Service, at port 443.
     Service {
-        /// Where it is.
+        /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// By an address.
+    /// By URL.
     Url(String),
 }
 
-/// In which namespaces the webhook is called.
+/// The namespaces that the webhook is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookNamespaces {
-    /// In all.
+    /// All namespaces.
     All,
-    /// In this one.
+    /// Only this namespace.
     Only(String),
-    /// In all but these.
+    /// All namespaces except these.
     Except(Vec<String>),
 }
 
-/// What is registered.
+/// The desired webhook configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredWebhook {
-    /// Labels of the object; others that it has stay.
+    /// Labels of the object; its other labels are kept.
     pub labels: BTreeMap<String, String>,
     /// How the API server reaches the webhook.
     pub client_config: WebhookClientConfig,
-    /// Where it is called.
+    /// The namespaces that it is called for.
     pub namespaces: WebhookNamespaces,
-    /// Whether nothing is created while the webhook is away.
+    /// Whether the failure policy is `Fail`.
     pub fail_closed: bool,
-    /// How long the API server waits.
+    /// The API server's timeout.
     pub timeout_seconds: i32,
-    /// Whether it is called once more for a pod that another webhook has changed since.
+    /// Whether it is called again for a pod that a later webhook has changed.
     pub reinvoke_if_needed: bool,
     /// Whether it is also called for WatermarkPodAutoscalers.
     pub include_wpas: bool,
 }
 
-/// How much of a registration that is there is looked at.
+/// Which fields of an existing configuration are reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookScope {
-    /// All of it.
+    /// All fields.
     Full,
-    /// Only whom the API server trusts: replicas with other flags must not write over each other for ever.
+    /// Only the CA bundle: replicas with different flags must not overwrite each other for ever.
     CaBundle,
 }
 
-/// What was done.
+/// The change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookChange {
-    /// Nothing: it was so already.
+    /// The configuration was up to date.
     None,
-    /// It was made.
+    /// The configuration was created.
     Created,
-    /// It was changed.
+    /// The configuration was patched.
     Patched,
 }
 
-/// The registration as it is now.
+/// The state of the configuration after [`WebhookConfigWriter::ensure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredWebhook {
-    /// Whom the API server trusts.
+    /// The CA bundle.
     pub ca_bundle: CaBundle,
-    /// What was done for that.
+    /// The change that was made.
     pub change: WebhookChange,
 }
 
-/// Writes the registration.
+/// Writes the webhook configuration.
 #[derive(Debug)]
 pub struct WebhookConfigWriter {
     configurations: Api<MutatingWebhookConfiguration>,
@@ -144,19 +145,19 @@ pub struct WebhookConfigWriter {
 }
 
 impl WebhookConfigWriter {
-    /// Of this, with this client.
-    pub fn new(client: Client, wanted: DesiredWebhook) -> Self {
-        Self { configurations: Api::all(client), desired: wanted, stats: Arc::default() }
+    /// A writer of this configuration.
+    pub fn new(client: Client, desired: DesiredWebhook) -> Self {
+        Self { configurations: Api::all(client), desired, stats: Arc::default() }
     }
 
-    /// Counts its writes into these.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.stats = stats;
         self
     }
 
-    /// What RBAC must allow; making it cannot be restricted to a name.
+    /// The RBAC rules that it needs; `create` cannot be restricted to a name.
     pub fn rules() -> [AccessRule; 3] {
         [
             AccessRule::new("get", GROUP, RESOURCE).for_name(NAME),
@@ -165,58 +166,60 @@ impl WebhookConfigWriter {
         ]
     }
 
-    /// Brings the registration to what is wanted. `trust` says whom the API server is to trust, by whom it trusts now.
+    /// Reconciles the configuration. `trust` returns the desired CA bundle for the current one.
     pub async fn ensure(
         &self,
         permit: &dyn WritePermit,
-        extent: WebhookScope,
+        scope: WebhookScope,
         trust: &(dyn Fn(&CaBundle) -> CaBundle + Send + Sync),
     ) -> Result<EnsuredWebhook, WebhookConfigError> {
         for _ in 0..TRIES {
-            let read = request::read_with_timeout(REQUEST_LIMIT, self.configurations.get_opt(NAME))
-                .await?;
-            let Some(current) = read else {
-                let trusts = trust(&CaBundle::default());
-                if self.create(permit, &trusts).await? {
-                    return Ok(EnsuredWebhook {
-                        ca_bundle: trusts,
-                        change: WebhookChange::Created,
-                    });
+            let existing =
+                request::read_with_timeout(REQUEST_LIMIT, self.configurations.get_opt(NAME))
+                    .await?;
+            let Some(current) = existing else {
+                let ca_bundle = trust(&CaBundle::default());
+                if self.create(permit, &ca_bundle).await? {
+                    return Ok(EnsuredWebhook { ca_bundle, change: WebhookChange::Created });
                 }
                 continue;
             };
-            let trusted = current_ca_bundle(&current);
-            let trusts = trust(&trusted);
-            let operations = patch_operations(&current, &self.desired, &trusted, &trusts, extent)?;
+            let current_bundle = current_ca_bundle(&current);
+            let ca_bundle = trust(&current_bundle);
+            let operations =
+                patch_operations(&current, &self.desired, &current_bundle, &ca_bundle, scope)?;
             if operations.is_empty() {
-                return Ok(EnsuredWebhook { ca_bundle: trusted, change: WebhookChange::None });
+                return Ok(EnsuredWebhook {
+                    ca_bundle: current_bundle,
+                    change: WebhookChange::None,
+                });
             }
             if self.patch(permit, &current, operations).await? {
-                return Ok(EnsuredWebhook { ca_bundle: trusts, change: WebhookChange::Patched });
+                return Ok(EnsuredWebhook { ca_bundle, change: WebhookChange::Patched });
             }
         }
         Err(WebhookConfigError::Conflict)
     }
 
-    /// `false`: somebody else has made it meanwhile.
+    /// `false` if another client created it first.
     async fn create(
         &self,
         permit: &dyn WritePermit,
-        trusts: &CaBundle,
+        ca_bundle: &CaBundle,
     ) -> Result<bool, WebhookConfigError> {
         let object: MutatingWebhookConfiguration = serde_json::from_value(json!({
             "metadata": {"name": NAME, "labels": self.desired.labels},
-            "webhooks": [desired_webhook(&self.desired, trusts)],
+            "webhooks": [desired_webhook(&self.desired, ca_bundle)],
         }))?;
         let [.., create] = Self::rules();
         ensure_can_create(&self.configurations, create).await.map_err(RequestError::from)?;
         permit.acquire().await?;
         let parameters = PostParams::default();
-        let asked = self.configurations.create(&parameters, &object);
-        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, asked).await, &[409])
+        let request = self.configurations.create(&parameters, &object);
+        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await, &[409])
     }
 
-    /// `false`: somebody else has changed it meanwhile.
+    /// `false` if another client changed it first.
     async fn patch(
         &self,
         permit: &dyn WritePermit,
@@ -229,25 +232,25 @@ impl WebhookConfigWriter {
         let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations))?);
         permit.acquire().await?;
         let parameters = PatchParams::default();
-        let asked = self.configurations.patch(NAME, &parameters, &patch);
+        let request = self.configurations.patch(NAME, &parameters, &patch);
         is_written(
-            request::write_counted(&self.stats, KIND, REQUEST_LIMIT, asked).await,
+            request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await,
             &[404, 409, 422],
         )
     }
 }
 
-/// Whether it was written; with one of these codes somebody else was faster.
+/// Whether the write was applied; with one of these codes another client was faster.
 fn is_written<T>(
-    answer: Result<T, RequestError>,
-    overtaken: &[u16],
+    result: Result<T, RequestError>,
+    conflict_codes: &[u16],
 ) -> Result<bool, WebhookConfigError> {
-    match answer {
+    match result {
         Ok(_) => Ok(true),
-        Err(failed) if failed.code().is_some_and(|code| overtaken.contains(&code)) => {
-            tracing::debug!(%failed, "somebody else wrote the webhook configuration");
+        Err(error) if error.code().is_some_and(|code| conflict_codes.contains(&code)) => {
+            tracing::debug!(%error, "webhook configuration was changed by another client");
             Ok(false)
         }
-        Err(failed) => Err(failed.into()),
+        Err(error) => Err(error.into()),
     }
 }

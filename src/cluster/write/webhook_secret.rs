@@ -1,6 +1,6 @@
-//! The webhook's own certificates, kept in a Secret that all replicas share: made when there are none, made anew before
-//! they end. The one before stays, with its authority, for as long as it holds: not everybody learns of the new one at
-//! once.
+//! The webhook's self-signed certificates, in a Secret that all replicas share: issued if there are none, and renewed before
+//! they expire. The previous certificate and its CA stay until it expires, because clients do not all switch to the new one
+//! at once.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,13 +28,13 @@ use crate::cluster::{
 
 const KIND: WriteKind = WriteKind::Certificate;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// So often others may write the Secret between our look and our write before it is left for later.
+/// Number of attempts when other clients write the Secret at the same time.
 const TRIES: usize = 5;
-/// The newest certificate and its key, by the names that Secrets of this type have.
+/// The newest certificate, its key and its CA; the first two have the usual names of TLS Secrets.
 const CURRENT_KEYS: [&str; 3] = ["tls.crt", "tls.key", "authority.crt"];
-/// The one before.
+/// The previous ones.
 const PREVIOUS_KEYS: [&str; 3] = ["previous.crt", "previous.key", "previous-authority.crt"];
-/// All authorities that count, for whoever registers the webhook by other means.
+/// All CA certificates, for users who register the webhook by other means.
 const CA_BUNDLE_KEY: &str = "ca.crt";
 
 /// Why there are no certificates.
@@ -43,34 +43,34 @@ pub enum CertificateSecretError {
     /// This process may not write now.
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
-    /// None could be made.
+    /// Issuing a certificate failed.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The server refused, or gave no answer.
-    #[error("the Secret {secret} with the webhook's certificate cannot be had: {why}{hint}")]
+    /// The API server rejected a request, or did not respond.
+    #[error("failed to read or write Secret {secret} with the webhook's certificate: {why}{hint}")]
     Failed {
         /// Namespace and name.
         secret: String,
-        /// What came of it.
+        /// The error.
         why: RequestError,
-        /// What to do about it, where that is known.
+        /// How to fix it, if known.
         hint: String,
     },
-    /// Others wrote it each time.
-    #[error("the Secret {0} was not written: somebody else changed it {TRIES} times meanwhile")]
+    /// Every attempt was a conflict.
+    #[error("failed to write Secret {0}: {TRIES} conflicts with other clients")]
     Conflict(String),
 }
 
-/// What is kept.
+/// The certificates in the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCertificates {
-    /// The newest first; one or two.
+    /// One or two certificates, the newest first.
     pub pairs: Vec<IssuedCertificate>,
-    /// Whether it was written just now.
+    /// Whether a certificate was issued just now.
     pub was_renewed: bool,
 }
 
-/// Keeps the Secret.
+/// Manages the Secret.
 #[derive(Debug)]
 pub struct CertificateSecret {
     secrets: Api<Secret>,
@@ -80,7 +80,7 @@ pub struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Of that name.
+    /// Manages the Secret of this name.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
             secrets: Api::namespaced(client, namespace),
@@ -90,24 +90,24 @@ impl CertificateSecret {
         }
     }
 
-    /// Counts its writes into these.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.stats = stats;
         self
     }
 
-    /// What RBAC must allow; making it cannot be restricted to a name.
+    /// The RBAC rules that it needs; `create` cannot be restricted to a name.
     pub fn rules(&self) -> [AccessRule; 3] {
         let rule = |verb| AccessRule::new(verb, "", "secrets").in_namespace(&self.namespace);
         [rule("get").for_name(&self.name), rule("patch").for_name(&self.name), rule("create")]
     }
 
-    /// Reads what is kept, and renews it if it is time for that.
+    /// Reads the certificates, and renews them if they are due.
     pub async fn ensure(
         &self,
         permit: &dyn WritePermit,
-        wanted: &CertificateSpec,
+        spec: &CertificateSpec,
         now: Time,
     ) -> Result<StoredCertificates, CertificateSecretError> {
         for _ in 0..TRIES {
@@ -115,13 +115,13 @@ impl CertificateSecret {
                 request::read_with_timeout(REQUEST_LIMIT, self.secrets.get_opt(&self.name)).await;
             let read = read.map_err(|why| self.write_error(why))?;
             let stored = read.as_ref().map(stored_pairs).unwrap_or_default();
-            if read.is_some() && is_current(&stored, wanted, now) {
+            if read.is_some() && is_current(&stored, spec, now) {
                 return Ok(StoredCertificates {
                     pairs: unexpired(stored, now),
                     was_renewed: false,
                 });
             }
-            let mut pairs = vec![issue(wanted, now)?];
+            let mut pairs = vec![issue(spec, now)?];
             pairs.extend(unexpired(stored, now).into_iter().take(1));
             let written = match &read {
                 None => self.create(permit, &pairs).await?,
@@ -134,7 +134,7 @@ impl CertificateSecret {
         Err(CertificateSecretError::Conflict(self.namespaced_name()))
     }
 
-    /// `false`: somebody else has made it meanwhile.
+    /// `false` if another client created it first.
     async fn create(
         &self,
         permit: &dyn WritePermit,
@@ -158,11 +158,11 @@ impl CertificateSecret {
             .map_err(|why| self.write_error(why.into()))?;
         permit.acquire().await?;
         let parameters = PostParams::default();
-        let asked = self.secrets.create(&parameters, &secret);
-        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, asked).await)
+        let request = self.secrets.create(&parameters, &secret);
+        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
     }
 
-    /// `false`: somebody else has changed it meanwhile.
+    /// `false` if another client changed it first.
     async fn patch(
         &self,
         permit: &dyn WritePermit,
@@ -180,18 +180,18 @@ impl CertificateSecret {
         permit.acquire().await?;
         let parameters = PatchParams::default();
         let patch = Patch::Merge(&patch);
-        let asked = self.secrets.patch(&self.name, &parameters, &patch);
-        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, asked).await)
+        let request = self.secrets.patch(&self.name, &parameters, &patch);
+        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
     }
 
     fn is_written<T>(
         &self,
-        answer: Result<T, RequestError>,
+        result: Result<T, RequestError>,
     ) -> Result<bool, CertificateSecretError> {
-        match answer {
+        match result {
             Ok(_) => Ok(true),
-            Err(failed) if matches!(failed.code(), Some(404 | 409)) => Ok(false),
-            Err(failed) => Err(self.write_error(failed)),
+            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(false),
+            Err(error) => Err(self.write_error(error)),
         }
     }
 
@@ -211,7 +211,7 @@ impl CertificateSecret {
     }
 }
 
-/// What is in a Secret, the newest first. What is not whole is not there.
+/// The certificates in a Secret, the newest first. Incomplete ones are skipped.
 fn stored_pairs(secret: &Secret) -> Vec<IssuedCertificate> {
     let field = |name: &str| Some(secret.data.as_ref()?.get(name)?.0.clone());
     let pair = |[chain, key, authority]: [&str; 3]| {
@@ -224,21 +224,21 @@ fn stored_pairs(secret: &Secret) -> Vec<IssuedCertificate> {
     [CURRENT_KEYS, PREVIOUS_KEYS].into_iter().filter_map(pair).collect()
 }
 
-/// Whether the newest is for these names, is believed by who trusts its authority, and is not to be renewed yet.
-fn is_current(stored: &[IssuedCertificate], wanted: &CertificateSpec, now: Time) -> bool {
+/// Whether the newest certificate is valid for all names under its CA, and need not be renewed yet.
+fn is_current(stored: &[IssuedCertificate], spec: &CertificateSpec, now: Time) -> bool {
     let Some(newest) = stored.first() else { return false };
-    let trusts = CaBundle::parse(&newest.authority);
-    let is_believed = |name: &String| trusts.verify(&newest.chain, name, now).is_ok();
+    let ca_bundle = CaBundle::parse(&newest.authority);
+    let is_valid_for = |name: &String| ca_bundle.verify(&newest.chain, name, now).is_ok();
     let Ok(validity) = Validity::from_pem(&newest.chain, CURRENT_KEYS[0]) else { return false };
-    wanted.names.iter().all(is_believed) && !needs_renewal(validity, now)
+    spec.names.iter().all(is_valid_for) && !needs_renewal(validity, now)
 }
 
 fn unexpired(pairs: Vec<IssuedCertificate>, now: Time) -> Vec<IssuedCertificate> {
-    let holds = |pair: &IssuedCertificate| {
+    let is_unexpired = |pair: &IssuedCertificate| {
         Validity::from_pem(&pair.chain, "a certificate")
             .is_ok_and(|validity| now <= validity.not_after)
     };
-    pairs.into_iter().filter(holds).collect()
+    pairs.into_iter().filter(is_unexpired).collect()
 }
 
 fn secret_data(pairs: &[IssuedCertificate]) -> BTreeMap<&'static str, ByteString> {
@@ -270,18 +270,18 @@ mod tests {
     fn what_is_written_is_read_again_and_the_bundle_has_all_authorities() {
         let now = Time::from_secs(1_800_000_000);
         let wanted = CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: 9 * DAY };
-        let pairs = [issue(&wanted, now).expect("made"), issue(&wanted, now).expect("made")];
+        let pairs = [issue(&wanted, now).expect("issued"), issue(&wanted, now).expect("issued")];
         for count in 0..=2 {
-            let kept = &pairs[..count];
-            let secret = secret(kept);
-            assert_eq!(stored_pairs(&secret), kept);
+            let expected = &pairs[..count];
+            let secret = secret(expected);
+            assert_eq!(stored_pairs(&secret), expected);
             let bundle =
                 secret.data.as_ref().and_then(|data| data.get(CA_BUNDLE_KEY)).expect("a bundle");
             assert_eq!(CaBundle::parse(&bundle.0).len(), count);
         }
         let mut torn = secret(&pairs);
         torn.data.as_mut().map(|data| data.remove("tls.key"));
-        assert_eq!(stored_pairs(&torn), pairs[1..], "half a pair is none");
+        assert_eq!(stored_pairs(&torn), pairs[1..], "an incomplete certificate is skipped");
     }
 
     #[test]
@@ -300,8 +300,8 @@ mod tests {
         let good = [pair];
         assert!(is_current(&good, &wanted, now));
         assert!(is_current(&good, &wanted, now.later(5 * DAY)));
-        assert!(!is_current(&good, &wanted, now.later(7 * DAY)), "it is time for the next");
-        assert!(!is_current(&good, &wanted, now.earlier(DAY)), "it does not hold yet");
+        assert!(!is_current(&good, &wanted, now.later(7 * DAY)), "renewal is due");
+        assert!(!is_current(&good, &wanted, now.earlier(DAY)), "it is not valid yet");
         assert!(!is_current(&good, &other, now), "a name is missing");
         assert!(!is_current(&[mixed], &wanted, now) && !is_current(&[broken], &wanted, now));
         assert!(!is_current(&[], &wanted, now));

@@ -1,4 +1,4 @@
-//! The order in which keys are written: the stalest first, each once, failed ones later.
+//! The queue of keys to be written: the stalest first, without duplicates, with a backoff after failures.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use crate::cluster::leader::jitter;
 
-/// The first wait after a failure, and the longest: a key that cannot be written is no reason to hammer the server.
+/// The first and the longest backoff after a failure: a key that always fails must not hammer the server.
 const BASE_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Keys that wait to be written or are being written. Never more than there are keys.
+/// Keys that are queued or being written, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     entries: HashMap<ObjectKey, Entry>,
-    /// By when they were last written; those that never were come first. The number keeps the order of arrival.
+    /// Ordered by the time of their last write, those without one first. The sequence number keeps the order of arrival.
     ready: BTreeSet<(Option<Time>, u64, ObjectKey)>,
-    /// By when they may be tried again.
+    /// Ordered by the time of their next attempt.
     delayed: BTreeSet<(Instant, ObjectKey)>,
     next_sequence: u64,
-    /// Nothing is handed out before this.
+    /// No key is handed out before this time.
     paused: Option<Instant>,
 }
 
@@ -40,36 +40,31 @@ struct Entry {
 enum KeyState {
     Ready,
     Delayed(Instant),
-    /// With a worker; `again` when it was pushed since, because the worker may have prepared it before.
+    /// With a worker; `dirty` if it was pushed since, because the worker may have prepared the write before.
     InFlight {
         dirty: bool,
     },
 }
 
 impl WorkQueue {
-    /// Queues a key, unless it is queued.
+    /// Queues a key, unless it is queued already.
     pub fn push(&mut self, key: ObjectKey, last_written: Option<Time>, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&key) {
-            if let KeyState::InFlight { dirty: again } = &mut entry.state {
-                *again = true;
+            if let KeyState::InFlight { dirty } = &mut entry.state {
+                *dirty = true;
                 entry.last_written = last_written;
             }
             return;
         }
-        let arrival = self.next_sequence;
+        let sequence = self.next_sequence;
         self.next_sequence += 1;
-        self.ready.insert((last_written, arrival, key.clone()));
-        let entry = Entry {
-            state: KeyState::Ready,
-            last_written,
-            sequence: arrival,
-            queued_at: now,
-            failures: 0,
-        };
+        self.ready.insert((last_written, sequence, key.clone()));
+        let entry =
+            Entry { state: KeyState::Ready, last_written, sequence, queued_at: now, failures: 0 };
         self.entries.insert(key, entry);
     }
 
-    /// Hands out the stalest key that may go now.
+    /// Hands out the stalest key that is ready.
     pub fn pop(&mut self, now: Instant) -> Option<ObjectKey> {
         while let Some((due, key)) = self.delayed.first().cloned().filter(|(due, _)| *due <= now) {
             self.delayed.remove(&(due, key.clone()));
@@ -85,12 +80,12 @@ impl WorkQueue {
         Some(key)
     }
 
-    /// Whether another key could be handed out at once.
+    /// Whether another key is ready.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// When to look again although nothing was pushed.
+    /// When to call [`Self::pop`] again, if nothing is pushed before.
     pub fn next_wakeup(&self, now: Instant) -> Option<Instant> {
         let delayed = self.delayed.first().map(|(due, _)| *due);
         let pause = self.paused.filter(|end| now < *end);
@@ -101,28 +96,28 @@ impl WorkQueue {
         }
     }
 
-    /// A key that was handed out is written, or there is nothing to write any more.
+    /// A key that was handed out is written, or has nothing to write.
     pub fn done(&mut self, key: &ObjectKey, now: Instant) {
-        let again = match self.entries.get_mut(key) {
+        let is_dirty = match self.entries.get_mut(key) {
             Some(entry) if matches!(entry.state, KeyState::InFlight { dirty: true }) => {
                 (entry.failures, entry.queued_at) = (0, now);
                 true
             }
             _ => false,
         };
-        if again {
+        if is_dirty {
             self.make_ready(key);
         } else {
             self.entries.remove(key);
         }
     }
 
-    /// A key that was handed out was not tried: it goes back to its place.
+    /// A key that was handed out was not tried: puts it back in its old position.
     pub fn requeue(&mut self, key: &ObjectKey) {
         self.make_ready(key);
     }
 
-    /// A key that was handed out failed: it is tried again after a while, and not before `at_least`.
+    /// Writing a key failed: retries it after a backoff of at least `at_least`.
     pub fn requeue_after(&mut self, key: &ObjectKey, now: Instant, at_least: Duration) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.failures = entry.failures.saturating_add(1);
@@ -133,17 +128,17 @@ impl WorkQueue {
         }
     }
 
-    /// Hands out nothing until then.
+    /// Hands out no keys until then.
     pub fn pause(&mut self, until: Instant) {
         self.paused = self.paused.max(Some(until));
     }
 
-    /// How many wait or are being written.
+    /// The number of keys that are queued or being written.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Since when the one that waits longest does.
+    /// When the key that has waited longest was queued.
     pub fn oldest_queued_at(&self) -> Option<Instant> {
         self.entries.values().map(|entry| entry.queued_at).min()
     }
@@ -225,9 +220,9 @@ mod tests {
         assert_eq!(
             queue.next_wakeup(now),
             Some(now + Duration::from_mins(5)),
-            "as the server asked"
+            "the server's Retry-After"
         );
-        assert_eq!(queue.oldest_queued_at(), Some(start), "it has waited all the time");
+        assert_eq!(queue.oldest_queued_at(), Some(start), "it has been queued since the start");
     }
 
     #[test]
@@ -241,6 +236,6 @@ mod tests {
         assert_eq!((queue.pop(now), queue.next_wakeup(now)), (None, Some(end)));
         assert_eq!(queue.pop(end), Some(key("web")));
         queue.requeue(&key("web"));
-        assert_eq!(queue.pop(end), Some(key("web")), "back in its place");
+        assert_eq!(queue.pop(end), Some(key("web")), "back in its old position");
     }
 }

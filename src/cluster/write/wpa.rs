@@ -1,4 +1,4 @@
-//! What is written of a watermark autoscaler: its own status, and its metadata.
+//! Writes WatermarkPodAutoscalers: their status, and their spec and metadata.
 
 use kube::{
     Resource as _,
@@ -13,24 +13,24 @@ use crate::cluster::write::{
 };
 use plimsoll_core::api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus};
 
-/// What of an object is written.
+/// The part of an object to patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WpaPatchTarget {
-    /// Its status.
+    /// The status.
     Status,
-    /// All else.
+    /// Everything else.
     Object,
 }
 
 impl WriteContext<'_> {
-    /// Changes an object by a merge patch that holds for this version of it only, and answers what it is since.
+    /// Applies a merge patch to exactly this version of an object. Returns the new object.
     pub async fn patch_wpa(
         self,
         object: &WatermarkPodAutoscaler,
-        part: WpaPatchTarget,
+        target: WpaPatchTarget,
         mut body: Value,
     ) -> Result<WatermarkPodAutoscaler, WriteError> {
-        let refused = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
+        let rejected = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
         let metadata = &object.metadata;
         let name = metadata.name.as_deref().unwrap_or_default();
         let objects = WatermarkPodAutoscaler::url_path(&(), metadata.namespace.as_deref());
@@ -43,7 +43,7 @@ impl WriteContext<'_> {
             ..PatchParams::default()
         };
         let (requests, merge) = (kube::core::Request::new(objects), Patch::Merge(body));
-        let (request, verb, kind) = match part {
+        let (request, verb, kind) = match target {
             WpaPatchTarget::Status => (
                 requests.patch_subresource("status", name, &parameters, &merge),
                 "patch_status",
@@ -53,15 +53,15 @@ impl WriteContext<'_> {
                 (requests.patch(name, &parameters, &merge), "patch", WriteKind::WpaObject)
             }
         };
-        let mut request = request.map_err(|why| refused(&why))?;
-        // What kube's own calls say, for whoever counts requests by verb.
+        let mut request = request.map_err(|why| rejected(&why))?;
+        // The label that kube's own calls set, for metrics by verb.
         request.extensions_mut().insert(verb);
-        let answer = self.send(kind, request.map(Body::from)).await?;
-        serde_json::from_slice(&answer)
-            .map_err(|why| WriteError::NoResponse(format!("the answer cannot be read: {why}")))
+        let response = self.send(kind, request.map(Body::from)).await?;
+        serde_json::from_slice(&response)
+            .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
     }
 
-    /// An object as it is now; nothing where it is gone.
+    /// Fetches the current object; `None` if it is gone.
     pub async fn get_wpa(
         self,
         object: &WatermarkPodAutoscaler,
@@ -69,16 +69,18 @@ impl WriteContext<'_> {
         let metadata = &object.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let api = Api::<WatermarkPodAutoscaler>::namespaced(self.client.clone(), namespace);
-        let asked = api.get_opt(metadata.name.as_deref().unwrap_or_default());
-        match tokio::time::timeout(REQUEST_LIMIT, asked).await {
-            Ok(Ok(found)) => Ok(found),
+        let request = api.get_opt(metadata.name.as_deref().unwrap_or_default());
+        match tokio::time::timeout(REQUEST_LIMIT, request).await {
+            Ok(Ok(object)) => Ok(object),
             Ok(Err(why)) => Err(WriteError::NoResponse(why.to_string())),
-            Err(_) => Err(WriteError::NoResponse(format!("no answer within {REQUEST_LIMIT:?}"))),
+            Err(_) => {
+                Err(WriteError::NoResponse(format!("request timed out after {REQUEST_LIMIT:?}")))
+            }
         }
     }
 }
 
-/// The merge patch that makes one status of another: what the new one lacks is taken away.
+/// The merge patch from one status to another: removes fields that the new one lacks.
 pub fn wpa_status_patch(
     before: Option<&WatermarkPodAutoscalerStatus>,
     after: &WatermarkPodAutoscalerStatus,
@@ -89,13 +91,13 @@ pub fn wpa_status_patch(
     json!({ "status": status })
 }
 
-/// Says of each field that is there no more that it goes, at any depth: a merge patch leaves alone what it does not name.
-/// Lists are replaced as a whole.
+/// Sets removed fields to null, at any depth: a merge patch does not change fields that it does not contain. Lists are
+/// replaced as a whole.
 fn null_removed_fields(before: &Value, after: &mut Value) {
     let (Some(before), Some(after)) = (before.as_object(), after.as_object_mut()) else { return };
     for (key, value) in before {
         match after.get_mut(key) {
-            Some(stays) => null_removed_fields(value, stays),
+            Some(field) => null_removed_fields(value, field),
             None => {
                 after.insert(key.clone(), Value::Null);
             }
@@ -126,7 +128,7 @@ mod tests {
             }})
         );
         assert_eq!(wpa_status_patch(None, &after)["status"]["lastConditionType"], Value::Null);
-        // Within a decision too, or what once held replicas would be told for ever.
+        // Inside `decision` too: otherwise a hold that has ended would be reported for ever.
         let since = "2026-11-24T00:00:00Z";
         let before = of(json!({"decision": {"heldUntil": since, "unknownSince": since}}));
         let after = of(json!({"decision": {"to": 2}}));

@@ -1,4 +1,4 @@
-//! The switch of a WatermarkPodAutoscaler that keeps it from acting, set because a person asked for it.
+//! Sets `spec.dryRun` of a WatermarkPodAutoscaler on behalf of a user.
 
 use kube::{
     Client,
@@ -8,11 +8,10 @@ use serde_json::json;
 
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
-/// Who wrote, in `managedFields`.
+/// The field manager.
 const FIELD_MANAGER: &str = "plimsoll-dry-run";
 
-/// Sets `spec.dryRun` of an object and nothing else of it. There is no lease to this: it is a user's own change of what
-/// is wanted, as with `kubectl patch`.
+/// Sets `spec.dryRun` and no other field. Needs no lease: it is a user's own change of the spec, as with `kubectl patch`.
 pub async fn set_dry_run(
     client: &Client,
     (namespace, name): (&str, &str),
@@ -22,6 +21,6 @@ pub async fn set_dry_run(
     let parameters =
         PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
     let patch = Patch::Merge(json!({"spec": {"dryRun": on}}));
-    // Only that it was done matters: an object that this program cannot read is switched all the same.
+    // Only the metadata of the response is parsed: the switch works for objects that this program cannot decode.
     api.patch_metadata(name, &parameters, &patch).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! How a role that sets replicas writes: with its own name, under its permit, and to scales of workloads.
+//! The context of a write: client, permit, stats and field manager. Also writes scales of workloads.
 
 use std::time::Duration;
 
@@ -12,59 +12,60 @@ use crate::cluster::write::{
     stats::{WriteKind, WriteStats},
 };
 
-/// Long for a write of a few kilobytes; a server that hangs must not hold a worker for ever.
+/// Long for a write of a few kilobytes; an unresponsive server must not block a worker for ever.
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 
-/// With what it is written.
+/// The context of a write.
 #[derive(Clone, Copy)]
 pub struct WriteContext<'a> {
-    /// To whom.
+    /// The client.
     pub client: &'a Client,
-    /// The right to.
+    /// Must be acquired before each write.
     pub permit: &'a dyn WritePermit,
-    /// Where it is counted.
+    /// Counts the writes.
     pub stats: &'a WriteStats,
-    /// Who writes, in `managedFields`.
+    /// The field manager.
     pub field_manager: &'static str,
 }
 
 impl std::fmt::Debug for WriteContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pen").finish_non_exhaustive()
+        f.debug_struct("WriteContext").finish_non_exhaustive()
     }
 }
 
-/// Why something is not written.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// It changed since it was read.
-    #[error("it changed meanwhile: {0}")]
+    /// The object changed since it was read.
+    #[error("conflict: {0}")]
     Conflict(String),
-    /// It is gone.
-    #[error("it is gone")]
+    /// The object is gone.
+    #[error("object not found")]
     NotFound,
     /// This process may not write.
     #[error("this process may not write")]
     NotLeader,
-    /// There was no answer: it may have been done all the same.
+    /// The request timed out or failed: it may have been applied.
     #[error("{0}")]
     NoResponse(String),
-    /// The answer leaves open whether it was done.
+    /// The response does not tell whether the write was applied.
     #[error("{0}")]
     Indeterminate(String),
-    /// The server said no.
+    /// The server rejected the write.
     #[error("{0}")]
     Rejected(String),
 }
 
-/// Whether an answer leaves open what became of the write: somebody on the way, or the server itself, did not wait for its
-/// end.
+/// Whether a response does not tell whether the write was applied: a proxy or the server itself did not wait for its end.
 fn is_indeterminate(code: StatusCode, message: &str) -> bool {
     match code {
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => true,
         StatusCode::INTERNAL_SERVER_ERROR => {
-            // One that a webhook did not let through was not done.
-            ["etcdserver:", "timed out", "deadline exceeded"].iter().any(|it| message.contains(it))
+            // A write that a webhook rejected was not applied.
+            ["etcdserver:", "timed out", "deadline exceeded"]
+                .iter()
+                .any(|text| message.contains(text))
                 && !message.contains("webhook")
         }
         _ => false,
@@ -72,7 +73,7 @@ fn is_indeterminate(code: StatusCode, message: &str) -> bool {
 }
 
 impl WriteContext<'_> {
-    /// Sends a request and tells by the answer what came of it.
+    /// Sends a request, and maps the response to a result.
     pub(super) async fn send(
         self,
         kind: WriteKind,
@@ -80,7 +81,7 @@ impl WriteContext<'_> {
     ) -> Result<bytes::Bytes, WriteError> {
         let sent =
             exchange(self.client, self.permit, (self.stats, kind), REQUEST_LIMIT, request).await;
-        let reply = sent.map_err(|unsent| match unsent {
+        let reply = sent.map_err(|error| match error {
             ExchangeError::NotLeader => WriteError::NotLeader,
             ExchangeError::NoResponse(why) => WriteError::NoResponse(why),
         })?;
@@ -91,23 +92,23 @@ impl WriteContext<'_> {
             code if is_indeterminate(code, &reply.message()) => {
                 Err(WriteError::Indeterminate(reply.message()))
             }
-            // The server's own words, as upstream passes them on.
+            // The server's own message, as upstream passes it on.
             _ => Err(WriteError::Rejected(reply.message())),
         }
     }
 
-    /// Writes a scale back, with other replicas. `body` holds the version that it was read in. Answers the version that it
-    /// is since, where that is a number.
+    /// Replaces a scale. `body` contains the resource version that it was read in. Returns the new resource version, if it
+    /// is a number.
     pub async fn update_scale(self, path: &str, body: &Value) -> Result<Option<u64>, WriteError> {
-        let refused = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
-        let text = serde_json::to_vec(body).map_err(|why| refused(&why))?;
+        let rejected = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
+        let text = serde_json::to_vec(body).map_err(|why| rejected(&why))?;
         let mut request = Request::put(format!("{path}?fieldManager={}", self.field_manager))
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Body::from(text))
-            .map_err(|why| refused(&why))?;
+            .map_err(|why| rejected(&why))?;
         request.extensions_mut().insert("replace_scale");
-        let answer = self.send(WriteKind::Replicas, request).await?;
-        let stored = serde_json::from_slice::<Value>(&answer).unwrap_or_default();
+        let response = self.send(WriteKind::Replicas, request).await?;
+        let stored = serde_json::from_slice::<Value>(&response).unwrap_or_default();
         Ok(stored["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()))
     }
 }

@@ -1,4 +1,5 @@
-//! What the webhook shows: found in files or made here, and changed only when API servers had time to learn of it.
+//! The certificate that the webhook serves: read from files or issued here. It changes only after API servers had
+//! time to pick up its CA.
 
 use std::{
     fs,
@@ -27,36 +28,36 @@ use crate::cluster::{
 };
 use plimsoll_core::types::compat::Compat;
 
-/// An authority that is not ours stays in the registration for so long after this process has seen it: replicas that
-/// still show what it stands for must be believed until they have learned of the new one.
+/// How long CAs of others stay in the webhook configuration after this process first saw them: replicas that still
+/// serve the old certificate must be trusted until they switch to the new one.
 const FOREIGN_CA_RETENTION: Duration = Duration::from_hours(1);
-/// After a registration that was brought in order at the start only its trust is kept up, and only after it was wrong
-/// for so long: another replica may just be ahead.
+/// After the initial registration only the CA bundle is repaired, and only after it was wrong for this long: another
+/// replica may just be ahead.
 const REGISTRATION_REPAIR_DELAY: Duration = Duration::from_secs(30);
 
-/// All that is known of certificates.
+/// Known certificates and the state of the registration.
 #[derive(Debug, Default)]
 pub(super) struct Certificates(Mutex<CertificateState>);
 
 #[derive(Debug, Default)]
 pub(super) struct CertificateState {
-    /// The newest first; two at most.
+    /// Certificates, newest first; usually at most two.
     pairs: Vec<TrackedPair>,
-    /// Which one is shown.
+    /// The one being served.
     serving: Option<IssuedCertificate>,
-    /// Whom the API server is registered to trust, when it was last looked at.
+    /// The CA bundle of the webhook configuration when it was last read.
     registered: Option<CaBundle>,
-    /// What the API server was once registered to trust of ours.
+    /// Our CAs that were in the webhook configuration at some time.
     once_registered: CaBundle,
-    /// Since when the registration has been wrong.
+    /// Since when the CA bundle of the webhook configuration lacks our CAs.
     wrong_since: Option<Instant>,
-    /// Authorities of ours that stand for nothing any more that could be shown.
+    /// Our CAs whose certificates are no longer served.
     retired: CaBundle,
-    /// Authorities that others put into the registration before ours was there, with when they were first seen.
+    /// CAs of others that were in the webhook configuration before ours, with the time when they were first seen.
     foreign: Vec<(CaBundle, Instant)>,
-    /// Whether the registration was brought in order once.
+    /// Whether the webhook configuration was ever reconciled.
     was_registered: bool,
-    /// What went wrong last, so that it is said once.
+    /// The last error, to log each error only once.
     last_error: Option<String>,
 }
 
@@ -65,7 +66,7 @@ struct TrackedPair {
     pair: IssuedCertificate,
     validity: Validity,
     found_at: Instant,
-    /// Since when API servers are known to trust it.
+    /// Since when the webhook configuration contains its CA.
     trusted_since: Option<Instant>,
 }
 
@@ -74,80 +75,82 @@ impl Certificates {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is shown, and who stands for it.
+    /// The served certificate with its CA.
     pub fn serving_pair(&self) -> Option<IssuedCertificate> {
         self.lock().serving.clone()
     }
 
-    /// Whom the API server is registered to trust.
+    /// The CA bundle of the webhook configuration.
     pub fn registered_bundle(&self) -> Option<CaBundle> {
         self.lock().registered.clone()
     }
 
-    /// Whether the registration was brought in order once.
+    /// Whether the webhook configuration was ever reconciled.
     pub fn was_registered(&self) -> bool {
         self.lock().was_registered
     }
 
-    /// What is wrong, if anything is.
+    /// The last error, if any.
     pub fn last_error(&self) -> Option<String> {
         self.lock().last_error.clone()
     }
 
-    /// Takes a pair in as the newest, unless it is that already.
+    /// Adds a certificate as the newest. A known one becomes the newest again.
     fn add_pair(&self, pair: IssuedCertificate) -> Result<(), String> {
-        certified_key(&pair.chain, &pair.key).map_err(|why| why.to_string())?;
+        certified_key(&pair.chain, &pair.key).map_err(|error| error.to_string())?;
         let validity = Validity::from_pem(&pair.chain, "the certificate");
-        let validity = validity.map_err(|why| why.to_string())?;
-        let mut known = self.lock();
-        if let Some(place) = known.pairs.iter().position(|held| held.pair == pair) {
-            // Whoever goes back to what was before means it.
-            let held = known.pairs.remove(place);
-            known.pairs.insert(0, held);
+        let validity = validity.map_err(|error| error.to_string())?;
+        let mut state = self.lock();
+        if let Some(index) = state.pairs.iter().position(|tracked| tracked.pair == pair) {
+            // Going back to an earlier certificate is intentional.
+            let tracked = state.pairs.remove(index);
+            state.pairs.insert(0, tracked);
         } else {
-            known.pairs.insert(
+            state.pairs.insert(
                 0,
                 TrackedPair { pair, validity, found_at: Instant::now(), trusted_since: None },
             );
         }
-        // What is shown stays, however fast others come after it.
-        let shown = known.serving.clone();
-        let mut place = 0;
-        known.pairs.retain(|held| {
-            place += 1;
-            place <= 2 || shown.as_ref() == Some(&held.pair)
+        // Keep the served certificate, however many newer ones arrived.
+        let serving = state.serving.clone();
+        let mut position = 0;
+        state.pairs.retain(|tracked| {
+            position += 1;
+            position <= 2 || serving.as_ref() == Some(&tracked.pair)
         });
         Ok(())
     }
 
-    /// The authorities that stand for what is or will be shown. One that stands only for what was shown before goes
-    /// after a while, where nobody knows who else shows it: `keeps` says that somebody does.
-    fn own_ca_bundle(&self, keeps: bool, now: Time) -> CaBundle {
-        let mut known = self.lock();
-        let newest = known.pairs.first().map(|held| held.pair.clone());
-        known
+    /// The CAs of the certificates that are or will be served. Without `keep_previous`, a CA of an older certificate
+    /// is dropped after a while, where it is not known whether other replicas still serve it.
+    fn own_ca_bundle(&self, keep_previous: bool, now: Time) -> CaBundle {
+        let mut state = self.lock();
+        let newest = state.pairs.first().map(|tracked| tracked.pair.clone());
+        state.pairs.retain(|tracked| {
+            now <= tracked.validity.not_after || newest.as_ref() == Some(&tracked.pair)
+        });
+        let is_new = state
             .pairs
-            .retain(|held| now <= held.validity.not_after || newest.as_ref() == Some(&held.pair));
-        let is_new =
-            known.pairs.first().is_some_and(|held| held.found_at.elapsed() < FOREIGN_CA_RETENTION);
-        if !keeps && !is_new {
-            known.pairs.truncate(1);
+            .first()
+            .is_some_and(|tracked| tracked.found_at.elapsed() < FOREIGN_CA_RETENTION);
+        if !keep_previous && !is_new {
+            state.pairs.truncate(1);
         }
-        let all = |pairs: &[TrackedPair]| {
-            pairs.iter().fold(CaBundle::default(), |bundle, held| {
-                bundle.union(&CaBundle::parse(&held.pair.authority))
+        let authorities = |pairs: &[TrackedPair]| {
+            pairs.iter().fold(CaBundle::default(), |bundle, tracked| {
+                bundle.union(&CaBundle::parse(&tracked.pair.authority))
             })
         };
-        let ours = all(&known.pairs);
-        let former = known.retired.clone().union(&known.once_registered);
-        known.retired = former.difference(&ours);
+        let ours = authorities(&state.pairs);
+        let retired = state.retired.clone().union(&state.once_registered);
+        state.retired = retired.difference(&ours);
         ours
     }
 }
 
 impl CertificateState {
-    /// Ours, and those of others: what was there before ours goes after a while, and what came later is somebody's who
-    /// knows better. What was ours goes with what it stood for.
+    /// Our CAs and those of others. CAs of others that were there before ours are dropped after a while; those added
+    /// later are kept, since another replica is ahead. Our own CAs are dropped with their certificates.
     fn desired_ca_bundle(
         &self,
         ours: &CaBundle,
@@ -156,51 +159,51 @@ impl CertificateState {
         time: Time,
     ) -> CaBundle {
         let others = registered.clone().unexpired(time);
-        let is_over = |authority: &CaBundle| {
-            let seen = self.foreign.iter().find(|(seen, _)| seen == authority);
-            let old =
-                seen.is_some_and(|(_, since)| now.duration_since(*since) >= FOREIGN_CA_RETENTION);
-            old || self.retired.contains(authority)
+        let is_obsolete = |authority: &CaBundle| {
+            let first_seen = self.foreign.iter().find(|(known, _)| known == authority);
+            let expired = first_seen
+                .is_some_and(|(_, since)| now.duration_since(*since) >= FOREIGN_CA_RETENTION);
+            expired || self.retired.contains(authority)
         };
-        let stays = others.iter().filter(|authority| !is_over(authority));
-        stays.fold(ours.clone(), |bundle, authority| bundle.union(&authority))
+        let kept = others.iter().filter(|authority| !is_obsolete(authority));
+        kept.fold(ours.clone(), |bundle, authority| bundle.union(&authority))
     }
 
-    /// Remembers whose authorities were in the registration before ours.
+    /// Records CAs of others that were in the webhook configuration before ours.
     fn record_foreign_authorities(&mut self, ours: &CaBundle, registered: &CaBundle, now: Instant) {
         if !self.once_registered.contains(ours) {
             for authority in registered.iter().filter(|authority| !ours.contains(authority)) {
-                if !self.foreign.iter().any(|(seen, _)| *seen == authority) {
+                if !self.foreign.iter().any(|(known, _)| *known == authority) {
                     self.foreign.push((authority, now));
                 }
             }
         }
-        self.foreign.retain(|(seen, _)| registered.contains(seen) && !ours.contains(seen));
+        self.foreign.retain(|(known, _)| registered.contains(known) && !ours.contains(known));
     }
 }
 
 impl AdmissionController {
-    /// Looks for certificates, keeps the registration in order, and shows what can be shown. Once at the start, and
-    /// whenever it is time.
+    /// Loads certificates, reconciles the webhook configuration, and updates the served certificate. Runs at startup
+    /// and then periodically.
     pub(super) async fn reconcile_certificates(&self) {
         let now = self.clock.now();
-        let found = match self.source {
+        let loaded = match self.source {
             CertificateSource::Mounted => self.reload_files(),
             CertificateSource::SelfSigned => self.reconcile_secret(now).await,
         };
-        // Something must be shown before anybody is sent here.
+        // A certificate must be served before the webhook is registered.
         self.update_serving_pair(now);
         let registered = self.reconcile_registration(now).await;
         self.update_serving_pair(now);
-        let trouble = found.and(registered).err();
-        let mut known = self.certificates.lock();
-        if known.last_error != trouble {
-            if let Some(why) = &trouble {
-                tracing::warn!("{why}");
+        let error = loaded.and(registered).err();
+        let mut state = self.certificates.lock();
+        if state.last_error != error {
+            if let Some(message) = &error {
+                tracing::warn!("{message}");
             } else {
-                tracing::info!("certificates and registration are in order again");
+                tracing::info!("certificates and webhook configuration are up to date again");
             }
-            known.last_error = trouble;
+            state.last_error = error;
         }
     }
 
@@ -210,42 +213,42 @@ impl AdmissionController {
             return Ok(());
         }
         let pair = read_files(files)?;
-        let newest = self.certificates.lock().pairs.first().map(|held| held.pair.clone());
+        let newest = self.certificates.lock().pairs.first().map(|tracked| tracked.pair.clone());
         if newest.as_ref() == Some(&pair) {
             return Ok(());
         }
-        // Files change one after the other: what does not belong together yet will in a moment.
+        // Files are replaced one after the other: a mismatch is usually temporary.
         let own = CaBundle::parse(&pair.authority);
         if newest.is_some() && !own.is_empty() {
-            let believed = own.verify(&pair.chain, self.config.server_name(), self.clock.now());
-            believed.map_err(|why| {
+            let verified = own.verify(&pair.chain, self.config.server_name(), self.clock.now());
+            verified.map_err(|error| {
                 self.metrics.count_certificate_rejected();
                 let (authority, chain) = (files.authority.display(), files.certificate.display());
                 format!(
-                    "{authority} does not stand for {chain}: {why}; what was shown before is shown on"
+                    "{authority} does not verify {chain}: {error}; still serving the previous certificate"
                 )
             })?;
         }
-        self.certificates.add_pair(pair).map_err(|why| {
+        self.certificates.add_pair(pair).map_err(|error| {
             self.metrics.count_certificate_rejected();
             let (certificate, key) = (files.certificate.display(), files.key.display());
-            format!("{certificate} and {key}: {why}; what was shown before is shown on")
+            format!("{certificate} and {key}: {error}; still serving the previous certificate")
         })
     }
 
     async fn reconcile_secret(&self, now: Time) -> Result<(), String> {
         let secret = &self.config.certificates.secret;
-        let wanted =
+        let spec =
             CertificateSpec { names: self.config.server_names.clone(), lifetime: secret.lifetime };
-        let keeper = CertificateSecret::new(self.client.clone(), &secret.namespace, &secret.name)
+        let writer = CertificateSecret::new(self.client.clone(), &secret.namespace, &secret.name)
             .with_stats(self.write_stats.clone());
-        let kept =
-            keeper.ensure(&self.permit, &wanted, now).await.map_err(|why| why.to_string())?;
-        if kept.was_renewed {
+        let stored =
+            writer.ensure(&self.permit, &spec, now).await.map_err(|error| error.to_string())?;
+        if stored.was_renewed {
             let (namespace, name) = (&secret.namespace, &secret.name);
-            tracing::info!(namespace, name, "a new certificate was made and is kept in a Secret");
+            tracing::info!(namespace, name, "issued a new certificate and stored it in a Secret");
         }
-        for pair in kept.pairs.into_iter().rev() {
+        for pair in stored.pairs.into_iter().rev() {
             self.certificates
                 .add_pair(pair)
                 .inspect_err(|_| self.metrics.count_certificate_rejected())?;
@@ -255,100 +258,103 @@ impl AdmissionController {
 
     async fn reconcile_registration(&self, now: Time) -> Result<(), String> {
         let Some(registration) = &self.registration else {
-            // Whoever registers it knows what they do.
+            // The webhook is registered by someone else, who is responsible for its CA bundle.
             let long_ago =
                 Instant::now().checked_sub(self.config.certificates.ca_propagation_delay);
-            for held in &mut self.certificates.lock().pairs {
-                held.trusted_since = held.trusted_since.or(long_ago);
+            for tracked in &mut self.certificates.lock().pairs {
+                tracked.trusted_since = tracked.trusted_since.or(long_ago);
             }
             return Ok(());
         };
         let ours =
             self.certificates.own_ca_bundle(self.source == CertificateSource::SelfSigned, now);
         if self.certificates.serving_pair().is_none() {
-            return Err("nothing is registered before there is a certificate".to_owned());
+            return Err("cannot register the webhook: no certificate yet".to_owned());
         }
         let instant = Instant::now();
-        let (extent, patient) = {
-            let known = self.certificates.lock();
-            let wrong = known.wrong_since.map_or(Duration::ZERO, |since| instant - since);
-            let extent =
-                if known.was_registered { WebhookScope::CaBundle } else { WebhookScope::Full };
-            // What we have just got must be told at once; what others took away may be on its way.
-            let told = known.once_registered.contains(&ours);
-            (extent, known.was_registered && told && wrong < REGISTRATION_REPAIR_DELAY)
+        let (scope, wait_for_others) = {
+            let state = self.certificates.lock();
+            let wrong_for = state.wrong_since.map_or(Duration::ZERO, |since| instant - since);
+            let scope =
+                if state.was_registered { WebhookScope::CaBundle } else { WebhookScope::Full };
+            // New CAs of ours are added at once. If others removed a CA, they may be about to add it back.
+            let was_in_bundle = state.once_registered.contains(&ours);
+            (scope, state.was_registered && was_in_bundle && wrong_for < REGISTRATION_REPAIR_DELAY)
         };
-        let trust = |registered: &CaBundle| {
-            let mut known = self.certificates.lock();
-            known.record_foreign_authorities(&ours, registered, instant);
-            if patient && !registered.is_empty() && !registered.contains(&ours) {
-                known.wrong_since.get_or_insert(instant);
+        let desired_bundle = |registered: &CaBundle| {
+            let mut state = self.certificates.lock();
+            state.record_foreign_authorities(&ours, registered, instant);
+            if wait_for_others && !registered.is_empty() && !registered.contains(&ours) {
+                state.wrong_since.get_or_insert(instant);
                 return registered.clone();
             }
             match self.config.compat {
                 Compat::Upstream => ours.clone(),
-                Compat::Plimsoll => known.desired_ca_bundle(&ours, registered, instant, now),
+                Compat::Plimsoll => state.desired_ca_bundle(&ours, registered, instant, now),
             }
         };
-        let registered = registration.ensure(&self.permit, extent, &trust).await;
-        let registered = registered.map_err(|why| {
+        let registered = registration.ensure(&self.permit, scope, &desired_bundle).await;
+        let registered = registered.map_err(|error| {
             self.certificates.lock().registered = None;
-            why.to_string()
+            error.to_string()
         })?;
         match registered.change {
             WebhookChange::None => {}
-            WebhookChange::Created => tracing::info!("the webhook is registered"),
+            WebhookChange::Created => tracing::info!("created webhook configuration"),
             WebhookChange::Patched => {
-                tracing::info!("the registration of the webhook was brought in order");
+                tracing::info!("updated webhook configuration");
             }
         }
-        let mut known = self.certificates.lock();
-        known.was_registered = true;
+        let mut state = self.certificates.lock();
+        state.was_registered = true;
         if registered.ca_bundle.contains(&ours) {
-            known.wrong_since = None;
-            known.once_registered = ours;
+            state.wrong_since = None;
+            state.once_registered = ours;
         }
         let name = self.config.server_name();
-        for held in &mut known.pairs {
-            let trusted = registered.ca_bundle.verify(&held.pair.chain, name, now);
-            held.trusted_since = trusted.is_ok().then(|| held.trusted_since.unwrap_or(instant));
+        for tracked in &mut state.pairs {
+            let trusted = registered.ca_bundle.verify(&tracked.pair.chain, name, now);
+            tracked.trusted_since =
+                trusted.is_ok().then(|| tracked.trusted_since.unwrap_or(instant));
         }
-        known.registered = Some(registered.ca_bundle);
+        state.registered = Some(registered.ca_bundle);
         Ok(())
     }
 
-    /// Shows what can be shown now.
+    /// Updates the served certificate.
     fn update_serving_pair(&self, now: Time) {
         let settle = self.config.certificates.ca_propagation_delay;
-        let mut known = self.certificates.lock();
-        let candidates: Vec<Candidate> = known
+        let mut state = self.certificates.lock();
+        let candidates: Vec<Candidate> = state
             .pairs
             .iter()
-            .map(|held| Candidate {
-                validity: held.validity,
-                trusted_for: held.trusted_since.map(|since| since.elapsed()),
+            .map(|tracked| Candidate {
+                validity: tracked.validity,
+                trusted_for: tracked.trusted_since.map(|since| since.elapsed()),
             })
             .collect();
-        let Some(place) = select_certificate(&candidates, now, settle) else { return };
-        let TrackedPair { pair, validity, .. } = known.pairs[place].clone();
-        if known.serving.as_ref() == Some(&pair) {
+        let Some(index) = select_certificate(&candidates, now, settle) else { return };
+        let TrackedPair { pair, validity, .. } = state.pairs[index].clone();
+        if state.serving.as_ref() == Some(&pair) {
             return;
         }
         match certified_key(&pair.chain, &pair.key) {
             Ok(key) => {
                 self.keyring.set(key);
                 self.metrics.set_certificate_expiry(validity.not_after);
-                tracing::info!(until = %validity.not_after, "the webhook shows another certificate");
-                known.serving = Some(pair);
+                tracing::info!(until = %validity.not_after, "serving a new certificate");
+                state.serving = Some(pair);
             }
-            Err(why) => tracing::error!(%why, "a certificate that was fine cannot be shown"),
+            Err(error) => {
+                tracing::error!(%error, "cannot load a certificate that was valid before");
+            }
         }
     }
 }
 
-/// What is in the files. An authority that is not there is none: whoever registers the webhook may know it.
+/// Reads the certificate files. The CA file is optional: the webhook may be registered by someone else.
 pub(super) fn read_files(files: &CertificateFiles) -> Result<IssuedCertificate, String> {
-    let read = |path: &Path| fs::read(path).map_err(|why| format!("{}: {why}", path.display()));
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     Ok(IssuedCertificate {
         chain: read(&files.certificate)?,
         key: read(&files.key)?,
@@ -364,9 +370,9 @@ mod tests {
     const NOW: Time = Time::from_secs(1_800_000_000);
 
     fn pair() -> IssuedCertificate {
-        let wanted =
+        let spec =
             CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: Duration::from_hours(10) };
-        issue(&wanted, NOW).expect("made")
+        issue(&spec, NOW).expect("made")
     }
 
     fn authority() -> CaBundle {
@@ -376,32 +382,32 @@ mod tests {
     #[test]
     fn what_was_registered_before_goes_after_a_while_and_what_came_later_stays() {
         let (ours, before, later) = (authority(), authority(), authority());
-        let mut known = CertificateState::default();
+        let mut state = CertificateState::default();
         let start = Instant::now();
-        known.record_foreign_authorities(&ours, &before, start);
+        state.record_foreign_authorities(&ours, &before, start);
         let both = ours.clone().union(&before);
         assert_eq!(
-            known.desired_ca_bundle(&ours, &before, start, NOW),
+            state.desired_ca_bundle(&ours, &before, start, NOW),
             both,
-            "others still show it"
+            "others still serve it"
         );
-        assert_eq!(known.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW), ours);
+        assert_eq!(state.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW), ours);
         let end = NOW.later(Duration::from_hours(11));
-        assert_eq!(known.desired_ca_bundle(&ours, &before, start, end), ours, "it has ended");
+        assert_eq!(state.desired_ca_bundle(&ours, &before, start, end), ours, "it has expired");
 
-        known.once_registered = ours.clone();
+        state.once_registered = ours.clone();
         let both = ours.clone().union(&later);
-        known.record_foreign_authorities(&ours, &both, start);
+        state.record_foreign_authorities(&ours, &both, start);
         assert_eq!(
-            known.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW),
+            state.desired_ca_bundle(&ours, &both, start + FOREIGN_CA_RETENTION, NOW),
             both,
             "a replica is ahead"
         );
-        known.retired = later;
+        state.retired = later;
         assert_eq!(
-            known.desired_ca_bundle(&ours, &both, start, NOW),
+            state.desired_ca_bundle(&ours, &both, start, NOW),
             ours,
-            "it was ours, and is no more"
+            "it was ours and is retired"
         );
     }
 
@@ -415,7 +421,7 @@ mod tests {
             certificates.add_pair(pair.clone()).expect("is fine");
         }
         let held = || -> Vec<IssuedCertificate> {
-            certificates.lock().pairs.iter().map(|held| held.pair.clone()).collect()
+            certificates.lock().pairs.iter().map(|tracked| tracked.pair.clone()).collect()
         };
         assert_eq!(held(), [pairs[3].clone(), pairs[2].clone(), pairs[0].clone()]);
         assert_eq!(certificates.own_ca_bundle(true, NOW).len(), 3);
@@ -427,7 +433,7 @@ mod tests {
         assert_eq!(
             certificates.own_ca_bundle(true, late).len(),
             1,
-            "the newest, though all have ended"
+            "the newest, though all have expired"
         );
     }
 }

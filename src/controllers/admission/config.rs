@@ -1,4 +1,4 @@
-//! What the admission controller runs by: flags and environment, checked once and turned into plain data.
+//! Configuration of the admission controller: validated flags and environment variables.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,143 +18,143 @@ use plimsoll_core::{
     },
 };
 
-/// Everything about the admission controller that flags can set.
+/// Configuration of the admission controller.
 #[derive(Clone, Debug)]
 pub struct AdmissionConfig {
-    /// Whose numbers are wanted.
+    /// Whether to behave like upstream or like Plimsoll.
     pub compat: Compat,
-    /// The fixes that are on.
+    /// The enabled fixes.
     pub fixes: Fixes,
-    /// Where the webhook is served.
+    /// Address of the webhook.
     pub listen: Address,
-    /// Where metrics and health are served.
+    /// Address of metrics and probes.
     pub address: Address,
-    /// How TLS is spoken.
+    /// TLS settings.
     pub tls: TlsConfig,
-    /// Where certificates come from.
+    /// Certificate settings.
     pub certificates: CertificateConfig,
-    /// The names by which API servers call the webhook, the first as they register it.
+    /// Server names that API servers use for the webhook. The first one is in the webhook configuration.
     pub server_names: Vec<String>,
-    /// What is registered; `None` when others do that.
+    /// The webhook configuration to write; `None` if it is managed by someone else.
     pub registration: Option<webhook_config::DesiredWebhook>,
-    /// The Lease that says that the webhook is reachable.
+    /// The Lease that reports that the webhook is reachable.
     pub lease: LeaseConfig,
-    /// Which namespaces are looked after.
+    /// Namespaces to handle.
     pub scope: NamespaceScope,
-    /// How to reach the API server; none is from inside of the cluster.
+    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// Requests a second to the API server; infinite for no limit.
+    /// Requests per second to the API server; infinite for no limit.
     pub qps: f32,
-    /// How many requests may go at once before that.
+    /// Burst of requests to the API server.
     pub burst: u32,
-    /// What may be done beyond the usual.
+    /// Enabled feature gates.
     pub feature_gates: AdmissionGates,
-    /// What becomes of limits.
+    /// How to set limits.
     pub limit_policy: LimitPolicy,
-    /// The most CPU that a boosted container may request; zero and none are no limit.
+    /// Maximum CPU request of a container with startup boost; zero and `None` mean no limit.
     pub max_boost: Option<Quantity>,
-    /// How long the webhook goes on answering once it was told to end: callers need a moment to hear of that.
+    /// How long the webhook keeps serving after shutdown was requested, until clients stop sending requests.
     pub shutdown_delay: Duration,
-    /// How much whoever connects can ask of it.
+    /// Resource limits per client.
     pub limits: WebhookLimits,
-    /// Where words about the work go.
+    /// Log settings.
     pub log: LogConfig,
-    /// What was given and should be looked at; already logged by the command line.
+    /// Warnings about flags; already logged by the command line.
     pub warnings: Vec<String>,
 }
 
-/// How TLS is spoken.
+/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The oldest version.
+    /// The minimum version.
     pub min_version: MinVersion,
-    /// The ciphers of TLS 1.2.
+    /// Cipher suites of TLS 1.2.
     pub ciphers: CipherSuites,
 }
 
-/// Features that gates open.
+/// Feature gates of the admission controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one gate of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent feature gate")]
 pub struct AdmissionGates {
-    /// More CPU while a pod starts.
+    /// Startup boost.
     pub startup_boost: bool,
-    /// The mode InPlace.
+    /// Update mode InPlace.
     pub in_place: bool,
-    /// Overrides in policies.
+    /// Per-VPA overrides in policies.
     pub per_vpa_config: bool,
-    /// Sidecars among the init containers.
+    /// Sidecars (restartable init containers).
     pub native_sidecars: bool,
 }
 
-/// Where certificates come from.
+/// Certificate settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateConfig {
-    /// From files or from nowhere; `None` is from files where there are any.
+    /// The source; `None` uses files if they exist.
     pub source: Option<CertificateSource>,
-    /// The files.
+    /// Paths of mounted files.
     pub files: CertificateFiles,
-    /// Where they are kept that are made here.
+    /// The Secret for self-signed certificates.
     pub secret: SecretConfig,
-    /// How often is looked for new ones, and at the registration.
+    /// How often certificates and the webhook configuration are reconciled.
     pub interval: Duration,
-    /// How long API servers may take to learn of a new authority.
+    /// How long API servers may take to pick up a new CA.
     pub ca_propagation_delay: Duration,
 }
 
-/// Where certificates come from.
+/// Source of the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// From files.
+    /// Mounted files.
     Mounted,
-    /// They are made here.
+    /// Issued by this process.
     SelfSigned,
 }
 
-/// Certificates in files.
+/// Paths of certificate files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// What the API server shall trust.
+    /// The CA for the webhook configuration.
     pub authority: PathBuf,
-    /// What is shown.
+    /// The server certificate.
     pub certificate: PathBuf,
-    /// Its key.
+    /// Its private key.
     pub key: PathBuf,
-    /// Whether changes of them count.
+    /// Whether to reload changed files.
     pub reload: bool,
 }
 
-/// Certificates that are made here.
+/// The Secret for self-signed certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretConfig {
-    /// Where the Secret is.
+    /// Namespace of the Secret.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Secret.
     pub name: String,
-    /// How long each one holds.
+    /// Validity period of certificates.
     pub lifetime: Duration,
 }
 
-/// The Lease that says that the webhook is reachable.
+/// The Lease that reports that the webhook is reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// Where it is.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
     /// How often it is renewed.
     pub interval: Duration,
 }
 
 impl AdmissionConfig {
-    /// The name by which API servers call the webhook.
+    /// The server name that API servers use for the webhook.
     pub fn server_name(&self) -> &str {
         self.server_names.first().map_or("localhost", String::as_str)
     }
 }
 
-/// The names that a certificate must have for API servers that call by this.
-pub fn certificate_names(caller: &WebhookClientConfig) -> Vec<String> {
-    match caller {
+/// The server names that a certificate needs for this client config.
+pub fn certificate_names(client_config: &WebhookClientConfig) -> Vec<String> {
+    match client_config {
         WebhookClientConfig::Service { namespace, name } => {
             let full = format!("{name}.{namespace}.svc");
             vec![full.clone(), format!("{name}.{namespace}"), format!("{full}.cluster.local")]

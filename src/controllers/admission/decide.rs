@@ -1,4 +1,4 @@
-//! Where what was read meets the rules: the one place that knows how decisions are asked for.
+//! Calls the decision logic of plimsoll-core with the settings and the state of the admission controller.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ impl AdmissionController {
         }
     }
 
-    /// The patch of a new pod.
+    /// Computes the patch of a new pod.
     pub(super) fn decide_pod(
         &self,
         pod: &Pod,
@@ -34,19 +34,19 @@ impl AdmissionController {
         quotas: &[Quota],
     ) -> Result<Vec<Operation>, SizingError> {
         let gates = self.config.feature_gates;
-        let admission = AdmissionSettings {
+        let settings = AdmissionSettings {
             rules: self.sizing_rules(),
             startup_boost: gates.startup_boost,
             max_boosted_cpu: self.config.max_boost.unwrap_or(Quantity::ZERO),
         };
-        let wishes = VpaOptions::from_vpa(vpa, self.config.compat);
-        let plan = wishes.sizing_spec(vpa, self.config.limit_policy);
-        let admitted = admission::patch_pod(pod, &plan, Some(ranges), &admission)?;
-        quota::ensure_quota(quotas, pod, &admitted.sized_containers, PodOperation::Create)?;
-        Ok(admitted.operations)
+        let options = VpaOptions::from_vpa(vpa, self.config.compat);
+        let spec = options.sizing_spec(vpa, self.config.limit_policy);
+        let patch = admission::patch_pod(pod, &spec, Some(ranges), &settings)?;
+        quota::ensure_quota(quotas, pod, &patch.sized_containers, PodOperation::Create)?;
+        Ok(patch.operations)
     }
 
-    /// What is said about a VPA.
+    /// Validates a VPA.
     pub(super) fn decide_vpa(
         &self,
         object: &[u8],
@@ -59,15 +59,15 @@ impl AdmissionController {
             per_vpa_config: gates.per_vpa_config,
             in_place: gates.in_place,
         };
-        let mut said = validation::validate(object, old, gates, self.sizing_rules(), others);
+        let mut result = validation::validate(object, old, gates, self.sizing_rules(), others);
         if self.config.compat == Compat::Plimsoll {
-            said.warnings.extend(invalid_annotation_warnings(object));
+            result.warnings.extend(invalid_annotation_warnings(object));
         }
-        said
+        result
     }
 }
 
-/// A line for each annotation that makes no sense.
+/// One warning per invalid annotation.
 fn invalid_annotation_warnings(object: &[u8]) -> Vec<String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! HorizontalPodAutoscalers of the namespace of a VPA: one that goes by CPU or memory of the same pods works against it.
-//! They are asked for when somebody writes a VPA, and seldom enough not to be watched for it.
+//! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by CPU or memory conflicts
+//! with it. They are listed when a VPA is written, which is too rare to justify a watch.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -21,37 +21,39 @@ use crate::cluster::{
 };
 use plimsoll_core::{admission::validation::OtherAutoscaler, types::compat::Compat};
 
-/// A warning is not worth a longer wait: whoever writes the VPA stands by.
+/// A warning is not worth delaying the client that writes the VPA.
 const LIST_TIMEOUT: Duration = Duration::from_millis(500);
-/// No more of them are read: whoever may write them chooses how many there are.
+/// Maximum number of HPAs to read, since users may create any number.
 const MAX_HPAS: u32 = 500;
-/// How long an answer holds of whether they may be read: upstream's RBAC says nothing of them.
+/// How long a permission check is cached: upstream's RBAC does not allow listing HPAs.
 const ACCESS_TTL: Duration = Duration::from_mins(10);
 
-/// Whether they may be read, and since when that is known.
+/// The cached permission check, with its time.
 #[derive(Debug, Default)]
 pub(super) struct HpaAccess(Mutex<Option<(Instant, bool)>>);
 
 impl HpaAccess {
     fn cached(&self) -> Option<bool> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.filter(|(since, _)| since.elapsed() < ACCESS_TTL).map(|(_, is_allowed)| is_allowed)
+        let cached = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached
+            .filter(|(checked_at, _)| checked_at.elapsed() < ACCESS_TTL)
+            .map(|(_, is_allowed)| is_allowed)
     }
 
     fn store(&self, is_allowed: bool) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), is_allowed));
     }
 
-    /// Asks whether they may be, where that is not known: nothing has to be refused to find out.
+    /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
     async fn is_allowed(&self, client: &Client) -> bool {
-        if let Some(known) = self.cached() {
-            return known;
+        if let Some(cached) = self.cached() {
+            return cached;
         }
         let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
         match act::check_access(client, std::slice::from_ref(&rule)).await.pop() {
             Some(AccessReview::Allowed) => self.store(true),
             Some(AccessReview::Denied) => {
-                tracing::info!(%rule, "HorizontalPodAutoscalers beside VPAs are not looked at without this rule");
+                tracing::info!(%rule, "skipping conflict check with HorizontalPodAutoscalers: RBAC rule is missing");
                 self.store(false);
             }
             Some(AccessReview::Unknown(_)) | None => {}
@@ -60,7 +62,7 @@ impl HpaAccess {
     }
 }
 
-/// As much of one as a warning takes.
+/// The fields of an HPA that warnings need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HpaSummary {
     name: String,
@@ -70,7 +72,7 @@ pub(super) struct HpaSummary {
 }
 
 impl HpaSummary {
-    /// As whoever looks a VPA over sees it.
+    /// The HPA as the validation of VPAs expects it.
     pub fn as_other_autoscaler(&self) -> OtherAutoscaler<'_> {
         OtherAutoscaler {
             kind: "HorizontalPodAutoscaler",
@@ -83,25 +85,25 @@ impl HpaSummary {
 }
 
 impl From<HorizontalPodAutoscaler> for HpaSummary {
-    fn from(scaler: HorizontalPodAutoscaler) -> Self {
-        let spec = scaler.spec.unwrap_or_default();
+    fn from(hpa: HorizontalPodAutoscaler) -> Self {
+        let spec = hpa.spec.unwrap_or_default();
         let metrics = spec.metrics.unwrap_or_default();
-        let of_pods = |metric: &MetricSpec| {
-            let container = metric.container_resource.as_ref().map(|one| &one.name);
-            let resource = metric.resource.as_ref().map(|one| &one.name);
+        let uses_cpu_or_memory = |metric: &MetricSpec| {
+            let container = metric.container_resource.as_ref().map(|source| &source.name);
+            let resource = metric.resource.as_ref().map(|source| &source.name);
             container.or(resource).is_some_and(|name| name == "cpu" || name == "memory")
         };
         Self {
-            name: scaler.metadata.name.unwrap_or_default(),
+            name: hpa.metadata.name.unwrap_or_default(),
             kind: spec.scale_target_ref.kind,
             target: spec.scale_target_ref.name,
-            // One without metrics goes by CPU.
-            uses_resources: metrics.is_empty() || metrics.iter().any(of_pods),
+            // An HPA without metrics scales by CPU.
+            uses_resources: metrics.is_empty() || metrics.iter().any(uses_cpu_or_memory),
         }
     }
 }
 
-/// Whether somebody says what a VPA is to do: recommenders and updaters write the same object all the time.
+/// Whether the request changes the spec: recommenders and updaters write the status of the same object all the time.
 fn changes_spec(request: &AdmissionRequest<'_>) -> bool {
     #[derive(serde::Deserialize)]
     struct SpecOnly<'a> {
@@ -109,15 +111,15 @@ fn changes_spec(request: &AdmissionRequest<'_>) -> bool {
         spec: Option<&'a RawValue>,
     }
     fn spec(object: Option<&str>) -> Option<&str> {
-        let bare: SpecOnly<'_> = serde_json::from_str(object?).ok()?;
-        bare.spec.map(RawValue::get)
+        let parsed: SpecOnly<'_> = serde_json::from_str(object?).ok()?;
+        parsed.spec.map(RawValue::get)
     }
     let (new, old) = (request.object, request.old_object);
     request.operation == "CREATE" || spec(new) != spec(old)
 }
 
 impl AdmissionController {
-    /// The HPAs of the namespace, as far as they can be had in time.
+    /// Lists the HPAs of the namespace, as far as possible within the timeout.
     pub(super) async fn hpas_in_namespace(
         &self,
         request: &AdmissionRequest<'_>,
@@ -125,23 +127,23 @@ impl AdmissionController {
         if self.config.compat != Compat::Plimsoll || !changes_spec(request) {
             return Vec::new();
         }
-        let found = async {
+        let list = async {
             if !self.hpa_access.is_allowed(&self.client).await {
                 return Vec::new();
             }
             let api =
                 Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
             match api.list(&ListParams::default().limit(MAX_HPAS)).await {
-                Ok(list) => list.items.into_iter().map(HpaSummary::from).collect(),
+                Ok(hpas) => hpas.items.into_iter().map(HpaSummary::from).collect(),
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
-                    tracing::info!(why = %status.message, "HorizontalPodAutoscalers are not looked at");
+                    tracing::info!(error = %status.message, "cannot list HorizontalPodAutoscalers; skipping conflict check");
                     self.hpa_access.store(false);
                     Vec::new()
                 }
                 Err(_) => Vec::new(),
             }
         };
-        tokio::time::timeout(LIST_TIMEOUT, found).await.unwrap_or_default()
+        tokio::time::timeout(LIST_TIMEOUT, list).await.unwrap_or_default()
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
             (container, true),
             (external, false),
         ] {
-            let scaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
                 "metadata": {"name": "web"},
                 "spec": {
                     "maxReplicas": 5, "metrics": metrics,
@@ -179,9 +181,9 @@ mod tests {
                 },
             }))
             .expect("an HPA");
-            let scaler = HpaSummary::from(scaler);
-            assert_eq!(scaler.uses_resources, expected, "{metrics}");
-            assert_eq!((&*scaler.kind, &*scaler.target), ("Deployment", "web"));
+            let hpa = HpaSummary::from(hpa);
+            assert_eq!(hpa.uses_resources, expected, "{metrics}");
+            assert_eq!((&*hpa.kind, &*hpa.target), ("Deployment", "web"));
         }
     }
 }

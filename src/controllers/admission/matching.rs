@@ -1,4 +1,4 @@
-//! Which VPA a new pod is sized by.
+//! Finds the VPA that a new pod is sized by.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use plimsoll_core::{
     api::VerticalPodAutoscaler, sizing::AdmissionPod, types::compat::Compat, vpa_match,
 };
 
-/// A controller makes a pod as soon as it exists itself: what is not known of it yet is waited for so long.
+/// A controller creates pods as soon as it exists. Delays between lookups of an owner that is not in the cache yet.
 const OWNER_LOOKUP_DELAYS: [Duration; 5] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
@@ -24,29 +24,29 @@ const OWNER_LOOKUP_DELAYS: [Duration; 5] = [
     Duration::from_millis(500),
 ];
 
-/// What was found, or why nothing was, in one word.
+/// The VPA, or the reason why there is none, as a label value.
 pub(super) type VpaMatch = Result<Arc<VerticalPodAutoscaler>, &'static str>;
 
 impl AdmissionController {
-    /// The VPA that this pod is sized by.
-    pub(super) async fn find_vpa(&self, namespace: &str, young: &mut AdmissionPod) -> VpaMatch {
-        let Some(owner) = young.controller.take() else { return Err("no_controller") };
+    /// Finds the VPA for a pod.
+    pub(super) async fn find_vpa(&self, namespace: &str, pod: &mut AdmissionPod) -> VpaMatch {
+        let Some(owner) = pod.controller.take() else { return Err("no_controller") };
         let owner = Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
         let is_well_known = WellKnown::from_kind(&owner.kind).is_some();
         let owner = ObjectReference::from_owner(namespace, owner);
-        // Nodes own their mirror pods, and nobody scales those.
+        // A Node owns its mirror pods, and is not scalable.
         if &*owner.kind == "Node" {
             return Err("no_scalable_controller");
         }
         let top = match self.top_owner(&owner, is_well_known).await {
             TopOwner::Found(top) => top,
             TopOwner::None => return Err("no_scalable_controller"),
-            TopOwner::Invalid(why) => {
-                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "the controller of a new pod cannot be followed; it is let through");
+            TopOwner::Invalid(error) => {
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "cannot resolve the controller of a new pod; allowing it unchanged");
                 return Err("controller_unknown");
             }
-            TopOwner::Unavailable(why) => {
-                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %why, "nobody can tell who controls a new pod; it is let through");
+            TopOwner::Unavailable(error) => {
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "cannot look up the controller of a new pod; allowing it unchanged");
                 return Err("controller_unavailable");
             }
         };
@@ -55,7 +55,7 @@ impl AdmissionController {
         if candidates.is_empty() {
             return Err("no_vpa");
         }
-        self.select_vpa(namespace, &candidates, &top, &young.pod.labels).await
+        self.select_vpa(namespace, &candidates, &top, &pod.pod.labels).await
     }
 
     async fn top_owner(&self, owner: &ObjectReference, is_well_known: bool) -> TopOwner {
@@ -81,28 +81,28 @@ impl AdmissionController {
         labels: &BTreeMap<String, String>,
     ) -> VpaMatch {
         let label = |key: &str| labels.get(key).map(String::as_str);
-        let (mut matching, mut why) = (Vec::new(), "vpa_is_off");
+        let (mut matching, mut outcome) = (Vec::new(), "vpa_is_off");
         for vpa in candidates {
             if !vpa_match::changes_new_pods(vpa) {
                 continue;
             }
             let selector = match self.selector(namespace, vpa, top).await {
                 Ok(selector) => selector,
-                Err(outcome) => {
-                    why = outcome;
+                Err(reason) => {
+                    outcome = reason;
                     continue;
                 }
             };
             if !selector.matches_with(label) {
-                why = "labels_differ";
+                outcome = "labels_differ";
                 continue;
             }
             matching.push(vpa);
         }
-        vpa_match::select(matching, |vpa| vpa).cloned().ok_or(why)
+        vpa_match::select(matching, |vpa| vpa).cloned().ok_or(outcome)
     }
 
-    /// The pods that a VPA means.
+    /// The pod selector of a VPA.
     async fn selector(
         &self,
         namespace: &str,
@@ -110,7 +110,7 @@ impl AdmissionController {
         top: &ObjectReference,
     ) -> Result<Selector, &'static str> {
         let target = &vpa.spec.target_ref;
-        // Most name what the walk from the pod has just ended at: no second walk is needed.
+        // Most VPAs name the top owner that was just found for the pod: reuse its selector.
         if let Some(selector) = self.targets.selector_of_top_owner(target, top) {
             return Ok(selector);
         }
@@ -118,7 +118,7 @@ impl AdmissionController {
             TargetResolution::Found { selector, .. } => Ok(selector),
             TargetResolution::Unsupported { .. } => Err("target_unsupported"),
             TargetResolution::Unavailable { message } => {
-                tracing::warn!(namespace, vpa = vpa.name_any(), %message, "the target of a VPA cannot be followed; a new pod is let through");
+                tracing::warn!(namespace, vpa = vpa.name_any(), %message, "cannot resolve the target of a VPA; allowing a new pod unchanged");
                 Err("target_unavailable")
             }
         }

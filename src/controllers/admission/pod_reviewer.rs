@@ -1,5 +1,5 @@
-//! What is said of a new pod. Nothing that goes wrong here keeps one from being created: it is let through as it is,
-//! with a line in the log and a count that say why.
+//! Reviews new pods. An internal error never rejects a pod: it is allowed unchanged, with a log line and a metric
+//! that give the reason.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use plimsoll_core::{
     sizing::{AdmissionPod, NamespaceLimitRanges, SizingError},
 };
 
-/// Decides about pods.
+/// Reviews pods.
 pub(super) struct PodReviewer(pub Arc<AdmissionController>);
 
 #[async_trait]
@@ -23,47 +23,50 @@ impl Reviewer for PodReviewer {
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
         let role = &self.0;
-        // What is not known yet must not look as if there were none.
+        // Before the caches are synced, a missing VPA may just not be known yet.
         if !role.has_synced() {
             return AdmissionDecision::allow("not_ready");
         }
-        let let_through = |outcome: &'static str, why: &dyn std::fmt::Display| {
+        let allow_unchanged = |outcome: &'static str, error: &dyn std::fmt::Display| {
             let (namespace, name) = (&*request.namespace, &*request.name);
-            let why = truncated(why.to_string());
-            tracing::warn!(namespace, name, outcome, %why, "a new pod is let through as it is");
+            let error = truncated(error.to_string());
+            tracing::warn!(namespace, name, outcome, %error, "allowing a new pod unchanged");
             AdmissionDecision::allow(outcome)
         };
         if request.resource.version != "v1" {
-            let why = format!("only v1 is known, and this is {}", request.resource.version);
-            return let_through("unknown_version", &why);
+            let message = format!(
+                "unsupported version {} of pods: only v1 is supported",
+                request.resource.version
+            );
+            return allow_unchanged("unknown_version", &message);
         }
         let Some(object) = request.object else {
-            return let_through("unreadable_pod", &"the review has no object");
+            return allow_unchanged("unreadable_pod", &"the review has no object");
         };
-        let mut young: AdmissionPod = match serde_json::from_str(object) {
-            Ok(young) => young,
-            Err(why) => return let_through("unreadable_pod", &why),
+        let mut review_pod: AdmissionPod = match serde_json::from_str(object) {
+            Ok(review_pod) => review_pod,
+            Err(error) => return allow_unchanged("unreadable_pod", &error),
         };
-        let vpa = match role.find_vpa(&request.namespace, &mut young).await {
+        let vpa = match role.find_vpa(&request.namespace, &mut review_pod).await {
             Ok(vpa) => vpa,
             Err(outcome) => return AdmissionDecision::allow(outcome),
         };
-        let mut pod = young.pod;
+        let mut pod = review_pod.pod;
         pod.namespace = (&*request.namespace).into();
         let ranges =
             NamespaceLimitRanges::merge(&role.stores.limit_range_items(&request.namespace));
         let quotas = role.quotas.in_namespace(&request.namespace);
-        let decided = role.decide_pod(&pod, &vpa, &ranges, &quotas);
-        let operations = match decided {
+        let patched = role.decide_pod(&pod, &vpa, &ranges, &quotas);
+        let operations = match patched {
             Ok(operations) => operations,
-            Err(refusal) => {
-                let verdict = let_through(refusal.name(), &refusal);
-                let is_large = matches!(refusal, SizingError::TooLarge { .. });
-                let warnings = is_large.then(|| refusal.to_string()).into_iter().collect();
-                return verdict.with_warnings(warnings);
+            Err(error) => {
+                let decision = allow_unchanged(error.name(), &error);
+                let is_large = matches!(error, SizingError::TooLarge { .. });
+                let warnings = is_large.then(|| error.to_string()).into_iter().collect();
+                return decision.with_warnings(warnings);
             }
         };
         AdmissionDecision::patch(&operations)
-            .unwrap_or_else(|why| let_through("unwritable_patch", &why))
+            .unwrap_or_else(|error| allow_unchanged("unwritable_patch", &error))
     }
 }

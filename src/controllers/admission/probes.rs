@@ -1,4 +1,4 @@
-//! Whether the admission controller lives, and whether pods may be sent to it.
+//! Liveness and readiness of the admission controller.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     controllers::runtime::traffic_metrics::check_watch_loops,
 };
 
-/// Requests of one turn may take that long together, beside the pause between two turns.
+/// Maximum time of the requests of one iteration, in addition to the pause between iterations.
 const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
 impl Probes for AdmissionController {
@@ -22,10 +22,10 @@ impl Probes for AdmissionController {
     fn check_readiness(&self) -> Result<(), Vec<String>> {
         let mut missing = self.unsynced_watches();
         if self.is_draining() {
-            missing.push("it was told to end".to_owned());
+            missing.push("shutting down".to_owned());
         }
         missing.extend(self.recent_self_check().err());
-        // Mounted certificates that cannot be read again are no reason to stop showing those that were.
+        // Unreadable mounted files do not affect readiness while the previous certificate is still served.
         if self.certificates.serving_pair().is_none() {
             missing.extend(self.certificates.last_error());
         }

@@ -1,30 +1,24 @@
-//! Counts what the webhook answers.
+//! Records metrics of reviews.
 
 use crate::{
     cluster::server::webhook::{CompletedReview, ReviewObserver},
     telemetry::{AdmissionMetrics, ReviewTimes},
 };
 
-/// Counts into metrics.
+/// Records reviews in the metrics.
 pub(super) struct ReviewMetrics(pub AdmissionMetrics);
 
 impl ReviewObserver for ReviewMetrics {
-    fn on_review(&self, answered: &CompletedReview) {
+    fn on_review(&self, review: &CompletedReview) {
         let CompletedReview { resource, status, outcome, read, admit, build, write, total } =
-            *answered;
+            *review;
         let times = ReviewTimes { read, admit, build, write, total };
         self.0.observe_review(resource, status.as_str(), outcome, &times);
-        tracing::debug!(
-            resource,
-            status = status.as_str(),
-            outcome,
-            ?total,
-            "a review is answered"
-        );
+        tracing::debug!(resource, status = status.as_str(), outcome, ?total, "completed review");
     }
 
     fn on_rejected(&self, reason: &'static str) {
         self.0.count_rejected(reason);
-        tracing::debug!(reason, "somebody was turned away");
+        tracing::debug!(reason, "rejected a request");
     }
 }

@@ -1,4 +1,5 @@
-//! Whether API servers reach the webhook, as far as this process can tell, and the Lease that says so.
+//! Checks whether API servers can reach the webhook, as far as this process can tell, and renews the Lease that
+//! reports it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,14 +19,14 @@ use crate::{
 };
 use plimsoll_core::types::compat::Compat;
 
-/// A look at the own port takes no longer, unless the Lease is renewed more often than that.
+/// Timeout of a self-check, unless the Lease is renewed more often than that.
 const SELF_CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Looks are no further apart, however seldom the Lease is renewed: readiness hangs on them.
+/// Upper limit for the interval of self-checks, however rarely the Lease is renewed: readiness depends on them.
 const MAX_SELF_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// After so many looks that found nothing it is not ready any more. One may be late on a busy machine.
+/// Number of failed checks after which the webhook is not ready. A single check may be late on a busy machine.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// What the last looks found.
+/// The result of the latest self-checks.
 #[derive(Debug, Default)]
 pub(super) struct SelfCheck(Mutex<SelfCheckState>);
 
@@ -40,70 +41,70 @@ impl SelfCheck {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a look, and says in the log what has changed.
-    fn record(&self, found: &Result<(), String>) {
-        let mut known = self.lock();
-        let was_reached = known.last_success.is_some() && known.last_error.is_none();
-        match found {
+    /// Records a result, and logs changes.
+    fn record(&self, result: &Result<(), String>) {
+        let mut state = self.lock();
+        let was_ok = state.last_success.is_some() && state.last_error.is_none();
+        match result {
             Ok(()) => {
-                if !was_reached {
+                if !was_ok {
                     tracing::info!("the webhook answers on its own port");
                 }
-                known.last_success = Some(Instant::now());
-                known.last_error = None;
+                state.last_success = Some(Instant::now());
+                state.last_error = None;
             }
-            Err(why) => {
-                if known.last_error.as_ref() != Some(why) {
-                    tracing::warn!("{why}");
+            Err(error) => {
+                if state.last_error.as_ref() != Some(error) {
+                    tracing::warn!("{error}");
                 }
-                known.last_error = Some(why.clone());
+                state.last_error = Some(error.clone());
             }
         }
     }
 
-    /// Whether it answered lately, or why not.
-    pub fn passed_within(&self, within: Duration) -> Result<(), String> {
-        let known = self.lock();
-        match known.last_success {
-            Some(last) if last.elapsed() <= within => Ok(()),
-            _ => Err(known
+    /// Whether a check passed within this time; otherwise the last error.
+    pub fn passed_within(&self, max_age: Duration) -> Result<(), String> {
+        let state = self.lock();
+        match state.last_success {
+            Some(last_success) if last_success.elapsed() <= max_age => Ok(()),
+            _ => Err(state
                 .last_error
                 .clone()
-                .unwrap_or_else(|| "the webhook was not looked at yet".to_owned())),
+                .unwrap_or_else(|| "the webhook has not been checked yet".to_owned())),
         }
     }
 }
 
 impl AdmissionController {
-    /// How often the own port is looked at.
+    /// Interval of self-checks.
     fn self_check_interval(&self) -> Duration {
         self.config.lease.interval.min(MAX_SELF_CHECK_INTERVAL)
     }
 
-    /// Whether the webhook answered lately, or why not.
+    /// Whether the webhook passed a recent self-check; otherwise the last error.
     pub(super) fn recent_self_check(&self) -> Result<(), String> {
         self.self_check
             .passed_within(self.self_check_interval() * FAILURE_THRESHOLD + SELF_CHECK_TIMEOUT)
     }
 
-    /// Calls the own port as an API server would.
+    /// Connects to its own port like an API server.
     async fn call_own_webhook(&self) -> Result<(), String> {
-        let Some(shown) = self.certificates.serving_pair() else {
-            return Err("there is no certificate to show yet".to_owned());
+        let Some(serving) = self.certificates.serving_pair() else {
+            return Err("no certificate is available yet".to_owned());
         };
         let name = self.config.server_name();
-        let own = CaBundle::parse(&shown.authority);
-        // Where nobody here says who stands for it, API servers may know all the same.
-        let trust = match leaf_certificate(&shown.chain) {
+        let own = CaBundle::parse(&serving.authority);
+        // If the CA is not known here, API servers may still know it: pin the certificate.
+        let trust = match leaf_certificate(&serving.chain) {
             Some(leaf) if own.is_empty() => ServerTrust::PinnedCertificate(leaf),
             _ => ServerTrust::Authorities(own.root_store()),
         };
         let limit = SELF_CHECK_TIMEOUT.min(self.self_check_interval());
         let address = self.webhook_address;
-        check_webhook(address, name, trust, limit).await.map_err(|why| why.to_string())
+        check_webhook(address, name, trust, limit).await.map_err(|error| error.to_string())
     }
 
-    /// Whether an API server that was told of the webhook would believe it.
+    /// Whether an API server that uses the webhook configuration would trust the served certificate.
     fn check_trusted_by_api_server(&self) -> Result<(), String> {
         if self.registration.is_none() {
             return Ok(());
@@ -111,81 +112,82 @@ impl AdmissionController {
         if !self.certificates.was_registered() {
             return Err("the webhook is not registered yet".to_owned());
         }
-        // Upstream renews once it has tried to register, whatever became of that.
+        // Upstream renews the Lease once it tried to register, whatever the result.
         if self.config.compat == Compat::Upstream {
             return Ok(());
         }
-        let (Some(registered), Some(shown)) =
+        let (Some(registered), Some(serving)) =
             (self.certificates.registered_bundle(), self.certificates.serving_pair())
         else {
-            return Err("nobody knows how the webhook is registered".to_owned());
+            return Err("the webhook configuration has not been read".to_owned());
         };
         let (name, now) = (self.config.server_name(), self.clock.now());
-        registered.verify(&shown.chain, name, now).map_err(|why| {
-            format!("the API server is registered to trust others than the webhook: {why}")
+        registered.verify(&serving.chain, name, now).map_err(|error| {
+            format!("the CA bundle of the webhook configuration does not verify the served certificate: {error}")
         })
     }
 
-    /// Looks at the own port, and renews the Lease while API servers get through.
+    /// Runs self-checks, and renews the Lease while they pass.
     pub(super) async fn run_self_check_loop(self: Arc<Self>, stop: ShutdownToken) {
-        let wanted = &self.config.lease;
-        let condition = HealthReporter::new("admission-controller", wanted.interval);
+        let lease_config = &self.config.lease;
+        let health = HealthReporter::new("admission-controller", lease_config.interval);
         let permit = liveness::without_rate_limit(&self.permit);
         let mut lease = WebhookLease::new(
             self.liveness.client(),
-            &wanted.namespace,
-            &wanted.name,
+            &lease_config.namespace,
+            &lease_config.name,
             &lease::hostname(),
-            wanted.interval,
+            lease_config.interval,
         )
         .with_stats(Arc::clone(&self.write_stats));
-        let mut renewed = Instant::now();
-        let mut silent: Option<String> = None;
+        let mut last_renewal = Instant::now();
+        let mut last_failure: Option<String> = None;
         loop {
-            let found = tokio::select! {
+            let self_check = tokio::select! {
                 () = stop.cancelled() => return,
-                found = self.call_own_webhook() => found,
+                self_check = self.call_own_webhook() => self_check,
             };
-            self.metrics.set_reachable(found.is_ok());
-            self.self_check.record(&found);
-            let believed = self.check_trusted_by_api_server();
+            self.metrics.set_reachable(self_check.is_ok());
+            self.self_check.record(&self_check);
+            let trusted = self.check_trusted_by_api_server();
             if self.registration.is_some() {
-                self.metrics.set_registered(believed.is_ok());
+                self.metrics.set_registered(trusted.is_ok());
             }
-            let through = found.and(believed);
-            if renewed.elapsed() >= wanted.interval && !self.is_draining() {
+            let result = self_check.and(trusted);
+            if last_renewal.elapsed() >= lease_config.interval && !self.is_draining() {
                 {
-                    let mut vitals = condition.lock();
-                    vitals.objects = self.stores.vpa_count() as u64;
-                    vitals.last_pass = Some(self.clock.now());
+                    let mut status = health.lock();
+                    status.objects = self.stores.vpa_count() as u64;
+                    status.last_pass = Some(self.clock.now());
                 }
-                lease.set_annotation(condition.annotation(self.config.compat));
-                let done = match &through {
+                lease.set_annotation(health.annotation(self.config.compat));
+                let renewal = match &result {
                     Ok(()) => tokio::select! {
                         () = stop.cancelled() => return,
-                        done = lease.renew(&permit) => done.map_err(|why| why.to_string()),
+                        renewal = lease.renew(&permit) => renewal.map_err(|error| error.to_string()),
                     },
-                    Err(why) => Err(format!(
-                        "the Lease {}/{} is not renewed, and updaters will stop: {why}",
-                        wanted.namespace, wanted.name
+                    Err(error) => Err(format!(
+                        "not renewing Lease {}/{}; updaters will pause until it is renewed: {error}",
+                        lease_config.namespace, lease_config.name
                     )),
                 };
-                renewed = Instant::now();
-                match done {
-                    Ok(()) if silent.is_some() => {
-                        tracing::info!("the webhook's Lease is renewed again");
-                        silent = None;
+                last_renewal = Instant::now();
+                match renewal {
+                    Ok(()) if last_failure.is_some() => {
+                        tracing::info!("renewing the webhook's Lease again");
+                        last_failure = None;
                     }
-                    Err(why) if silent.as_ref() != Some(&why) => {
-                        tracing::warn!("{why}");
-                        silent = Some(why);
+                    Err(error) if last_failure.as_ref() != Some(&error) => {
+                        tracing::warn!("{error}");
+                        last_failure = Some(error);
                     }
                     _ => {}
                 }
             }
-            // Whoever waits for the first answer should not wait for a whole turn.
-            let pause = if through.is_ok() {
-                self.self_check_interval().min(wanted.interval.saturating_sub(renewed.elapsed()))
+            // Check again soon, so that readiness does not wait for a full interval.
+            let pause = if result.is_ok() {
+                self.self_check_interval()
+                    .min(lease_config.interval.saturating_sub(last_renewal.elapsed()))
             } else {
                 Duration::from_millis(500).min(self.self_check_interval())
             };

@@ -1,4 +1,4 @@
-//! What is said of a VPA that is created or changed: what is wrong keeps it out, what is odd is a warning.
+//! Validates VPAs that are created or changed: errors deny the request, oddities become warnings.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
 };
 
-/// Decides about VPAs.
+/// Reviews VPAs.
 pub(super) struct VpaReviewer(pub Arc<AdmissionController>);
 
-/// As much of a VPA as it takes to find others of the same target.
+/// The field of a VPA that is needed to find others of the same target.
 #[derive(Deserialize)]
 struct VpaTarget {
     spec: VpaTargetSpec,
@@ -38,25 +38,25 @@ impl Reviewer for VpaReviewer {
         let object = request.object.unwrap_or_default();
         let old = request.old_object.map(str::as_bytes);
         let others = self.vpas_with_same_target(&request.namespace, object);
-        let scalers = self.0.hpas_in_namespace(request).await;
-        let mut neighbours: Vec<OtherAutoscaler<'_>> =
+        let hpas = self.0.hpas_in_namespace(request).await;
+        let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
-        neighbours.extend(scalers.iter().map(HpaSummary::as_other_autoscaler));
-        let said = self.0.decide_vpa(object.as_bytes(), old, &neighbours);
-        let verdict = if said.errors.is_empty() {
-            AdmissionDecision::patch(&said.operations).unwrap_or_else(|why| {
-                tracing::warn!(%why, "a default cannot be written; the VPA is let through");
+        autoscalers.extend(hpas.iter().map(HpaSummary::as_other_autoscaler));
+        let result = self.0.decide_vpa(object.as_bytes(), old, &autoscalers);
+        let decision = if result.errors.is_empty() {
+            AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {
+                tracing::warn!(%error, "failed to encode defaults; allowing the VPA unchanged");
                 AdmissionDecision::allow("unwritable_patch")
             })
         } else {
-            AdmissionDecision::deny(response_status(request, &said))
+            AdmissionDecision::deny(response_status(request, &result))
         };
-        verdict.with_warnings(said.warnings)
+        decision.with_warnings(result.warnings)
     }
 }
 
 impl VpaReviewer {
-    /// The VPAs of the same target, as far as they are known.
+    /// The VPAs with the same target, as far as they are cached.
     fn vpas_with_same_target(
         &self,
         namespace: &str,
@@ -80,13 +80,13 @@ fn as_other_autoscaler(vpa: &VerticalPodAutoscaler) -> Option<OtherAutoscaler<'_
     })
 }
 
-/// What the API server tells whoever wrote it.
+/// The status of a denied request.
 pub(super) fn response_status(
     request: &AdmissionRequest<'_>,
-    said: &validation::ValidationResult,
+    result: &validation::ValidationResult,
 ) -> Status {
     let kind = request.request_kind.as_ref().unwrap_or(&request.kind);
-    let causes = said.errors.iter().map(|error| StatusCause {
+    let causes = result.errors.iter().map(|error| StatusCause {
         field: Some(error.path.clone()),
         message: Some(error.body()),
         reason: Some(error.error_type.cause_type().to_owned()),
@@ -102,7 +102,7 @@ pub(super) fn response_status(
         status: Some("Failure".to_owned()),
         code: Some(422),
         reason: Some("Invalid".to_owned()),
-        message: Some(said.message(&kind.kind, &kind.group, &request.name)),
+        message: Some(result.message(&kind.kind, &kind.group, &request.name)),
         details: Some(details),
         ..Status::default()
     }

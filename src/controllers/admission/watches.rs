@@ -1,4 +1,4 @@
-//! What the admission controller watches: VPAs, LimitRanges, and the controllers that own pods.
+//! Watches of the admission controller: VPAs, LimitRanges, and the controllers that own pods.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,7 +21,7 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// The watches by name.
+/// The status of each watch.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub vpas: Arc<WatchStatus>,
@@ -30,7 +30,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Watches that do not run yet.
+    /// Watches that are not started yet.
     pub fn new() -> Self {
         Self {
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
@@ -39,13 +39,13 @@ impl Watches {
         }
     }
 
-    /// Those without which nothing is decided.
+    /// The watches that must be synced before pods are reviewed.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers)
     }
 }
 
-/// What a VPA is looked up by: namespace, and kind and name of its target. The group is of no account, as upstream has it.
+/// Key of the VPA lookup: namespace, and kind and name of the target. As in upstream, the API group is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TargetKey {
     namespace: Box<str>,
@@ -63,7 +63,7 @@ impl TargetKey {
     }
 }
 
-/// What the watches have told.
+/// Objects received by the watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
     vpas: Mutex<ObjectStore<TargetKey, VerticalPodAutoscaler>>,
@@ -75,17 +75,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WatchStores {
-    /// The VPAs that name this target.
+    /// The VPAs with this target.
     pub fn vpas(&self, key: &TargetKey) -> Vec<Arc<VerticalPodAutoscaler>> {
         lock(&self.vpas).get(key).cloned().collect()
     }
 
-    /// How many VPAs there are.
+    /// The number of VPAs.
     pub fn vpa_count(&self) -> usize {
         lock(&self.vpas).len()
     }
 
-    /// What the LimitRanges of a namespace say, in order of their names.
+    /// The items of all LimitRanges of a namespace, ordered by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
         let ranges = lock(&self.limit_ranges);
         ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
@@ -110,46 +110,48 @@ impl WatchStores {
 }
 
 impl AdmissionController {
-    /// Starts all watches. They end when told to stop.
+    /// Starts all watches, which run until shutdown.
     pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let only = self.config.scope.only.as_deref();
-        let reader = &self.watch_factory;
+        let namespaces = self.config.scope.only.as_deref();
+        let factory = &self.watch_factory;
         {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
-            let vpas = reader.objects::<VerticalPodAutoscaler>(only);
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
+            let vpas = factory.objects::<VerticalPodAutoscaler>(namespaces);
             tasks.spawn(async move {
                 let apply = |change| role.stores.apply_vpa_change(change);
-                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, ended).await;
+                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, stopped).await;
             });
         }
         {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
-            let ranges = reader.objects::<PartialLimitRange>(only);
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
+            let ranges = factory.objects::<PartialLimitRange>(namespaces);
             tasks.spawn(async move {
                 let apply = |change| role.stores.apply_limit_range_change(change);
-                watch(ranges, WatchOptions::default(), &role.watches.limit_ranges, apply, ended)
+                watch(ranges, WatchOptions::default(), &role.watches.limit_ranges, apply, stopped)
                     .await;
             });
         }
         if self.config.compat == Compat::Plimsoll {
             let (role, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
-                let only = role.config.scope.only.as_deref();
-                let lost = "pods may be refused for what is recommended";
-                role.quotas.run_watch(&role.client, &role.watch_factory, only, lost, stop).await;
+                let namespaces = role.config.scope.only.as_deref();
+                let consequence = "recommendations may exceed quotas, and pods may be rejected";
+                role.quotas
+                    .run_watch(&role.client, &role.watch_factory, namespaces, consequence, stop)
+                    .await;
             });
         }
-        let (controllers, feeds) = (&self.controllers, &self.watches.controllers);
-        controller_watches::start(reader, only, controllers, feeds, stop, tasks);
+        let (controllers, statuses) = (&self.controllers, &self.watches.controllers);
+        controller_watches::start(factory, namespaces, controllers, statuses, stop, tasks);
     }
 
-    /// What was not read yet, a line each.
+    /// The watches that are not synced yet, one line each.
     pub(super) fn unsynced_watches(&self) -> Vec<String> {
         unsynced_watches(self.watches.required())
     }
 
-    /// Whether everything was read once.
+    /// Whether all required watches are synced.
     pub(super) fn has_synced(&self) -> bool {
-        self.watches.required().all(|feed| feed.is_synced())
+        self.watches.required().all(|status| status.is_synced())
     }
 }

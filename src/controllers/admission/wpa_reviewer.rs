@@ -1,5 +1,5 @@
-//! What is said of a WatermarkPodAutoscaler that is created or changed: what the controller would not follow is kept out,
-//! what is odd is a warning.
+//! Validates WatermarkPodAutoscalers that are created or changed: specs that the controller would reject are denied,
+//! oddities become warnings.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -20,7 +20,7 @@ use crate::{
     controllers::watermark::scaling_gates::{queried_metric, read_annotations},
 };
 use plimsoll_core::{
-    admission::validation::{FieldError, FieldErrorType, ValidationResult as Said},
+    admission::validation::{FieldError, FieldErrorType, ValidationResult},
     api::{
         VerticalPodAutoscaler,
         annotations::MAX_VALUE_BYTES,
@@ -29,11 +29,10 @@ use plimsoll_core::{
     watermark::{spec::with_defaults, validation::validate, warnings},
 };
 
-/// How often objects are looked at where nobody says otherwise: what an annotation means is told by it, and not whether
-/// it means anything.
+/// The default reconcile interval. It affects the meaning of annotations, but not whether they are valid.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
 
-/// Decides about WatermarkPodAutoscalers.
+/// Reviews WatermarkPodAutoscalers.
 pub(super) struct WpaReviewer(pub Arc<AdmissionController>);
 
 #[async_trait]
@@ -46,118 +45,120 @@ impl Reviewer for WpaReviewer {
         let object = match read(request.object.unwrap_or_default()) {
             Ok(object) => object,
             Err(error) => {
-                let said = Said { errors: vec![error], ..Said::default() }.truncated();
-                return AdmissionDecision::deny(response_status(request, &said));
+                let result =
+                    ValidationResult { errors: vec![error], ..ValidationResult::default() }
+                        .truncated();
+                return AdmissionDecision::deny(response_status(request, &result));
             }
         };
-        // What is wrong already can be taken away, and whoever writes something else of it is not to blame.
+        // Deleting an invalid object, or changing unrelated fields of it, must stay possible.
         let old = request.old_object.and_then(|old| read(old).ok());
-        let is_leaving = object.metadata.deletion_timestamp.is_some();
-        if is_leaving || old.is_some_and(|old| is_unchanged(&object, &old)) {
+        let is_terminating = object.metadata.deletion_timestamp.is_some();
+        if is_terminating || old.is_some_and(|old| is_unchanged(&object, &old)) {
             return AdmissionDecision::allow("unchanged");
         }
-        let mut said = validate_object(&object);
-        let filled = with_defaults(&object.spec);
-        let target = &filled.scale_target_ref;
+        let mut result = validate_object(&object);
+        let spec = with_defaults(&object.spec);
+        let target = &spec.scale_target_ref;
         let key = TargetKey::new(&request.namespace, &target.kind, &target.name);
-        said.warnings.extend(conflicting_vpas(&filled, &self.0.stores.vpas(&key)));
-        let said = said.truncated();
-        let verdict = if said.errors.is_empty() {
+        result.warnings.extend(conflicting_vpas(&spec, &self.0.stores.vpas(&key)));
+        let result = result.truncated();
+        let decision = if result.errors.is_empty() {
             AdmissionDecision::allow("valid")
         } else {
-            AdmissionDecision::deny(response_status(request, &said))
+            AdmissionDecision::deny(response_status(request, &result))
         };
-        verdict.with_warnings(said.warnings)
+        decision.with_warnings(result.warnings)
     }
 }
 
 fn read(text: &str) -> Result<WatermarkPodAutoscaler, FieldError> {
-    serde_json::from_str(text).map_err(|why| FieldError {
+    serde_json::from_str(text).map_err(|error| FieldError {
         path: ".".to_owned(),
         error_type: FieldErrorType::Internal,
         value: None,
-        detail: why.to_string(),
+        detail: error.to_string(),
     })
 }
 
-fn is_unchanged(one: &WatermarkPodAutoscaler, other: &WatermarkPodAutoscaler) -> bool {
-    one.spec == other.spec && one.annotations() == other.annotations()
+fn is_unchanged(new: &WatermarkPodAutoscaler, old: &WatermarkPodAutoscaler) -> bool {
+    new.spec == old.spec && new.annotations() == old.annotations()
 }
 
-/// What is wrong with an object, and what is odd.
-fn validate_object(object: &WatermarkPodAutoscaler) -> Said {
-    let mut said = Said::default();
-    let filled = with_defaults(&object.spec);
+/// Validates an object: errors and warnings.
+fn validate_object(object: &WatermarkPodAutoscaler) -> ValidationResult {
+    let mut result = ValidationResult::default();
+    let spec = with_defaults(&object.spec);
     let name = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-    if let Err(wrong) = validate(&filled, &name) {
-        said.errors.push(FieldError {
-            path: wrong.field().to_owned(),
+    if let Err(error) = validate(&spec, &name) {
+        result.errors.push(FieldError {
+            path: error.field().to_owned(),
             error_type: FieldErrorType::Invalid,
             value: None,
-            detail: wrong.to_string(),
+            detail: error.to_string(),
         });
     }
-    let (options, bad) = read_annotations(object.annotations(), DEFAULT_PERIOD);
-    said.warnings.extend(bad.iter().map(ToString::to_string));
-    if said.errors.is_empty() {
-        said.warnings.extend(warnings::collect(&filled, &options));
+    let (options, invalid) = read_annotations(object.annotations(), DEFAULT_PERIOD);
+    result.warnings.extend(invalid.iter().map(ToString::to_string));
+    if result.errors.is_empty() {
+        result.warnings.extend(warnings::collect(&spec, &options));
     }
-    validate_queries(object.annotations(), &filled, &mut said);
-    said
+    validate_queries(object.annotations(), &spec, &mut result);
+    result
 }
 
 fn validate_queries(
     annotations: &BTreeMap<String, String>,
     spec: &WatermarkPodAutoscalerSpec,
-    said: &mut Said,
+    result: &mut ValidationResult,
 ) {
     let external = spec.metrics.iter().filter_map(|metric| metric.external.as_ref());
     let names: HashSet<&str> = external.map(|external| &*external.metric_name).collect();
     for (key, query) in annotations {
         let Some(metric) = queried_metric(key) else { continue };
         if !names.contains(metric) {
-            said.warnings.push(format!(
-                "annotation {key}: there is no external metric of that name, so that nobody asks for it"
+            result.warnings.push(format!(
+                "annotation {key}: no external metric has this name, so the query is not used"
             ));
         }
         if query.len() > MAX_VALUE_BYTES {
-            said.warnings.push(format!(
-                "annotation {key}: a query of {} bytes is not checked; the longest that is has {MAX_VALUE_BYTES}",
+            result.warnings.push(format!(
+                "annotation {key}: the query has {} bytes and is not checked; the limit is {MAX_VALUE_BYTES}",
                 query.len()
             ));
             continue;
         }
-        let Err(why) = check_query(query) else { continue };
+        let Err(error) = check_query(query) else { continue };
         if check_query_in(query, Dialect::MetricsQl).is_ok() {
-            said.warnings.push(format!(
-                "annotation {key}: only VictoriaMetrics understands that: for a Prometheus, {why}"
+            result.warnings.push(format!(
+                "annotation {key}: only VictoriaMetrics supports this query; Prometheus would fail with: {error}"
             ));
             continue;
         }
-        said.errors.push(FieldError {
+        result.errors.push(FieldError {
             path: format!("metadata.annotations[{key}]"),
             error_type: FieldErrorType::Invalid,
             value: Some(format!("{query:?}")),
-            detail: why,
+            detail: error,
         });
     }
 }
 
-/// A warning for each VPA that sizes the same pods by what replicas go by.
+/// One warning per VPA that sizes the same pods by a metric that this object scales by.
 fn conflicting_vpas(
     spec: &WatermarkPodAutoscalerSpec,
     vpas: &[Arc<VerticalPodAutoscaler>],
 ) -> Vec<String> {
-    let of_pods = spec.metrics.iter().any(|metric| metric.kind != "External");
-    let rivals = vpas.iter().filter(|_| of_pods);
-    let told = rivals.map(|vpa| {
+    let uses_pod_metrics = spec.metrics.iter().any(|metric| metric.kind != "External");
+    let conflicting = vpas.iter().filter(|_| uses_pod_metrics);
+    let messages = conflicting.map(|vpa| {
         format!(
-            "VerticalPodAutoscaler {} sizes the same pods by what they use, and this goes by that too: they will work \
-             against each other; let one of them go by another metric",
+            "VerticalPodAutoscaler {} sizes the same pods by their resource usage, and this object scales by it: they will \
+             conflict; let one of them use another metric",
             vpa.name_any()
         )
     });
-    told.collect()
+    messages.collect()
 }
 
 #[cfg(test)]
@@ -184,8 +185,9 @@ mod tests {
     #[test]
     fn a_query_that_cannot_be_right_keeps_an_object_out_and_one_that_may_be_does_not() {
         let query = |query: &str| {
-            let said = validate_object(&object(&json!({"query.plimsoll.dev/load": query}), "load"));
-            (said.errors.iter().map(ToString::to_string).collect::<Vec<_>>(), said.warnings)
+            let result =
+                validate_object(&object(&json!({"query.plimsoll.dev/load": query}), "load"));
+            (result.errors.iter().map(ToString::to_string).collect::<Vec<_>>(), result.warnings)
         };
         assert_eq!(query("sum(rate(requests_total[5m]))"), (vec![], vec![]));
         let (errors, _) = query("sum(rate(requests_total[5m])");
@@ -205,8 +207,8 @@ mod tests {
     fn what_the_controller_would_not_follow_is_refused_where_it_is_wrong() {
         let mut wrong = object(&json!({}), "load");
         wrong.spec.max_replicas = 0;
-        let said = validate_object(&wrong);
-        let [error] = &said.errors[..] else { panic!("{:?}", said.errors) };
+        let result = validate_object(&wrong);
+        let [error] = &result.errors[..] else { panic!("{:?}", result.errors) };
         assert_eq!(error.path, "spec.minReplicas");
         let odd = validate_object(&object(&json!({"plimsoll.dev/delays": "both"}), "load"));
         assert!(odd.errors.is_empty());

@@ -1,4 +1,4 @@
-//! What a recommender reads history and usage from, and writes history to.
+//! Opens the storage and the sources of history and usage.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 use plimsoll_core::types::compat::Compat;
 
-/// A Prometheus, where one is asked for anything.
+/// The Prometheus client, if usage or history is read from Prometheus.
 pub(super) fn open_prometheus(
     config: &RecommenderConfig,
     clock: &Clock,
@@ -34,15 +34,15 @@ pub(super) fn open_prometheus(
     if config.storage != StorageChoice::Prometheus && config.usage != UsageSource::Prometheus {
         return Ok(None);
     }
-    let watch = Arc::new(RecommenderQueryMetrics {
+    let observer = Arc::new(RecommenderQueryMetrics {
         metrics: metrics.clone(),
         calls: client_calls::QueryRecorder::new(calls.clone()),
     });
     let weighting = config.settings.history_weighting;
-    Ok(Some(Arc::new(config.prometheus.open_history(weighting, clock, watch)?)))
+    Ok(Some(Arc::new(config.prometheus.open_history(weighting, clock, observer)?)))
 }
 
-/// Where history is kept.
+/// The storage of history.
 pub(super) fn open_storage(
     config: &RecommenderConfig,
     client: &Client,
@@ -55,7 +55,7 @@ pub(super) fn open_storage(
             tracing::warn!(
                 directory = %directory.display(),
                 ?report,
-                "history is kept in a directory: run a single replica"
+                "storing history in a local directory: run a single replica"
             );
             Ok(Arc::new(local))
         }
@@ -66,7 +66,7 @@ pub(super) fn open_storage(
     }
 }
 
-/// Counts what a Prometheus is asked, by upstream's names and by ours.
+/// Counts Prometheus queries under upstream's metric names and under our own.
 #[derive(Debug)]
 struct RecommenderQueryMetrics {
     metrics: RecommenderMetrics,
@@ -74,16 +74,16 @@ struct RecommenderQueryMetrics {
 }
 
 impl QueryObserver for RecommenderQueryMetrics {
-    fn on_query(&self, asked: &CompletedQuery<'_>) {
-        // As upstream: a question without any answer is in no series.
-        if let Some(status) = asked.status {
-            self.metrics.observe_query(status, "post", asked.duration);
+    fn on_query(&self, query: &CompletedQuery<'_>) {
+        // As upstream: a query without a response is not counted.
+        if let Some(status) = query.status {
+            self.metrics.observe_query(status, "post", query.duration);
         }
-        self.calls.on_query(asked);
+        self.calls.on_query(query);
     }
 }
 
-/// The series that history is read from, where it is.
+/// The Prometheus history, if it is configured as storage.
 pub(super) fn open_history_source(
     config: &RecommenderConfig,
     prometheus: Option<&Arc<PrometheusHistory>>,

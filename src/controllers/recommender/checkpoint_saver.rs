@@ -1,4 +1,4 @@
-//! Saving: the histories that changed, the most urgent first, and the collection of those that nobody owns.
+//! Saves changed histories, the most overdue first, and garbage-collects orphaned ones.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,24 +22,24 @@ use plimsoll_core::recommender::{
     clock_doubt::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
 };
 
-/// How many VPAs are saved at a time: their records are in memory until they are written, and what a stop
-/// cuts off has to be written again.
+/// Number of VPAs per batch: their records are in memory until they are written, and an interrupted batch must be
+/// written again.
 const VPAS_PER_SAVE: usize = 16;
 
-/// How long a collection of orphans may take at least.
+/// Minimum timeout of a garbage collection.
 const MIN_GC_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a final save may take: less than the half minute that a pod is given to end.
+/// Timeout of the final save: less than the default termination grace period of 30 seconds.
 const FINAL_SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Recommender {
-    /// Writes the histories that changed, as long as this process may write.
+    /// Saves changed histories while this process is the leader.
     pub(super) async fn run_save_loop(self: Arc<Self>, stop: ShutdownToken) {
         if self.storage.writer().is_none() {
             return;
         }
         let mut pause = MIN_BACKOFF;
-        let mut last_collection = self.clock.now();
+        let mut last_gc = self.clock.now();
         let mut clock_check = ClockCheck::new(self.clock.now());
         loop {
             tokio::select! {
@@ -61,19 +61,19 @@ impl Recommender {
             match saved {
                 Ok(()) => pause = MIN_BACKOFF,
                 Err(error) => {
-                    tracing::warn!(%error, "history could not be saved; it stays due");
+                    tracing::warn!(%error, "failed to save history; will retry");
                     tokio::select! {
                         () = stop.cancelled() => return,
                         () = tokio::time::sleep(pause) => {}
                     }
                     pause = (pause * 2).min(MAX_BACKOFF);
-                    // Orphans are collected all the same: a single record may fail for ever.
+                    // Collect garbage anyway: a single record may fail on every attempt.
                 }
             }
             let now = self.clock.now();
-            let due = last_collection.later(self.config.checkpoints_gc_interval);
-            if (now >= due || now < last_collection) && clock_check.doubt.is_none() {
-                last_collection = now;
+            let due = last_gc.later(self.config.checkpoints_gc_interval);
+            if (now >= due || now < last_gc) && clock_check.doubt.is_none() {
+                last_gc = now;
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = self.collect_garbage() => {}
@@ -82,21 +82,21 @@ impl Recommender {
         }
     }
 
-    /// Finds out whether the clock may be wrong, as long as that is not settled. While it may be, no stored history is
-    /// replaced or collected for looking expired, or written in the future.
+    /// Checks whether the clock may be wrong, until that is settled. While it may be, no stored history is replaced
+    /// or collected because it looks expired or is dated in the future.
     async fn check_clock(&self, check: &mut ClockCheck) {
         let stored = {
-            let mut core = self.state.lock();
-            // What was judged by the clock before it was set may count after all.
+            let mut state = self.state.lock();
+            // Records that expired by the previous clock may be valid after all.
             if self.clock.is_wall() && check.clock_was_set(self.clock.now()) {
-                core.vpa_registry.forget_expired_by_clock();
+                state.vpa_registry.forget_expired_by_clock();
             }
-            core.vpa_registry.stored_times()
+            state.vpa_registry.stored_times()
         };
         if !check.is_due(stored) {
             return;
         }
-        // A test's clock is not the server's.
+        // A test's clock is unrelated to the server's.
         let server = if stored.needs_evidence() && self.clock.is_wall() {
             server_time(&self.client).await
         } else {
@@ -113,48 +113,50 @@ impl Recommender {
                 in_future,
                 usable,
                 why = %doubt,
-                "the clock of this process may be wrong: stored histories look expired or written in the future; none is                  replaced or collected before the clock is right, or an hour is over without contradiction"
+                "the local clock may be wrong: stored histories look expired or are dated in the future; not replacing or \
+                 collecting any until the clock is corrected, or an hour has passed without contradiction"
             ),
             (Some(_), None) => tracing::info!(
                 %now,
                 server = server.map(tracing::field::display),
-                "the clock of this process is trusted; histories are saved and collected again"
+                "local clock is plausible again; resuming saves and garbage collection"
             ),
             _ => {}
         }
-        // Before anything was read there is nothing to judge by.
+        // Before any history was read there is no evidence.
         let keep = doubt.is_some() || stored == StoredTimes::default();
         self.state.lock().vpa_registry.keep_expired(keep);
         check.record(stored, doubt, StoredTimes::is_settled(evidence, doubt));
     }
 
-    /// Saves what is due at this age, a batch at a time, and begins no other batch once the time is over.
-    /// Nothing under way is cut off, and each call brings at least one batch further. What fails while others
-    /// succeed is left for the next time; then it goes last.
+    /// Saves VPAs whose last save is older than `age`, in batches, and starts no new batch after `limit`. A running
+    /// batch is not interrupted, and each call completes at least one. Failed VPAs are retried by the next call,
+    /// after all others.
     async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
-        let began = Instant::now();
-        let (mut tried, mut failure) = (HashSet::new(), None);
+        let started = Instant::now();
+        let (mut attempted, mut failure) = (HashSet::new(), None);
         loop {
             if !self.may_write() {
                 return Ok(());
             }
             let now = self.clock.now();
-            let due = self.state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &tried);
+            let due =
+                self.state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
             if due.is_empty() {
-                if !tried.is_empty() && failure.is_none() {
+                if !attempted.is_empty() && failure.is_none() {
                     self.health.set_checkpoints_saved_at(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }
             let saved = self.save(&due, now).await;
-            tried.extend(due);
+            attempted.extend(due);
             match saved? {
                 SaveOutcome::Complete => {}
                 SaveOutcome::Partial(error) => failure = Some(error),
                 SaveOutcome::Failed(error) => return Err(error),
             }
-            if began.elapsed() > limit {
-                // The rest is begun with next time: a large cluster is saved in several turns.
+            if started.elapsed() > limit {
+                // The next call continues with the rest: a large cluster is saved over several calls.
                 if failure.is_none() {
                     self.health.set_checkpoints_saved_at(now);
                 }
@@ -166,8 +168,8 @@ impl Recommender {
     async fn save(&self, due: &[ObjectKey], now: Time) -> Result<SaveOutcome, Error> {
         let Some(writer) = self.storage.writer() else { return Ok(SaveOutcome::Complete) };
         let records: Vec<Record> = {
-            let mut core = self.state.lock();
-            due.iter().flat_map(|key| core.vpa_registry.records(key, now)).collect()
+            let mut state = self.state.lock();
+            due.iter().flat_map(|key| state.vpa_registry.records(key, now)).collect()
         };
         let report = match writer.save(&records, &self.permit).await {
             Ok(report) => report,
@@ -184,49 +186,53 @@ impl Recommender {
             self.adopt_stored_records(&richer).await?;
         }
         let Some(first) = report.failed.first() else { return Ok(SaveOutcome::Complete) };
-        let why =
+        let message =
             format!("{} records failed, {}: {}", report.failed.len(), first.record, first.reason);
-        let error = Error::Unavailable { place: self.storage.name().into(), why };
-        let none = report.failed.len() == records.len();
-        Ok(if none { SaveOutcome::Failed(error) } else { SaveOutcome::Partial(error) })
+        let error = Error::Unavailable { place: self.storage.name().into(), why: message };
+        let all_failed = report.failed.len() == records.len();
+        Ok(if all_failed { SaveOutcome::Failed(error) } else { SaveOutcome::Partial(error) })
     }
 
     fn mark_unsaved(&self, due: &[ObjectKey]) {
-        let mut core = self.state.lock();
+        let mut state = self.state.lock();
         for key in due {
-            core.vpa_registry.mark_save_failed(key);
+            state.vpa_registry.mark_save_failed(key);
         }
     }
 
     fn record_saved(&self, due: &[ObjectKey], records: &[Record], report: &SaveReport, now: Time) {
-        let SaveReport { written, unchanged, stored_richer: kept_richer, refused, failed } = report;
+        let SaveReport { written, unchanged, stored_richer, refused, failed } = report;
         for (outcome, count) in [
             ("written", *written),
             ("unchanged", *unchanged),
-            ("kept_richer", kept_richer.len()),
+            ("kept_richer", stored_richer.len()),
             ("refused", refused.len()),
             ("failed", failed.len()),
         ] {
             self.health.count_checkpoints(outcome, count as u64);
         }
-        let why: HashMap<&str, &str> =
-            refused.iter().map(|it| (&*it.record, &*it.reason)).collect();
+        let rejections: HashMap<&str, &str> =
+            refused.iter().map(|record| (&*record.record, &*record.reason)).collect();
         let failed: HashSet<&str> = failed.iter().map(|failed| &*failed.record).collect();
-        let mut core = self.state.lock();
-        if !why.is_empty() {
+        let mut state = self.state.lock();
+        if !rejections.is_empty() {
             for record in records {
-                let what = record.key.to_string();
-                // It is refused every time; once is enough to say so.
-                if let Some(why) = why.get(&*what)
-                    && core.vpa_registry.mark_rejected(&record.key.vpa)
+                let record_key = record.key.to_string();
+                // It is rejected on every attempt; log it only once.
+                if let Some(reason) = rejections.get(&*record_key)
+                    && state.vpa_registry.mark_rejected(&record.key.vpa)
                 {
-                    tracing::warn!(what, why, "history can never be saved");
+                    tracing::warn!(
+                        record = record_key,
+                        reason,
+                        "history was rejected and cannot be saved"
+                    );
                 }
             }
         }
-        let mut of: HashMap<&ObjectKey, (Vec<Arc<str>>, bool)> = HashMap::new();
+        let mut results: HashMap<&ObjectKey, (Vec<Arc<str>>, bool)> = HashMap::new();
         for record in records {
-            let entry = of.entry(&record.key.vpa).or_default();
+            let entry = results.entry(&record.key.vpa).or_default();
             if !failed.is_empty() && failed.contains(&*record.key.to_string()) {
                 entry.1 = true;
             } else {
@@ -234,66 +240,66 @@ impl Recommender {
             }
         }
         for key in due {
-            match of.get(key) {
-                Some((_, true)) => core.vpa_registry.mark_save_failed(key),
-                Some((containers, false)) => core.vpa_registry.mark_saved(key, containers, now),
-                None => core.vpa_registry.mark_saved(key, &[], now),
+            match results.get(key) {
+                Some((_, true)) => state.vpa_registry.mark_save_failed(key),
+                Some((containers, false)) => state.vpa_registry.mark_saved(key, containers, now),
+                None => state.vpa_registry.mark_saved(key, &[], now),
             }
         }
     }
 
-    /// Removes what nobody owns any more: histories of VPAs that are gone, and those that expired.
+    /// Removes orphaned histories: those of deleted VPAs, and expired ones.
     async fn collect_garbage(&self) {
         let Some(writer) = self.storage.writer() else { return };
-        // Who is not told of new VPAs would take their histories for orphans.
+        // While the watch fails, new VPAs are not known, and their histories would look orphaned.
         if !self.watches.vpas.is_synced() || self.watches.vpas.is_failing() {
             return;
         }
-        // Its own time: a slow save before must not cost the collection.
+        // A timeout of its own, so that a slow save does not prevent the collection.
         let limit = self.config.checkpoints_timeout.max(MIN_GC_TIMEOUT);
         match timeout(limit, self.collect_orphans(writer)).await {
             Ok(Ok(removed)) => {
                 self.state.lock().vpa_registry.clear_stale_records();
                 if removed > 0 {
                     self.health.count_checkpoints("collected", removed as u64);
-                    tracing::info!(removed, "orphaned histories collected");
+                    tracing::info!(removed, "collected orphaned histories");
                 }
             }
-            Ok(Err(error)) => tracing::warn!(%error, "orphaned histories were not collected"),
-            Err(_) => tracing::warn!(?limit, "orphaned histories were not all collected in time"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to collect orphaned histories"),
+            Err(_) => tracing::warn!(?limit, "timed out collecting orphaned histories"),
         }
     }
 
     async fn collect_orphans(&self, writer: &dyn Writer) -> Result<usize, Error> {
         let without_vpa = Mutex::new(HashSet::new());
         let expired = |key: &ContainerKey| {
-            let core = self.state.lock();
-            if !core.index.scope().includes(&key.vpa.namespace) {
+            let state = self.state.lock();
+            if !state.index.scope().includes(&key.vpa.namespace) {
                 return false;
             }
-            if !core.index.has_any_vpa(&key.vpa) {
+            if !state.index.has_any_vpa(&key.vpa) {
                 let mut keys = without_vpa.lock().unwrap_or_else(PoisonError::into_inner);
                 keys.insert(key.vpa.clone());
                 return false;
             }
-            // Upstream keeps those of containers that are gone.
-            let watched =
-                core.vpa_registry.get(&key.vpa).filter(|_| !core.vpa_registry.is_upstream());
-            watched.is_some_and(|watched| {
-                watched.state() == HistoryState::Loaded
-                    && watched.history().get(&key.container).is_none()
-                    && watched.history().supersedes(&key.container)
+            // Upstream keeps the histories of removed containers.
+            let vpa =
+                state.vpa_registry.get(&key.vpa).filter(|_| !state.vpa_registry.is_upstream());
+            vpa.is_some_and(|vpa| {
+                vpa.state() == HistoryState::Loaded
+                    && vpa.history().get(&key.container).is_none()
+                    && vpa.history().supersedes(&key.container)
             })
         };
         let removed = writer.collect_garbage(&expired, &self.permit).await?;
-        // A watch that is behind does not know of new VPAs: whether one is deleted, the API server has to say.
+        // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
         let keys = without_vpa.into_inner().unwrap_or_else(PoisonError::into_inner);
         let limiter = self.permit.limiter().clone();
-        let gate: RequestGate = Arc::new(move || {
+        let rate_limit: RequestGate = Arc::new(move || {
             let limiter = limiter.clone();
             Box::pin(async move { limiter.acquire().await })
         });
-        let deleted = deleted_vpas(&self.client, &gate, keys).await;
+        let deleted = deleted_vpas(&self.client, &rate_limit, keys).await;
         if deleted.is_empty() {
             return Ok(removed);
         }
@@ -303,27 +309,27 @@ impl Recommender {
         Ok(removed + writer.collect_garbage(&orphaned, &self.permit).await?)
     }
 
-    /// Writes everything that is not saved yet, at the end.
+    /// Saves all unsaved history at shutdown.
     pub(super) async fn save_all(&self) {
         if !self.may_write() || self.storage.writer().is_none() {
             return;
         }
         self.state.lock().vpa_registry.resume_saves();
         match timeout(FINAL_SAVE_TIMEOUT, self.save_due(Duration::ZERO, FINAL_SAVE_TIMEOUT)).await {
-            Ok(Ok(())) => tracing::info!("history saved"),
-            Ok(Err(error)) => tracing::warn!(%error, "the last changes of history were not saved"),
-            Err(_) => tracing::warn!("the last changes of history were not all saved in time"),
+            Ok(Ok(())) => tracing::info!("saved history"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to save the latest history"),
+            Err(_) => tracing::warn!("timed out saving the latest history"),
         }
     }
 }
 
-/// How often the time is asked for while the clock may be wrong.
+/// How often the server's time is queried while the clock may be wrong.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// What is known of this process's clock.
+/// Evidence about the local clock.
 struct ClockCheck {
     started: Instant,
-    /// The same moment by both clocks.
+    /// The same instant on the wall clock and the monotonic clock.
     last_readings: (Time, Instant),
     stored: StoredTimes,
     next_check: Instant,
@@ -344,10 +350,11 @@ impl ClockCheck {
         }
     }
 
-    /// Whether the clock was set since the last call, by so much that histories are judged otherwise.
+    /// Whether the clock was set since the last call, by more than the tolerance.
     fn clock_was_set(&mut self, now: Time) -> bool {
-        let (before, then) = std::mem::replace(&mut self.last_readings, (now, Instant::now()));
-        let expected = before.later(then.elapsed());
+        let (last_time, last_instant) =
+            std::mem::replace(&mut self.last_readings, (now, Instant::now()));
+        let expected = last_time.later(last_instant.elapsed());
         let was_set = now.nanos_since(expected).unsigned_abs() > TOLERANCE.as_nanos() as u64;
         if was_set {
             (self.is_settled, self.next_check) = (false, self.last_readings.1);
@@ -365,7 +372,7 @@ impl ClockCheck {
     }
 }
 
-/// How much of a batch was saved.
+/// The outcome of saving a batch.
 enum SaveOutcome {
     Complete,
     Partial(Error),

@@ -1,5 +1,5 @@
-//! Why numbers are what they are, written on the VPA itself where nobody else could tell: beside its status,
-//! right after it, and never in its place.
+//! Writes explanations of recommendations as annotations of VPAs, for clusters where `plimsoll explain` cannot read
+//! the history otherwise. They are separate patches after the status update.
 
 use std::{
     collections::HashMap,
@@ -28,30 +28,30 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// How often one that met a conflict is tried: each time somebody else has written the VPA meanwhile.
+/// Maximum number of attempts after conflicts, which occur when another client wrote the VPA in between.
 const MAX_ATTEMPTS: u32 = 3;
 
 /// Explanations of statuses that are being written.
 #[derive(Debug, Default)]
 pub(super) struct Explanations {
     enabled: AtomicBool,
-    /// No more than there are writes under way.
+    /// At most one per status write in progress.
     pending: Mutex<HashMap<ObjectKey, PendingExplanation>>,
 }
 
 #[derive(Debug)]
 struct PendingExplanation {
-    /// `None` is to be taken away: there is nothing left to explain.
+    /// `None` removes the annotation: there is nothing to explain.
     text: Option<String>,
-    /// What it explains.
+    /// Hash of the recommendation that it explains.
     status_hash: u64,
-    /// The same, as the index knows it.
+    /// The same recommendation, as hashed by the index.
     recommendation: RecommendationHash,
     attempts: u32,
 }
 
 impl Explanations {
-    /// Whether any are written.
+    /// Whether explanations are written.
     pub fn are_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
     }
@@ -60,41 +60,50 @@ impl Explanations {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes why a status that is about to be written says what it does, unless the VPA says it already.
+    /// Prepares the explanation of a status that is about to be written, unless the VPA already has it.
     pub fn prepare(
         &self,
         key: &ObjectKey,
-        said: &Recommendation,
-        room: PodLimits,
+        recommendation: &Recommendation,
+        limits: PodLimits,
         vpa: &IndexedVpa,
         now: Time,
     ) {
-        let of = explanation_annotation::recommendation_hash(&status::to_object(said));
-        let fingerprint = RecommendationHash::new(said);
-        let is_said = vpa.explained_hash == Some(of)
-            && vpa.published_status.recommendation.as_ref() == Some(&fingerprint);
-        let text = if is_said { None } else { explanation_annotation::write(said, of, room, now) };
-        if is_said || (text.is_none() && vpa.explained_hash.is_none()) {
+        let status_hash =
+            explanation_annotation::recommendation_hash(&status::to_object(recommendation));
+        let recommendation_hash = RecommendationHash::new(recommendation);
+        let is_current = vpa.explained_hash == Some(status_hash)
+            && vpa.published_status.recommendation.as_ref() == Some(&recommendation_hash);
+        let text = if is_current {
+            None
+        } else {
+            explanation_annotation::write(recommendation, status_hash, limits, now)
+        };
+        if is_current || (text.is_none() && vpa.explained_hash.is_none()) {
             self.discard(key);
             return;
         }
-        let pending =
-            PendingExplanation { text, status_hash: of, recommendation: fingerprint, attempts: 0 };
+        let pending = PendingExplanation {
+            text,
+            status_hash,
+            recommendation: recommendation_hash,
+            attempts: 0,
+        };
         self.pending().insert(key.clone(), pending);
     }
 
-    /// What is to be written on a VPA as it is now. Nothing if its status says something else by now.
+    /// The next patch for a VPA; `None` if its status has changed in the meantime.
     pub fn next_patch(&self, key: &ObjectKey, vpa: &IndexedVpa) -> Option<StatusPatch> {
-        let mut all = self.pending();
-        let said = vpa.published_status.recommendation.as_ref();
-        let fits = |pending: &PendingExplanation| {
-            pending.attempts < MAX_ATTEMPTS && said == Some(&pending.recommendation)
+        let mut explanations = self.pending();
+        let published = vpa.published_status.recommendation.as_ref();
+        let is_current = |pending: &PendingExplanation| {
+            pending.attempts < MAX_ATTEMPTS && published == Some(&pending.recommendation)
         };
-        if !all.get(key).is_some_and(fits) {
-            all.remove(key);
+        if !explanations.get(key).is_some_and(is_current) {
+            explanations.remove(key);
             return None;
         }
-        let pending = all.get_mut(key)?;
+        let pending = explanations.get_mut(key)?;
         pending.attempts += 1;
         Some(StatusPatch {
             key: key.clone(),
@@ -104,23 +113,23 @@ impl Explanations {
         })
     }
 
-    /// It is written. Answers what the VPA explains now.
+    /// Marks an explanation as written. Returns the hash of what the VPA explains now.
     pub fn complete(&self, key: &ObjectKey) -> Option<u64> {
         self.pending()
             .remove(key)
-            .filter(|written| written.text.is_some())
-            .map(|written| written.status_hash)
+            .filter(|explanation| explanation.text.is_some())
+            .map(|explanation| explanation.status_hash)
     }
 
-    /// It is not to be written any more.
+    /// Drops a pending explanation.
     pub fn discard(&self, key: &ObjectKey) {
         self.pending().remove(key);
     }
 }
 
 impl Recommender {
-    /// Finds out at the start whether VPAs may be told why. Where the history lies in the cluster, `explain`
-    /// needs nobody to tell.
+    /// Checks at startup whether VPA annotations may be written. If history is stored in the cluster, `plimsoll
+    /// explain` reads it from there instead.
     pub(super) async fn check_explanations_allowed(self: Arc<Self>, stop: ShutdownToken) {
         if self.config.compat == Compat::Upstream || self.storage.is_in_cluster() {
             return;
@@ -131,11 +140,11 @@ impl Recommender {
         }
         let mut pause = MIN_BACKOFF;
         loop {
-            let verdicts = tokio::select! {
+            let reviews = tokio::select! {
                 () = stop.cancelled() => return,
-                verdicts = check_access(&self.client, std::slice::from_ref(&rule)) => verdicts,
+                reviews = check_access(&self.client, std::slice::from_ref(&rule)) => reviews,
             };
-            match verdicts.into_iter().next() {
+            match reviews.into_iter().next() {
                 Some(AccessReview::Allowed) => {
                     self.explanations.enabled.store(true, Ordering::Relaxed);
                     return;
@@ -143,13 +152,16 @@ impl Recommender {
                 Some(AccessReview::Denied) => {
                     tracing::warn!(
                         storage = self.storage.name(),
-                        "no explanations on VPAs, the only ones that `plimsoll explain` could read while this \
-                         runs: allow {rule} to have them"
+                        "not writing explanations on VPAs, which `plimsoll explain` needs while this process runs: RBAC \
+                         rule is missing: {rule}"
                     );
                     return;
                 }
-                Some(AccessReview::Unknown(why)) => {
-                    tracing::debug!(why, "whether VPAs may be explained is asked again");
+                Some(AccessReview::Unknown(error)) => {
+                    tracing::debug!(
+                        error,
+                        "cannot check whether annotations of VPAs may be written; will retry"
+                    );
                 }
                 None => return,
             }

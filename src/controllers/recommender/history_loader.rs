@@ -1,9 +1,9 @@
-//! History out of a Prometheus: read on beside the passes, taken in a VPA at a time, and gone on with where it stopped.
+//! Loads history from Prometheus in the background: it merges one VPA at a time, and resumes after failures.
 //!
 //! ```text
-//!   wanted ──▶ what checkpoints remember ──▶ what is missing since, or all of it ──▶ Loading ──▶ Bootstrap
-//!                                              whole: into the fleet, at once ◀─────────────────────┘
-//!   the server is away ──▶ what checkpoints remember counts, and the gap is filled later
+//!   VPAs without history ──▶ checkpoints ──▶ the gap since, or everything ──▶ HistoryLoad ──▶ HistoryBootstrap
+//!                                        complete: merged into VpaRegistry at once ◀─────────────────┘
+//!   Prometheus is unavailable ──▶ checkpoints are used, and the gap is filled later
 //! ```
 
 mod fallback;
@@ -35,34 +35,34 @@ use plimsoll_core::recommender::{HistoryBootstrap, HistoryBuilder, bootstrap::Sa
 /// The owner of each VPA's pods.
 type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
 
-/// A server that history is read from.
+/// A Prometheus server to read history from.
 #[derive(Debug)]
 pub(super) struct HistorySource {
     pub(super) history: Arc<PrometheusHistory>,
-    /// Where it is, without secrets.
+    /// Its address, without credentials.
     pub(super) address: String,
-    /// How far back.
+    /// How far back to read.
     pub(super) history_length: Duration,
-    /// Whether checkpoints are written too, and stand in while the server is away.
+    /// Whether checkpoints are written as well, and used while the server is unavailable.
     pub(super) has_fallback: bool,
 }
 
-/// The histories of some VPAs, on their way.
+/// A running read of the histories of some VPAs.
 #[derive(Debug)]
 struct HistoryRead {
     loadings: Vec<HistoryLoad>,
     bootstrap: HistoryBootstrap,
-    /// Which wait of each VPA this is for.
+    /// The load generation of each VPA when the read started.
     load_generations: HashMap<ObjectKey, u64>,
-    /// What each lacks, where they have the rest already.
+    /// The gap of each VPA that has the rest of its history already.
     gaps: HashMap<ObjectKey, Gap>,
     started: Instant,
     histories_loaded: usize,
-    /// The VPAs of which nothing was found.
+    /// VPAs without any history.
     without_history: Vec<ObjectKey>,
 }
 
-/// The time that a history lacks: after the one, and before the other.
+/// A gap in a history, between `after` and `before`.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     load_generation: u64,
@@ -70,7 +70,7 @@ struct Gap {
     before: Time,
 }
 
-/// All that is under way.
+/// All reads in progress.
 #[derive(Debug, Default)]
 struct HistoryReads {
     in_progress: Vec<HistoryRead>,
@@ -78,28 +78,28 @@ struct HistoryReads {
 }
 
 impl Recommender {
-    /// Reads the history of every VPA when it is first seen. What fails is tried again, and goes on where it stopped.
+    /// Reads the history of each new VPA. Failed reads are retried, and resume where they stopped.
     pub(super) async fn run_prometheus_load_loop(
         self: Arc<Self>,
-        series: Arc<HistorySource>,
+        source: Arc<HistorySource>,
         stop: ShutdownToken,
     ) {
-        let mut readings = HistoryReads::default();
+        let mut reads = HistoryReads::default();
         let mut pause = MIN_BACKOFF;
         loop {
-            let read = tokio::select! {
+            let result = tokio::select! {
                 () = stop.cancelled() => return,
-                read = self.advance_reads(&series, &mut readings) => read,
+                result = self.advance_reads(&source, &mut reads) => result,
             };
-            self.history_unreadable.store(read.is_err(), Ordering::Release);
-            let wait = match read {
+            self.history_unreadable.store(result.is_err(), Ordering::Release);
+            let wait = match result {
                 Ok(()) => {
                     pause = MIN_BACKOFF;
                     POLL_INTERVAL
                 }
                 Err(error) => {
-                    tracing::error!(%error, "history cannot be read now; it is tried again");
-                    self.continue_without_prometheus(&series, &mut readings).await;
+                    tracing::error!(%error, "failed to read history; will retry");
+                    self.continue_without_prometheus(&source, &mut reads).await;
                     let wait = pause;
                     pause = (pause * 2).min(MAX_BACKOFF);
                     wait
@@ -107,232 +107,224 @@ impl Recommender {
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                // A server that fails is left alone until its time has come.
+                // Do not wake early for a failing server: wait for the backoff.
                 () = self.history_wanted.notified(), if wait == POLL_INTERVAL => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
-    /// Begins what is wanted, and reads on what is under way. The first failure is answered, after all was tried.
+    /// Starts new reads and advances the running ones. Returns the first error after trying all.
     async fn advance_reads(
         &self,
-        series: &HistorySource,
-        readings: &mut HistoryReads,
+        source: &HistorySource,
+        reads: &mut HistoryReads,
     ) -> Result<(), Error> {
-        let wanted = self.vpas_to_read(readings);
+        let wanted = self.vpas_to_read(reads);
         let mut failure = None;
         if !wanted.is_empty() {
-            match self.start_read(series, wanted).await {
-                Ok(reading) => readings.in_progress.push(reading),
+            match self.start_read(source, wanted).await {
+                Ok(read) => reads.in_progress.push(read),
                 Err(error) => failure = Some(error),
             }
         }
-        if failure.is_none() && !readings.gaps.is_empty() {
-            match self.start_gap_read(series, &readings.gaps).await {
-                Ok(reading) => {
-                    readings.gaps.clear();
-                    readings.in_progress.push(reading);
+        if failure.is_none() && !reads.gaps.is_empty() {
+            match self.start_gap_read(source, &reads.gaps).await {
+                Ok(read) => {
+                    reads.gaps.clear();
+                    reads.in_progress.push(read);
                 }
                 Err(error) => failure = Some(error),
             }
         }
-        for reading in &mut readings.in_progress {
-            if let Err(error) = self.advance(series, reading).await {
+        for read in &mut reads.in_progress {
+            if let Err(error) = self.advance(source, read).await {
                 failure.get_or_insert(error);
             }
         }
-        readings.in_progress.retain(|reading| !reading.is_done());
+        reads.in_progress.retain(|read| !read.is_done());
         failure.map_or(Ok(()), Err)
     }
 
-    /// The VPAs that wait for their history, or were left without, and that nobody reads it for.
-    fn vpas_to_read(&self, readings: &HistoryReads) -> VpaOwners {
+    /// The VPAs whose history is missing and not being read yet.
+    fn vpas_to_read(&self, reads: &HistoryReads) -> VpaOwners {
         let mut wanted = self.vpas_without_history(true);
-        let core = self.state.lock();
+        let state = self.state.lock();
         wanted.retain(|key, _| {
-            let sighting = core.vpa_registry.load_generation(key);
-            let is_read =
-                |reading: &HistoryRead| reading.load_generations.get(key).copied() == sighting;
-            !readings.in_progress.iter().any(is_read)
+            let generation = state.vpa_registry.load_generation(key);
+            let is_in_progress =
+                |read: &HistoryRead| read.load_generations.get(key).copied() == generation;
+            !reads.in_progress.iter().any(is_in_progress)
         });
         wanted
     }
 
-    /// Which wait of each VPA this is.
+    /// The current load generation of each VPA.
     fn load_generations(&self, wanted: &VpaOwners) -> HashMap<ObjectKey, u64> {
-        let core = self.state.lock();
-        let sighting =
-            |key: &ObjectKey| Some((key.clone(), core.vpa_registry.load_generation(key)?));
-        wanted.keys().filter_map(sighting).collect()
+        let state = self.state.lock();
+        let generation =
+            |key: &ObjectKey| Some((key.clone(), state.vpa_registry.load_generation(key)?));
+        wanted.keys().filter_map(generation).collect()
     }
 
     async fn start_read(
         &self,
-        series: &HistorySource,
+        source: &HistorySource,
         wanted: VpaOwners,
     ) -> Result<HistoryRead, Error> {
         let now = self.clock.now();
-        let sightings = self.load_generations(&wanted);
-        let whose = self.pod_ownership(series, wanted.keys(), None).await?;
+        let generations = self.load_generations(&wanted);
+        let ownership = self.pod_ownership(source, wanted.keys(), None).await?;
         let live = self.live_pods(&wanted);
-        let pods = KnownPods { by_label: whose.as_ref(), live: Some(&live) };
+        let pods = KnownPods { by_label: ownership.as_ref(), live: Some(&live) };
         let mut bootstrap = HistoryBootstrap::new(self.state.lock().vpa_registry.settings(), now);
-        let mut since = HashMap::new();
-        if series.has_fallback {
-            // What lies further back than the server is asked for is in no series any more.
-            let begin = now.earlier(series.history_length);
-            let mut recalled = CheckpointSink::new(self, &mut bootstrap, now, begin);
-            self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut recalled).await?;
-            since = recalled.into_last_alive();
+        let mut last_alive = HashMap::new();
+        if source.has_fallback {
+            // Data older than the history length is in no series any more.
+            let begin = now.earlier(source.history_length);
+            let mut checkpoints = CheckpointSink::new(self, &mut bootstrap, now, begin);
+            self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut checkpoints).await?;
+            last_alive = checkpoints.into_last_alive();
         }
         let mut loadings = Vec::new();
-        let (some, all): (VpaOwners, VpaOwners) =
-            wanted.into_iter().partition(|(key, _)| since.contains_key(key));
-        if !all.is_empty() {
-            loadings.push(start_loading(series, pods, &all, None, None).await?);
+        let (partial, missing): (VpaOwners, VpaOwners) =
+            wanted.into_iter().partition(|(key, _)| last_alive.contains_key(key));
+        if !missing.is_empty() {
+            loadings.push(start_loading(source, pods, &missing, None, None).await?);
         }
-        let some = some.into_iter().map(|(key, owner)| (since[&key], (key, owner)));
-        for group in group_similar(some, now) {
-            let after = group.iter().map(|(since, _)| *since).min();
-            let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(start_loading(series, pods, &owners, after, None).await?);
+        let partial = partial.into_iter().map(|(key, owner)| (last_alive[&key], (key, owner)));
+        for group in group_similar(partial, now) {
+            let after = group.iter().map(|(after, _)| *after).min();
+            let owners = group.into_iter().map(|(_, owner)| owner).collect();
+            loadings.push(start_loading(source, pods, &owners, after, None).await?);
         }
-        let mut reading = HistoryRead::new(loadings, bootstrap, sightings, HashMap::new());
-        self.finish_without_queries(&mut reading);
-        Ok(reading)
+        let mut read = HistoryRead::new(loadings, bootstrap, generations, HashMap::new());
+        self.finish_without_queries(&mut read);
+        Ok(read)
     }
 
-    /// Begins to fill what the histories of these VPAs lack.
+    /// Starts reading the gaps of these histories.
     async fn start_gap_read(
         &self,
-        series: &HistorySource,
+        source: &HistorySource,
         gaps: &HashMap<ObjectKey, Gap>,
     ) -> Result<HistoryRead, Error> {
         let now = self.clock.now();
         let (owners, bootstrap) = {
-            let core = self.state.lock();
-            let is_same = |(key, gap): &(&ObjectKey, &Gap)| {
-                core.vpa_registry
+            let state = self.state.lock();
+            let is_current = |(key, gap): &(&ObjectKey, &Gap)| {
+                state
+                    .vpa_registry
                     .load_generation(key)
-                    .is_some_and(|sighting| sighting == gap.load_generation)
+                    .is_some_and(|generation| generation == gap.load_generation)
             };
             let owner = |(key, _): (&ObjectKey, &Gap)| {
-                let owner = core.vpa_registry.get(key).and_then(|known| known.owner());
+                let owner = state.vpa_registry.get(key).and_then(|vpa| vpa.owner());
                 (key.clone(), owner.map(Into::into))
             };
-            let owners: VpaOwners = gaps.iter().filter(is_same).map(owner).collect();
-            (owners, HistoryBootstrap::new(core.vpa_registry.settings(), now))
+            let owners: VpaOwners = gaps.iter().filter(is_current).map(owner).collect();
+            (owners, HistoryBootstrap::new(state.vpa_registry.settings(), now))
         };
-        let sightings = self.load_generations(&owners);
-        let whose = self.pod_ownership(series, owners.keys(), None).await?;
+        let generations = self.load_generations(&owners);
+        let ownership = self.pod_ownership(source, owners.keys(), None).await?;
         let live = self.live_pods(&owners);
-        let pods = KnownPods { by_label: whose.as_ref(), live: Some(&live) };
+        let pods = KnownPods { by_label: ownership.as_ref(), live: Some(&live) };
         let mut loadings = Vec::new();
         let owners = owners.into_iter().map(|(key, owner)| (gaps[&key].after, (key, owner)));
         for group in group_similar(owners, now) {
             let after = group.iter().map(|(after, _)| *after).min();
             let before = group.iter().map(|(_, (key, _))| gaps[key].before).max();
-            let owners = group.into_iter().map(|(_, owned)| owned).collect();
-            loadings.push(start_loading(series, pods, &owners, after, before).await?);
+            let owners = group.into_iter().map(|(_, owner)| owner).collect();
+            loadings.push(start_loading(source, pods, &owners, after, before).await?);
         }
-        let mut reading = HistoryRead::new(loadings, bootstrap, sightings, gaps.clone());
-        self.finish_without_queries(&mut reading);
-        Ok(reading)
+        let mut read = HistoryRead::new(loadings, bootstrap, generations, gaps.clone());
+        self.finish_without_queries(&mut read);
+        Ok(read)
     }
 
-    /// Takes those in of which nothing is to be asked: their pods cannot be told, or they lack nothing.
-    fn finish_without_queries(&self, reading: &mut HistoryRead) {
-        let asked: HashSet<ObjectKey> =
-            reading.loadings.iter().flat_map(HistoryLoad::pending).cloned().collect();
-        let idle = reading.load_generations.keys().filter(|key| !asked.contains(*key));
+    /// Completes VPAs without queries: their pods cannot be identified, or they have no gap.
+    fn finish_without_queries(&self, read: &mut HistoryRead) {
+        let pending: HashSet<ObjectKey> =
+            read.loadings.iter().flat_map(HistoryLoad::pending).cloned().collect();
+        let idle = read.load_generations.keys().filter(|key| !pending.contains(*key));
         let idle: Vec<ObjectKey> = idle.cloned().collect();
-        let HistoryRead { bootstrap, load_generations: sightings, gaps, .. } = reading;
-        let mut intake = HistorySink::new(self, bootstrap, sightings, gaps);
+        let HistoryRead { bootstrap, load_generations: generations, gaps, .. } = read;
+        let mut sink = HistorySink::new(self, bootstrap, generations, gaps);
         for key in &idle {
-            intake.complete(key);
+            sink.complete(key);
         }
-        reading.histories_loaded += intake.histories_loaded;
+        read.histories_loaded += sink.histories_loaded;
     }
 
-    async fn advance(
-        &self,
-        series: &HistorySource,
-        reading: &mut HistoryRead,
-    ) -> Result<(), Error> {
+    async fn advance(&self, source: &HistorySource, read: &mut HistoryRead) -> Result<(), Error> {
         let mut failure = None;
-        let HistoryRead { loadings, bootstrap, load_generations: sightings, gaps, .. } = reading;
-        let mut intake = HistorySink::new(self, bootstrap, sightings, gaps);
+        let HistoryRead { loadings, bootstrap, load_generations: generations, gaps, .. } = read;
+        let mut sink = HistorySink::new(self, bootstrap, generations, gaps);
         for loading in loadings {
-            if let Err(stalled) = loading.advance(&mut intake).await {
-                failure.get_or_insert(series.unavailable_error(&stalled));
+            if let Err(error) = loading.advance(&mut sink).await {
+                failure.get_or_insert(source.unavailable_error(&error));
             }
         }
-        reading.histories_loaded += intake.histories_loaded;
-        reading.without_history.append(&mut intake.without_history);
-        if reading.is_done() {
-            self.log_read_result(series, reading);
-            self.report_missing_history(series, mem::take(&mut reading.without_history)).await;
+        read.histories_loaded += sink.histories_loaded;
+        read.without_history.append(&mut sink.without_history);
+        if read.is_done() {
+            self.log_read_result(source, read);
+            self.report_missing_history(source, mem::take(&mut read.without_history)).await;
         }
         failure.map_or(Ok(()), Err)
     }
 
-    /// Says what a reading came to.
-    fn log_read_result(&self, series: &HistorySource, reading: &HistoryRead) {
-        let SampleCounts {
-            accepted: taken,
-            already_known: known,
-            invalid: senseless,
-            in_future,
-            ..
-        } = reading.bootstrap.counts();
-        let reports = reading.loadings.iter().map(HistoryLoad::report);
-        let (mut queries, mut bytes, mut foreign) = (0, 0, 0);
+    /// Logs the result of a read.
+    fn log_read_result(&self, source: &HistorySource, read: &HistoryRead) {
+        let SampleCounts { accepted, already_known, invalid, in_future, .. } =
+            read.bootstrap.counts();
+        let reports = read.loadings.iter().map(HistoryLoad::report);
+        let (mut queries, mut bytes, mut other_workloads) = (0, 0, 0);
         for report in reports {
             queries += report.queries;
             bytes += report.bytes;
-            foreign += report.skipped.other_workloads;
+            other_workloads += report.skipped.other_workloads;
             for warning in &report.warnings {
-                let server = &series.address;
-                tracing::warn!(server, warning, "the server warns of its answers about history");
+                let server = &source.address;
+                tracing::warn!(server, warning, "Prometheus returned a warning");
             }
         }
         tracing::info!(
             storage = self.storage.name(),
-            vpas = reading.load_generations.len(),
-            containers = reading.histories_loaded,
-            samples = taken,
-            known,
-            senseless,
+            vpas = read.load_generations.len(),
+            containers = read.histories_loaded,
+            samples = accepted,
+            already_known,
+            invalid,
             in_future,
-            foreign,
+            other_workloads,
             queries,
             bytes,
-            took = ?reading.started.elapsed(),
-            length = ?series.history_length,
+            took = ?read.started.elapsed(),
+            length = ?source.history_length,
             "history loaded"
         );
     }
 }
 
 async fn start_loading(
-    series: &HistorySource,
+    source: &HistorySource,
     pods: KnownPods<'_>,
     owners: &VpaOwners,
     after: Option<Time>,
     until: Option<Time>,
 ) -> Result<HistoryLoad, Error> {
-    let begun = series.history.start_load_with_pods(owners, after, until, pods).await;
-    let (loading, skipped) = begun.map_err(|unknown| series.unavailable_error(&unknown))?;
+    let started = source.history.start_load_with_pods(owners, after, until, pods).await;
+    let (loading, skipped) = started.map_err(|error| source.unavailable_error(&error))?;
     for skipped in &skipped {
-        tracing::warn!(what = skipped.record, why = skipped.reason, "no history can be read");
+        tracing::warn!(record = skipped.record, reason = skipped.reason, "cannot read history");
     }
     Ok(loading)
 }
 
 impl HistorySource {
-    pub(super) fn unavailable_error(&self, why: &impl ToString) -> Error {
-        Error::Unavailable { place: self.address.clone(), why: why.to_string() }
+    pub(super) fn unavailable_error(&self, error: &impl ToString) -> Error {
+        Error::Unavailable { place: self.address.clone(), why: error.to_string() }
     }
 }
 
@@ -340,18 +332,17 @@ impl HistoryRead {
     fn new(
         loadings: Vec<HistoryLoad>,
         bootstrap: HistoryBootstrap,
-        sightings: HashMap<ObjectKey, u64>,
+        load_generations: HashMap<ObjectKey, u64>,
         gaps: HashMap<ObjectKey, Gap>,
     ) -> Self {
-        let (began, taken, empty) = (Instant::now(), 0, Vec::new());
         Self {
             loadings,
             bootstrap,
-            load_generations: sightings,
+            load_generations,
             gaps,
-            started: began,
-            histories_loaded: taken,
-            without_history: empty,
+            started: Instant::now(),
+            histories_loaded: 0,
+            without_history: Vec::new(),
         }
     }
 
@@ -360,7 +351,7 @@ impl HistoryRead {
     }
 }
 
-/// Takes samples into histories, and histories that are whole into the fleet.
+/// Adds samples to histories, and merges complete histories into the registry.
 struct HistorySink<'a> {
     role: &'a Recommender,
     bootstrap: &'a mut HistoryBootstrap,
@@ -375,14 +366,14 @@ impl<'a> HistorySink<'a> {
     fn new(
         role: &'a Recommender,
         bootstrap: &'a mut HistoryBootstrap,
-        sightings: &'a HashMap<ObjectKey, u64>,
+        load_generations: &'a HashMap<ObjectKey, u64>,
         gaps: &'a HashMap<ObjectKey, Gap>,
     ) -> Self {
         let now = role.clock.now();
         Self {
             role,
             bootstrap,
-            load_generations: sightings,
+            load_generations,
             gaps,
             now,
             histories_loaded: 0,
@@ -393,17 +384,19 @@ impl<'a> HistorySink<'a> {
 
 impl Sink for HistorySink<'_> {
     fn snapshot(&mut self, key: ContainerKey, _: Snapshot) {
-        tracing::debug!(%key, "series have no snapshots");
+        tracing::debug!(%key, "unexpected snapshot from Prometheus");
     }
 
     fn sample(&mut self, key: &ContainerKey, sample: Sample) {
-        let Self { role, load_generations: sightings, gaps, .. } = self;
-        self.bootstrap.add_sample(key, &sample, |vpa| start_history(role, sightings, gaps, vpa));
+        let Self { role, load_generations, gaps, .. } = self;
+        self.bootstrap
+            .add_sample(key, &sample, |vpa| start_history(role, load_generations, gaps, vpa));
     }
 
-    fn batch(&mut self, key: &ContainerKey, run: SampleBatch<'_>) {
-        let Self { role, load_generations: sightings, gaps, .. } = self;
-        self.bootstrap.add_batch(key, run, |vpa| start_history(role, sightings, gaps, vpa));
+    fn batch(&mut self, key: &ContainerKey, batch: SampleBatch<'_>) {
+        let Self { role, load_generations, gaps, .. } = self;
+        self.bootstrap
+            .add_batch(key, batch, |vpa| start_history(role, load_generations, gaps, vpa));
     }
 
     fn abandon(&mut self, vpa: &ObjectKey) {
@@ -411,34 +404,34 @@ impl Sink for HistorySink<'_> {
     }
 
     fn complete(&mut self, vpa: &ObjectKey) {
-        let Some(&sighting) = self.load_generations.get(vpa) else { return };
-        let mut core = self.role.state.lock();
-        if let Some(folded) = self.bootstrap.take_builder(vpa) {
-            self.histories_loaded += core.vpa_registry.merge_history(vpa, folded, self.now);
+        let Some(&generation) = self.load_generations.get(vpa) else { return };
+        let mut state = self.role.state.lock();
+        if let Some(builder) = self.bootstrap.take_builder(vpa) {
+            self.histories_loaded += state.vpa_registry.merge_history(vpa, builder, self.now);
         } else if !self.gaps.contains_key(vpa) {
             self.without_history.push(vpa.clone());
         }
-        core.vpa_registry.mark_loaded(vpa, sighting);
-        drop(core);
+        state.vpa_registry.mark_loaded(vpa, generation);
+        drop(state);
         self.role.history_loaded.notify_one();
     }
 }
 
-/// What the history of a VPA begins with; `None` where it is not waited for any more.
+/// The history builder of a VPA; `None` if its history is not awaited any more.
 fn start_history(
     role: &Recommender,
-    sightings: &HashMap<ObjectKey, u64>,
+    load_generations: &HashMap<ObjectKey, u64>,
     gaps: &HashMap<ObjectKey, Gap>,
     vpa: &ObjectKey,
 ) -> Option<HistoryBuilder> {
-    let core = role.state.lock();
-    // One that points elsewhere by now waits for another history than this.
-    if core.vpa_registry.load_generation(vpa) != Some(*sightings.get(vpa)?) {
+    let state = role.state.lock();
+    // The target has changed since: this history is not the one that it needs.
+    if state.vpa_registry.load_generation(vpa) != Some(*load_generations.get(vpa)?) {
         return None;
     }
-    let folding = core.vpa_registry.start_history(vpa)?;
+    let builder = state.vpa_registry.start_history(vpa)?;
     Some(match gaps.get(vpa) {
-        Some(gap) => folding.for_gap(gap.after, gap.before),
-        None => folding,
+        Some(gap) => builder.for_gap(gap.after, gap.before),
+        None => builder,
     })
 }

@@ -1,4 +1,4 @@
-//! Leading: the election, what a new leader reads before it writes, and the heartbeat that others see.
+//! Leader election, taking over stored history as a new leader, and the heartbeat.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -15,11 +15,11 @@ use crate::{
 };
 use plimsoll_core::{recommender::HistoryState, types::compat::Compat};
 
-/// A VPA about whose pods nothing was heard for so long is worked out from old numbers.
+/// A VPA without samples for this long counts as stale.
 const STALE_AFTER: Duration = Duration::from_mins(15);
 
 impl Recommender {
-    /// Whether this process may write, and has read what it would write over.
+    /// Whether this process is the leader and has taken over the stored history.
     pub(super) fn may_write(&self) -> bool {
         let term = self.permit.fence().term();
         term.is_some() && *self.takeover_term.borrow() == term
@@ -42,23 +42,24 @@ impl Recommender {
         Some(election)
     }
 
-    /// Notes how it is after a pass, for whoever looks from outside.
+    /// Updates the reported health after a pass.
     pub(super) fn update_health(&self) {
         let now = self.clock.now();
         let (objects, stale) = {
-            let core = self.state.lock();
-            let stale = core.vpa_registry.states().filter(|watched| {
-                watched.last_sample().is_some_and(|at| now > at.later(STALE_AFTER))
-            });
-            (core.vpa_registry.len(), stale.count())
+            let shared = self.state.lock();
+            let stale = shared
+                .vpa_registry
+                .states()
+                .filter(|vpa| vpa.last_sample().is_some_and(|at| now > at.later(STALE_AFTER)));
+            (shared.vpa_registry.len(), stale.count())
         };
         let history = self.history_progress().as_str().to_owned();
-        let mut vitals = self.health_reporter.lock();
-        (vitals.objects, vitals.stale) = (objects as u64, stale as u64);
-        (vitals.last_pass, vitals.history) = (Some(now), Some(history));
+        let mut health = self.health_reporter.lock();
+        (health.objects, health.stale) = (objects as u64, stale as u64);
+        (health.last_pass, health.history) = (Some(now), Some(history));
     }
 
-    /// Whenever this process comes to lead: takes over what others stored, before it writes anything.
+    /// On every leader term, takes over stored history before this process writes anything.
     pub(super) async fn run_takeover_loop(self: Arc<Self>, stop: ShutdownToken) {
         loop {
             let term = tokio::select! {
@@ -66,10 +67,10 @@ impl Recommender {
                 term = self.permit.fence().acquired() => term,
             };
             if self.config.election.enabled {
-                tracing::info!("leading");
+                tracing::info!("leading; taking over stored history before the first write");
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    // What was read is old once somebody else may have led.
+                    // What was read is outdated once another process may have been the leader.
                     () = self.permit.fence().revoked(term) => continue,
                     () = self.take_over_stored_histories() => {}
                 }
@@ -78,7 +79,7 @@ impl Recommender {
             self.enqueue_all_statuses();
             self.save_trigger.wake();
             tokio::select! {
-                // What is still to be written at the end is written under the same lead.
+                // Writes at shutdown belong to the same term.
                 () = stop.cancelled() => return,
                 () = self.permit.fence().revoked(term) => {}
             }
@@ -87,29 +88,29 @@ impl Recommender {
         }
     }
 
-    /// Takes over what others stored, however often it has to be tried.
+    /// Takes over stored history, retrying until it succeeds.
     async fn take_over_stored_histories(&self) {
         let mut pause = MIN_BACKOFF;
         loop {
             let keys: Vec<ObjectKey> = {
-                let core = self.state.lock();
-                let known = |key: &&ObjectKey| {
-                    let watched = core.vpa_registry.get(key);
-                    watched.is_some_and(|it| it.state() == HistoryState::Loaded)
+                let state = self.state.lock();
+                let is_loaded = |key: &&ObjectKey| {
+                    let vpa = state.vpa_registry.get(key);
+                    vpa.is_some_and(|vpa| vpa.state() == HistoryState::Loaded)
                 };
-                core.vpa_registry.keys_after(None).filter(known).cloned().collect()
+                state.vpa_registry.keys_after(None).filter(is_loaded).cloned().collect()
             };
             if keys.is_empty() {
                 return;
             }
             let Err(error) = self.adopt_stored_records(&keys).await else { return };
-            tracing::warn!(%error, "what others stored cannot be read; nothing is written before");
+            tracing::warn!(%error, "failed to take over stored history; not writing until it succeeds");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(MAX_BACKOFF);
         }
     }
 
-    /// Has every status looked at: whoever led before may have left some behind.
+    /// Queues all statuses: the previous leader may have left some unwritten.
     fn enqueue_all_statuses(&self) {
         let keys: Vec<ObjectKey> =
             self.state.lock().vpa_registry.keys_after(None).cloned().collect();
@@ -118,12 +119,12 @@ impl Recommender {
         }
     }
 
-    /// Says after each pass that recommendations are fresh, for the updater.
+    /// Renews the heartbeat after each pass, so that the updater knows that recommendations are current.
     pub(super) async fn run_heartbeat_loop(self: Arc<Self>, stop: ShutdownToken) {
         if self.config.compat == Compat::Upstream {
             return;
         }
-        let shard = self.config.scope.shard.map(|it| format!("{}/{}", it.index, it.count));
+        let shard = self.config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
         let (client, permit) = (self.liveness.client(), liveness::without_rate_limit(&self.permit));
         let heartbeat = Heartbeat::new(
             client,
@@ -143,36 +144,36 @@ impl Recommender {
             if !self.may_write() {
                 continue;
             }
-            // As the pass left it: this thread must not wait for the lock of all histories.
+            // As recorded by the last pass: this thread must not wait for the lock of the state.
             let (vpas, history) = {
-                let vitals = self.health_reporter.lock();
-                (vitals.objects as usize, vitals.history.clone().unwrap_or_default())
+                let health = self.health_reporter.lock();
+                (health.objects as usize, health.history.clone().unwrap_or_default())
             };
-            let beaten = tokio::select! {
+            let result = tokio::select! {
                 () = stop.cancelled() => return,
-                beaten = heartbeat.renew(&permit, vpas, &history) => beaten,
+                result = heartbeat.renew(&permit, vpas, &history) => result,
             };
-            match beaten {
+            match result {
                 Ok(HeartbeatResult::Forbidden) => return,
                 Ok(
                     HeartbeatResult::AccessUnknown
                     | HeartbeatResult::Renewed
                     | HeartbeatResult::Created,
                 ) => {}
-                Err(error) => tracing::warn!(%error, "the heartbeat failed"),
+                Err(error) => tracing::warn!(%error, "failed to renew heartbeat"),
             }
         }
     }
 
-    /// How far the stored history is, all in all: the worst that is true of any VPA, and `Absent` when there is
-    /// none of any.
+    /// Progress of loading history, over all VPAs: the worst state of any VPA, or `Absent` if none has stored
+    /// history.
     pub(super) fn history_progress(&self) -> Progress {
-        let core = self.state.lock();
-        let (mut waiting, mut missing, mut stored) = (false, false, core.vpa_registry.is_empty());
-        for watched in core.vpa_registry.states() {
-            waiting |= watched.state() == HistoryState::Waiting;
-            missing |= watched.state() == HistoryState::Missing;
-            stored |= watched.is_stored();
+        let state = self.state.lock();
+        let (mut waiting, mut missing, mut stored) = (false, false, state.vpa_registry.is_empty());
+        for vpa in state.vpa_registry.states() {
+            waiting |= vpa.state() == HistoryState::Waiting;
+            missing |= vpa.state() == HistoryState::Missing;
+            stored |= vpa.is_stored();
         }
         match (waiting, missing) {
             (_, true) => Progress::Failed,

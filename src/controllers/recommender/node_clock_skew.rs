@@ -1,4 +1,4 @@
-//! Nodes whose clocks are ahead of this process's: their samples are refused, and each node is named once.
+//! Detects nodes whose clocks are ahead of the local clock. Their samples are rejected, and each node is logged once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,17 +9,19 @@ use plimsoll_core::types::Time;
 
 use super::pass::MAX_NAMED;
 
-/// The nodes whose clocks are ahead, so that each is warned of once.
+/// Nodes that are known to be ahead.
 #[derive(Debug, Default)]
 pub(super) struct NodeClockSkew(BTreeSet<Arc<str>>);
 
 impl NodeClockSkew {
-    /// Warns of the nodes that a reading found ahead, and of no node twice before its clock was right again.
-    pub(super) fn warn(&mut self, found: &BTreeMap<Arc<str>, Time>, is_complete: bool) {
-        let news = self.newly_skewed(found, is_complete);
-        let Some(latest) = news.iter().filter_map(|node| found.get(node)).max() else { return };
-        let nodes = news.len();
-        let first = news.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    /// Logs nodes that became ahead since their clock was last right.
+    pub(super) fn warn(&mut self, ahead: &BTreeMap<Arc<str>, Time>, is_complete: bool) {
+        let new_nodes = self.newly_skewed(ahead, is_complete);
+        let Some(latest) = new_nodes.iter().filter_map(|node| ahead.get(node)).max() else {
+            return;
+        };
+        let nodes = new_nodes.len();
+        let first = new_nodes.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
         tracing::warn!(
             nodes,
             first,
@@ -28,16 +30,16 @@ impl NodeClockSkew {
         );
     }
 
-    /// The nodes that were not known to be ahead. A reading that came in part says nothing of those that it lacks.
+    /// The nodes that were not known to be ahead. An incomplete reading says nothing about the nodes that it lacks.
     fn newly_skewed(
         &mut self,
-        found: &BTreeMap<Arc<str>, Time>,
+        ahead: &BTreeMap<Arc<str>, Time>,
         is_complete: bool,
     ) -> Vec<Arc<str>> {
         if is_complete {
-            self.0.retain(|node| found.contains_key(node));
+            self.0.retain(|node| ahead.contains_key(node));
         }
-        found.keys().filter(|node| self.0.insert(Arc::clone(node))).cloned().collect()
+        ahead.keys().filter(|node| self.0.insert(Arc::clone(node))).cloned().collect()
     }
 }
 
@@ -61,7 +63,7 @@ mod tests {
         assert_eq!(news(&["a", "b"], true), ["a", "b"]);
         assert!(news(&["a", "b"], true).is_empty());
         assert_eq!(news(&["c"], false), ["c"]);
-        assert!(news(&["a"], true).is_empty(), "what came in part did not say that it was right");
+        assert!(news(&["a"], true).is_empty(), "an incomplete reading does not clear a node");
         assert_eq!(news(&["b"], true), ["b"], "its clock was right in between");
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown of single objects, for metrics: read from the state page by page, and kept nowhere.
+//! Metrics of VPAs and containers, read from the state page by page at each scrape.
 
 use std::sync::Weak;
 
@@ -14,7 +14,7 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// The rows of a role.
+/// The metrics source of a recommender.
 #[derive(Debug)]
 pub struct RecommenderObjectMetrics(pub Weak<Recommender>);
 
@@ -26,26 +26,26 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
     ) -> Option<ObjectKey> {
         let role = self.0.upgrade()?;
         let now = role.clock.now();
-        let core = role.state.lock();
+        let state = role.state.lock();
         let mut last = None;
-        for key in core.vpa_registry.keys_after(after).take(PAGE_SIZE) {
+        for key in state.vpa_registry.keys_after(after).take(PAGE_SIZE) {
             last = Some(key.clone());
-            let (Some(watched), Some(vpa)) = (core.vpa_registry.get(key), core.index.vpa(key))
+            let (Some(registered), Some(vpa)) = (state.vpa_registry.get(key), state.index.vpa(key))
             else {
                 continue;
             };
-            let sample = watched.last_sample();
-            let live = core.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
+            let sample = registered.last_sample();
+            let live = state.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
             visit(VpaRow {
                 vpa: key,
                 update_mode: vpa.mode.unwrap_or_default().as_str(),
-                history_state: match watched.state() {
+                history_state: match registered.state() {
                     HistoryState::Waiting => Progress::Loading,
-                    HistoryState::Loaded if watched.is_stored() => Progress::Loaded,
+                    HistoryState::Loaded if registered.is_stored() => Progress::Loaded,
                     HistoryState::Loaded => Progress::Absent,
                     HistoryState::Missing => Progress::Failed,
                 },
-                staleness_seconds: sample.map(|at| now.nanos_since(at).max(0) as f64 / 1e9),
+                staleness_seconds: sample.map(|time| now.nanos_since(time).max(0) as f64 / 1e9),
                 pods: live.count(),
             });
         }
@@ -58,29 +58,29 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<ObjectKey> {
         let role = self.0.upgrade()?;
-        let core = role.state.lock();
+        let state = role.state.lock();
         let mut last = None;
-        for key in core.vpa_registry.keys_after(after).take(PAGE_SIZE) {
+        for key in state.vpa_registry.keys_after(after).take(PAGE_SIZE) {
             last = Some(key.clone());
-            let Some(watched) = core.vpa_registry.get(key) else { continue };
-            for advice in watched.summaries() {
+            let Some(registered) = state.vpa_registry.get(key) else { continue };
+            for summary in registered.summaries() {
                 let requests = |resource| {
-                    let live = core.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
-                    let containers = live.filter_map(|(_, pod)| pod.container(&advice.container));
-                    let stated = containers.map(|it| match resource {
-                        Resource::Cpu => it.requests.cpu.map(|MilliCpu(milli)| milli),
-                        Resource::Memory => it.requests.memory.map(|Bytes(bytes)| bytes),
+                    let live = state.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
+                    let containers = live.filter_map(|(_, pod)| pod.container(&summary.container));
+                    let values = containers.map(|container| match resource {
+                        Resource::Cpu => container.requests.cpu.map(|MilliCpu(milli)| milli),
+                        Resource::Memory => container.requests.memory.map(|Bytes(bytes)| bytes),
                     });
-                    PodRequests::from_pods(resource, stated)
+                    PodRequests::from_pods(resource, values)
                 };
                 for resource in [Resource::Cpu, Resource::Memory] {
-                    let Some(figures) = advice.resource(resource) else { continue };
+                    let Some(recommendation) = summary.resource(resource) else { continue };
                     visit(ContainerRow {
                         vpa: key,
-                        container: &advice.container,
+                        container: &summary.container,
                         resource,
-                        recommendation: *figures,
-                        oom_kills: watched.oom_count(&advice.container),
+                        recommendation: *recommendation,
+                        oom_kills: registered.oom_count(&summary.container),
                         requests: &requests,
                     });
                 }

@@ -1,4 +1,4 @@
-//! Kills that were found, on their way into the histories.
+//! Ingests observed OOM kills into histories.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,13 +11,13 @@ use crate::{
 };
 use plimsoll_core::recommender::{estimate::Resource, registry::OomResult};
 
-/// So many kills of one container wait for the history of its VPA, which may be away for days.
+/// Maximum number of pending OOM kills per container: the history of its VPA may be unavailable for days.
 const MAX_PENDING_OOMS: usize = 64;
 
-/// What becomes of those beyond that, as metrics name it.
+/// Outcome label of OOM kills above that limit.
 const DROPPED: &str = "dropped";
 
-/// Whatever may become of a kill is counted from zero.
+/// Initializes all outcome counters with zero.
 pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
     for source in OomKillSource::ALL {
         for outcome in OomResult::NAMES.into_iter().chain([DROPPED]) {
@@ -27,85 +27,88 @@ pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
 }
 
 impl Recommender {
-    /// Counts the kills that were found: those that a pod showed at first sight before its next samples, the
-    /// others after them. What belongs to a history that is not loaded yet waits for it.
+    /// Ingests observed OOM kills: with `first_sight` those that a new pod already showed, before its first samples;
+    /// otherwise the rest, after them. Kills whose history is not loaded yet stay pending.
     pub(super) fn ingest_ooms(&self, now: Time, first_sight: bool) -> u64 {
-        let mut core = self.state.lock();
-        let core = &mut *core;
-        let (mut counted, mut waiting) = (0, Vec::new());
-        for kill in core.index.take_oom_kills() {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let (mut counted, mut pending) = (0, Vec::new());
+        for kill in state.index.take_oom_kills() {
             if (kill.source == OomKillSource::FirstObserved) != first_sight {
-                core.index.add_oom_kill(kill);
+                state.index.add_oom_kill(kill);
                 continue;
             }
-            counted += self.ingest_oom(core, kill, &mut waiting, now);
+            counted += self.ingest_oom(state, kill, &mut pending, now);
         }
-        for source in drop_oldest_pending(&mut waiting) {
+        for source in drop_oldest_pending(&mut pending) {
             self.health.count_oom_kill(source.name(), DROPPED);
         }
-        for kill in waiting {
-            core.index.add_oom_kill(kill);
+        for kill in pending {
+            state.index.add_oom_kill(kill);
         }
         counted
     }
 
     fn ingest_oom(
         &self,
-        core: &mut RecommenderState,
+        state: &mut RecommenderState,
         kill: ObservedOomKill,
-        wait: &mut Vec<ObservedOomKill>,
+        pending: &mut Vec<ObservedOomKill>,
         now: Time,
     ) -> u64 {
         let source = kill.source.name();
         let mut vpas = kill.vpas.clone();
-        if let Some((pod, all)) = core.index.pod(&kill.namespace, &kill.pod) {
-            let part = pod.container(&kill.container).map(|container| container.container_type);
-            if part.is_some_and(|part| !core.counts_usage(part)) {
+        if let Some((pod, current_vpas)) = state.index.pod(&kill.namespace, &kill.pod) {
+            let container_type =
+                pod.container(&kill.container).map(|container| container.container_type);
+            if container_type.is_some_and(|container_type| !state.counts_usage(container_type)) {
                 return 0;
             }
             if vpas.is_empty() {
-                vpas = all.to_vec();
+                vpas = current_vpas.to_vec();
             } else {
-                // One that waited may have been pointed elsewhere meanwhile.
-                vpas.retain(|name| all.contains(name));
+                // The VPAs may have changed while the kill was pending.
+                vpas.retain(|name| current_vpas.contains(name));
             }
         }
         let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
         let (waiting, ready): (Vec<_>, Vec<_>) =
-            vpas.into_iter().partition(|name| core.is_waiting_for_history(&key(name)));
+            vpas.into_iter().partition(|name| state.is_waiting_for_history(&key(name)));
         let mut counted = 0;
         for key in ready.iter().map(key) {
             let (pod, container) = (&*kill.pod, &*kill.container);
-            let (whose, told) = ((pod, container), (kill.at, kill.kill));
+            let (container_id, oom) = ((pod, container), (kill.at, kill.kill));
             let outcome = match kill.source {
                 OomKillSource::FirstObserved => {
-                    core.vpa_registry.add_oom_at_first_sight(&key, whose, told, now)
+                    state.vpa_registry.add_oom_at_first_sight(&key, container_id, oom, now)
                 }
                 OomKillSource::PodUpdate => {
-                    core.vpa_registry.add_oom(&key, whose, told, false, now)
+                    state.vpa_registry.add_oom(&key, container_id, oom, false, now)
                 }
-                OomKillSource::Eviction => core.vpa_registry.add_oom(&key, whose, told, true, now),
+                OomKillSource::Eviction => {
+                    state.vpa_registry.add_oom(&key, container_id, oom, true, now)
+                }
             };
             self.health.count_oom_kill(source, outcome.as_str());
             if let OomResult::Counted(credit) = outcome {
                 counted += 1;
                 let request = kill.kill.request.0;
                 let (at, vpa) = (kill.at, &key);
-                tracing::info!(%vpa, pod, container, %at, request, source, "OOM kill counted");
-                // As upstream does: what the container is given credit for is compared, not what it had.
+                tracing::info!(%vpa, pod, container, %at, request, source, "counted OOM kill");
+                // As in upstream, the credited usage is compared, not the actual usage.
                 let used = credit.as_f64();
-                self.observe_quality(core, &key, container, Resource::Memory, true, used);
+                self.observe_quality(state, &key, container, Resource::Memory, true, used);
             }
         }
         if !waiting.is_empty() {
-            wait.push(ObservedOomKill { vpas: waiting, ..kill });
+            pending.push(ObservedOomKill { vpas: waiting, ..kill });
         }
         counted
     }
 }
 
-/// Drops the oldest kills of each container beyond what may wait for the history of one VPA: the newest weigh most.
-/// Returns where the dropped ones were read.
+/// Drops the oldest pending kills of each container above the limit: the newest have the most weight. Returns the
+/// sources of the dropped ones.
 fn drop_oldest_pending(waiting: &mut Vec<ObservedOomKill>) -> Vec<OomKillSource> {
     if waiting.len() <= MAX_PENDING_OOMS {
         return Vec::new();
@@ -116,8 +119,8 @@ fn drop_oldest_pending(waiting: &mut Vec<ObservedOomKill>) -> Vec<OomKillSource>
     for kill in waiting.iter_mut().rev() {
         let ObservedOomKill { namespace, container, vpas, .. } = kill;
         vpas.retain(|vpa| {
-            let of = (Arc::clone(namespace), Arc::clone(vpa), Arc::clone(container));
-            let count = counts.entry(of).or_default();
+            let id = (Arc::clone(namespace), Arc::clone(vpa), Arc::clone(container));
+            let count = counts.entry(id).or_default();
             *count += 1;
             *count <= MAX_PENDING_OOMS
         });

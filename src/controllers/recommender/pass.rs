@@ -1,5 +1,5 @@
-//! One pass: usage and kills into the histories, decisions out, and the statuses that changed on their way.
-//! Nothing here waits for a write, and for usage only so long.
+//! One pass: ingests usage and OOM kills, computes recommendations, and queues changed statuses. It never waits for
+//! writes, and for usage only up to a limit.
 
 use std::{
     collections::HashSet,
@@ -24,46 +24,45 @@ use plimsoll_core::{
     },
 };
 
-/// Histories are looked through for what has expired no more often than that.
+/// Minimum interval between checks for expired histories.
 const EXPIRY_INTERVAL: Duration = Duration::from_hours(1);
 
-/// A clock that moves further than this from one pass to the next may be set back as well: what seems to have
-/// expired by it is not forgotten yet.
+/// If the clock jumps further than this between two passes, it may be set back later: do not expire histories yet.
 const MAX_CLOCK_JUMP: Duration = Duration::from_hours(6);
 
-/// What passes remember of each other.
+/// State that is kept between passes.
 #[derive(Debug, Default)]
 pub struct PassState {
     last_expiry: Option<Time>,
     last_pass: Option<Time>,
-    /// VPAs that have had no recommendation for long: said once of each.
+    /// VPAs that have had no recommendation for long; each is logged once.
     without_recommendation: HashSet<ObjectKey>,
-    /// The read of usage that a pass did not wait for to its end.
+    /// A usage read that is still running after its pass ended.
     pub(super) usage_reads: JoinSet<UsageRead>,
-    /// Nodes whose clocks are ahead, each of which was warned of.
+    /// Nodes whose clocks are ahead; each is logged once.
     pub(super) node_clock_skew: NodeClockSkew,
     last_reminder: Option<Time>,
 }
 
-/// What a pass did, for logs and tests.
+/// The result of a pass, for logs and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassSummary {
-    /// VPAs that were worked out.
+    /// VPAs with a computed recommendation.
     pub vpas: usize,
     /// Pods whose usage was read.
     pub pods: u64,
-    /// Samples that were taken.
+    /// Accepted samples.
     pub samples: u64,
-    /// Kills that were counted.
+    /// Counted OOM kills.
     pub kills: u64,
-    /// Statuses that are to be written.
+    /// Statuses to be written.
     pub changed: usize,
 }
 
 impl Recommender {
-    /// Makes one pass.
+    /// Runs one pass.
     pub(super) async fn pass(self: &Arc<Self>, passes: &mut PassState) -> PassSummary {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut summary = PassSummary::default();
         self.timed("LoadVPAs", || self.resolve_watched_targets());
         self.timed("LoadPods", || {
@@ -79,56 +78,55 @@ impl Recommender {
         self.timed("UpdateVPAs", || self.decide(passes, &mut summary));
         self.timed("MaintainCheckpoints", || self.save_trigger.wake());
         self.timed("GarbageCollect", || self.forget_expired(passes));
-        self.metrics.observe_step("total", began.elapsed());
+        self.metrics.observe_step("total", started.elapsed());
         summary
     }
 
     fn timed(&self, step: &'static str, work: impl FnOnce()) {
-        let began = Instant::now();
+        let started = Instant::now();
         work();
-        self.metrics.observe_step(step, began.elapsed());
+        self.metrics.observe_step(step, started.elapsed());
     }
 
-    /// Follows the targets that can be followed without asking anybody.
+    /// Resolves targets from the watch caches, without requests.
     pub(super) fn resolve_watched_targets(&self) {
-        self.state.for_each_page(|core, page| {
+        self.state.for_each_page(|state, page| {
             for key in page {
-                let Some(vpa) = core.index.vpa(key) else { continue };
-                let known = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
-                if let Some(outcome) = known {
-                    core.set_target(key, outcome);
+                let Some(vpa) = state.index.vpa(key) else { continue };
+                let resolved = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
+                if let Some(outcome) = resolved {
+                    state.set_target(key, outcome);
                 }
             }
         });
     }
 
     fn register_containers(&self, now: Time) {
-        self.state.for_each_page(|core, page| {
+        self.state.for_each_page(|state, page| {
             for key in page {
-                core.register_containers(key, now);
+                state.register_containers(key, now);
             }
         });
     }
 
-    /// Forgets what was kept for single pods that are gone.
+    /// Removes per-pod data of deleted pods.
     fn forget_deleted_pods(&self) {
         let now = self.clock.now();
-        self.state.for_each_page(|core, page| {
+        self.state.for_each_page(|state, page| {
             for key in page {
-                // A history that is not loaded brings pods of its own; of endless ones nobody waits for all.
-                let is_crowded = || {
-                    core.vpa_registry.get(key).is_some_and(|watched| watched.history().is_crowded())
-                };
-                if !core.is_waiting_for_history(key) || is_crowded() {
-                    let index = &core.index;
-                    let lives = |pod: &str| index.pod(&key.namespace, pod).is_some();
-                    core.vpa_registry.retain_pods(key, lives, now);
+                // Loading a history may still add pods, so wait for it, unless it has grown too large.
+                let is_crowded =
+                    || state.vpa_registry.get(key).is_some_and(|vpa| vpa.history().is_crowded());
+                if !state.is_waiting_for_history(key) || is_crowded() {
+                    let index = &state.index;
+                    let exists = |pod: &str| index.pod(&key.namespace, pod).is_some();
+                    state.vpa_registry.retain_pods(key, exists, now);
                 }
             }
         });
     }
 
-    /// Works out every VPA, and hands those whose status is to be written to the outbox.
+    /// Computes the recommendation of every VPA, and queues the statuses to write.
     fn decide(&self, passes: &mut PassState, summary: &mut PassSummary) {
         let config = &self.config;
         let mut counts = Vec::new();
@@ -136,36 +134,37 @@ impl Recommender {
         {
             self.state.lock().update_node_capacity(config.pod_cap);
         }
-        self.state.for_each_page(|core, page| {
+        self.state.for_each_page(|state, page| {
             let now = self.clock.now();
             for key in page {
-                if core.is_waiting_for_history(key) {
-                    core.slow_history.record_waiting(key, now);
+                if state.is_waiting_for_history(key) {
+                    state.slow_history.record_waiting(key, now);
                 }
-                let verdict = core.desired_status(key, now);
-                let Some(vpa) = core.index.vpa(key) else { continue };
+                let desired = state.desired_status(key, now);
+                let Some(vpa) = state.index.vpa(key) else { continue };
                 let mode = vpa.mode;
                 let pods = vpa.pod_count();
                 let unsupported = matches!(
                     vpa.target(),
                     TargetState::Unsupported(_) | TargetState::Unavailable(_)
                 );
-                let Some(verdict) = verdict else {
-                    let conditions = core.history_pending_conditions(key, now);
-                    let known = core
+                let Some(desired) = desired else {
+                    let conditions = state.history_pending_conditions(key, now);
+                    let last_status = state
                         .unconfirmed
                         .get(key)
-                        .or(core.index.vpa(key).map(|vpa| &vpa.published_status));
-                    let is_news = conditions.as_ref() != known.map(|known| &known.conditions);
-                    if may_write && conditions.is_some() && is_news {
-                        self.status_queue.push(key.clone(), core.status_written_at(key));
+                        .or(state.index.vpa(key).map(|vpa| &vpa.published_status));
+                    let has_changed = conditions.as_ref()
+                        != last_status.map(|last_status| &last_status.conditions);
+                    if may_write && conditions.is_some() && has_changed {
+                        self.status_queue.push(key.clone(), state.status_written_at(key));
                     }
                     counts.push((
                         mode,
                         vpa.published_status
                             .recommendation
                             .as_ref()
-                            .is_some_and(|it| !it.is_empty()),
+                            .is_some_and(|recommendation| !recommendation.is_empty()),
                         pods > 0,
                         unsupported,
                     ));
@@ -174,66 +173,66 @@ impl Recommender {
                 summary.vpas += 1;
                 counts.push((
                     mode,
-                    !verdict.recommendation.containers.is_empty(),
+                    !desired.recommendation.containers.is_empty(),
                     pods > 0,
                     unsupported,
                 ));
-                let old: Vec<RecommendationSummary> = core
+                let old: Vec<RecommendationSummary> = state
                     .vpa_registry
                     .get(key)
-                    .map(|watched| watched.summaries().to_vec())
+                    .map(|registered| registered.summaries().to_vec())
                     .unwrap_or_default();
-                let band = config.bounds_dead_band;
-                let change = core.unconfirmed.get(key).unwrap_or(&vpa.published_status).change(
-                    &verdict.conditions,
-                    &verdict.recommendation,
+                let dead_band = config.bounds_dead_band;
+                let change = state.unconfirmed.get(key).unwrap_or(&vpa.published_status).change(
+                    &desired.conditions,
+                    &desired.recommendation,
                     vpa.generation,
-                    band,
+                    dead_band,
                 );
                 if change == StatusChange::Write {
                     summary.changed += 1;
                     if may_write {
-                        self.status_queue.push(key.clone(), core.status_written_at(key));
+                        self.status_queue.push(key.clone(), state.status_written_at(key));
                     }
                 }
                 if let Some(latency) =
-                    core.vpa_registry.store_summary(key, &verdict.recommendation, now)
+                    state.vpa_registry.store_summary(key, &desired.recommendation, now)
                 {
                     self.metrics.observe_first_recommendation(latency);
                 }
-                self.observe_changes(core, key, &old, mode.map(UpdateMode::as_str), pods);
-                warn_no_recommendation(passes, core, key, now);
+                self.observe_changes(state, key, &old, mode.map(UpdateMode::as_str), pods);
+                warn_no_recommendation(passes, state, key, now);
             }
         });
-        let mut core = self.state.lock();
-        let mut fetching = std::mem::take(&mut core.slow_history);
-        fetching.retain(|key| core.is_waiting_for_history(key));
-        core.slow_history = fetching;
-        passes.without_recommendation.retain(|key| core.vpa_registry.get(key).is_some());
-        self.metrics.set_container_states(core.vpa_registry.containers());
-        drop(core);
+        let mut state = self.state.lock();
+        let mut slow_history = std::mem::take(&mut state.slow_history);
+        slow_history.retain(|key| state.is_waiting_for_history(key));
+        state.slow_history = slow_history;
+        passes.without_recommendation.retain(|key| state.vpa_registry.get(key).is_some());
+        self.metrics.set_container_states(state.vpa_registry.containers());
+        drop(state);
         log_no_recommendation_reminder(passes, self.clock.now());
-        self.metrics.set_vpa_counts(counts.iter().map(|&(mode, said, matched, unsupported)| {
-            VpaTraits {
+        self.metrics.set_vpa_counts(counts.iter().map(
+            |&(mode, has_recommendation, matches_pods, unsupported_config)| VpaTraits {
                 update_mode: mode.map(UpdateMode::as_str),
-                has_recommendation: said,
-                matches_pods: matched,
-                unsupported_config: unsupported,
-            }
-        }));
+                has_recommendation,
+                matches_pods,
+                unsupported_config,
+            },
+        ));
     }
 
     fn observe_changes(
         &self,
-        core: &RecommenderState,
+        state: &RecommenderState,
         key: &ObjectKey,
         old: &[RecommendationSummary],
         update_mode: Option<&str>,
         pods: usize,
     ) {
-        let Some(watched) = core.vpa_registry.get(key) else { return };
+        let Some(vpa) = state.vpa_registry.get(key) else { return };
         for before in old {
-            let Some(after) = watched.summary_for(&before.container) else { continue };
+            let Some(after) = vpa.summary_for(&before.container) else { continue };
             for resource in [Resource::Cpu, Resource::Memory] {
                 let both = before.resource(resource).zip(after.resource(resource));
                 let Some((old, new)) = both.map(|(old, new)| (old.uncapped, new.uncapped)) else {
@@ -254,38 +253,37 @@ impl Recommender {
         let now = self.clock.now();
         let last_pass = passes.last_pass.replace(now);
         if last_pass.is_some_and(|last| now > last.later(MAX_CLOCK_JUMP)) {
-            tracing::warn!(at = %now, "the clock leapt forward; nothing expires for an hour");
+            tracing::warn!(at = %now, "clock jumped forward; not expiring histories for an hour");
             passes.last_expiry = Some(now);
         }
         let due = passes.last_expiry.is_none_or(|last| {
-            // A clock that was set back must not put this off.
+            // Do not postpone it if the clock was set back.
             now >= last.later(EXPIRY_INTERVAL) || now < last
         });
         if due {
             passes.last_expiry = Some(now);
-            let gone = self.state.lock().vpa_registry.forget_expired(now);
-            for key in &gone {
-                tracing::info!(container = %key, "history expired");
+            let expired = self.state.lock().vpa_registry.forget_expired(now);
+            for key in &expired {
+                tracing::info!(container = %key, "removed expired history");
             }
         }
     }
 }
 
-/// How long a VPA may be without a recommendation before a line says so, and how long after that all of those are
-/// named again.
+/// How long a VPA may be without a recommendation before it is logged, and the interval of reminders after that.
 const NO_RECOMMENDATION_GRACE: Duration = Duration::from_mins(30);
 
-/// So many VPAs or nodes are named one by one in a line.
+/// Maximum number of VPAs or nodes named in one log line.
 pub(super) const MAX_NAMED: usize = 10;
 
-/// After half an hour without a recommendation one line says so.
+/// Logs once when a VPA has had no recommendation for more than half an hour.
 fn warn_no_recommendation(
     passes: &mut PassState,
-    core: &RecommenderState,
+    state: &RecommenderState,
     key: &ObjectKey,
     now: Time,
 ) {
-    let since = core.vpa_registry.get(key).and_then(VpaState::without_recommendation_since);
+    let since = state.vpa_registry.get(key).and_then(VpaState::without_recommendation_since);
     match since {
         Some(since) if now > since.later(NO_RECOMMENDATION_GRACE) => {
             if passes.without_recommendation.insert(key.clone()) {
@@ -299,8 +297,8 @@ fn warn_no_recommendation(
     }
 }
 
-/// Every half hour one line for all VPAs that still have none: whoever looks at the log of the last hour alone is to
-/// see them, and there may be thousands.
+/// Logs one reminder every half hour for all VPAs that still have no recommendation. One line, since there may be
+/// thousands.
 fn log_no_recommendation_reminder(passes: &mut PassState, now: Time) {
     if passes.without_recommendation.is_empty() {
         passes.last_reminder = None;
@@ -312,7 +310,7 @@ fn log_no_recommendation_reminder(passes: &mut PassState, now: Time) {
     if !due {
         return;
     }
-    // The first line about a VPA is its own.
+    // The first interval only has the individual log lines.
     if passes.last_reminder.replace(now).is_some() {
         let mut names: Vec<String> =
             passes.without_recommendation.iter().map(ToString::to_string).collect();

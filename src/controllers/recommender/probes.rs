@@ -1,4 +1,4 @@
-//! Whether the recommender lives, and whether it can do its work.
+//! Liveness and readiness of the recommender.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -8,14 +8,14 @@ use crate::{
     controllers::runtime::traffic_metrics::{check_watch_loops, unsynced_watches},
 };
 
-/// A loop may wait for usage and take long for a large cluster: neither is a reason to end it.
+/// A pass may wait for usage and take long in a large cluster, which is no reason for a restart.
 const LOOP_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl Probes for Recommender {
     fn check_liveness(&self) -> Result<(), Stalled> {
         check_watch_loops(self.watches.all())?;
         let limit = self.config.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
-        // A clock that a test steps says nothing about how often the loop should turn.
+        // A test clock says nothing about how often the loop should run.
         if self.clock.is_wall() {
             self.loop_watchdog.check(limit, "the recommender's loop")
         } else {
@@ -25,7 +25,7 @@ impl Probes for Recommender {
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
         let mut missing = unsynced_watches(self.watches.required());
-        // VPAs that come later are loaded then: they are no reason to be taken out of service.
+        // VPAs that are created later are loaded on the fly, and do not affect readiness.
         if missing.is_empty() && !self.was_ready.load(Ordering::Acquire) {
             let waiting = self.state.lock().vpa_registry.waiting_for_history().count();
             if waiting > 0 {

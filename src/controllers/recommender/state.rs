@@ -1,5 +1,5 @@
-//! What the recommender knows, behind one lock: the index of the cluster and the fleet of histories, kept
-//! in step with each other. Locks are short: a change, or a page of VPAs.
+//! The state of the recommender behind one lock: the cluster index and the registry of histories, which are updated
+//! together. The lock is held only briefly: for one change, or one page of VPAs.
 
 #[cfg(test)]
 mod tests;
@@ -40,77 +40,77 @@ use plimsoll_core::{
     },
 };
 
-/// So many VPAs are looked at before the lock is given back.
+/// Number of VPAs visited before the lock is released.
 const PAGE_SIZE: usize = 256;
 
-/// The state behind its lock.
+/// The state with its lock.
 #[derive(Debug)]
 pub struct SharedState(Mutex<RecommenderState>);
 
-/// Index and fleet.
+/// The cluster index and the histories.
 #[derive(Debug)]
 pub struct RecommenderState {
-    /// The cluster.
+    /// The index of pods and VPAs.
     pub index: VpaIndex,
-    /// The histories.
+    /// VPAs and their histories.
     pub vpa_registry: VpaRegistry,
-    /// Statuses that were sent and not answered yet, as they will be when they are stored.
+    /// Statuses that were sent and not confirmed yet, as they will be once stored.
     pub unconfirmed: HashMap<ObjectKey, PublishedStatus>,
-    /// Who waits for long.
+    /// VPAs that have been waiting for their history for long.
     pub slow_history: SlowHistory,
-    /// The nodes, where recommendations are kept within one of them.
+    /// The nodes, if recommendations are capped to the largest node.
     nodes: Option<NodeCache>,
-    /// What the nodes have left, and the operator's limit, as of the latest pass.
+    /// Free capacity of the nodes, as of the last pass.
     node_capacity: NodeCapacities,
     pod_cap: ResourceAmounts,
-    /// Whether init containers that keep running are recommended for.
+    /// Whether sidecars (restartable init containers) get recommendations.
     native_sidecars: bool,
 }
 
-/// What is to be written about a VPA, all of one moment.
+/// The status to write for a VPA.
 #[derive(Debug)]
 pub struct DesiredStatus {
-    /// What its containers should request.
+    /// Recommended requests of its containers.
     pub recommendation: Recommendation,
-    /// Its conditions.
+    /// Conditions of the VPA.
     pub conditions: Vec<Condition>,
-    /// What its containers may request together.
+    /// Limits on the total requests of a pod.
     pub pod_limits: PodLimits,
 }
 
 impl SharedState {
-    /// Nothing is known yet. `nodes`: whether recommendations are kept within one of them.
-    pub fn new(index: VpaIndex, fleet: VpaRegistry, sidecars: bool, nodes: bool) -> Self {
-        let (sent, nodes) = (HashMap::new(), nodes.then(NodeCache::default));
-        let (shapes, cap) = (NodeCapacities::default(), ResourceAmounts::default());
-        let fetching = SlowHistory::default();
+    /// An empty state. `nodes`: whether recommendations are capped to the largest node.
+    pub fn new(index: VpaIndex, registry: VpaRegistry, native_sidecars: bool, nodes: bool) -> Self {
+        let (unconfirmed, nodes) = (HashMap::new(), nodes.then(NodeCache::default));
+        let (node_capacity, pod_cap) = (NodeCapacities::default(), ResourceAmounts::default());
+        let slow_history = SlowHistory::default();
         Self(Mutex::new(RecommenderState {
             index,
-            vpa_registry: fleet,
-            unconfirmed: sent,
-            slow_history: fetching,
+            vpa_registry: registry,
+            unconfirmed,
+            slow_history,
             nodes,
-            node_capacity: shapes,
-            pod_cap: cap,
-            native_sidecars: sidecars,
+            node_capacity,
+            pod_cap,
+            native_sidecars,
         }))
     }
 
-    /// Takes the lock. Nothing that waits may be done while it is held.
+    /// Locks the state. Do not block or await while holding the lock.
     pub fn lock(&self) -> MutexGuard<'_, RecommenderState> {
-        // A panic would have ended the process.
+        // Panics abort the process, so the lock is never poisoned in practice.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Visits all VPAs in order, a page at a time: others get their turn between two pages.
+    /// Visits all VPAs in order, a page at a time. The lock is released between pages.
     pub fn for_each_page(&self, mut visit: impl FnMut(&mut RecommenderState, &[ObjectKey])) {
         let mut after: Option<ObjectKey> = None;
         loop {
-            let mut core = self.lock();
+            let mut state = self.lock();
             let page: Vec<ObjectKey> =
-                core.vpa_registry.keys_after(after.as_ref()).take(PAGE_SIZE).cloned().collect();
-            visit(&mut core, &page);
-            drop(core);
+                state.vpa_registry.keys_after(after.as_ref()).take(PAGE_SIZE).cloned().collect();
+            visit(&mut state, &page);
+            drop(state);
             after = page.into_iter().next_back();
             if after.is_none() {
                 return;
@@ -120,8 +120,8 @@ impl SharedState {
 }
 
 impl RecommenderState {
-    /// A VPA appeared, changed or went. Answers whether its workload or its history is to be found: most
-    /// changes are the writes of this very process.
+    /// Applies a change of a VPA. Returns whether its target or its history must be looked up: most changes are this
+    /// process's own writes.
     pub fn apply_vpa_change(&mut self, change: ObjectChange<VerticalPodAutoscaler>) -> bool {
         match change {
             ObjectChange::Restart => self.index.restart_vpas(),
@@ -143,10 +143,10 @@ impl RecommenderState {
         false
     }
 
-    /// Takes in a VPA as it is now. Answers whether its workload or its history is to be found.
+    /// Inserts or updates a VPA. Returns whether its target or its history must be looked up.
     pub fn upsert_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> bool {
-        let (key, put) = self.index.put_vpa(vpa);
-        match put {
+        let (key, result) = self.index.put_vpa(vpa);
+        match result {
             PutResult::Ignored => {
                 self.vpa_registry.untrack(&key);
                 self.unconfirmed.remove(&key);
@@ -158,33 +158,35 @@ impl RecommenderState {
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let annotations = vpa.metadata.annotations.as_ref();
-        let none = std::collections::BTreeMap::new();
-        let annotations = annotations.unwrap_or(&none);
-        let mut directives = VpaSettings::new(policies.map(Into::into).collect(), annotations);
+        let no_annotations = std::collections::BTreeMap::new();
+        let annotations = annotations.unwrap_or(&no_annotations);
+        let mut settings = VpaSettings::new(policies.map(Into::into).collect(), annotations);
         if !self.vpa_registry.settings().per_vpa_tuning {
-            // Nobody reads these, so nothing is wrong with them.
-            directives.invalid_annotations.clear();
+            // They have no effect, so they are not reported as invalid.
+            settings.invalid_annotations.clear();
         }
-        directives.invalid_annotations.extend(find_invalid_for_writers(annotations));
-        let created = self.index.vpa(&key).map_or(Time::EPOCH, |known| known.created);
-        self.vpa_registry.track(&key, directives, created);
+        settings.invalid_annotations.extend(find_invalid_for_writers(annotations));
+        let created = self.index.vpa(&key).map_or(Time::EPOCH, |vpa| vpa.created);
+        self.vpa_registry.track(&key, settings, created);
         let status = vpa.status.as_ref();
-        let recommended = status.and_then(|status| status.recommendation.as_ref());
-        if recommended.is_some_and(|said| !said.container_recommendations.is_empty()) {
+        let recommendation = status.and_then(|status| status.recommendation.as_ref());
+        if recommendation
+            .is_some_and(|recommendation| !recommendation.container_recommendations.is_empty())
+        {
             self.vpa_registry.mark_recommended(&key);
         }
         self.is_waiting_for_history(&key)
-            || self.index.vpa(&key).is_some_and(|known| *known.target() == TargetState::Unknown)
+            || self.index.vpa(&key).is_some_and(|vpa| *vpa.target() == TargetState::Unknown)
     }
 
-    /// A VPA is gone.
+    /// Removes a VPA.
     pub fn remove_vpa(&mut self, key: &ObjectKey) {
         self.index.remove_vpa(key);
         self.vpa_registry.untrack(key);
         self.unconfirmed.remove(key);
     }
 
-    /// A pod appeared, changed or went.
+    /// Applies a change of a pod.
     pub fn apply_pod_change(&mut self, change: ObjectChange<PartialPod>) {
         if let Some(nodes) = &mut self.nodes {
             nodes.apply_pod(&change, self.index.scope());
@@ -202,34 +204,38 @@ impl RecommenderState {
         }
     }
 
-    /// A node appeared, changed or went.
+    /// Applies a change of a node.
     pub fn apply_node_change(&mut self, change: ObjectChange<PartialNode>) {
         if let Some(nodes) = &mut self.nodes {
             nodes.apply_node(change);
         }
     }
 
-    /// A node under memory pressure evicted a pod.
+    /// Records that a node under memory pressure evicted a pod.
     pub fn add_eviction(&mut self, eviction: &NodePressureEviction) {
         let namespace = self.index.namespace(&eviction.namespace).cloned();
         let Some(namespace) = namespace else { return };
-        for blamed in &eviction.offending_containers {
+        for container in &eviction.offending_containers {
             self.index.add_oom_kill(ObservedOomKill {
                 namespace: Arc::clone(&namespace),
                 pod: Arc::from(&*eviction.pod),
-                container: Arc::from(&*blamed.container),
+                container: Arc::from(&*container.container),
                 at: eviction.at,
-                kill: OomKill { request: blamed.usage, limit: None, usage: Some(blamed.usage) },
+                kill: OomKill {
+                    request: container.usage,
+                    limit: None,
+                    usage: Some(container.usage),
+                },
                 source: OomKillSource::Eviction,
                 vpas: Vec::new(),
             });
         }
     }
 
-    /// The search for a VPA's workload came to an end.
+    /// Stores the result of resolving a VPA's target.
     pub fn set_target(&mut self, key: &ObjectKey, outcome: TargetResolution) {
-        if let Some(known) = self.index.vpa(key).map(IndexedVpa::target) {
-            log_target_change(key, known, &outcome);
+        if let Some(previous) = self.index.vpa(key).map(IndexedVpa::target) {
+            log_target_change(key, previous, &outcome);
         }
         match outcome {
             TargetResolution::Found { selector, owner } => {
@@ -237,27 +243,34 @@ impl RecommenderState {
                 self.vpa_registry.set_owner(key, &owner);
             }
             TargetResolution::Unsupported { message } => {
-                let nothing = crate::cluster::cache::selector::Selector::nothing();
-                self.index.set_target(key, TargetState::Unsupported(message.into()), Some(nothing));
+                let match_none = crate::cluster::cache::selector::Selector::nothing();
+                self.index.set_target(
+                    key,
+                    TargetState::Unsupported(message.into()),
+                    Some(match_none),
+                );
             }
-            // What was found last still holds.
+            // Keep the previous selector.
             TargetResolution::Unavailable { message } => {
                 self.index.set_target(key, TargetState::Unavailable(message.into()), None);
             }
         }
     }
 
-    /// Registers the containers of the pods of a VPA, so that each has a history. Finished pods keep no container alive.
+    /// Registers the containers of a VPA's pods, so that each has a history. Finished pods do not keep containers
+    /// alive.
     pub fn register_containers(&mut self, key: &ObjectKey, now: Time) {
         // Replicas have the same containers, so the list stays short.
         let mut containers: Vec<(Arc<str>, bool)> = Vec::new();
         for (_, pod) in self.index.pods_of(key) {
             let is_live = !pod.is_finished;
-            for container in
-                pod.containers.iter().filter(|one| self.counts_usage(one.container_type))
+            for container in pod
+                .containers
+                .iter()
+                .filter(|container| self.counts_usage(container.container_type))
             {
                 match containers.iter_mut().find(|(name, _)| *name == container.name) {
-                    Some((_, known)) => *known |= is_live,
+                    Some((_, any_live)) => *any_live |= is_live,
                     None => containers.push((Arc::clone(&container.name), is_live)),
                 }
             }
@@ -271,7 +284,7 @@ impl RecommenderState {
         }
     }
 
-    /// Notes what nodes have left now, and the operator's limit.
+    /// Updates the free capacity of the nodes, and the configured cap.
     pub fn update_node_capacity(&mut self, cap: ResourceAmounts) {
         self.pod_cap = cap;
         if let Some(nodes) = &self.nodes {
@@ -279,42 +292,45 @@ impl RecommenderState {
         }
     }
 
-    /// What a pod of this VPA may have: on the nodes that take all of its pods, and by the operator's limit.
+    /// The capacity for a pod of this VPA: of the nodes that accept all of its pods, and the configured cap.
     fn pod_capacity(&self, key: &ObjectKey) -> PodCapacity {
-        let mut tolerated: Vec<&[Toleration]> = Vec::new();
+        let mut tolerations: Vec<&[Toleration]> = Vec::new();
         if !self.node_capacity.accept_all_pods() {
             for (_, pod) in self.index.pods_of(key).filter(|(_, pod)| !pod.is_finished) {
-                // Replicas share one list.
-                let of_pod = pod.tolerations.as_deref().unwrap_or_default();
-                if !tolerated.iter().any(|known| std::ptr::eq(*known, of_pod)) {
-                    tolerated.push(of_pod);
+                // Replicas usually share one list.
+                let list = pod.tolerations.as_deref().unwrap_or_default();
+                if !tolerations.iter().any(|known| std::ptr::eq(*known, list)) {
+                    tolerations.push(list);
                 }
             }
         }
-        PodCapacity { cap: self.pod_cap, node_capacities: self.node_capacity.for_pods(&tolerated) }
+        PodCapacity {
+            cap: self.pod_cap,
+            node_capacities: self.node_capacity.for_pods(&tolerations),
+        }
     }
 
-    /// Whether usage of this container counts: what runs before the others and ends does not.
-    pub fn counts_usage(&self, part: ContainerType) -> bool {
-        match part {
+    /// Whether usage of this type of container counts. Init containers that run to completion do not.
+    pub fn counts_usage(&self, container_type: ContainerType) -> bool {
+        match container_type {
             ContainerType::Main => true,
             ContainerType::Sidecar => self.native_sidecars,
             ContainerType::Init => false,
         }
     }
 
-    /// Whether the stored history of a VPA is still to be read.
+    /// Whether the stored history of a VPA is not loaded yet.
     pub fn is_waiting_for_history(&self, key: &ObjectKey) -> bool {
-        self.vpa_registry.get(key).is_some_and(|known| known.state() == HistoryState::Waiting)
+        self.vpa_registry.get(key).is_some_and(|vpa| vpa.state() == HistoryState::Waiting)
     }
 
-    /// When the status of a VPA was last written, for those who write the stalest first.
+    /// When the status of a VPA was last written; the stalest are written first.
     pub fn status_written_at(&self, key: &ObjectKey) -> Option<Time> {
         self.index.vpa(key)?.last_written
     }
 
-    /// A status was written. If somebody else has written the VPA since, and the watch was faster than the response, what
-    /// the watch brought stays.
+    /// Records a written status. If another client has written the VPA since, and the watch event arrived before the
+    /// response, the state from the watch is kept.
     pub fn record_status_write(
         &mut self,
         key: &ObjectKey,
@@ -330,27 +346,27 @@ impl RecommenderState {
         }
     }
 
-    /// The annotation that explains a status was written; what the watch brought since stays here, too.
+    /// Records a written explanation. As above, newer state from the watch is kept.
     pub fn record_explanation_write(
         &mut self,
         key: &ObjectKey,
-        explained: Option<u64>,
+        explained_hash: Option<u64>,
         resource_version: &str,
     ) {
         let vpa =
             self.index.vpa_mut(key).filter(|vpa| !vpa.is_newer_than_version(resource_version));
         if let Some(vpa) = vpa {
-            vpa.explained_hash = explained;
+            vpa.explained_hash = explained_hash;
             vpa.resource_version = resource_version.into();
         }
     }
 
-    /// What is to be said about a VPA now. `None` while its history is not loaded, or while its workload is
-    /// still looked for: what was true of another one must not be said of this.
+    /// The desired status of a VPA. `None` while its history is not loaded or its target is not resolved: the data of
+    /// another target must not be reported for it.
     pub fn desired_status(&self, key: &ObjectKey, now: Time) -> Option<DesiredStatus> {
         let vpa = self.index.vpa(key)?;
-        let watched = self.vpa_registry.get(key)?;
-        let mut said = self.vpa_registry.recommend(key, now)?;
+        let registered = self.vpa_registry.get(key)?;
+        let mut recommendation = self.vpa_registry.recommend(key, now)?;
         let unsupported = match vpa.target() {
             TargetState::Found => None,
             TargetState::Unknown => return None,
@@ -358,29 +374,30 @@ impl RecommenderState {
                 Some(&**message)
             }
         };
-        let upstream = self.vpa_registry.is_upstream();
-        let ignored = if upstream { &[] } else { &*watched.settings().invalid_annotations };
-        let limits = pod_cap::cap_to_pod(&mut said, &self.pod_capacity(key));
-        let by: Vec<&str> = pod_cap::restricted_by(&said).map(RecommendationReason::name).collect();
-        let words = (!by.is_empty()).then(|| (by.join(","), describe_limits(limits)));
-        let circumstances = ConditionInput {
+        let is_upstream = self.vpa_registry.is_upstream();
+        let ignored = if is_upstream { &[] } else { &*registered.settings().invalid_annotations };
+        let limits = pod_cap::cap_to_pod(&mut recommendation, &self.pod_capacity(key));
+        let reasons: Vec<&str> =
+            pod_cap::restricted_by(&recommendation).map(RecommendationReason::name).collect();
+        let message = (!reasons.is_empty()).then(|| (reasons.join(","), describe_limits(limits)));
+        let input = ConditionInput {
             pods: vpa.pod_count(),
-            recommended: !said.containers.is_empty(),
+            recommended: !recommendation.containers.is_empty(),
             unsupported,
             ignored,
-            pod_cap: words.as_ref().map(|(by, words)| (&**by, &**words)),
-            fetching: (!upstream).then(|| {
-                self.slow_history.is_enabled() && watched.state() == HistoryState::Missing
+            pod_cap: message.as_ref().map(|(reasons, message)| (&**reasons, &**message)),
+            fetching: (!is_upstream).then(|| {
+                self.slow_history.is_enabled() && registered.state() == HistoryState::Missing
             }),
-            not_found: watched.is_without_history(now),
+            not_found: registered.is_without_history(now),
         };
-        let conditions = conditions::merge(&vpa.published_status.conditions, now, &circumstances);
-        Some(DesiredStatus { recommendation: said, conditions, pod_limits: limits })
+        let conditions = conditions::merge(&vpa.published_status.conditions, now, &input);
+        Some(DesiredStatus { recommendation, conditions, pod_limits: limits })
     }
 }
 
 impl RecommenderState {
-    /// The conditions of a VPA that has waited long for its history: nothing but that is said of it.
+    /// The conditions of a VPA that has been waiting for its history for long.
     pub fn history_pending_conditions(&self, key: &ObjectKey, now: Time) -> Option<Vec<Condition>> {
         if !self.is_waiting_for_history(key) || !self.slow_history.is_overdue(key, now) {
             return None;
@@ -392,25 +409,25 @@ impl RecommenderState {
     }
 }
 
-/// What a pod may have, and by whom.
+/// Describes the limits of a pod, and where they come from.
 fn describe_limits(limits: PodLimits) -> String {
     let text = |limit: Option<ResourceLimit>| {
-        limit.map_or("any".to_owned(), |it| format!("{} ({})", it.amount, it.by.name()))
+        limit.map_or("any".to_owned(), |limit| format!("{} ({})", limit.amount, limit.by.name()))
     };
     let (cpu, memory) = (text(limits.cpu), text(limits.memory));
-    format!("A pod may have CPU: {cpu}, memory: {memory}")
+    format!("The limits of a pod are CPU: {cpu}, memory: {memory}")
 }
 
-/// One line when a target breaks, and one when it is whole again.
-fn log_target_change(key: &ObjectKey, known: &TargetState, outcome: &TargetResolution) {
-    match (known, outcome) {
-        (TargetState::Unsupported(known), TargetResolution::Unsupported { message })
-            if **known == **message => {}
+/// Logs when a target cannot be resolved any more, and when it is resolved again.
+fn log_target_change(key: &ObjectKey, previous: &TargetState, outcome: &TargetResolution) {
+    match (previous, outcome) {
+        (TargetState::Unsupported(previous), TargetResolution::Unsupported { message })
+            if **previous == **message => {}
         (_, TargetResolution::Unsupported { message }) => {
-            tracing::warn!(vpa = %key, why = %message, "the workload cannot be found; what is known of it stays");
+            tracing::warn!(vpa = %key, error = %message, "cannot resolve target; keeping the previous selector");
         }
         (TargetState::Unsupported(_), TargetResolution::Found { .. }) => {
-            tracing::info!(vpa = %key, "the workload was found");
+            tracing::info!(vpa = %key, "resolved target again");
         }
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! What is written into a VPA's status when its turn comes: decided anew, from what is known then.
+//! Computes the status patch of a VPA at the time when it is written, from the current state.
 
 use std::sync::Weak;
 
@@ -10,7 +10,7 @@ use crate::cluster::write::vpa_status::{
 };
 use plimsoll_core::recommender::status::{self, PublishedStatus, StatusChange};
 
-/// Asks the role what to write.
+/// Provides status patches from the state of the recommender.
 #[derive(Debug)]
 pub struct RecommendationStatusSource(pub Weak<Recommender>);
 
@@ -21,17 +21,17 @@ impl StatusSource for RecommendationStatusSource {
             return None;
         }
         let now = role.clock.now();
-        let mut core = role.state.lock();
-        let Some(verdict) = core.desired_status(key, now) else {
-            return history_pending_patch(&mut core, key, now);
+        let mut state = role.state.lock();
+        let Some(desired) = state.desired_status(key, now) else {
+            return history_pending_patch(&mut state, key, now);
         };
-        let vpa = core.index.vpa(key)?;
-        let (generation, band) = (vpa.generation, role.config.bounds_dead_band);
+        let vpa = state.index.vpa(key)?;
+        let (generation, dead_band) = (vpa.generation, role.config.bounds_dead_band);
         let change = vpa.published_status.change(
-            &verdict.conditions,
-            &verdict.recommendation,
+            &desired.conditions,
+            &desired.recommendation,
             generation,
-            band,
+            dead_band,
         );
         if change != StatusChange::Write {
             return None;
@@ -39,38 +39,38 @@ impl StatusSource for RecommendationStatusSource {
         let patch = StatusPatch {
             key: key.clone(),
             resource_version: vpa.resource_version.clone(),
-            body: status::patch(&verdict.conditions, &verdict.recommendation, generation),
+            body: status::patch(&desired.conditions, &desired.recommendation, generation),
             field_manager: RECOMMENDER_FIELD_MANAGER,
         };
         if role.explanations.are_enabled() {
-            role.explanations.prepare(key, &verdict.recommendation, verdict.pod_limits, vpa, now);
+            role.explanations.prepare(key, &desired.recommendation, desired.pod_limits, vpa, now);
         }
         let sent =
-            PublishedStatus::after_write(verdict.conditions, &verdict.recommendation, generation);
-        core.unconfirmed.insert(key.clone(), sent);
+            PublishedStatus::after_write(desired.conditions, &desired.recommendation, generation);
+        state.unconfirmed.insert(key.clone(), sent);
         Some(patch)
     }
 
     fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
         let now = role.clock.now();
-        let mut core = role.state.lock();
-        let sent = core.unconfirmed.remove(key);
+        let mut state = role.state.lock();
+        let sent = state.unconfirmed.remove(key);
         if !matches!(outcome, StatusWriteResult::Written { .. }) {
             role.explanations.discard(key);
         }
         match outcome {
             StatusWriteResult::Written { resource_version } => {
-                core.record_status_write(key, sent, resource_version, now);
+                state.record_status_write(key, sent, resource_version, now);
             }
-            // One that the watch has told to be gone meanwhile must not come back.
-            StatusWriteResult::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
-                if core.upsert_vpa(vpa) {
+            // Do not re-add a VPA that was deleted in the meantime according to the watch.
+            StatusWriteResult::Conflict(Some(vpa)) if state.index.vpa(key).is_some() => {
+                if state.upsert_vpa(vpa) {
                     role.history_wanted.notify_one();
                     role.target_wanted.notify_one();
                 }
             }
-            // What is gone will be told by the watch, and the rest is tried again.
+            // The watch removes deleted VPAs, and other failures are retried.
             StatusWriteResult::Conflict(_)
             | StatusWriteResult::NotFound
             | StatusWriteResult::NotLeader
@@ -80,20 +80,20 @@ impl StatusSource for RecommendationStatusSource {
 
     fn next_annotation_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
         let role = self.0.upgrade()?;
-        let core = role.state.lock();
-        role.explanations.next_patch(key, core.index.vpa(key)?)
+        let state = role.state.lock();
+        role.explanations.next_patch(key, state.index.vpa(key)?)
     }
 
     fn on_annotation_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
-        let mut core = role.state.lock();
+        let mut state = role.state.lock();
         match outcome {
             StatusWriteResult::Written { resource_version } => {
-                let explained = role.explanations.complete(key);
-                core.record_explanation_write(key, explained, resource_version);
+                let explained_hash = role.explanations.complete(key);
+                state.record_explanation_write(key, explained_hash, resource_version);
             }
-            StatusWriteResult::Conflict(Some(vpa)) if core.index.vpa(key).is_some() => {
-                if core.upsert_vpa(vpa) {
+            StatusWriteResult::Conflict(Some(vpa)) if state.index.vpa(key).is_some() => {
+                if state.upsert_vpa(vpa) {
                     role.history_wanted.notify_one();
                     role.target_wanted.notify_one();
                 }
@@ -108,14 +108,14 @@ impl StatusSource for RecommendationStatusSource {
     }
 }
 
-/// What is written about a VPA that waits for its history: that it does.
+/// The patch for a VPA that has been waiting for its history for long.
 fn history_pending_patch(
-    core: &mut RecommenderState,
+    state: &mut RecommenderState,
     key: &ObjectKey,
     now: Time,
 ) -> Option<StatusPatch> {
-    let conditions = core.history_pending_conditions(key, now)?;
-    let vpa = core.index.vpa(key)?;
+    let conditions = state.history_pending_conditions(key, now)?;
+    let vpa = state.index.vpa(key)?;
     if vpa.published_status.conditions == conditions {
         return None;
     }
@@ -126,6 +126,6 @@ fn history_pending_patch(
         field_manager: RECOMMENDER_FIELD_MANAGER,
     };
     let sent = PublishedStatus { conditions, ..vpa.published_status.clone() };
-    core.unconfirmed.insert(key.clone(), sent);
+    state.unconfirmed.insert(key.clone(), sent);
     Some(patch)
 }

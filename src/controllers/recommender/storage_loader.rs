@@ -1,4 +1,4 @@
-//! The stored history: read before anything is decided or written, and taken over from a richer writer.
+//! Loads stored history before anything is decided or written, and adopts richer histories of other writers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,17 +16,17 @@ use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
 use crate::cluster::cache::vpa_index::TargetState;
 use plimsoll_core::recommender::{HistoryBootstrap, RestoreResult};
 
-/// How often it is looked whether something is due.
+/// How often to check whether something is due.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Recommender {
-    /// Reads the history of every VPA when it is first seen, and again later what could not be read and was not
-    /// waited for (`--history-optional`).
+    /// Loads the history of every new VPA. Retries later what could not be loaded and was skipped
+    /// (`--history-optional`).
     pub(super) async fn run_storage_load_loop(self: Arc<Self>, stop: ShutdownToken) {
         let mut pause = MIN_BACKOFF;
-        let mut again = Instant::now();
+        let mut retry_at = Instant::now();
         loop {
-            let wanted = self.vpas_without_history(Instant::now() >= again);
+            let wanted = self.vpas_without_history(Instant::now() >= retry_at);
             if wanted.is_empty() {
                 tokio::select! {
                     () = stop.cancelled() => return,
@@ -35,23 +35,23 @@ impl Recommender {
                 }
                 continue;
             }
-            let loaded = tokio::select! {
+            let result = tokio::select! {
                 () = stop.cancelled() => return,
-                loaded = self.load(&wanted) => loaded,
+                result = self.load(&wanted) => result,
             };
-            self.history_unreadable.store(loaded.is_err(), Ordering::Release);
-            let Err(error) = loaded else {
-                (pause, again) = (MIN_BACKOFF, Instant::now());
+            self.history_unreadable.store(result.is_err(), Ordering::Release);
+            let Err(error) = result else {
+                (pause, retry_at) = (MIN_BACKOFF, Instant::now());
                 continue;
             };
-            tracing::error!(%error, vpas = wanted.len(), "stored history cannot be read");
-            again = Instant::now() + pause;
+            tracing::error!(%error, vpas = wanted.len(), "failed to load stored history");
+            retry_at = Instant::now() + pause;
             if self.config.history_optional {
-                let mut core = self.state.lock();
+                let mut state = self.state.lock();
                 for key in wanted.keys() {
-                    core.vpa_registry.mark_missing(key);
+                    state.vpa_registry.mark_missing(key);
                 }
-                drop(core);
+                drop(state);
                 self.history_loaded.notify_one();
             } else {
                 tokio::select! {
@@ -63,58 +63,61 @@ impl Recommender {
         }
     }
 
-    /// The VPAs whose history is to be read, with the owner of their pods; `again`: also those that could not be
-    /// read before. None before the lists are complete: a target that only seems to be missing would find no
-    /// history.
+    /// The VPAs whose history must be loaded, with the owner of their pods. `again` includes those that failed
+    /// before. Empty until the caches are synced: a target that only seems to be missing would match no history.
     pub(super) fn vpas_without_history(&self, again: bool) -> HashMap<ObjectKey, Option<Box<str>>> {
-        if !self.watches.required().all(|feed| feed.is_synced()) {
+        if !self.watches.required().all(|status| status.is_synced()) {
             return HashMap::new();
         }
         if self.state.lock().vpa_registry.waiting_for_history().next().is_some() {
             self.resolve_watched_targets();
         }
-        let core = self.state.lock();
-        let sought = |key: &ObjectKey| {
-            core.index.vpa(key).is_some_and(|vpa| *vpa.target() != TargetState::Unknown)
+        let state = self.state.lock();
+        let has_target = |key: &ObjectKey| {
+            state.index.vpa(key).is_some_and(|vpa| *vpa.target() != TargetState::Unknown)
         };
-        let unread = core.vpa_registry.with_missing_history().filter(|_| again);
-        let wanted =
-            core.vpa_registry.waiting_for_history().chain(unread).filter(|(key, _)| sought(key));
+        let unread = state.vpa_registry.with_missing_history().filter(|_| again);
+        let wanted = state
+            .vpa_registry
+            .waiting_for_history()
+            .chain(unread)
+            .filter(|(key, _)| has_target(key));
         wanted.map(|(key, owner)| (key.clone(), owner.map(Into::into))).collect()
     }
 
     async fn load(&self, wanted: &HashMap<ObjectKey, Option<Box<str>>>) -> Result<(), Error> {
         let now = self.clock.now();
-        let sightings: Vec<(&ObjectKey, u64)> = {
-            let core = self.state.lock();
-            let of = |key: &ObjectKey| {
-                let owner = core.vpa_registry.get(key)?.owner();
-                core.vpa_registry.load_generation(key).filter(|_| owner == wanted[key].as_deref())
+        let generations: Vec<(&ObjectKey, u64)> = {
+            let state = self.state.lock();
+            let generation = |key: &ObjectKey| {
+                let owner = state.vpa_registry.get(key)?.owner();
+                state.vpa_registry.load_generation(key).filter(|_| owner == wanted[key].as_deref())
             };
-            wanted.keys().filter_map(|key| Some((key, of(key)?))).collect()
+            wanted.keys().filter_map(|key| Some((key, generation(key)?))).collect()
         };
-        let mut intake = HistorySink::new(self, now, false);
-        let report = self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut intake).await?;
-        let HistorySink { last_alive: found, unusable, bootstrap, partial, .. } = intake;
-        let tally = bootstrap.counts();
+        let mut sink = HistorySink::new(self, now, false);
+        let report = self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut sink).await?;
+        let HistorySink { last_alive, unusable, bootstrap, partial, .. } = sink;
+        let counts = bootstrap.counts();
         let mut containers = report.snapshots;
-        for (key, folded) in bootstrap.finish() {
-            containers += self.state.lock().vpa_registry.merge_history(&key, folded, now);
+        for (key, history) in bootstrap.finish() {
+            containers += self.state.lock().vpa_registry.merge_history(&key, history, now);
         }
-        let mut core = self.state.lock();
-        for (key, sighting) in sightings.into_iter().filter(|(key, _)| !partial.contains(*key)) {
-            core.vpa_registry.mark_loaded(key, sighting);
+        let mut state = self.state.lock();
+        for (key, generation) in generations.into_iter().filter(|(key, _)| !partial.contains(*key))
+        {
+            state.vpa_registry.mark_loaded(key, generation);
         }
-        for key in found.keys() {
-            core.vpa_registry.mark_stored(key, now);
+        for key in last_alive.keys() {
+            state.vpa_registry.mark_stored(key, now);
         }
-        drop(core);
+        drop(state);
         for skipped in report.skipped.iter().chain(&unusable) {
             self.health.count_checkpoints("skipped", 1);
             tracing::warn!(
-                what = skipped.record,
-                why = skipped.reason,
-                "stored history was passed over"
+                record = skipped.record,
+                reason = skipped.reason,
+                "ignoring stored history"
             );
         }
         self.health.count_checkpoints("loaded", report.snapshots as u64);
@@ -122,10 +125,10 @@ impl Recommender {
             storage = self.storage.name(),
             vpas = wanted.len(),
             containers,
-            samples = tally.accepted,
-            known = tally.already_known,
-            senseless = tally.invalid,
-            in_future = tally.in_future,
+            samples = counts.accepted,
+            already_known = counts.already_known,
+            invalid = counts.invalid,
+            in_future = counts.in_future,
             "history loaded"
         );
         self.history_loaded.notify_one();
@@ -133,97 +136,89 @@ impl Recommender {
             return Ok(());
         }
         let place = self.storage.name().to_owned();
-        let why = format!("the history of {} VPAs came in part, and does not count", partial.len());
+        let why = format!("the history of {} VPAs was incomplete and was discarded", partial.len());
         Err(Error::Unavailable { place, why })
     }
 
-    /// Takes what the storage remembers of these VPAs into the fleet. Answers of which ones that is anything, and until
-    /// when.
+    /// Loads what the storage has of these VPAs into the registry. Returns the VPAs that were found, with the time
+    /// when they were last seen.
     pub(super) async fn restore(
         &self,
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
     ) -> Result<HashMap<ObjectKey, Time>, Error> {
-        let mut intake = HistorySink::new(self, self.clock.now(), false);
-        self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut intake).await?;
-        for skipped in &intake.unusable {
-            tracing::warn!(
-                what = skipped.record,
-                why = skipped.reason,
-                "a checkpoint was passed over"
-            );
+        let mut sink = HistorySink::new(self, self.clock.now(), false);
+        self.storage.load(&LoadRequest::Vpas(wanted.clone()), &mut sink).await?;
+        for skipped in &sink.unusable {
+            tracing::warn!(record = skipped.record, reason = skipped.reason, "ignoring checkpoint");
         }
-        Ok(intake.last_alive)
+        Ok(sink.last_alive)
     }
 
-    /// Takes over whatever another writer stored since, where it saw more than this process. Where nobody writes there
-    /// is nothing to take over: what was measured by others was seen live.
+    /// Adopts histories of another writer that saw more than this process. With a read-only storage there is nothing
+    /// to adopt: usage was observed live.
     pub(super) async fn adopt_stored_records(&self, keys: &[ObjectKey]) -> Result<(), Error> {
         if self.storage.writer().is_none() {
             return Ok(());
         }
         let now = self.clock.now();
         let wanted = {
-            let core = self.state.lock();
-            let owner = |key: &ObjectKey| core.vpa_registry.get(key)?.owner().map(Into::into);
+            let state = self.state.lock();
+            let owner = |key: &ObjectKey| state.vpa_registry.get(key)?.owner().map(Into::into);
             keys.iter().map(|key| (key.clone(), owner(key))).collect()
         };
-        let mut intake = HistorySink::new(self, now, true);
-        self.storage.load(&LoadRequest::Vpas(wanted), &mut intake).await?;
-        if intake.adopted > 0 {
-            tracing::info!(
-                containers = intake.adopted,
-                "took over richer histories of another writer"
-            );
-            self.health.count_checkpoints("adopted", intake.adopted);
+        let mut sink = HistorySink::new(self, now, true);
+        self.storage.load(&LoadRequest::Vpas(wanted), &mut sink).await?;
+        if sink.adopted > 0 {
+            tracing::info!(containers = sink.adopted, "adopted richer histories of another writer");
+            self.health.count_checkpoints("adopted", sink.adopted);
         }
         Ok(())
     }
 }
 
-/// Takes what a storage remembers into the fleet.
+/// Loads stored records into the registry.
 struct HistorySink<'a> {
     role: &'a Recommender,
     now: Time,
     adopt: bool,
-    /// Of which VPAs something was found, and until when the container was seen that was seen least.
+    /// When each VPA was last seen: the earliest time over its containers.
     last_alive: HashMap<ObjectKey, Time>,
     adopted: u64,
     unusable: Vec<plimsoll_core::history::SkippedRecord>,
-    /// What single samples have come to so far.
+    /// Histories built from single samples so far.
     bootstrap: HistoryBootstrap,
-    /// The VPAs whose history came in part.
+    /// VPAs whose history was incomplete.
     partial: HashSet<ObjectKey>,
 }
 
 impl<'a> HistorySink<'a> {
     fn new(role: &'a Recommender, now: Time, adopt: bool) -> Self {
-        let (found, partial, unusable) = (HashMap::new(), HashSet::new(), Vec::new());
+        let (last_alive, partial, unusable) = (HashMap::new(), HashSet::new(), Vec::new());
         let bootstrap = HistoryBootstrap::new(role.state.lock().vpa_registry.settings(), now);
-        Self { role, now, adopt, last_alive: found, adopted: 0, unusable, bootstrap, partial }
+        Self { role, now, adopt, last_alive, adopted: 0, unusable, bootstrap, partial }
     }
 }
 
 impl Sink for HistorySink<'_> {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
-        let mut core = self.role.state.lock();
+        let mut state = self.role.state.lock();
         let restored = if self.adopt {
-            core.vpa_registry.restore_if_richer(&key, &snapshot, self.now)
+            state.vpa_registry.restore_if_richer(&key, &snapshot, self.now)
         } else {
-            core.vpa_registry.restore(&key, &snapshot, self.now)
+            state.vpa_registry.restore(&key, &snapshot, self.now)
         };
-        drop(core);
+        drop(state);
         match restored {
-            Ok(restored) => {
-                self.adopted += u64::from(self.adopt && restored == RestoreResult::Merged);
+            Ok(result) => {
+                self.adopted += u64::from(self.adopt && result == RestoreResult::Merged);
                 let last = snapshot.cpu_seen.last.max(snapshot.memory_seen.last);
                 let last = last.unwrap_or(Time::EPOCH);
-                let found = self.last_alive.entry(key.vpa).or_insert(last);
-                *found = last.min(*found);
+                let earliest = self.last_alive.entry(key.vpa).or_insert(last);
+                *earliest = last.min(*earliest);
             }
-            Err(bad) => {
-                let (what, why) = (key.to_string(), bad.to_string());
-                self.unusable
-                    .push(plimsoll_core::history::SkippedRecord { record: what, reason: why });
+            Err(error) => {
+                let (record, reason) = (key.to_string(), error.to_string());
+                self.unusable.push(plimsoll_core::history::SkippedRecord { record, reason });
             }
         }
     }
@@ -237,8 +232,8 @@ impl Sink for HistorySink<'_> {
             return;
         }
         let role = self.role;
-        let begin = |vpa: &ObjectKey| role.state.lock().vpa_registry.start_history(vpa);
-        self.bootstrap.add_sample(key, &sample, begin);
+        let start_history = |vpa: &ObjectKey| role.state.lock().vpa_registry.start_history(vpa);
+        self.bootstrap.add_sample(key, &sample, start_history);
     }
 
     fn abandon(&mut self, vpa: &ObjectKey) {

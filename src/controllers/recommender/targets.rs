@@ -1,4 +1,4 @@
-//! Finds the workloads of VPAs whose kind is not watched, by asking the API server now and then.
+//! Resolves targets of kinds that are not watched, by periodic requests to the API server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,14 +8,14 @@ use plimsoll_core::types::ObjectKey;
 use super::{Recommender, ShutdownToken};
 use plimsoll_core::api::vpa::TargetRef;
 
-/// Answers are kept, so looking often costs little; what is new is looked for at once.
+/// Results are cached, so polling is cheap. New VPAs are resolved at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Questions under way at once.
+/// Maximum number of concurrent lookups.
 const MAX_CONCURRENT_LOOKUPS: usize = 10;
 
 impl Recommender {
-    /// Keeps looking for the targets that cannot be found among what is watched.
+    /// Periodically resolves the targets that are not in the watch caches.
     pub(super) async fn run_target_lookup_loop(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -35,19 +35,19 @@ impl Recommender {
     }
 
     async fn resolve_unwatched_targets(&self) {
-        let mut others: Vec<(ObjectKey, TargetRef, bool)> = Vec::new();
-        self.state.for_each_page(|core, page| {
+        let mut unresolved: Vec<(ObjectKey, TargetRef, bool)> = Vec::new();
+        self.state.for_each_page(|state, page| {
             for key in page {
-                let Some(vpa) = core.index.vpa(key) else { continue };
+                let Some(vpa) = state.index.vpa(key) else { continue };
                 if self.targets.resolve_known(&key.namespace, &vpa.target_ref).is_none() {
-                    others.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
+                    unresolved.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
                 }
             }
         });
-        let mut answers = std::pin::pin!(
-            futures::stream::iter(others)
-                .map(|(key, target, in_doubt)| async move {
-                    if in_doubt {
+        let mut lookups = std::pin::pin!(
+            futures::stream::iter(unresolved)
+                .map(|(key, target, has_no_pods)| async move {
+                    if has_no_pods {
                         self.targets.revalidate(&key.namespace, &target).await;
                     }
                     let outcome = self.targets.resolve(&key.namespace, &target).await;
@@ -55,12 +55,12 @@ impl Recommender {
                 })
                 .buffer_unordered(MAX_CONCURRENT_LOOKUPS)
         );
-        while let Some((key, target, outcome)) = answers.next().await {
-            let mut core = self.state.lock();
-            // It may point elsewhere by now.
-            if core.index.vpa(&key).is_some_and(|vpa| vpa.target_ref == target) {
-                core.set_target(&key, outcome);
-                if core.is_waiting_for_history(&key) {
+        while let Some((key, target, outcome)) = lookups.next().await {
+            let mut state = self.state.lock();
+            // The target may have changed in the meantime.
+            if state.index.vpa(&key).is_some_and(|vpa| vpa.target_ref == target) {
+                state.set_target(&key, outcome);
+                if state.is_waiting_for_history(&key) {
                     self.history_wanted.notify_one();
                 }
             }

@@ -1,4 +1,4 @@
-//! How much containers were kept from the CPU that they wanted, asked for now and then where a Prometheus is read.
+//! Periodically queries Prometheus for CPU throttling of containers.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,41 +12,41 @@ use plimsoll_storage::prometheus::history::{KnownPods, ThrottlingReport};
 use super::{Recommender, ShutdownToken, history_loader::HistorySource};
 use crate::cluster::cache::vpa_index::TargetState;
 
-/// Throttling is told of as a share of a day: by the hour is often enough.
+/// Throttling is reported as a share of a day, so an hourly query is enough.
 const QUERY_INTERVAL: Duration = Duration::from_hours(1);
-/// The time that a share is of.
+/// The time range of the query.
 const QUERY_WINDOW: Duration = Duration::from_hours(24);
-/// What a server did not answer is asked again after this.
+/// Delay before failed queries are retried.
 const RETRY_DELAY: Duration = Duration::from_mins(5);
 
 impl Recommender {
-    /// Asks soon after histories were read, and then by the hour. Nothing waits for it: a container without an answer
-    /// is not known to be throttled. What was not answered is asked again sooner, by itself.
+    /// Queries throttling soon after histories were loaded, and then hourly. Nothing waits for it: a container
+    /// without data is not considered throttled. VPAs whose queries failed are retried sooner.
     pub(super) async fn run_throttling_query_loop(
         self: Arc<Self>,
-        series: Arc<HistorySource>,
+        source: Arc<HistorySource>,
         stop: ShutdownToken,
     ) {
-        let mut unanswered = HashSet::new();
-        let mut all_again = Instant::now();
+        let mut failed = HashSet::new();
+        let mut next_full_query = Instant::now();
         loop {
             let mut wanted = self.vpas_with_history();
-            let is_all = unanswered.is_empty() || Instant::now() >= all_again;
-            if !is_all {
-                wanted.retain(|key, _| unanswered.contains(key));
+            let is_full_query = failed.is_empty() || Instant::now() >= next_full_query;
+            if !is_full_query {
+                wanted.retain(|key, _| failed.contains(key));
             }
             let wait = if wanted.is_empty() {
                 super::storage_loader::POLL_INTERVAL
             } else {
-                unanswered = tokio::select! {
+                failed = tokio::select! {
                     () = stop.cancelled() => return,
-                    asked = self.query_throttling(&series, &wanted) => asked,
+                    result = self.query_throttling(&source, &wanted) => result,
                 };
-                if is_all {
-                    all_again = Instant::now() + QUERY_INTERVAL;
+                if is_full_query {
+                    next_full_query = Instant::now() + QUERY_INTERVAL;
                 }
-                let rest = all_again.saturating_duration_since(Instant::now());
-                if unanswered.is_empty() { rest } else { rest.min(RETRY_DELAY) }
+                let remaining = next_full_query.saturating_duration_since(Instant::now());
+                if failed.is_empty() { remaining } else { remaining.min(RETRY_DELAY) }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -55,59 +55,60 @@ impl Recommender {
         }
     }
 
-    /// The VPAs whose history is there, with the owner of their pods. None while others wait for theirs: histories
-    /// go first.
+    /// The VPAs with loaded history, with the owner of their pods. Empty while any VPA waits for its history, which
+    /// has priority.
     fn vpas_with_history(&self) -> HashMap<ObjectKey, Option<Box<str>>> {
-        let core = self.state.lock();
-        if core.vpa_registry.waiting_for_history().next().is_some() {
+        let state = self.state.lock();
+        if state.vpa_registry.waiting_for_history().next().is_some() {
             return HashMap::new();
         }
-        let found = |key: &&ObjectKey| {
-            core.index.vpa(key).is_some_and(|vpa| *vpa.target() == TargetState::Found)
+        let has_target = |key: &&ObjectKey| {
+            state.index.vpa(key).is_some_and(|vpa| *vpa.target() == TargetState::Found)
         };
-        let owner = |key: &ObjectKey| core.vpa_registry.get(key)?.owner().map(Into::into);
-        core.vpa_registry
+        let owner = |key: &ObjectKey| state.vpa_registry.get(key)?.owner().map(Into::into);
+        state
+            .vpa_registry
             .keys_after(None)
-            .filter(found)
+            .filter(has_target)
             .map(|key| (key.clone(), owner(key)))
             .collect()
     }
 
-    /// Asks about these, and takes what is answered. Answers which of them nothing could be learned of.
+    /// Queries throttling of these VPAs, and stores the results. Returns the VPAs whose query failed.
     async fn query_throttling(
         &self,
-        series: &HistorySource,
+        source: &HistorySource,
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
     ) -> HashSet<ObjectKey> {
-        let asked = match self.pod_ownership(series, wanted.keys(), Some(QUERY_WINDOW)).await {
-            Ok(whose) => {
+        let result = match self.pod_ownership(source, wanted.keys(), Some(QUERY_WINDOW)).await {
+            Ok(ownership) => {
                 let live = self.live_pods(wanted);
-                let pods = KnownPods { by_label: whose.as_ref(), live: Some(&live) };
-                let asked = series.history.throttling(wanted, QUERY_WINDOW, pods).await;
-                asked.map_err(|unknown| series.unavailable_error(&unknown))
+                let pods = KnownPods { by_label: ownership.as_ref(), live: Some(&live) };
+                let result = source.history.throttling(wanted, QUERY_WINDOW, pods).await;
+                result.map_err(|error| source.unavailable_error(&error))
             }
             Err(error) => Err(error),
         };
-        let asked = match asked {
-            Ok(asked) => asked,
+        let report = match result {
+            Ok(report) => report,
             Err(error) => {
-                tracing::warn!(%error, "throttling cannot be asked about now");
+                tracing::warn!(%error, "failed to query throttling");
                 return wanted.keys().cloned().collect();
             }
         };
-        let ThrottlingReport { measured, unlimited, failed_vpas: unanswered, failure } = asked;
+        let ThrottlingReport { measured, unlimited, failed_vpas, failure } = report;
         if let Some((namespace, failure)) = failure {
-            let vpas = unanswered.len();
-            tracing::warn!(%namespace, %failure, vpas, "throttling cannot be asked about now");
+            let vpas = failed_vpas.len();
+            tracing::warn!(%namespace, %failure, vpas, "failed to query throttling");
         }
         let now = self.clock.now();
-        // One lock each: there may be tens of thousands.
+        // Lock for each VPA separately: there may be tens of thousands.
         for (key, throttling) in measured {
             self.state.lock().vpa_registry.set_throttling(&key, throttling, now);
         }
         for key in unlimited {
             self.state.lock().vpa_registry.clear_throttling(&key, now);
         }
-        unanswered
+        failed_vpas
     }
 }

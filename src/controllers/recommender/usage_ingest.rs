@@ -1,4 +1,4 @@
-//! Usage on its way into the histories, from wherever it is measured.
+//! Ingests usage from its source into histories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,21 +40,22 @@ use plimsoll_core::{
     },
 };
 
-/// A read of usage is given up after half an interval, within these limits: the next one may be answered.
+/// Limits for the timeout of a usage read, which is half an interval. After that the next read may succeed.
 const USAGE_TIMEOUT_LIMITS: (Duration, Duration) =
     (Duration::from_secs(10), Duration::from_secs(30));
 
-/// A pass waits a quarter of an interval for it, within these limits: most answers are there by then, and what depends
-/// on no usage (kills, conditions, changed policies) is not held up for long where none comes.
+/// Limits for the time that a pass waits for usage, which is a quarter of an interval. Most responses arrive by then,
+/// and everything that does not depend on usage (OOM kills, conditions, changed policies) is not delayed for long
+/// otherwise.
 const USAGE_WAIT_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// A read of usage that has ended.
+/// A finished read of usage.
 pub(super) struct UsageRead {
     sample_counts: SampleCounts,
     result: Result<UsageReport, UsageError>,
 }
 
-/// Counts of samples by what became of them.
+/// Number of samples by outcome.
 #[derive(Debug, Default)]
 struct SampleCounts {
     accepted: u64,
@@ -67,109 +68,109 @@ struct SampleCounts {
     boosted: u64,
     in_future: u64,
     repeated: u64,
-    /// Nodes that dated a sample into the future, with the latest such time.
+    /// Nodes that sent samples from the future, with the latest timestamp.
     nodes_ahead: BTreeMap<Arc<str>, Time>,
-    /// Pods that earlier readings had, if this one came whole.
+    /// Pods that earlier reads contained and this one lacks, if it was complete.
     missing: Option<MissingUsage>,
 }
 
 impl Recommender {
-    /// Takes usage into the histories. It is read beside the passes: one waits for it only so long, and what comes later
-    /// is taken when it comes, as samples of the next pass. There is one read at a time.
+    /// Ingests usage. It is read in the background: a pass waits for it only up to a limit, and later samples are
+    /// counted in the next pass. There is one read at a time.
     pub(super) async fn ingest_usage(
         self: &Arc<Self>,
         passes: &mut PassState,
         summary: &mut PassSummary,
     ) {
-        let PassState { usage_reads: reads, node_clock_skew: clocks_ahead, .. } = passes;
-        while let Some(ended) = reads.try_join_next() {
-            self.record_usage_read(ended, clocks_ahead, summary);
+        let PassState { usage_reads: reads, node_clock_skew: clock_skew, .. } = passes;
+        while let Some(finished) = reads.try_join_next() {
+            self.record_usage_read(finished, clock_skew, summary);
         }
         if reads.is_empty() {
             reads.spawn(Arc::clone(self).read_usage());
         }
         let wait = (self.config.interval / 4).clamp(USAGE_WAIT_LIMITS.0, USAGE_WAIT_LIMITS.1);
         match timeout(wait, reads.join_next()).await {
-            Ok(Some(ended)) => self.record_usage_read(ended, clocks_ahead, summary),
+            Ok(Some(finished)) => self.record_usage_read(finished, clock_skew, summary),
             Ok(None) => {}
             Err(_) => tracing::warn!(
                 waited = ?wait,
-                "usage is late; the pass goes on with what is known, and takes it when it comes"
+                "usage fetch is still running; continuing this pass without it"
             ),
         }
     }
 
     async fn read_usage(self: Arc<Self>) -> UsageRead {
-        let tally = Mutex::new(SampleCounts::default());
+        let counts = Mutex::new(SampleCounts::default());
         let mut sink = |usage: PodUsage| {
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-            self.add_pod_usage(&usage, &mut tally);
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            self.add_pod_usage(&usage, &mut counts);
         };
-        let read = self.fetch_usage(&mut sink).await;
-        let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // What did not come whole says nothing of what it lacks.
-        if read.as_ref().is_ok_and(UsageReport::is_complete) {
-            tally.missing = Some(self.state.lock().index.finish_usage_fetch());
+        let result = self.fetch_usage(&mut sink).await;
+        let mut counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // An incomplete response says nothing about the pods that it lacks.
+        if result.as_ref().is_ok_and(UsageReport::is_complete) {
+            counts.missing = Some(self.state.lock().index.finish_usage_fetch());
         }
-        UsageRead { sample_counts: tally, result: read }
+        UsageRead { sample_counts: counts, result }
     }
 
     fn record_usage_read(
         &self,
-        ended: Result<UsageRead, JoinError>,
-        clocks_ahead: &mut NodeClockSkew,
+        finished: Result<UsageRead, JoinError>,
+        clock_skew: &mut NodeClockSkew,
         summary: &mut PassSummary,
     ) {
-        let UsageRead { sample_counts: tally, result: read } = match ended {
-            Ok(reading) => reading,
+        let UsageRead { sample_counts: counts, result } = match finished {
+            Ok(read) => read,
             Err(error) => {
                 self.metrics.count_fetch(true);
-                tracing::error!(%error, "usage was not read to its end");
+                tracing::error!(%error, "usage fetch panicked");
                 return;
             }
         };
         for (outcome, count) in [
-            ("taken", tally.accepted),
-            ("negative", tally.negative),
-            ("out_of_order", tally.out_of_order),
-            ("unknown_pod", tally.unknown_pod),
-            ("unknown_container", tally.unknown_container),
-            ("init_container", tally.init),
-            ("unwatched", tally.unwatched),
-            ("boosted", tally.boosted),
-            ("in_future", tally.in_future),
-            ("repeated", tally.repeated),
-            ("missing_pod", tally.missing.as_ref().map_or(0, |lacking| lacking.pods)),
+            ("taken", counts.accepted),
+            ("negative", counts.negative),
+            ("out_of_order", counts.out_of_order),
+            ("unknown_pod", counts.unknown_pod),
+            ("unknown_container", counts.unknown_container),
+            ("init_container", counts.init),
+            ("unwatched", counts.unwatched),
+            ("boosted", counts.boosted),
+            ("in_future", counts.in_future),
+            ("repeated", counts.repeated),
+            ("missing_pod", counts.missing.as_ref().map_or(0, |missing| missing.pods)),
         ] {
             self.health.count_samples(outcome, count);
         }
-        if let Some(lacking) = &tally.missing {
-            self.report_missing_usage(lacking);
+        if let Some(missing) = &counts.missing {
+            self.report_missing_usage(missing);
         }
-        clocks_ahead.warn(&tally.nodes_ahead, read.as_ref().is_ok_and(UsageReport::is_complete));
-        summary.samples += tally.accepted;
-        match read {
+        clock_skew.warn(&counts.nodes_ahead, result.as_ref().is_ok_and(UsageReport::is_complete));
+        summary.samples += counts.accepted;
+        match result {
             Ok(report) => {
                 summary.pods += report.pods;
                 self.health.count_samples("malformed", report.malformed);
                 self.metrics.count_fetch(!report.is_complete());
                 for failure in &report.failures {
-                    tracing::warn!(error = %failure, "usage is incomplete; what came was taken");
+                    tracing::warn!(error = %failure, "usage is incomplete; using the part that was received");
                 }
                 for example in &report.malformed_examples {
-                    tracing::warn!(what = %example, "usage that makes no sense was left out");
+                    tracing::warn!(example = %example, "ignoring invalid usage");
                 }
             }
             Err(error) => {
                 self.metrics.count_fetch(true);
-                tracing::warn!(%error, "no usage could be read; recommendations rest on what is known");
+                tracing::warn!(%error, "failed to fetch usage; recommendations are based on earlier samples");
             }
         }
     }
 
-    /// Says on change how many pods the answers about usage lack.
-    fn report_missing_usage(&self, lacking: &MissingUsage) {
-        let MissingUsage { pods, example } = lacking;
+    /// Logs changes of the number of pods without usage.
+    fn report_missing_usage(&self, missing: &MissingUsage) {
+        let MissingUsage { pods, example } = missing;
         if self.missing_pods.swap(*pods, Ordering::Relaxed) == *pods {
             return;
         }
@@ -178,10 +179,10 @@ impl Recommender {
             tracing::warn!(
                 pods,
                 %example,
-                "usage of pods is missing that was there before; recommendations rest on what is known"
+                "usage of pods is missing that was available before; recommendations are based on earlier samples"
             );
         } else {
-            tracing::info!("usage of all pods is there again");
+            tracing::info!("usage of all pods is available again");
         }
     }
 
@@ -189,13 +190,13 @@ impl Recommender {
         &self,
         sink: &mut (dyn FnMut(PodUsage) + Send),
     ) -> Result<UsageReport, UsageError> {
-        let patience =
+        let timeout_limit =
             (self.config.interval / 2).clamp(USAGE_TIMEOUT_LIMITS.0, USAGE_TIMEOUT_LIMITS.1);
         match &self.config.usage {
             UsageSource::Metrics => {
-                let only = self.config.scope.only.as_deref().map(|one| [one]);
-                let only = only.as_ref().map(<[&str; 1]>::as_slice);
-                fetch_usage(&self.client, only, sink, patience).await
+                let namespaces = self.config.scope.only.as_deref().map(|namespace| [namespace]);
+                let namespaces = namespaces.as_ref().map(<[&str; 1]>::as_slice);
+                fetch_usage(&self.client, namespaces, sink, timeout_limit).await
             }
             UsageSource::External { cpu, memory, container_label } => {
                 let metrics = ExternalMetrics {
@@ -203,41 +204,43 @@ impl Recommender {
                     memory: memory.clone(),
                     container_label: container_label.clone(),
                 };
-                let at_once = self.config.workers;
+                let concurrency = self.config.workers;
                 let pods = self.external_queries();
-                fetch_external_usage(&self.client, &metrics, pods, at_once, sink, patience).await
+                fetch_external_usage(&self.client, &metrics, pods, concurrency, sink, timeout_limit)
+                    .await
             }
-            UsageSource::Prometheus => self.fetch_usage_from_prometheus(sink, patience).await,
+            UsageSource::Prometheus => self.fetch_usage_from_prometheus(sink, timeout_limit).await,
         }
     }
 
     async fn fetch_usage_from_prometheus(
         &self,
         sink: &mut (dyn FnMut(PodUsage) + Send),
-        patience: Duration,
+        timeout_limit: Duration,
     ) -> Result<UsageReport, UsageError> {
         let Some(prometheus) = &self.prometheus else { return Ok(UsageReport::default()) };
         let namespaces: BTreeSet<Arc<str>> = {
-            let core = self.state.lock();
-            core.vpa_registry.keys_after(None).map(|key| Arc::clone(&key.namespace)).collect()
+            let state = self.state.lock();
+            state.vpa_registry.keys_after(None).map(|key| Arc::clone(&key.namespace)).collect()
         };
         let namespaces: Vec<&str> = namespaces.iter().map(|namespace| &**namespace).collect();
         if namespaces.is_empty() {
             return Ok(UsageReport::default());
         }
-        let unknown = |reason: &dyn ToString| UsageError::Unreachable {
+        let unreachable = |reason: &dyn ToString| UsageError::Unreachable {
             path: prometheus.server().to_owned(),
             reason: reason.to_string(),
         };
-        let schema = timeout(patience, prometheus.schema(&namespaces)).await;
-        let schema = schema.map_err(|_| unknown(&format!("no answer within {patience:?}")))?;
-        let schema = schema.map_err(|why| unknown(&why))?;
+        let schema = timeout(timeout_limit, prometheus.schema(&namespaces)).await;
+        let schema =
+            schema.map_err(|_| unreachable(&format!("no response within {timeout_limit:?}")))?;
+        let schema = schema.map_err(|error| unreachable(&error))?;
         let now = self.clock.now();
-        // A long load must not hold up what is used now.
+        // A long history load must not delay current usage.
         let client = prometheus.client().with_separate_permits(1);
         let report =
-            fetch_prometheus_usage(&client, &schema, &namespaces, now, sink, patience).await?;
-        // What failed says nothing about the names of series.
+            fetch_prometheus_usage(&client, &schema, &namespaces, now, sink, timeout_limit).await?;
+        // A failed query says nothing about the names of series.
         if report.is_complete() {
             prometheus.record_read(report.containers);
         }
@@ -245,12 +248,12 @@ impl Recommender {
     }
 
     fn external_queries(&self) -> Vec<PodQuery> {
-        let core = self.state.lock();
+        let state = self.state.lock();
         let mut queries = Vec::new();
-        for key in core.vpa_registry.keys_after(None) {
-            let Some(vpa) = core.index.vpa(key) else { continue };
+        for key in state.vpa_registry.keys_after(None) {
+            let Some(vpa) = state.index.vpa(key) else { continue };
             let selector = vpa.selector().to_string();
-            queries.extend(core.index.pods_of(key).map(|(pod, _)| PodQuery {
+            queries.extend(state.index.pods_of(key).map(|(pod, _)| PodQuery {
                 namespace: (*key.namespace).into(),
                 selector: selector.as_str().into(),
                 pod: (**pod).into(),
@@ -259,92 +262,96 @@ impl Recommender {
         queries
     }
 
-    /// Takes the usage of one pod into the histories of its VPAs.
-    fn add_pod_usage(&self, usage: &PodUsage, tally: &mut SampleCounts) {
+    /// Adds the usage of one pod to the histories of its VPAs.
+    fn add_pod_usage(&self, usage: &PodUsage, counts: &mut SampleCounts) {
         let now = self.clock.now();
-        let mut core = self.state.lock();
-        let core = &mut *core;
-        let Some((_, vpas)) = core.index.pod(&usage.namespace, &usage.pod) else {
-            tally.unknown_pod += usage.containers.len() as u64;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let Some((_, vpas)) = state.index.pod(&usage.namespace, &usage.pod) else {
+            counts.unknown_pod += usage.containers.len() as u64;
             return;
         };
         if vpas.is_empty() {
-            tally.unwatched += usage.containers.len() as u64;
+            counts.unwatched += usage.containers.len() as u64;
             return;
         }
-        let Some(namespace) = core.index.namespace(&usage.namespace).cloned() else { return };
+        let Some(namespace) = state.index.namespace(&usage.namespace).cloned() else { return };
         let keys: Vec<ObjectKey> = vpas
             .iter()
             .map(|name| ObjectKey::new(Arc::clone(&namespace), Arc::clone(name)))
             .collect();
-        core.index.record_pod_usage(&usage.namespace, &usage.pod);
-        let Some((pod, _)) = core.index.pod(&usage.namespace, &usage.pod) else { return };
-        let mut wanted = Vec::with_capacity(usage.containers.len());
+        state.index.record_pod_usage(&usage.namespace, &usage.pod);
+        let Some((pod, _)) = state.index.pod(&usage.namespace, &usage.pod) else { return };
+        let mut containers = Vec::with_capacity(usage.containers.len());
         for container in &usage.containers {
             match pod.container(&container.name) {
-                None => tally.unknown_container += 1,
-                Some(known) if !core.counts_usage(known.container_type) => tally.init += 1,
-                Some(known) => wanted.push((Arc::clone(&known.name), container)),
+                None => counts.unknown_container += 1,
+                Some(registered) if !state.counts_usage(registered.container_type) => {
+                    counts.init += 1;
+                }
+                Some(registered) => containers.push((Arc::clone(&registered.name), container)),
             }
         }
-        let stays_out = core.vpa_registry.has(Fix::BoostSamplesStayOut);
-        let startup = pod.startup_boost.as_deref().filter(|_| stays_out);
-        // Upstream takes what is missing for nothing used, unless the reading itself failed.
-        let fill = core.vpa_registry.is_upstream() && !usage.is_incomplete;
-        for (name, container) in wanted {
+        let exclude_boosted = state.vpa_registry.has(Fix::BoostSamplesStayOut);
+        let startup = pod.startup_boost.as_deref().filter(|_| exclude_boosted);
+        // Upstream counts missing values as zero, unless the read itself was incomplete.
+        let fill_missing = state.vpa_registry.is_upstream() && !usage.is_incomplete;
+        for (name, container) in containers {
             let mut sample = UsageSample {
                 pod: &usage.pod,
                 container: &name,
                 at: usage.at,
-                cpu: container.cpu.or(fill.then_some(MilliCpu(0))),
-                memory: container.memory.or(fill.then_some(Bytes(0))),
+                cpu: container.cpu.or(fill_missing.then_some(MilliCpu(0))),
+                memory: container.memory.or(fill_missing.then_some(Bytes(0))),
             };
             let cpu = sample.cpu;
             for key in &keys {
                 let is_boosted = startup.is_some_and(|startup| {
-                    let boosts = core.index.vpa(key).and_then(|vpa| vpa.boost_durations.as_deref());
-                    startup.is_boosted_at(&name, boosts, sample.at)
+                    let durations =
+                        state.index.vpa(key).and_then(|vpa| vpa.boost_durations.as_deref());
+                    startup.is_boosted_at(&name, durations, sample.at)
                 });
                 sample.cpu = cpu.filter(|_| !is_boosted);
-                tally.boosted += u64::from(sample.cpu != cpu);
-                let Some(taken) = core.vpa_registry.add_usage(key, sample, now) else { continue };
-                tally.count(taken);
-                if taken.is_in_future() {
+                counts.boosted += u64::from(sample.cpu != cpu);
+                let Some(result) = state.vpa_registry.add_usage(key, sample, now) else { continue };
+                counts.count(result);
+                if result.is_in_future() {
                     let node = pod.node.clone().unwrap_or_else(|| "unknown".into());
-                    let latest = tally.nodes_ahead.entry(node).or_insert(sample.at);
+                    let latest = counts.nodes_ahead.entry(node).or_insert(sample.at);
                     *latest = sample.at.max(*latest);
                 }
-                if taken.cpu == Some(Ok(())) {
+                if result.cpu == Some(Ok(())) {
                     let used = sample.cpu.unwrap_or_default().as_cores();
-                    self.observe_quality(core, key, &name, Resource::Cpu, false, used);
+                    self.observe_quality(state, key, &name, Resource::Cpu, false, used);
                 }
-                if taken.memory == Some(Ok(())) {
+                if result.memory == Some(Ok(())) {
                     let used = sample.memory.unwrap_or_default().as_f64();
-                    self.observe_quality(core, key, &name, Resource::Memory, false, used);
+                    self.observe_quality(state, key, &name, Resource::Memory, false, used);
                 }
             }
         }
     }
 
-    /// How far what was used is from what is recommended.
+    /// Records the difference between usage and recommendation.
     pub(super) fn observe_quality(
         &self,
-        core: &RecommenderState,
+        state: &RecommenderState,
         key: &ObjectKey,
         container: &str,
         resource: Resource,
         is_oom: bool,
         usage: f64,
     ) {
-        let (Some(watched), Some(vpa)) = (core.vpa_registry.get(key), core.index.vpa(key)) else {
+        let (Some(registered), Some(vpa)) = (state.vpa_registry.get(key), state.index.vpa(key))
+        else {
             return;
         };
-        if watched.is_off(container) {
+        if registered.is_off(container) {
             return;
         }
-        let advice = watched.summary_for(container);
+        let summary = registered.summary_for(container);
         let recommendation =
-            advice.and_then(|advice| advice.resource(resource)).map(|one| one.uncapped);
+            summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
         let update_mode = vpa.mode.map(UpdateMode::as_str);
         self.metrics.observe_sample(&QualitySample {
             update_mode,
@@ -357,8 +364,8 @@ impl Recommender {
 }
 
 impl SampleCounts {
-    fn count(&mut self, taken: UsageResult) {
-        for outcome in [taken.cpu, taken.memory].into_iter().flatten() {
+    fn count(&mut self, result: UsageResult) {
+        for outcome in [result.cpu, result.memory].into_iter().flatten() {
             match outcome {
                 Ok(()) => self.accepted += 1,
                 Err(SampleRejected::Negative) => self.negative += 1,

@@ -1,4 +1,4 @@
-//! The watches of the recommender, and what their changes do to its state.
+//! The watches of the recommender, and how their events change its state.
 
 use std::sync::Arc;
 
@@ -20,106 +20,107 @@ use crate::{
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// The watches by name, in the order in which they are waited for.
+/// The status of each watch, in the order in which startup waits for them.
 #[derive(Debug)]
 pub struct Watches {
     /// VPAs.
     pub vpas: Arc<WatchStatus>,
     /// Pods that are not pending.
     pub pods: Arc<WatchStatus>,
-    /// The seven kinds of controllers that everybody has.
+    /// The seven built-in controller kinds.
     pub controllers: Vec<Arc<WatchStatus>>,
     /// Evictions.
     pub evictions: Arc<WatchStatus>,
-    /// Nodes, where recommendations are kept within the largest.
+    /// Nodes, if recommendations are capped to the largest node.
     pub nodes: Option<Arc<WatchStatus>>,
 }
 
 impl Watches {
-    /// Watches that do not run yet.
+    /// Watches that are not started yet.
     pub fn new(nodes: bool) -> Self {
-        let feed = |name| Arc::new(WatchStatus::new(name));
+        let status = |name| Arc::new(WatchStatus::new(name));
         Self {
-            vpas: feed("verticalpodautoscalers"),
-            pods: feed("pods"),
+            vpas: status("verticalpodautoscalers"),
+            pods: status("pods"),
             controllers: controller_watches::watch_statuses(),
-            evictions: feed("evictions"),
-            nodes: nodes.then(|| feed("nodes")),
+            evictions: status("evictions"),
+            nodes: nodes.then(|| status("nodes")),
         }
     }
 
-    /// All of them.
+    /// All watches.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let first = [&self.vpas, &self.pods, &self.evictions];
         first.into_iter().chain(&self.controllers).chain(&self.nodes)
     }
 
-    /// Those without which nothing is decided. Evictions are an extra, and may be forbidden.
+    /// The watches that must be synced before decisions. Evictions are optional, and may be forbidden.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        self.all().filter(|feed| !Arc::ptr_eq(feed, &self.evictions))
+        self.all().filter(|status| !Arc::ptr_eq(status, &self.evictions))
     }
 
-    /// Waits until each of those has read a whole list.
+    /// Waits until all required watches are synced.
     pub async fn wait_for_sync(&self) {
-        for feed in self.required() {
-            feed.wait_until_synced().await;
+        for status in self.required() {
+            status.wait_until_synced().await;
         }
     }
 }
 
 impl Recommender {
-    /// Starts all watches. They end when told to stop.
+    /// Starts all watches, which run until shutdown.
     pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut super::Tasks) {
-        let only = self.config.scope.only.as_deref();
-        let reader = &self.watch_factory;
+        let namespaces = self.config.scope.only.as_deref();
+        let factory = &self.watch_factory;
         {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
-            let vpas = reader.objects::<VerticalPodAutoscaler>(only);
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
+            let vpas = factory.objects::<VerticalPodAutoscaler>(namespaces);
             tasks.spawn(async move {
                 let apply = |change| {
-                    let is_news = role.state.lock().apply_vpa_change(change);
-                    if is_news {
+                    let needs_lookup = role.state.lock().apply_vpa_change(change);
+                    if needs_lookup {
                         role.history_wanted.notify_one();
                         role.target_wanted.notify_one();
                     }
                 };
-                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, ended).await;
+                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, stopped).await;
             });
         }
         {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
-            let pods = reader.objects::<PartialPod>(only);
-            // A pod that was not started yet uses nothing, and is not counted among those that match.
-            let fields = Some("status.phase!=Pending".to_owned());
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
+            let pods = factory.objects::<PartialPod>(namespaces);
+            // A pending pod uses nothing yet, and does not count as matching.
+            let field_selector = Some("status.phase!=Pending".to_owned());
             tasks.spawn(async move {
                 let apply = |change| role.state.lock().apply_pod_change(change);
-                let options = WatchOptions { field_selector: fields, ..WatchOptions::default() };
-                watch(pods, options, &role.watches.pods, apply, ended).await;
+                let options = WatchOptions { field_selector, ..WatchOptions::default() };
+                watch(pods, options, &role.watches.pods, apply, stopped).await;
             });
         }
         controller_watches::start(
-            reader,
-            only,
+            factory,
+            namespaces,
             &self.controllers,
             &self.watches.controllers,
             stop,
             tasks,
         );
         {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
             tasks.spawn(async move {
-                let only = role.config.scope.only.as_deref();
+                let namespaces = role.config.scope.only.as_deref();
                 let apply = |eviction| role.state.lock().add_eviction(&eviction);
-                watch_evictions(&role.client, only, &role.watches.evictions, apply, ended).await;
+                watch_evictions(&role.client, namespaces, &role.watches.evictions, apply, stopped)
+                    .await;
             });
         }
         if self.watches.nodes.is_some() {
-            let (role, ended) = (Arc::clone(self), stop.cancelled());
+            let (role, stopped) = (Arc::clone(self), stop.cancelled());
             let nodes: Api<MaybeObject<PartialNode>> = Api::all(self.client.clone());
             tasks.spawn(async move {
-                let Some(feed) = &role.watches.nodes else { return };
+                let Some(status) = &role.watches.nodes else { return };
                 let apply = |change| role.state.lock().apply_node_change(change);
-                watch(nodes, WatchOptions::default(), feed, apply, ended).await;
+                watch(nodes, WatchOptions::default(), status, apply, stopped).await;
             });
         }
     }

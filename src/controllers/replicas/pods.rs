@@ -1,8 +1,9 @@
-//! The pods of a target: those that its selector finds, with whether they are its own.
+//! The pods that a target's selector matches, with whether the target owns them.
 //!
-//! A pod is its target's own when the target stands at any place above it, by uid. Of a Deployment that is told by the pod
-//! alone: its ReplicaSets are called after it and after the hash that their pods carry. Of all others the owners on the way
-//! are asked for, once for each ReplicaSet and not for each pod; where they may not be read, names tell, as upstream has it.
+//! A pod is owned by the target if the target is anywhere in its owner chain, compared by uid. For a Deployment the
+//! pod itself is enough: names of its ReplicaSets consist of its name and the pod template hash that the pods are
+//! labelled with. For other kinds the owners in between are read, once per ReplicaSet and not per pod. Where they may
+//! not be read, names decide, as in upstream.
 
 use super::Workloads;
 use crate::cluster::{
@@ -17,74 +18,76 @@ use plimsoll_core::{
     scaling::{Pod, pod_readiness::is_owner_by_name},
 };
 
-/// What a Deployment's ReplicaSet calls its pods and itself after.
+/// The label that a Deployment's ReplicaSet sets on its pods, and that is part of its own name.
 const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// How it is told whether a pod is a workload's own.
+/// How to determine whether a workload owns a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::controllers) enum OwnershipRule {
-    /// The selector of the scale is trusted alone.
+    /// The selector of the scale decides alone.
     Selector,
-    /// An owner's name tells, by upstream's rule.
+    /// The owner's name decides, by upstream's rule.
     OwnerName,
-    /// What stands above it tells.
+    /// The owner chain decides.
     OwnerChain,
 }
 
-/// What can be told of a pod by itself.
+/// What a pod alone reveals about its ownership.
 enum Ownership {
     Known(bool),
-    /// It hangs on what stands above these.
+    /// It depends on the owners of these owners.
     ThroughOwners(Box<[OwnerRef]>),
 }
 
 impl Workloads {
-    /// The pods that the scale's selector finds, with whose they are.
+    /// The pods that the scale's selector matches, with their ownership.
     pub(in crate::controllers) async fn matching_pods(
         &self,
         namespace: &str,
         target: &ScaleTarget,
-        told: &ScaleState,
-        belonging: OwnershipRule,
+        scale: &ScaleState,
+        rule: OwnershipRule,
     ) -> Vec<Pod> {
-        let selector = match &told.selector {
+        let selector = match &scale.selector {
             Ok(selector) => selector.clone(),
-            // Upstream takes a selector of nothing for one of everything, and asks owners who is meant.
+            // Upstream treats an empty selector as one that matches everything, and relies on owners.
             Err(_) => Selector::everything(),
         };
-        // A scale that does not say whose it is leaves only names.
-        let by_name = belonging == OwnershipRule::OwnerName || told.uid.is_empty();
-        let own = |pod: &ReplicaPod| {
-            if belonging == OwnershipRule::Selector {
+        // Without a uid only names are left.
+        let by_name = rule == OwnershipRule::OwnerName || scale.uid.is_empty();
+        let ownership_of = |pod: &ReplicaPod| {
+            if rule == OwnershipRule::Selector {
                 return Ownership::Known(true);
             }
             if by_name {
                 return Ownership::Known(owner_name_matches(&pod.owners, &target.name));
             }
-            classify(pod, &told.uid, &target.kind, &target.name)
+            classify(pod, &scale.uid, &target.kind, &target.name)
         };
-        let found = self.scopes.pods(namespace, &selector, |pod| (own(pod), pod.pod.clone()));
-        let mut asked =
-            OwnerLookups { target_name: &target.name, target_uid: &told.uid, results: Vec::new() };
-        let mut pods = Vec::with_capacity(found.len());
-        for (own, pod) in found {
-            let is_own = match own {
-                Ownership::Known(is_own) => is_own,
+        let matching =
+            self.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), pod.pod.clone()));
+        let mut lookups =
+            OwnerLookups { target_name: &target.name, target_uid: &scale.uid, results: Vec::new() };
+        let mut pods = Vec::with_capacity(matching.len());
+        for (ownership, pod) in matching {
+            let owned_by_target = match ownership {
+                Ownership::Known(owned_by_target) => owned_by_target,
                 Ownership::ThroughOwners(owners) => {
-                    let mut is_own = false;
+                    let mut owned_by_target = false;
                     for owner in owners {
-                        is_own |= asked.is_owned_by_target(&self.scales, namespace, owner).await;
+                        owned_by_target |=
+                            lookups.is_owned_by_target(&self.scales, namespace, owner).await;
                     }
-                    is_own
+                    owned_by_target
                 }
             };
-            pods.push(Pod { owned_by_target: is_own, ..pod });
+            pods.push(Pod { owned_by_target, ..pod });
         }
         pods
     }
 }
 
-/// Owners that were asked about in this look: many pods have the same one.
+/// Results of owner lookups, cached for one reconcile: many pods share an owner.
 struct OwnerLookups<'a> {
     target_name: &'a str,
     target_uid: &'a str,
@@ -98,14 +101,14 @@ impl OwnerLookups<'_> {
         namespace: &str,
         owner: OwnerRef,
     ) -> bool {
-        if let Some((_, answer)) = self.results.iter().find(|(known, _)| *known == owner.uid) {
-            return *answer;
+        if let Some((_, is_owned)) = self.results.iter().find(|(known, _)| *known == owner.uid) {
+            return *is_owned;
         }
-        let above = scales.is_in_owner_chain(self.target_uid, namespace, &owner).await;
-        let answer =
-            above.unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.target_name));
-        self.results.push((owner.uid, answer));
-        answer
+        let in_chain = scales.is_in_owner_chain(self.target_uid, namespace, &owner).await;
+        let is_owned = in_chain
+            .unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.target_name));
+        self.results.push((owner.uid, is_owned));
+        is_owned
     }
 }
 
@@ -123,11 +126,11 @@ fn classify(pod: &ReplicaPod, uid: &str, kind: &str, name: &str) -> Ownership {
         && pod.owners.iter().all(is_replica_set)
         && let Some(hash) = pod.labels.get(POD_TEMPLATE_HASH)
     {
-        let is_it = |owner: &OwnerRef| {
+        let is_current_replica_set = |owner: &OwnerRef| {
             let rest = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             rest == Some(hash)
         };
-        if pod.owners.iter().any(is_it) {
+        if pod.owners.iter().any(is_current_replica_set) {
             return Ownership::Known(true);
         }
     }
@@ -150,7 +153,7 @@ mod tests {
         pod.into_replica_pod()
     }
 
-    fn told(kind: &str, labels: &Value, owners: &Value) -> Option<bool> {
+    fn ownership(kind: &str, labels: &Value, owners: &Value) -> Option<bool> {
         match classify(&pod(labels, owners), "target", kind, "web") {
             Ownership::Known(is_own) => Some(is_own),
             Ownership::ThroughOwners(_) => None,
@@ -163,7 +166,8 @@ mod tests {
         let hash = json!({"pod-template-hash": "5d9c"});
         for (kind, labels, owners, expected) in [
             ("Deployment", &hash, set("web-5d9c"), Some(true)),
-            // Taken over from somebody else, of a Deployment whose name begins the same, and of a Rollout of the same name.
+            // A ReplicaSet that was adopted, one of a Deployment with the same prefix, and one of a Rollout of the
+            // same name.
             ("Deployment", &hash, set("web-7777"), None),
             ("Deployment", &hash, set("web-api-5d9c"), None),
             ("Deployment", &json!({"rollouts-pod-template-hash": "5d9c"}), set("web-5d9c"), None),
@@ -171,11 +175,11 @@ mod tests {
             ("Rollout", &hash, set("web-5d9c"), None),
             ("Deployment", &hash, json!([]), Some(false)),
         ] {
-            assert_eq!(told(kind, labels, &owners), expected, "{kind} {labels} {owners}");
+            assert_eq!(ownership(kind, labels, &owners), expected, "{kind} {labels} {owners}");
         }
         let direct = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "target"}]);
-        assert_eq!(told("StatefulSet", &json!({}), &direct), Some(true));
+        assert_eq!(ownership("StatefulSet", &json!({}), &direct), Some(true));
         let other = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "before"}]);
-        assert_eq!(told("StatefulSet", &json!({}), &other), None, "by name it would be");
+        assert_eq!(ownership("StatefulSet", &json!({}), &other), None, "by name it would match");
     }
 }

@@ -1,7 +1,7 @@
-//! The scale of a target: as a watch tells of it where that is enough, and else asked for.
+//! The scale of a target: from a watch where that is enough, otherwise from the API server.
 //!
-//! What is decided by a watch is never written by it: whoever is about to change replicas reads the scale first, and decides
-//! anew where it is another one.
+//! A watched scale is never written back: before replicas are changed, the scale is fetched, and the decision is made
+//! again if it differs.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -21,34 +21,34 @@ use crate::cluster::{
 use crate::controllers::runtime::shutdown::{ShutdownToken, Tasks};
 use plimsoll_core::{api::scale_target::ScaleTarget, types::compat::Compat};
 
-/// How often replicas are tried to be written at once.
+/// Maximum number of attempts to write replicas, after conflicts.
 const MAX_CONFLICT_RETRIES: usize = 5;
-/// Lists of scales that are on their way are waited for, but nobody relies on them.
+/// How long to wait for initial lists of scales; none of them is required.
 const INITIAL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Until it is asked again whether a kind may be watched.
+/// Interval of permission checks for watches that are not allowed.
 const ACCESS_RECHECK_INTERVAL: Duration = Duration::from_mins(5);
 
-/// A scale, and how it is known.
+/// A scale, and where it came from.
 #[derive(Clone, Debug)]
 pub(in crate::controllers) enum ObservedScale {
-    /// As a watch told last: good for a look, and for nothing that is written.
+    /// From a watch: good for decisions, but not for writes.
     Watched(ObjectReference, ScaleState),
-    /// Asked for by this look.
+    /// Fetched by this reconcile.
     Fetched(Box<ScaleSubresource>),
 }
 
 impl ObservedScale {
-    /// What it says.
+    /// The values of the scale.
     pub fn values(&self) -> &ScaleState {
         match self {
-            Self::Watched(_, told) => told,
-            Self::Fetched(fresh) => &fresh.state,
+            Self::Watched(_, state) => state,
+            Self::Fetched(scale) => &scale.state,
         }
     }
 }
 
 impl Workloads {
-    /// What an object of this namespace names.
+    /// The reference to a target in this namespace.
     pub(in crate::controllers) fn target(
         &self,
         namespace: &str,
@@ -62,7 +62,7 @@ impl Workloads {
         }
     }
 
-    /// A version that is left out is that of the kind everybody has. Upstream looks into the core group.
+    /// Defaults an empty API version to that of the built-in kind. Upstream uses the core group.
     fn version_of<'a>(&self, version: &'a str, kind: &str) -> &'a str {
         if !version.is_empty() || self.compat == Compat::Upstream {
             return version;
@@ -73,85 +73,86 @@ impl Workloads {
         }
     }
 
-    /// The scale of a target. It is asked for where no watch tells it, where a watch is behind what was seen or written of it
-    /// before, and where a change is booked: what becomes of that hangs on what the scale is now.
-    /// `seen` is the version of it that was seen or written last.
+    /// The scale of a target. It is fetched if no watch has it, if the watch is behind `seen` (the resource version
+    /// last seen or written), or if a change is pending, whose outcome depends on the current scale.
     pub(in crate::controllers) async fn observe_scale(
         &self,
-        of: ObjectReference,
-        is_booked: bool,
+        target: ObjectReference,
+        is_pending: bool,
         seen: &mut Option<u64>,
     ) -> Result<ObservedScale, ScaleReadError> {
         if self.compat == Compat::Plimsoll
-            && !is_booked
-            && let Some(told) = self.scopes.scale(&of)
-            && told.version >= *seen
+            && !is_pending
+            && let Some(watched) = self.scopes.scale(&target)
+            && watched.version >= *seen
         {
-            *seen = told.version;
-            return Ok(ObservedScale::Watched(of, told));
+            *seen = watched.version;
+            return Ok(ObservedScale::Watched(target, watched));
         }
-        let fresh = self.fetch_scale(&of, seen).await?;
-        Ok(ObservedScale::Fetched(Box::new(fresh)))
+        let fetched = self.fetch_scale(&target, seen).await?;
+        Ok(ObservedScale::Fetched(Box::new(fetched)))
     }
 
-    /// The scale of a target, asked for now.
+    /// Fetches the scale of a target.
     pub(in crate::controllers) async fn fetch_scale(
         &self,
-        of: &ObjectReference,
+        target: &ObjectReference,
         seen: &mut Option<u64>,
     ) -> Result<ScaleSubresource, ScaleReadError> {
-        let fresh = self.scales.fetch(of).await?;
-        // Not the greater one of the two: a cluster that was restored from a backup counts its versions anew.
-        *seen = fresh.state.version;
-        Ok(fresh)
+        let fetched = self.scales.fetch(target).await?;
+        // Not the maximum of the two: versions start over when a cluster is restored from a backup.
+        *seen = fetched.state.version;
+        Ok(fetched)
     }
 
-    /// Writes replicas. Controllers write the same object all the time: as long as it is to have what it was taken to have,
-    /// ours tries again with what it is by now.
+    /// Writes replicas. Other controllers write the same object all the time: after a conflict it retries with the
+    /// current object, as long as its replicas are unchanged.
     pub(in crate::controllers) async fn update_scale(
         &self,
-        pen: WriteContext<'_>,
-        fresh: &ScaleSubresource,
-        to: i32,
+        writer: WriteContext<'_>,
+        fetched: &ScaleSubresource,
+        replicas: i32,
         seen: &mut Option<u64>,
     ) -> Result<(), WriteError> {
-        // Nothing that a watch told before is known to be from after this.
+        // No version from the watch is known to be newer than this write, so the next read must fetch.
         *seen = Some(u64::MAX);
-        let mut written = pen.update_scale(&fresh.path, &fresh.with_replicas(to)).await;
+        let mut result = writer.update_scale(&fetched.path, &fetched.with_replicas(replicas)).await;
         if self.compat == Compat::Plimsoll {
             for _ in 1..MAX_CONFLICT_RETRIES {
-                if !matches!(written, Err(WriteError::Conflict(_))) {
+                if !matches!(result, Err(WriteError::Conflict(_))) {
                     break;
                 }
-                match self.scales.fetch(&fresh.target).await {
-                    Ok(again)
-                        if again.state.spec_replicas == fresh.state.spec_replicas
-                            && again.state.uid == fresh.state.uid =>
+                match self.scales.fetch(&fetched.target).await {
+                    Ok(current)
+                        if current.state.spec_replicas == fetched.state.spec_replicas
+                            && current.state.uid == fetched.state.uid =>
                     {
-                        written = pen.update_scale(&again.path, &again.with_replicas(to)).await;
+                        result = writer
+                            .update_scale(&current.path, &current.with_replicas(replicas))
+                            .await;
                     }
                     _ => break,
                 }
             }
         }
-        let version = written?;
+        let version = result?;
         *seen = version.or(*seen);
         Ok(())
     }
 
-    /// Waits for the lists of scales that objects have asked for, for a while: without them everybody would be asked for
-    /// at once.
+    /// Waits a limited time for the initial lists of scales: without them all scales would be fetched at once.
     pub(in crate::controllers) async fn wait_for_initial_lists(&self) {
-        let all = async {
-            for feed in self.scopes.scale_watches() {
-                feed.wait_until_synced().await;
+        let synced = async {
+            for status in self.scopes.scale_watches() {
+                status.wait_until_synced().await;
             }
         };
-        // Whether they came or not: who is not known is asked for.
-        let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, all).await;
+        // Ignore a timeout: scales that are not cached are fetched.
+        let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, synced).await;
     }
 
-    /// Watches the kinds that tell their scales, each from when somebody follows one of it. Upstream asks each time.
+    /// Starts watches of scalable kinds, each as soon as an object with that kind of target exists. Upstream uses no
+    /// watches.
     pub(in crate::controllers) fn start_scale_watches(
         self: &Arc<Self>,
         stop: &ShutdownToken,
@@ -184,44 +185,44 @@ impl Workloads {
     {
         let (role, scope, stop) = (Arc::clone(self), Arc::clone(scope), stop.clone());
         tasks.spawn(async move {
-            let feed = tokio::select! {
+            let status = tokio::select! {
                 () = stop.cancelled() => return,
-                feed = scope.scales.wait_until_needed::<K>() => feed,
+                status = scope.scales.wait_until_needed::<K>() => status,
             };
-            let Some(feed) = feed else { return };
-            let only = scope.namespace.as_deref();
+            let Some(status) = status else { return };
+            let namespace = scope.namespace.as_deref();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = role.wait_until_watch_allowed(feed.name(), K::KIND.group(), only) => {}
+                () = role.wait_until_watch_allowed(status.name(), K::KIND.group(), namespace) => {}
             }
             let apply = |change| scope.scales.apply::<K>(change);
-            let objects = role.watch_factory.objects::<K>(only);
-            watch(objects, WatchOptions::default(), feed, apply, stop.cancelled()).await;
+            let objects = role.watch_factory.objects::<K>(namespace);
+            watch(objects, WatchOptions::default(), status, apply, stop.cancelled()).await;
         });
     }
 
-    /// Ready once objects of a kind may be watched, which the original's rights do not let.
+    /// Returns once objects of a kind may be watched, which upstream's RBAC does not allow.
     async fn wait_until_watch_allowed(
         &self,
         resource: &'static str,
         group: &'static str,
-        only: Option<&str>,
+        namespace: Option<&str>,
     ) {
         let rules = ["list", "watch"].map(|verb| {
             let rule = AccessRule::new(verb, group, resource);
-            only.map_or(rule.clone(), |only| rule.in_namespace(only))
+            namespace.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
         });
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
-            let verdicts = check_access(&self.client, &rules).await;
-            // What nobody knows is tried.
-            let Some(denied) = verdicts.iter().position(|verdict| *verdict == AccessReview::Denied)
+            let reviews = check_access(&self.client, &rules).await;
+            // If the permission is unknown, try.
+            let Some(denied) = reviews.iter().position(|review| *review == AccessReview::Denied)
             else {
                 return;
             };
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut is_logged, true) {
                 tracing::info!(
-                    "not allowed: {}; the scale of each of the {resource} is asked for at each look",
+                    "not allowed: {}; fetching the scales of {resource} on every reconcile",
                     rules[denied]
                 );
             }

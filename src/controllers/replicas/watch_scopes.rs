@@ -1,4 +1,4 @@
-//! What is watched of workloads in each namespace that is looked after: pods, and scales.
+//! Watches of pods and scales, per namespace.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,21 +19,21 @@ use crate::cluster::{
 pub(in crate::controllers) struct WatchScope {
     pub namespace: Option<String>,
     pub pods: Arc<WatchStatus>,
-    /// Watched from when they are wanted; whoever is not in here is asked for.
+    /// Watched on demand; scales that are not in the cache are fetched.
     pub scales: ScaleCache,
     pod_store: Mutex<LabelStore<ReplicaPod>>,
 }
 
-/// The watches of all namespaces that are looked after.
+/// The watches of all configured namespaces.
 #[derive(Debug)]
 pub(in crate::controllers) struct WatchScopes(Vec<Arc<WatchScope>>);
 
 impl WatchScopes {
-    /// Watches that do not run yet.
+    /// Watches that are not started yet.
     pub fn new(namespaces: &[String]) -> Self {
-        let scope = |only| {
+        let scope = |namespace| {
             Arc::new(WatchScope {
-                namespace: only,
+                namespace,
                 pods: Arc::new(WatchStatus::new("pods")),
                 scales: ScaleCache::default(),
                 pod_store: Mutex::default(),
@@ -45,46 +45,46 @@ impl WatchScopes {
         Self(namespaces.iter().map(|namespace| scope(Some(namespace.clone()))).collect())
     }
 
-    /// Each namespace, or all as one.
+    /// One scope per namespace, or one for all namespaces.
     pub fn all(&self) -> &[Arc<WatchScope>] {
         &self.0
     }
 
-    /// What `take` makes of the pods of a namespace that a selector finds, in order of their names.
+    /// Maps the pods that a selector matches, in order of their names.
     pub fn pods<R>(
         &self,
         namespace: &str,
         selector: &Selector,
-        take: impl FnMut(&ReplicaPod) -> R,
+        map: impl FnMut(&ReplicaPod) -> R,
     ) -> Vec<R> {
         let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
-        let seen = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.find(namespace, selector, take)
+        let pods = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.find(namespace, selector, map)
     }
 
-    /// The watches of scales, as far as anybody wants them. Nobody has to wait for one.
+    /// The watches of scales that have been started. None of them is required.
     pub fn scale_watches(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         self.0.iter().flat_map(|scope| scope.scales.watches())
     }
 
-    /// The scale of an object, where a watch tells it.
-    pub fn scale(&self, of: &ObjectReference) -> Option<ScaleState> {
-        self.scope_of(&of.namespace)?.scales.find(of)
+    /// The scale of an object, if it is cached.
+    pub fn scale(&self, target: &ObjectReference) -> Option<ScaleState> {
+        self.scope_of(&target.namespace)?.scales.find(target)
     }
 
-    /// How many objects are known whose scales are watched, by the names of the watches.
+    /// Number of cached objects per watch of scales.
     pub fn scale_counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         self.0.iter().flat_map(|scope| scope.scales.counts())
     }
 
     fn scope_of(&self, namespace: &str) -> Option<&Arc<WatchScope>> {
         let covers = |scope: &&Arc<WatchScope>| {
-            scope.namespace.as_deref().is_none_or(|only| only == namespace)
+            scope.namespace.as_deref().is_none_or(|watched| watched == namespace)
         };
         self.0.iter().find(covers)
     }
 
-    /// How many pods are known.
+    /// Number of cached pods.
     pub fn pod_count(&self) -> usize {
         let count = |scope: &Arc<WatchScope>| {
             scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner).len()
@@ -94,10 +94,10 @@ impl WatchScopes {
 }
 
 impl WatchScope {
-    /// A pod came, changed or went.
+    /// Applies a change of a pod.
     pub fn apply_pod_change(&self, change: ObjectChange<PartialReplicaPod>) {
-        let mut seen = self.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.apply(change, |pod| {
+        let mut pods = self.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.apply(change, |pod| {
             let namespace = pod.namespace().unwrap_or_default();
             let object = pod.into_replica_pod();
             LabelledObject { namespace, name: Arc::clone(&object.pod.name), object }

@@ -1,4 +1,4 @@
-//! What is wrong with the annotations of a VPA, whoever reads them.
+//! Validates the annotations of a VPA, whichever controller uses them.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use plimsoll_core::{
     updater::guard::maintenance_window::MaintenanceWindows,
 };
 
-/// Of all of them.
+/// All invalid annotations.
 pub(crate) fn find_invalid(annotations: &BTreeMap<String, String>) -> Vec<InvalidAnnotation> {
-    let (_, mut bad) = Tuning::from_annotations(annotations);
-    bad.extend(find_invalid_for_writers(annotations));
-    bad
+    let (_, mut invalid) = Tuning::from_annotations(annotations);
+    invalid.extend(find_invalid_for_writers(annotations));
+    invalid
 }
 
-/// Of those by which pods are changed: they are read whatever the recommender is told.
+/// Invalid annotations of those that affect how pods are changed. They apply whatever the recommender's settings are.
 pub(crate) fn find_invalid_for_writers(
     annotations: &BTreeMap<String, String>,
 ) -> Vec<InvalidAnnotation> {
-    let (_, mut bad) = VpaOptions::from_annotations(annotations);
-    bad.extend(MaintenanceWindows::from_annotations(annotations).err());
-    bad
+    let (_, mut invalid) = VpaOptions::from_annotations(annotations);
+    invalid.extend(MaintenanceWindows::from_annotations(annotations).err());
+    invalid
 }
 
 #[cfg(test)]
@@ -32,8 +32,11 @@ mod tests {
     fn no_annotation_is_read_without_its_nonsense_being_named() {
         for key in VPA_KEYS {
             let annotations = [(key.name.to_owned(), "(nonsense)".to_owned())].into();
-            let bad = find_invalid(&annotations);
-            assert_eq!(bad.iter().map(|bad| bad.key).collect::<Vec<_>>(), [key.name]);
+            let invalid = find_invalid(&annotations);
+            assert_eq!(
+                invalid.iter().map(|annotation| annotation.key).collect::<Vec<_>>(),
+                [key.name]
+            );
             let is_for_writers = !key.applied_by.contains(&"recommender");
             assert_eq!(find_invalid_for_writers(&annotations).len(), usize::from(is_for_writers));
         }

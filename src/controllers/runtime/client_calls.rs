@@ -1,4 +1,4 @@
-//! Counts what is asked of the API server by a role, whoever in it asks, and what is asked of a Prometheus.
+//! Counts requests to the API server and queries to Prometheus.
 
 use std::{
     task::{Context, Poll},
@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use crate::telemetry::{ApiRequestMetrics, PrometheusQueryMetrics};
 
-/// The same client, whose requests are counted from now on.
+/// Wraps a client so that its requests are counted.
 pub(crate) fn with_call_metrics(client: Client, calls: ApiRequestMetrics) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(CountingService { client, calls }, namespace)
@@ -34,7 +34,7 @@ impl Service<Request<Body>> for CountingService {
     type Future = BoxFuture<'static, Result<Response<Body>, kube::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        // The client inside waits for its own turn.
+        // The inner client waits for its own readiness.
         Poll::Ready(Ok(()))
     }
 
@@ -42,17 +42,17 @@ impl Service<Request<Body>> for CountingService {
         let Self { client, calls } = self.clone();
         let verb = verb(request.method(), request.uri());
         async move {
-            let began = Instant::now();
-            let answered = client.send(request).await;
-            let code = answered.as_ref().ok().map(|answer| answer.status().as_u16());
-            calls.observe(verb, code, began.elapsed());
-            answered
+            let started = Instant::now();
+            let response = client.send(request).await;
+            let code = response.as_ref().ok().map(|response| response.status().as_u16());
+            calls.observe(verb, code, started.elapsed());
+            response
         }
         .boxed()
     }
 }
 
-/// The verb of a request, as rules of RBAC and audit logs have it.
+/// The verb of a request, as in RBAC rules and audit logs.
 fn verb(method: &Method, uri: &Uri) -> &'static str {
     let is_one = || is_object_path(uri.path());
     match *method {
@@ -71,7 +71,7 @@ fn is_watch(query: &str) -> bool {
     query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }
 
-/// Whether a path leads to one object, or to what is none, such as a version.
+/// Whether a path identifies one object, or something that is not a resource, such as `/version`.
 fn is_object_path(path: &str) -> bool {
     let mut segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     let version = match segments.first() {
@@ -86,12 +86,12 @@ fn is_object_path(path: &str) -> bool {
     rest.len() != 1
 }
 
-/// Counts what a Prometheus is asked.
+/// Counts Prometheus queries.
 #[derive(Debug)]
 pub(crate) struct QueryRecorder(PrometheusQueryMetrics);
 
 impl QueryRecorder {
-    /// Counts there from now on.
+    /// Records queries in these metrics.
     pub fn new(calls: PrometheusQueryMetrics) -> Self {
         calls.init_outcomes(&["ok", "empty"]);
         calls.init_outcomes(&QueryError::REASONS);
@@ -100,18 +100,18 @@ impl QueryRecorder {
 }
 
 impl QueryObserver for QueryRecorder {
-    fn on_query(&self, asked: &CompletedQuery<'_>) {
-        self.0.observe(outcome(asked), asked.duration);
+    fn on_query(&self, query: &CompletedQuery<'_>) {
+        self.0.observe(outcome(query), query.duration);
     }
 }
 
-/// What came of a question, in one word. An answer without any series is no failure, and none that anybody can use.
-fn outcome(asked: &CompletedQuery<'_>) -> &'static str {
-    match asked.outcome {
-        // Of what is no query, only the size is known.
+/// The outcome of a query as a label value. A response without series is not an error, but it is not useful either.
+fn outcome(query: &CompletedQuery<'_>) -> &'static str {
+    match query.outcome {
+        // Only queries have a kind. Of other responses, only the size is known.
         Ok(summary) if summary.kind.is_some() && summary.series == 0 => "empty",
         Ok(_) => "ok",
-        Err(why) => why.reason(),
+        Err(error) => error.reason(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a command that asks once reaches a cluster: as kubectl does, and with little patience.
+//! Connects a command to a cluster like kubectl, with short timeouts.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,33 +7,33 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-/// How long a connection may take.
+/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long each answer may take.
+/// Timeout of each response.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How to reach a cluster.
+/// How to connect to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// The file that says it; none is `KUBECONFIG`, the user's own file, or the cluster that this runs in.
+    /// Path of the kubeconfig; `None` uses `KUBECONFIG`, `~/.kube/config`, or the in-cluster configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// Which context of it; none is the current one.
+    /// The context; `None` uses the current one.
     pub context: Option<String>,
 }
 
-/// No cluster is known.
+/// No cluster is configured, or its configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoCluster(pub String);
 
-/// A cluster that can be asked.
+/// A connected cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    /// Asks it.
+    /// The client.
     pub client: Client,
-    /// Where it is, for messages.
+    /// The server address, for messages.
     pub address: String,
-    /// The namespace that is meant when none is named.
+    /// The default namespace.
     pub namespace: String,
 }
 
@@ -43,32 +43,40 @@ impl std::fmt::Debug for Cluster {
     }
 }
 
-/// Finds the cluster as kubectl does. `agent` is who asks.
-pub async fn connect(reach: &ClusterOptions, agent: &'static str) -> Result<Cluster, NoCluster> {
-    let refused = |why: String| NoCluster(why);
-    let options = KubeConfigOptions { context: reach.context.clone(), ..Default::default() };
-    let mut found = match &reach.kubeconfig {
+/// Connects to the cluster like kubectl, with this user agent.
+pub async fn connect(
+    cluster_options: &ClusterOptions,
+    agent: &'static str,
+) -> Result<Cluster, NoCluster> {
+    let options =
+        KubeConfigOptions { context: cluster_options.context.clone(), ..Default::default() };
+    let mut config = match &cluster_options.kubeconfig {
         Some(path) => {
-            let place = |why: String| refused(format!("--kubeconfig={}: {why}", path.display()));
-            let file = Kubeconfig::read_from(path).map_err(|why| place(why.to_string()))?;
+            let file_error =
+                |error: String| NoCluster(format!("--kubeconfig={}: {error}", path.display()));
+            let file =
+                Kubeconfig::read_from(path).map_err(|error| file_error(error.to_string()))?;
             Config::from_custom_kubeconfig(file, &options)
                 .await
-                .map_err(|why| place(why.to_string()))?
+                .map_err(|error| file_error(error.to_string()))?
         }
         None => match Config::from_kubeconfig(&options).await {
-            Ok(found) => found,
-            Err(why) if reach.context.is_some() => return Err(refused(why.to_string())),
-            Err(why) => Config::incluster().map_err(|_| {
-                refused(format!("no cluster is known: {why}; set KUBECONFIG or give --kubeconfig"))
+            Ok(config) => config,
+            Err(error) if cluster_options.context.is_some() => {
+                return Err(NoCluster(error.to_string()));
+            }
+            Err(error) => Config::incluster().map_err(|_| {
+                NoCluster(format!("no cluster configured: {error}; set KUBECONFIG or --kubeconfig"))
             })?,
         },
     };
-    found.default_retry = false;
-    found.connect_timeout = Some(CONNECT_TIMEOUT);
-    found.read_timeout = Some(RESPONSE_TIMEOUT);
-    found.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
-    let (address, namespace) = (found.cluster_url.to_string(), found.default_namespace.clone());
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(RESPONSE_TIMEOUT);
+    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    let (address, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
     let address = address.trim_end_matches('/').to_owned();
-    let client = Client::try_from(found).map_err(|why| refused(format!("{address}: {why}")))?;
+    let client =
+        Client::try_from(config).map_err(|error| NoCluster(format!("{address}: {error}")))?;
     Ok(Cluster { client, address, namespace })
 }

@@ -13,22 +13,22 @@ use crate::{
     telemetry::Cardinality,
 };
 
-/// An address to listen on, as Go writes it: `:8942` is every interface.
+/// A listen address in Go's syntax: `:8942` means all interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// A name or an address without brackets; empty for every interface.
+    /// A name, or an IP address without brackets; empty for all interfaces.
     pub host: String,
-    /// The port; 0 is any that is free.
+    /// The port; 0 picks a free port.
     pub port: u16,
 }
 
 impl Address {
-    /// What to try to listen on, in this order; the first that works is enough.
+    /// The socket addresses to try in order. The first one that can be bound is used.
     pub fn sockets(&self) -> io::Result<Vec<SocketAddr>> {
         if self.host.is_empty() {
-            // The IPv6 socket hears both families where there is IPv6 at all.
-            let all = [Ipv6Addr::UNSPECIFIED.into(), std::net::Ipv4Addr::UNSPECIFIED.into()];
-            return Ok(all.map(|host| SocketAddr::new(host, self.port)).to_vec());
+            // Where IPv6 is available, its socket also accepts IPv4.
+            let addresses = [Ipv6Addr::UNSPECIFIED.into(), std::net::Ipv4Addr::UNSPECIFIED.into()];
+            return Ok(addresses.map(|host| SocketAddr::new(host, self.port)).to_vec());
         }
         Ok((&*self.host, self.port).to_socket_addrs()?.collect())
     }
@@ -39,13 +39,14 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = text.rsplit_once(':').and_then(|(host, port)| {
-            let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-            let host = bare.unwrap_or(host);
-            // Go wants brackets around colons too: without, nobody knows where the port begins.
-            let clear = bare.is_some() || !host.contains(':');
-            Some(Self { host: host.to_owned(), port: port.parse().ok()? }).filter(|_| clear)
+            let unbracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let host = unbracketed.unwrap_or(host);
+            // Like Go, require brackets around hosts with colons, because the port would be ambiguous otherwise.
+            let is_unambiguous = unbracketed.is_some() || !host.contains(':');
+            Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+                .filter(|_| is_unambiguous)
         });
-        parts.ok_or_else(|| "give [HOST]:PORT, such as :8942 or 127.0.0.1:8942".to_owned())
+        parts.ok_or_else(|| "use [HOST]:PORT, such as :8942 or 127.0.0.1:8942".to_owned())
     }
 }
 
@@ -59,27 +60,27 @@ impl fmt::Display for Address {
     }
 }
 
-/// Who leads, of several replicas.
+/// Leader election settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// Whether only the leader writes.
+    /// Whether leader election is enabled.
     pub enabled: bool,
-    /// Whether it was set to false by hand: then a Lease that is forbidden is no reason not to write.
+    /// Whether it was disabled explicitly; then missing permissions on the Lease do not prevent writes.
     pub explicitly_disabled: bool,
-    /// How long a lease holds that is not renewed.
+    /// Duration of a lease that is not renewed.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew before it stops.
+    /// How long the leader retries to renew its lease before it steps down.
     pub renew_deadline: Duration,
-    /// Between two tries.
+    /// Interval between attempts.
     pub retry_period: Duration,
-    /// The Lease.
+    /// Name of the Lease.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
 }
 
 impl ElectionConfig {
-    /// How this process contends for the Lease of that name.
+    /// The election options of this process, for a Lease with this name.
     pub(crate) fn options(&self, name: String) -> ElectionOptions {
         ElectionOptions {
             name,
@@ -91,7 +92,7 @@ impl ElectionConfig {
         }
     }
 
-    /// What upstream's library refuses.
+    /// Rejects the same values as client-go.
     pub fn validate(&self) -> Result<(), &'static str> {
         if self.lease_duration <= self.renew_deadline {
             return Err(
@@ -110,19 +111,19 @@ impl ElectionConfig {
 /// Of which objects there are series of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ObjectMetrics {
-    /// Of all, without those of limits that have not held so far.
+    /// All objects, without restrictions that have never applied.
     #[default]
     Standard,
-    /// Of all.
+    /// All objects and all restrictions.
     All,
-    /// Of those whose recommendation is held back.
+    /// Only objects whose recommendation is restricted.
     Restricted,
-    /// Of none.
+    /// No objects.
     Off,
 }
 
 impl ObjectMetrics {
-    /// As the registry knows it.
+    /// The same setting for the metrics registry.
     pub(crate) const fn cardinality(self) -> Cardinality {
         match self {
             Self::Standard => Cardinality::Standard,
@@ -147,26 +148,26 @@ impl FromStr for ObjectMetrics {
     }
 }
 
-/// Where words about the work go.
+/// Log settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// klog's verbosity: 4 is upstream's default.
     pub verbosity: i32,
-    /// In which form.
+    /// The format.
     pub format: LogFormat,
-    /// Appended to this file.
+    /// A file to append to.
     pub file: Option<PathBuf>,
-    /// To standard error.
+    /// Whether to log to standard error.
     pub stderr: bool,
 }
 
-/// Form of a log.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Text lines.
     #[default]
     Text,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
 }
 

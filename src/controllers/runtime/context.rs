@@ -1,4 +1,4 @@
-//! What the roles of a process have in common: how they reach the cluster, and what they tell Prometheus.
+//! Shared by the controllers of a process: API clients, watches and metrics.
 
 use std::sync::Arc;
 
@@ -61,19 +61,25 @@ impl ControllerContext {
     fn new(
         clients: Clients,
         clock: Clock,
-        reader: fn(Client) -> WatchFactory,
+        new_factory: fn(Client) -> WatchFactory,
     ) -> anyhow::Result<Self> {
-        let (shown, calls) = Self::new_registry();
+        let (metrics, calls) = Self::new_registry();
         let (client, liveness) = Liveness::start(clients, calls.clone())?;
-        Ok(Self::from_parts(shown, with_call_metrics(client, calls), liveness, clock, reader))
+        Ok(Self::from_parts(
+            metrics,
+            with_call_metrics(client, calls),
+            liveness,
+            clock,
+            new_factory,
+        ))
     }
 
-    /// For a role that only reads, for a command: it has no Lease and is not probed.
+    /// For a command, which only reads: no Lease, no probes.
     pub(crate) fn for_command(client: Client, clock: Clock) -> Self {
-        let (shown, calls) = Self::new_registry();
+        let (metrics, calls) = Self::new_registry();
         let client = with_call_metrics(client, calls);
         let liveness = Liveness::on_current_runtime(client.clone());
-        Self::from_parts(shown, client, liveness, clock, WatchFactory::dedicated)
+        Self::from_parts(metrics, client, liveness, clock, WatchFactory::dedicated)
     }
 
     fn new_registry() -> ((Registry, ApiTrafficMetrics), ApiRequestMetrics) {
@@ -88,26 +94,26 @@ impl ControllerContext {
         client: Client,
         liveness: Liveness,
         clock: Clock,
-        reader: fn(Client) -> WatchFactory,
+        new_factory: fn(Client) -> WatchFactory,
     ) -> Self {
-        let reader = reader(client.clone());
-        let stats: Arc<WriteStats> = Arc::default();
+        let watch_factory = new_factory(client.clone());
+        let write_stats: Arc<WriteStats> = Arc::default();
         Self {
             client,
             liveness,
             clock,
-            watch_factory: reader,
+            watch_factory,
             registry,
             traffic,
-            write_stats: stats,
+            write_stats,
             tasks: ControllerTasks::default(),
             controllers: Vec::new(),
         }
     }
 
-    /// One more who is scraped and probed.
-    pub(crate) fn register(&mut self, member: Arc<dyn ScrapedController>) {
-        self.controllers.push(member);
+    /// Adds a controller to scrapes and probes.
+    pub(crate) fn register(&mut self, controller: Arc<dyn ScrapedController>) {
+        self.controllers.push(controller);
     }
 
     /// Serves metrics and probes at these listeners until shutdown.
@@ -134,12 +140,16 @@ struct AllProbes(Arc<Vec<Arc<dyn ScrapedController>>>);
 
 impl Probes for AllProbes {
     fn check_liveness(&self) -> Result<(), Stalled> {
-        self.0.iter().try_for_each(|member| member.check_liveness())
+        self.0.iter().try_for_each(|controller| controller.check_liveness())
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let missing: Vec<String> =
-            self.0.iter().filter_map(|member| member.check_readiness().err()).flatten().collect();
+        let missing: Vec<String> = self
+            .0
+            .iter()
+            .filter_map(|controller| controller.check_readiness().err())
+            .flatten()
+            .collect();
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     client,
     config::Address,
     context::ControllerContext,
-    liveness::Clients,
+    liveness::{Clients, Liveness},
     shutdown::{ShutdownToken, Signals, TaskGroup, run_until_signal},
 };
 use crate::cluster::{
@@ -92,11 +92,8 @@ pub struct ControllerHandle<C> {
 pub(crate) struct PreparedController<C> {
     controller: Arc<C>,
     tasks: ControllerTasks,
-    context: TaskRuntime,
+    liveness: Liveness,
 }
-
-/// Where the election and the servers of a controller run.
-type TaskRuntime = super::liveness::Liveness;
 
 /// Runs a controller until one of these signals.
 pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()> {
@@ -118,13 +115,14 @@ pub async fn start<C: ControllerConfig>(
     clients: impl Into<Clients>,
     clock: Clock,
 ) -> Result<ControllerHandle<C::Controller>> {
-    let mut context = ControllerContext::for_single_controller(clients.into(), clock)?;
+    // On the heap: the future of a start would be large.
+    let mut context = Box::new(ControllerContext::for_single_controller(clients.into(), clock)?);
     let mut listeners = Vec::new();
     for address in config.addresses() {
         listeners.push(context.liveness.bind(address).await?);
     }
     let addresses = listeners.iter().map(AdminServer::address).collect();
-    let mut handle = prepare(config, &mut context).await?.start(addresses);
+    let mut handle = Box::pin(prepare(config, &mut context)).await?.start(addresses);
     context.serve(listeners, &mut handle.tasks.until_end);
     Ok(handle)
 }
@@ -134,16 +132,16 @@ pub(crate) async fn prepare<C: ControllerConfig>(
     config: C,
     context: &mut ControllerContext,
 ) -> Result<PreparedController<C::Controller>> {
-    let controller = C::Controller::new(config, context).await?;
+    let controller = Box::pin(C::Controller::new(config, context)).await?;
     context.register(Arc::clone(&controller) as _);
     let tasks = std::mem::take(&mut context.tasks);
-    Ok(PreparedController { controller, tasks, context: context.liveness.clone() })
+    Ok(PreparedController { controller, tasks, liveness: context.liveness.clone() })
 }
 
 impl<C: Controller> PreparedController<C> {
     /// Starts its tasks. Metrics and probes are served at these addresses.
     pub fn start(self, addresses: Vec<SocketAddr>) -> ControllerHandle<C> {
-        let Self { controller, mut tasks, context: liveness } = self;
+        let Self { controller, mut tasks, liveness } = self;
         controller.log_start(&addresses);
         let election = controller.election().map(|election| {
             let state = election.state();

@@ -1,4 +1,4 @@
-//! The watches of the seven kinds of controllers that everybody has: every role follows targets by them.
+//! Watches of the seven built-in controller kinds, which all controllers use to resolve targets.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -25,12 +25,12 @@ const KINDS: [&str; 7] = [
     "cronjobs",
 ];
 
-/// Watches of them that do not run yet.
+/// Watch statuses, before the watches are started.
 pub(crate) fn watch_statuses() -> Vec<Arc<WatchStatus>> {
     KINDS.map(|name| Arc::new(WatchStatus::new(name))).to_vec()
 }
 
-/// What all of these watches have in common.
+/// Arguments shared by all of these watches.
 struct WatchStarter<'a> {
     watch_factory: &'a WatchFactory,
     namespace: Option<&'a str>,
@@ -38,28 +38,28 @@ struct WatchStarter<'a> {
     stop: &'a ShutdownToken,
 }
 
-/// Starts them, with the feeds from [`feeds`]. They end when told to stop.
+/// Starts the watches, with statuses from [`watch_statuses`]. They run until shutdown.
 pub(crate) fn start(
-    reader: &WatchFactory,
-    only: Option<&str>,
+    watch_factory: &WatchFactory,
+    namespace: Option<&str>,
     controllers: &Arc<ControllerCache>,
-    feeds: &[Arc<WatchStatus>],
+    statuses: &[Arc<WatchStatus>],
     stop: &ShutdownToken,
     tasks: &mut Tasks,
 ) {
-    let start = WatchStarter { watch_factory: reader, namespace: only, controllers, stop };
-    let mut feeds = feeds.iter();
-    start.start_kind::<SlimDaemonSet>(feeds.next(), tasks);
-    start.start_kind::<SlimDeployment>(feeds.next(), tasks);
-    start.start_kind::<SlimReplicaSet>(feeds.next(), tasks);
-    start.start_kind::<SlimStatefulSet>(feeds.next(), tasks);
-    start.start_kind::<SlimReplicationController>(feeds.next(), tasks);
-    start.start_kind::<SlimJob>(feeds.next(), tasks);
-    start.start_kind::<SlimCronJob>(feeds.next(), tasks);
+    let starter = WatchStarter { watch_factory, namespace, controllers, stop };
+    let mut statuses = statuses.iter();
+    starter.start_kind::<SlimDaemonSet>(statuses.next(), tasks);
+    starter.start_kind::<SlimDeployment>(statuses.next(), tasks);
+    starter.start_kind::<SlimReplicaSet>(statuses.next(), tasks);
+    starter.start_kind::<SlimStatefulSet>(statuses.next(), tasks);
+    starter.start_kind::<SlimReplicationController>(statuses.next(), tasks);
+    starter.start_kind::<SlimJob>(statuses.next(), tasks);
+    starter.start_kind::<SlimCronJob>(statuses.next(), tasks);
 }
 
 impl WatchStarter<'_> {
-    fn start_kind<K>(&self, feed: Option<&Arc<WatchStatus>>, tasks: &mut Tasks)
+    fn start_kind<K>(&self, status: Option<&Arc<WatchStatus>>, tasks: &mut Tasks)
     where
         K: Controller
             + Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -69,12 +69,12 @@ impl WatchStarter<'_> {
             + Send
             + 'static,
     {
-        let Some(feed) = feed.cloned() else { return };
+        let Some(status) = status.cloned() else { return };
         let objects = self.watch_factory.objects::<K>(self.namespace);
-        let (controllers, ended) = (Arc::clone(self.controllers), self.stop.cancelled());
+        let (controllers, stopped) = (Arc::clone(self.controllers), self.stop.cancelled());
         tasks.spawn(async move {
             let apply = |change| apply_controller_change(&controllers, change);
-            watch(objects, WatchOptions::default(), &feed, apply, ended).await;
+            watch(objects, WatchOptions::default(), &status, apply, stopped).await;
         });
     }
 }

@@ -1,10 +1,11 @@
-//! The thread that keeps a process alive in the eyes of others: elections, heartbeats and probes run on a runtime of their
-//! own, with a client of their own.
+//! The liveness thread: leader election, heartbeats and probes run on a runtime of their own, with a client of their
+//! own.
 //!
-//! The runtime of the controllers may be busy for as long as the largest object takes that a user can write. A Lease that is
-//! renewed by a task of that runtime would be lost meanwhile, and a probe would not be answered: the standby takes over, works
-//! on the same object, and loses its Lease as well. So tasks on this thread never do work whose size a user decides, take no
-//! lock that is held during such work, and use no connection that is driven by another runtime.
+//! The runtime of the controllers may be busy for as long as it takes to process the largest object that a user can
+//! write. If a task of that runtime renewed the Lease, the Lease would be lost meanwhile and probes would time out:
+//! the standby would take over, process the same object, and lose its Lease as well. So tasks on this thread do no
+//! work whose size users control, take no lock that is held during such work, and use no connection that another
+//! runtime drives.
 
 use std::{fmt, io, sync::Arc, thread};
 
@@ -26,15 +27,15 @@ use crate::{
 
 type Connect = dyn FnOnce() -> Result<Client> + Send;
 
-/// How a process reaches the API server: the client of its controllers, and how the one of the liveness thread is made.
+/// API clients of a process: the one of the controllers, and a constructor for the one of the liveness thread.
 pub struct Clients {
     pub(crate) controllers: Client,
     liveness: Box<Connect>,
 }
 
 impl Clients {
-    /// `liveness` is called on the runtime that the other client is for: the tasks of a client and of its connections run where
-    /// it is made.
+    /// `liveness` is called on the liveness runtime, since the background tasks of a client run on the runtime that
+    /// creates it.
     pub fn new(
         controllers: Client,
         liveness: impl FnOnce() -> Result<Client> + Send + 'static,
@@ -43,7 +44,7 @@ impl Clients {
     }
 }
 
-/// One client for everything: enough where nothing blocks the runtime that it was made on.
+/// One client for everything: sufficient if nothing blocks its runtime.
 impl From<Client> for Clients {
     fn from(client: Client) -> Self {
         let liveness = client.clone();
@@ -57,7 +58,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// The thread. It ends when the last clone is dropped.
+/// Handle of the liveness thread, which stops when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Liveness(Arc<Inner>);
 
@@ -74,41 +75,42 @@ impl fmt::Debug for Liveness {
 }
 
 impl Liveness {
-    /// Starts the thread. The requests of its client are counted.
+    /// Starts the thread. Requests of its client are counted.
     pub fn start(clients: Clients, calls: ApiRequestMetrics) -> Result<(Client, Self)> {
         let Clients { controllers, liveness } = clients;
-        let (runtime, end) = start_thread().context("cannot start the liveness thread")?;
+        let (runtime, shutdown_sender) =
+            start_thread().context("cannot start the liveness thread")?;
         let client = {
             let _context = runtime.enter();
             with_call_metrics(liveness()?, calls)
         };
-        Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: Some(end) }))))
+        Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: Some(shutdown_sender) }))))
     }
 
-    /// No thread: its tasks are those of the current runtime.
+    /// Uses the current runtime instead of a thread.
     pub fn on_current_runtime(client: Client) -> Self {
         Self(Arc::new(Inner { runtime: Handle::current(), client, _end: None }))
     }
 
-    /// Where its tasks are spawned.
+    /// The runtime for liveness tasks.
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime
     }
 
-    /// For requests of its tasks, and of no others: a connection is driven by the runtime that opened it.
+    /// The client for liveness tasks only: its connections are driven by their runtime.
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
-    /// Binds a listener whose connections are served there.
+    /// Binds a server whose connections are served on the liveness runtime.
     pub async fn bind(&self, address: &Address) -> Result<AdminServer> {
         let address = address.to_string();
         let bound = self.0.runtime.spawn(async move { AdminServer::bind(&address).await });
-        Ok(bound.await.context("the liveness thread has ended")??)
+        Ok(bound.await.context("the liveness thread has stopped")??)
     }
 }
 
-/// The right to write a heartbeat: by the same fence as all other writes, but it does not queue behind them.
+/// A permit for heartbeats: fenced like all other writes, but not rate limited.
 pub(crate) fn without_rate_limit(permit: &Permit) -> Permit {
     const NO_LIMIT: f32 = -1.0;
     Permit::new(permit.fence().clone(), RateLimiter::new(NO_LIMIT, 1))
@@ -117,16 +119,16 @@ pub(crate) fn without_rate_limit(permit: &Permit) -> Permit {
 fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    let (end, ended) = oneshot::channel::<()>();
-    // Its lines belong to the log of whoever started it, even if that is not the log of the process.
+    let (shutdown_sender, shutdown) = oneshot::channel::<()>();
+    // Log to the subscriber of the caller, which may not be the global one.
     let log = tracing::dispatcher::get_default(Clone::clone);
     thread::Builder::new().name("liveness".to_owned()).spawn(move || {
         tracing::dispatcher::with_default(&log, || {
-            // A sender that is gone ends it as well.
-            let _ = runtime.block_on(ended);
+            // A dropped sender stops the runtime as well.
+            let _ = runtime.block_on(shutdown);
         });
-        // A page that is being rendered must not hold up the end of the process.
+        // Do not wait for a page that is being rendered.
         runtime.shutdown_background();
     })?;
-    Ok((handle, end))
+    Ok((handle, shutdown_sender))
 }

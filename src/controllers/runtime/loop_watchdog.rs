@@ -1,4 +1,4 @@
-//! When the loop of a role turned last: whether it lives hangs on that.
+//! Watchdog of a controller's loop, for its liveness probe.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -7,20 +7,20 @@ use std::{
 
 use crate::cluster::server::Stalled;
 
-/// When a loop turned last. One that did not begin yet is not late.
+/// The last iteration of a loop. A loop that has not started yet is not late.
 #[derive(Debug, Default)]
 pub(crate) struct LoopWatchdog(Mutex<Option<Instant>>);
 
 impl LoopWatchdog {
-    /// It turns.
+    /// Records an iteration.
     pub fn tick(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether it turned within this time. `what` is the loop, for whoever reads that it does not turn.
+    /// Fails if the last iteration is older than `limit`. `what` names the loop in the error.
     pub fn check(&self, limit: Duration, what: &str) -> Result<(), Stalled> {
-        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match last.map(|last| last.elapsed()) {
+        let last_tick = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match last_tick.map(|last_tick| last_tick.elapsed()) {
             Some(last_activity) if last_activity > limit => {
                 Err(Stalled { what: what.to_owned(), last_activity })
             }
@@ -35,15 +35,15 @@ mod tests {
 
     #[test]
     fn a_loop_is_late_only_after_it_began_to_turn() {
-        let pulse = LoopWatchdog::default();
-        assert!(pulse.check(Duration::ZERO, "a loop").is_ok(), "it did not begin yet");
-        pulse.tick();
-        assert!(pulse.check(Duration::from_mins(1), "a loop").is_ok());
+        let watchdog = LoopWatchdog::default();
+        assert!(watchdog.check(Duration::ZERO, "a loop").is_ok(), "it has not started yet");
+        watchdog.tick();
+        assert!(watchdog.check(Duration::from_mins(1), "a loop").is_ok());
         std::thread::sleep(Duration::from_millis(2));
-        let stalled = pulse.check(Duration::from_millis(1), "a loop").expect_err("it is late");
+        let stalled = watchdog.check(Duration::from_millis(1), "a loop").expect_err("it is late");
         assert_eq!(stalled.what, "a loop");
         assert!(stalled.last_activity >= Duration::from_millis(2));
-        pulse.tick();
-        assert!(pulse.check(Duration::from_mins(1), "a loop").is_ok(), "it turns again");
+        watchdog.tick();
+        assert!(watchdog.check(Duration::from_mins(1), "a loop").is_ok(), "it runs again");
     }
 }

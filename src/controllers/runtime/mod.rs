@@ -1,4 +1,5 @@
-//! What all controllers share: clients, configuration, start and shutdown, probes, health, watches of common kinds.
+//! Shared by all controllers: clients, configuration, startup and shutdown, probes, health, and watches of common
+//! kinds.
 
 pub(crate) mod annotation_checks;
 pub(crate) mod client;

@@ -1,5 +1,4 @@
-//! A Prometheus that history and usage are read from: how it is reached, what is known of its series, and how much may
-//! be asked of it.
+//! Configuration of Prometheus as a source of history and usage: connection, series names and query limits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,37 +12,36 @@ use plimsoll_storage::prometheus::{
 use crate::cluster::clock::Clock;
 use plimsoll_core::recommender::weighting::HistoryWeighting;
 
-/// What a point of a history takes while it waits for the rest of its slice: time and value, and as much again while
-/// the list of them grows.
+/// Memory per point while a time slice is incomplete: timestamp and value, doubled for the growth of the vector.
 const POINT_BYTES: u64 = 32;
 
-/// A step of CPU where nothing else was set: bursts of a minute are seen.
+/// Default step for CPU: short enough for bursts of a minute.
 const CPU_STEP: Duration = Duration::from_mins(1);
-/// The window of whose memory the largest is taken.
+/// Window of the maximum of memory usage.
 const MEMORY_STEP: Duration = Duration::from_mins(5);
-/// Upstream's step.
+/// Upstream's default step.
 const UPSTREAM_STEP: Duration = Duration::from_hours(1);
 
-/// A Prometheus, and what its series are called.
+/// Configuration of a Prometheus server and its series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusConfig {
-    /// Where it is, and how to be let in.
+    /// Address and authentication.
     pub transport: TransportConfig,
-    /// What was set about its series, and what goes into every query. The rest is found out.
+    /// Configured series names, and matchers to add to every query. The rest is detected.
     pub series_options: SchemaOverrides,
-    /// Where labels of pods are, if they are to tell whose pods there were.
+    /// The metric with pod labels, if ownership of pods is determined by labels.
     pub pod_labels: Option<PodLabelQuery>,
-    /// How far to look back.
+    /// How far back to read history.
     pub history_length: Duration,
-    /// The step of range queries, where it was set.
+    /// The step of range queries; `None` uses the default.
     pub resolution: Option<Duration>,
-    /// How long a query may take.
+    /// Timeout of a query.
     pub query_timeout: Duration,
-    /// How many queries may be under way at once.
+    /// Maximum number of concurrent queries.
     pub max_concurrent_queries: usize,
-    /// How many bytes of history may wait for the rest of their slice.
+    /// Memory limit for history of incomplete time slices.
     pub buffer_bytes: u64,
-    /// Whether checkpoints are written beside, and stand in while it is away.
+    /// Whether checkpoints are written as well, and used while Prometheus is unavailable.
     pub has_fallback: bool,
 }
 
@@ -64,36 +62,36 @@ impl Default for PrometheusConfig {
 }
 
 impl PrometheusConfig {
-    /// Its history. Nothing is asked yet.
+    /// Opens the history. Does not send any query.
     pub fn open_history(
         &self,
         weighting: HistoryWeighting,
         clock: &Clock,
-        watch: Arc<dyn QueryObserver>,
+        observer: Arc<dyn QueryObserver>,
     ) -> Result<PrometheusHistory, TransportError> {
-        let own = clock.clone();
-        let wall = WallClock::new(move || own.now());
-        let door = HttpTransport::new(self.transport.clone(), wall.clone())?;
-        let place = door.address().to_owned();
-        // Whoever asks tries again by itself, and says so meanwhile.
+        let history_clock = clock.clone();
+        let wall = WallClock::new(move || history_clock.now());
+        let transport = HttpTransport::new(self.transport.clone(), wall.clone())?;
+        let address = transport.address().to_owned();
+        // Callers have their own retries, and log failures.
         let limits = QueryLimits {
             max_in_flight: self.max_concurrent_queries,
             timeout: self.query_timeout,
             max_attempts: 3,
             ..QueryLimits::default()
         };
-        let client = PrometheusClient::new(Arc::new(door), limits).with_observer(watch);
+        let client = PrometheusClient::new(Arc::new(transport), limits).with_observer(observer);
         let settings = HistorySettings {
             overrides: self.series_options.clone(),
             pod_labels: self.pod_labels.clone(),
             length: self.history_length,
             weighting: self.weighting(weighting),
-            // One slice more than may be under way: its turn comes while another one is handed on.
+            // One slice more than queries in flight, because one is being consumed.
             point_budget: self.buffer_bytes
                 / POINT_BYTES
                 / (self.max_concurrent_queries as u64 + 1),
         };
-        Ok(PrometheusHistory::new(place, client, settings, wall))
+        Ok(PrometheusHistory::new(address, client, settings, wall))
     }
 
     fn weighting(&self, weighting: HistoryWeighting) -> Weighting {

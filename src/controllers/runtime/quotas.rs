@@ -1,4 +1,4 @@
-//! What ResourceQuotas have room for, as far as they may be read: upstream's RBAC says nothing of them.
+//! ResourceQuotas, as far as they may be read: upstream's RBAC does not include them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,12 +17,12 @@ use crate::cluster::{
 };
 use plimsoll_core::sizing::quota::Quota;
 
-/// The ResourceQuotas that are known. Nobody waits for them: where there are none, nothing is held back.
+/// Cached ResourceQuotas. Nothing waits for them: without quotas nothing is restricted.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     watch_status: Arc<WatchStatus>,
     store: Mutex<ObjectStore<Box<str>, Quota>>,
-    /// Whether they may not be read.
+    /// Whether RBAC does not allow reading them.
     forbidden: watch::Sender<bool>,
 }
 
@@ -37,19 +37,19 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// Those of a namespace.
+    /// The quotas of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Quota> {
-        let seen = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.get(&namespace.into()).map(|quota| Quota::clone(quota)).collect()
+        let quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.get(&namespace.into()).map(|quota| Quota::clone(quota)).collect()
     }
 
-    /// Their watch, once it runs.
+    /// The status of the watch, once it has been started.
     pub fn watch_status(&self) -> Option<&Arc<WatchStatus>> {
         let status = self.watch_status.stats();
         (status.lists + status.errors > 0).then_some(&self.watch_status)
     }
 
-    /// Ready once they are known, or it is known that they may not be read.
+    /// Returns once quotas are synced, or are known to be forbidden.
     pub async fn ready(&self) {
         let mut denied = self.forbidden.subscribe();
         tokio::select! {
@@ -58,31 +58,32 @@ impl Quotas {
         }
     }
 
-    /// Watches them in one namespace, or in all, if that is allowed, until told to stop. `lost` is what happens where it
-    /// is not.
+    /// Watches quotas in one namespace, or in all, until shutdown, if RBAC allows it. Otherwise logs `consequence`.
     pub async fn run_watch(
         &self,
         client: &Client,
-        reader: &WatchFactory,
-        only: Option<&str>,
-        lost: &str,
+        factory: &WatchFactory,
+        namespace: Option<&str>,
+        consequence: &str,
         stop: ShutdownToken,
     ) {
         let rules = ["list", "watch"].map(|verb| {
             let rule = AccessRule::new(verb, "", "resourcequotas");
-            only.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
+            namespace.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
         });
-        let verdicts = tokio::select! {
+        let reviews = tokio::select! {
             () = stop.cancelled() => return,
-            verdicts = check_access(client, &rules) => verdicts,
+            reviews = check_access(client, &rules) => reviews,
         };
-        if verdicts.contains(&AccessReview::Denied) {
+        if reviews.contains(&AccessReview::Denied) {
             let rules = rules.map(|rule| rule.to_string()).join(", ");
-            tracing::warn!("ResourceQuotas are not looked at, so {lost}: allow {rules}");
+            tracing::warn!(
+                "cannot watch ResourceQuotas, so {consequence}; RBAC rules are missing: {rules}"
+            );
             self.forbidden.send_replace(true);
             return;
         }
-        let quotas = reader.objects::<PartialResourceQuota>(only);
+        let quotas = factory.objects::<PartialResourceQuota>(namespace);
         let apply = |change| self.apply_change(change);
         watches::watch(
             quotas,
@@ -95,8 +96,8 @@ impl Quotas {
     }
 
     fn apply_change(&self, change: ObjectChange<PartialResourceQuota>) {
-        let mut seen = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.apply(change, |quota| {
+        let mut quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.apply(change, |quota| {
             let namespace = quota.namespace().unwrap_or_default();
             let key = Some(namespace.as_str().into());
             StoredObject { name: quota.name_any(), namespace, key, object: quota.quota() }

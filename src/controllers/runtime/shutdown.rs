@@ -1,4 +1,4 @@
-//! The tasks of a role: how they are told to end, and how the process is.
+//! Task groups, shutdown tokens and signals.
 
 use anyhow::Result;
 use tokio::{
@@ -8,10 +8,10 @@ use tokio::{
     task::JoinSet,
 };
 
-/// What runs.
+/// The tasks of a group.
 pub type Tasks = JoinSet<()>;
 
-/// Tasks that are told to end together.
+/// Tasks that are shut down together.
 #[derive(Debug, Default)]
 pub struct TaskGroup {
     shutdown: watch::Sender<bool>,
@@ -19,12 +19,12 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// By which they are told.
+    /// The token by which the tasks learn of the shutdown.
     pub fn shutdown_token(&self) -> ShutdownToken {
         ShutdownToken::new(self.shutdown.subscribe())
     }
 
-    /// Where they are started. Each of them ends once it is told.
+    /// The set to spawn tasks on. Each task must return once the token is cancelled.
     pub const fn tasks(&mut self) -> &mut Tasks {
         &mut self.tasks
     }
@@ -45,40 +45,40 @@ impl TaskGroup {
         self.tasks.spawn_on(task(self.shutdown_token()), runtime);
     }
 
-    /// Tells them, and waits until they have ended.
+    /// Requests shutdown, and waits until all tasks have ended.
     pub async fn shut_down(&mut self) {
         self.shutdown.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
     }
 }
 
-/// Tells tasks to end.
+/// Signals shutdown to tasks.
 #[derive(Clone, Debug)]
 pub struct ShutdownToken(watch::Receiver<bool>);
 
 impl ShutdownToken {
-    /// Told through the sender of this.
-    pub fn new(told: watch::Receiver<bool>) -> Self {
-        Self(told)
+    /// A token that is cancelled when the channel holds true, or its sender is dropped.
+    pub fn new(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
     }
 
-    /// Whether it was told.
+    /// Whether shutdown was requested.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Ready once it is told.
+    /// Ready once shutdown is requested.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut told = self.0.clone();
+        let mut receiver = self.0.clone();
         async move {
-            // A sender that is gone is as good as a word.
-            let _ = told.wait_for(|told| *told).await;
+            // A dropped sender requests shutdown as well.
+            let _ = receiver.wait_for(|cancelled| *cancelled).await;
         }
     }
 }
 
-/// Starts a role, runs it until SIGTERM or SIGINT, and ends it in order. A signal that comes earlier ends the start: it has
-/// written nothing yet.
+/// Starts a controller, runs it until SIGTERM or SIGINT, and shuts it down gracefully. A signal during startup aborts
+/// the startup, which has not written anything.
 pub(crate) async fn run_until_signal<R, F: Future<Output = ()>>(
     mut signals: Signals,
     starting: impl Future<Output = Result<R>>,
@@ -87,19 +87,19 @@ pub(crate) async fn run_until_signal<R, F: Future<Output = ()>>(
     let role = tokio::select! {
         biased;
         () = signals.received() => {
-            tracing::info!("told to stop before the start was complete; stopped");
+            tracing::info!("received shutdown signal during startup; stopped");
             return Ok(());
         }
         started = starting => started?,
     };
     signals.received().await;
-    tracing::info!("told to stop");
+    tracing::info!("received shutdown signal");
     stop(role).await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// SIGTERM and SIGINT, from the moment on at which this was made. Until then the kernel drops them where this is process 1.
+/// Handlers of SIGTERM and SIGINT. Without handlers the kernel drops these signals for process 1.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -107,7 +107,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. Needs a runtime.
+    /// Installs the handlers. Requires a runtime.
     pub fn listen() -> std::io::Result<Self> {
         let terminate = signal(SignalKind::terminate())?;
         Ok(Self { terminate, interrupt: signal(SignalKind::interrupt())? })

@@ -1,4 +1,4 @@
-//! What the updater runs by: flags and environment, checked once and turned into plain data.
+//! Configuration of the updater: flags and environment variables, validated once.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,84 +8,84 @@ use crate::{
 };
 use plimsoll_core::{recommender::NamespaceScope, sizing::LimitPolicy, updater::Settings};
 
-/// Everything about the updater that flags can set.
+/// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct UpdaterConfig {
-    /// From one pass to the next.
+    /// The time between the starts of two passes.
     pub interval: Duration,
-    /// What decisions hang on.
+    /// Settings of the update decision.
     pub settings: Settings,
-    /// Whether sidecars among the init containers are sized too.
+    /// Whether native sidecars are sized as well.
     pub native_sidecars: bool,
-    /// What becomes of limits.
+    /// How limits follow requests.
     pub limit_policy: LimitPolicy,
-    /// Evictions a second.
+    /// Rate limit of evictions.
     pub eviction_rate: RateLimit,
-    /// Resizes a second.
+    /// Rate limit of in-place resizes.
     pub resize_rate: RateLimit,
-    /// How many pods lose their boost at once, at least 1.
+    /// How many workloads are processed concurrently when startup boosts are removed; at least 1.
     pub boost_workers: usize,
-    /// What is asked about the admission controller; nothing when it is not.
+    /// The Lease of the admission controller to check; `None` disables the check.
     pub admission_check: Option<AdmissionCheck>,
-    /// Namespace of the heartbeats of recommenders.
+    /// Namespace of the heartbeat Leases of recommenders.
     pub heartbeat_namespace: String,
-    /// Whether nothing is written, and what is said all the same.
+    /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// Where metrics and health are served.
+    /// Listen address of metrics and health checks.
     pub address: Address,
-    /// Which namespaces are looked after.
+    /// The namespaces to watch.
     pub scope: NamespaceScope,
-    /// How to reach the API server; none is from inside of the cluster.
+    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// Requests a second to the API server; infinite for no limit.
+    /// Requests per second to the API server; infinite for no limit.
     pub qps: f32,
-    /// How many requests may go at once before that.
+    /// Burst of requests to the API server.
     pub burst: u32,
-    /// Who acts, of several replicas.
+    /// Leader election.
     pub election: ElectionConfig,
-    /// Of which objects there are series of their own.
+    /// Which objects have metrics of their own.
     pub object_metrics: ObjectMetrics,
-    /// Where words about the work go.
+    /// Logging.
     pub log: LogConfig,
-    /// What was given and should be looked at; already logged by the command line.
+    /// Warnings about the given flags, which the command line has already logged.
     pub warnings: Vec<String>,
 }
 
-/// How many a second, and at once before that.
+/// A rate limit with a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// A second; negative for no limit.
+    /// Actions per second; negative for no limit.
     pub per_second: f32,
-    /// At once.
+    /// Actions that may happen at once.
     pub burst: u32,
 }
 
 impl RateLimit {
-    /// Whether nothing ever passes: nothing at once is nothing at all, as upstream has it.
+    /// Whether the limit blocks every action: as in upstream, a burst of 0 does.
     pub const fn blocks_all(self) -> bool {
         self.per_second >= 0.0 && self.per_second.is_finite() && self.burst == 0
     }
 
-    /// What holds to it, where anything passes.
+    /// The rate limiter; `None` if the limit blocks every action.
     pub fn limiter(self) -> Option<RateLimiter> {
         (!self.blocks_all()).then(|| RateLimiter::new(self.per_second, self.burst))
     }
 }
 
-/// The Lease by which the admission controller says that it is there.
+/// The Lease that the admission controller renews while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionCheck {
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// How old it may be.
+    /// The maximum age of the last renewal.
     pub timeout: Duration,
 }
 
-/// Nothing is written to the cluster.
+/// Options of a dry run, in which nothing is written to the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DryRun {
-    /// But events are.
+    /// Whether events are written nevertheless.
     pub events: bool,
 }

@@ -1,4 +1,4 @@
-//! What decisions about one workload are made from, beside what holds for all of them.
+//! The inputs of the decision about one workload that come from other objects: LimitRanges, quotas, maintenance windows.
 
 use std::sync::Arc;
 
@@ -15,23 +15,23 @@ use plimsoll_core::{
     },
 };
 
-/// What a decision about a workload stands on, beside the workload itself.
+/// The inputs of the decision about a workload, besides the workload itself.
 #[derive(Debug)]
 pub(super) struct DecisionInputs {
     ranges: NamespaceLimitRanges,
     quotas: Vec<Quota>,
     vpa_options: VpaOptions,
     pub windows: Option<MaintenanceWindows>,
-    /// What these windows, or else those of the flag, say about now.
+    /// The current state of these windows, or of those of the flag.
     window_state: WindowState,
     pods: Vec<updater::Pod>,
 }
 
 impl Updater {
-    /// What a decision about a workload stands on.
+    /// Collects the inputs of the decision about a workload.
     pub(super) fn decision_inputs(&self, workload: &Workload, now: Time) -> DecisionInputs {
         let windows = match (&workload.vpa.metadata.annotations, self.config.settings.compat) {
-            // One that makes no sense is named by whoever checks VPAs, and the flag holds.
+            // Invalid windows are reported by the validation of VPAs; the flag applies instead.
             (Some(annotations), Compat::Plimsoll) => {
                 MaintenanceWindows::from_annotations(annotations).ok().flatten()
             }
@@ -56,7 +56,7 @@ impl Updater {
     pub(super) fn vpa_with_pods<'a>(
         &self,
         workload: &'a Workload,
-        ground: &'a DecisionInputs,
+        inputs: &'a DecisionInputs,
     ) -> VpaWithPods<'a> {
         let settings = &self.config.settings;
         let rules = SizingRules {
@@ -64,25 +64,25 @@ impl Updater {
             fixes: settings.fixes,
             sidecars: self.config.native_sidecars,
         };
-        let plan = ground.vpa_options.sizing_spec(&workload.vpa, self.config.limit_policy);
+        let spec = inputs.vpa_options.sizing_spec(&workload.vpa, self.config.limit_policy);
         VpaWithPods {
             vpa: &workload.key,
             generation: workload.vpa.metadata.generation,
             sizing: PodSizing {
-                spec: plan,
-                limit_ranges: Some(&ground.ranges),
-                quotas: &ground.quotas,
+                spec,
+                limit_ranges: Some(&inputs.ranges),
+                quotas: &inputs.quotas,
                 rules,
             },
-            maintenance_window: ground.window_state,
+            maintenance_window: inputs.window_state,
             surges: &*workload.target.0 == "Deployment" && self.may_scale(),
-            pods: &ground.pods,
+            pods: &inputs.pods,
         }
     }
 }
 
 impl Workload {
-    /// Its pods as decisions see them.
+    /// The pods in the form that decisions use.
     pub fn decision_pods(&self) -> Vec<updater::Pod> {
         let pod = |pod: &Arc<UpdaterPod>| updater::Pod {
             spec: pod.sizing.clone(),

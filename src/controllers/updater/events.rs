@@ -1,4 +1,4 @@
-//! Events of the updater: what was done to pods and what holds it back, for `kubectl describe`.
+//! Events of the updater for `kubectl describe`: actions on pods, and why updates are held back.
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::Time;
@@ -11,7 +11,7 @@ use crate::cluster::{
 use plimsoll_core::{api::vpa::UpdateMode, updater::Action};
 
 impl Updater {
-    /// Events of what was done, with upstream's words where upstream has them.
+    /// Emits the events of an action, with upstream's messages where upstream has them.
     pub(super) fn emit_action_events(
         &self,
         workload: &Workload,
@@ -34,44 +34,38 @@ impl Updater {
                 self.emit_pod_event(pod, "InPlaceResizedByVPA", message, at);
             }
             Action::Surge => {
-                let message = "A second replica is started before the only one is evicted.";
+                let message = "Scaled up to a second replica before the only one is evicted.";
                 self.emit_vpa_event(workload, "SurgeStarted", message.to_owned(), at, false);
             }
             Action::EndSurge => {
-                let message = "The second replica is not needed any more.";
+                let message = "Scaled back to one replica: the second one is no longer needed.";
                 self.emit_vpa_event(workload, "SurgeEnded", message.to_owned(), at, false);
             }
         }
     }
 
-    /// Resizes that are not tried, because they were found impossible. Upstream says so in every pass.
+    /// Reports resizes that are skipped because they are infeasible. Upstream emits this event in every pass.
     pub(super) fn emit_skipped_resize_events(
         &self,
         workload: &Workload,
-        news: &[&UpdaterPod],
+        pods: &[&UpdaterPod],
         at: Time,
     ) {
         if workload.vpa.spec.update_mode() != UpdateMode::InPlace {
             return;
         }
-        for pod in news {
-            let message = "VPA Updater leaves out a resize in place: its node had no room for one to no less.";
+        for pod in pods {
+            let message = "VPA Updater skipped the in-place resize: the node could not fit an equal or smaller one.";
             self.emit_pod_event(pod, "InPlaceResizeSkipped", message, at);
         }
     }
 
     fn emit_pod_event(&self, pod: &UpdaterPod, reason: &'static str, message: &str, at: Time) {
-        let (about, message) = (pod_reference(pod), message.to_owned());
-        self.emit_event(EventDetails {
-            involved_object: about,
-            is_warning: false,
-            reason,
-            message,
-            at,
-        });
+        let (involved_object, message) = (pod_reference(pod), message.to_owned());
+        self.emit_event(EventDetails { involved_object, is_warning: false, reason, message, at });
     }
 
-    /// An event about a VPA.
+    /// Emits an event about a VPA.
     pub(super) fn emit_vpa_event(
         &self,
         workload: &Workload,
@@ -80,19 +74,19 @@ impl Updater {
         at: Time,
         is_warning: bool,
     ) {
-        let about = InvolvedObject {
+        let involved_object = InvolvedObject {
             api_version: "autoscaling.k8s.io/v1",
             kind: "VerticalPodAutoscaler",
             namespace: workload.key.namespace.to_string(),
             name: workload.key.name.to_string(),
             uid: workload.vpa.uid().unwrap_or_default(),
         };
-        self.emit_event(EventDetails { involved_object: about, is_warning, reason, message, at });
+        self.emit_event(EventDetails { involved_object, is_warning, reason, message, at });
     }
 
-    fn emit_event(&self, happening: EventDetails) {
+    fn emit_event(&self, event: EventDetails) {
         if self.config.dry_run.is_none_or(|dry| dry.events) && self.may_write_events() {
-            self.events.publish(happening);
+            self.events.publish(event);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One step of a pass: at its pace, booked, made, and told.
+//! Executes one step of a pass: waits for the rate limit, persists the intent, writes, and reports the result.
 
 use std::{
     collections::BTreeMap,
@@ -25,88 +25,93 @@ use plimsoll_core::{
     updater::{Action, PersistedState, StepResult, UpdateStep},
 };
 
-/// Whether a pass goes on after a step.
+/// How a pass continues after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassControl {
-    /// It does.
+    /// Continue with this VPA.
     Continue,
-    /// With the next VPA: what was decided about this one does not hold any more.
+    /// Continue with the next VPA: the decision about this one is outdated.
     NextVpa,
-    /// Not now: there is no time left, or this process may not write.
+    /// End the pass: there is no time left, or this process no longer leads.
     EndPass,
 }
 
-/// To look a pod up once more.
+/// Timeout of reading a pod again.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long steps may go on.
+/// How long a pass may execute steps.
 #[derive(Clone, Copy)]
 pub(super) struct PassDeadline<'a> {
-    /// Until then.
+    /// No step starts after this time.
     pub deadline: Instant,
-    /// And until it is told to end.
+    /// No step starts after shutdown is requested.
     pub shutdown: &'a ShutdownToken,
 }
 
 impl PassDeadline<'_> {
-    /// Whether no step may begin any more.
+    /// Whether no more steps may start.
     pub fn has_passed(&self) -> bool {
         self.shutdown.is_cancelled() || Instant::now() >= self.deadline
     }
 }
 
 impl Updater {
-    /// Makes a step.
+    /// Executes a step.
     pub(super) async fn execute_step(
         &self,
-        recollection: &mut UpdaterState,
+        state: &mut UpdaterState,
         workload: &Workload,
         step: &UpdateStep,
-        recall: &PersistedState,
-        pace: PassDeadline<'_>,
+        persisted: &PersistedState,
+        deadline: PassDeadline<'_>,
     ) -> (StepResult, PassControl) {
-        let of = workload.metric_labels();
+        let labels = workload.metric_labels();
         let pod = &workload.pods[step.pod];
         if self.config.dry_run.is_some() {
-            Self::log_step(workload, pod, step, "would");
+            Self::log_step(workload, pod, step, true);
             self.metrics.count_action(step.action.as_str(), "dry_run");
             self.emit_action_events(workload, pod, &step.action);
             return (StepResult::Done, PassControl::Continue);
         }
-        // A pass over thousands takes long, and is no sign that nothing moves.
+        // A pass over thousands of pods takes long without being stuck.
         self.loop_watchdog.tick();
-        if pace.has_passed() {
+        if deadline.has_passed() {
             return (StepResult::PersistFailed, PassControl::EndPass);
         }
-        if !self.acquire_rate_limit(&step.action, pace).await {
+        if !self.acquire_rate_limit(&step.action, deadline).await {
             match step.action {
                 Action::Evict { .. } => {
-                    self.metrics.count_failed_eviction(of, "EvictionRateLimiterWaitFailed");
+                    self.metrics.count_failed_eviction(labels, "EvictionRateLimiterWaitFailed");
                 }
-                _ => self.metrics.count_failed_resize(of, "InPlaceUpdateRateLimiterWaitFailed"),
+                _ => self.metrics.count_failed_resize(labels, "InPlaceUpdateRateLimiterWaitFailed"),
             }
             return (StepResult::PersistFailed, PassControl::EndPass);
         }
         if step.needs_persisting
-            && let Err(why) = self.persist_intent(recollection, workload, recall).await
+            && let Err(why) = self.persist_intent(state, workload, persisted).await
         {
             let VpaKeyParts { namespace, name } = workload.key_parts();
-            tracing::warn!(namespace, name, ?why, "a change was not booked, and is not made");
+            tracing::warn!(
+                namespace,
+                name,
+                ?why,
+                "failed to persist the intent of a change; skipping the change"
+            );
             self.metrics.count_action(step.action.as_str(), "not_booked");
-            let fenced = !self.permit.fence().is_granted();
+            let lost_leadership = !self.permit.fence().is_granted();
             return (
                 StepResult::PersistFailed,
-                if fenced { PassControl::EndPass } else { PassControl::NextVpa },
+                if lost_leadership { PassControl::EndPass } else { PassControl::NextVpa },
             );
         }
         let outcome = match self.execute_action(workload, pod, &step.action).await {
-            // Upstream gives back whatever was not answered with a yes.
+            // Upstream treats every request without a success response as failed.
             StepResult::Indeterminate if self.config.settings.compat == Compat::Upstream => {
                 StepResult::Failed
             }
             outcome => outcome,
         };
-        let word = match outcome {
+        let label = match outcome {
             StepResult::Done => "done",
             StepResult::BlockedByBudget => "disallowed",
             StepResult::InsufficientCapacity => "no_capacity",
@@ -115,34 +120,38 @@ impl Updater {
             StepResult::Indeterminate => "unsure",
             StepResult::PersistFailed => "not_booked",
         };
-        self.metrics.count_action(step.action.as_str(), word);
+        self.metrics.count_action(step.action.as_str(), label);
         match (&step.action, outcome) {
-            (Action::Evict { .. }, StepResult::Done) => self.metrics.count_evicted(of),
-            (Action::Evict { .. }, _) => self.metrics.count_failed_eviction(of, "EvictionError"),
-            (Action::Resize { .. } | Action::RemoveBoost { .. }, StepResult::Done) => {
-                self.metrics.count_resized(of);
+            (Action::Evict { .. }, StepResult::Done) => self.metrics.count_evicted(labels),
+            (Action::Evict { .. }, _) => {
+                self.metrics.count_failed_eviction(labels, "EvictionError");
             }
-            // Upstream's word for it in the one mode that has nothing else to try.
+            (Action::Resize { .. } | Action::RemoveBoost { .. }, StepResult::Done) => {
+                self.metrics.count_resized(labels);
+            }
+            // Upstream has its own reason for the one mode that has no fallback.
             (Action::Resize { .. }, StepResult::InsufficientCapacity)
                 if workload.vpa.spec.update_mode() == UpdateMode::InPlace =>
             {
-                self.metrics.count_failed_resize(of, "InPlaceUpdateInfeasible");
+                self.metrics.count_failed_resize(labels, "InPlaceUpdateInfeasible");
             }
             (Action::Resize { .. }, _) => {
-                self.metrics.count_failed_resize(of, "InPlaceUpdateError");
+                self.metrics.count_failed_resize(labels, "InPlaceUpdateError");
             }
-            (Action::RemoveBoost { .. }, _) => self.metrics.count_failed_resize(of, "UnboostError"),
+            (Action::RemoveBoost { .. }, _) => {
+                self.metrics.count_failed_resize(labels, "UnboostError");
+            }
             _ => {}
         }
         if outcome == StepResult::Done {
-            Self::log_step(workload, pod, step, "did");
+            Self::log_step(workload, pod, step, false);
             self.emit_action_events(workload, pod, &step.action);
         }
         (outcome, PassControl::Continue)
     }
 
-    /// Waits for its turn; `false` when that would take longer than the pass may.
-    async fn acquire_rate_limit(&self, action: &Action, pace: PassDeadline<'_>) -> bool {
+    /// Waits for the rate limiter. Returns `false` if the pass ends first.
+    async fn acquire_rate_limit(&self, action: &Action, deadline: PassDeadline<'_>) -> bool {
         let limiter = match action {
             Action::Evict { .. } => &self.eviction_limiter,
             Action::Resize { .. } | Action::RemoveBoost { .. } => &self.resize_limiter,
@@ -150,8 +159,8 @@ impl Updater {
         };
         let Some(limiter) = limiter else { return false };
         tokio::select! {
-            () = pace.shutdown.cancelled() => false,
-            turn = tokio::time::timeout_at(pace.deadline.into(), limiter.acquire()) => turn.is_ok(),
+            () = deadline.shutdown.cancelled() => false,
+            acquired = tokio::time::timeout_at(deadline.deadline.into(), limiter.acquire()) => acquired.is_ok(),
         }
     }
 
@@ -175,26 +184,26 @@ impl Updater {
     }
 
     async fn evict(&self, pod: &UpdaterPod) -> StepResult {
-        let place = pod_ref(pod);
-        match evict(&self.client, &self.permit, &self.write_stats, &place).await {
+        let target = pod_ref(pod);
+        match evict(&self.client, &self.permit, &self.write_stats, &target).await {
             EvictionResult::Evicted => StepResult::Done,
             EvictionResult::PdbBlocked { why, .. } => {
-                tracing::info!(pod = %place, why, "a disruption budget keeps a pod");
+                tracing::info!(pod = %target, why, "eviction blocked by PodDisruptionBudget");
                 StepResult::BlockedByBudget
             }
-            EvictionResult::Failed(why) => failure_outcome(&place, "evicted", &why),
+            EvictionResult::Failed(why) => failure_outcome(&target, "eviction", &why),
         }
     }
 
-    /// New sizes for a pod, and what its annotations say of that. What is cut off in between is made up for: a boost that
-    /// still stands in the annotations is taken back once more, to the same sizes.
+    /// Resizes a pod and updates its annotations. If the process stops in between, a boost that is still annotated is
+    /// removed once more, with the same sizes.
     async fn resize(
         &self,
         pod: &UpdaterPod,
         sizes: &[SizedContainer],
         unboosted: &[String],
     ) -> StepResult {
-        let mut place = pod_ref(pod);
+        let mut target = pod_ref(pod);
         let (mut containers, mut sidecars) = (Vec::new(), Vec::new());
         for size in sizes {
             let Some(container) = pod.sizing.container(size.container) else { continue };
@@ -209,37 +218,38 @@ impl Updater {
             list.push((container.name.to_string(), resources));
         }
         let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
-        match resize(client, permit, stats, &place, &containers, &sidecars).await {
+        match resize(client, permit, stats, &target, &containers, &sidecars).await {
             ResizeResult::Accepted { resource_version } => {
-                place.resource_version = resource_version;
+                target.resource_version = resource_version;
             }
             ResizeResult::Infeasible { why } => {
-                tracing::info!(pod = %place, why, "a node can never give so much");
+                tracing::info!(pod = %target, why, "resize infeasible: no node capacity");
                 return StepResult::InsufficientCapacity;
             }
             ResizeResult::Rejected { why } => {
-                tracing::warn!(pod = %place, why, "a resize was refused");
+                tracing::warn!(pod = %target, why, "resize rejected by the API server");
                 return StepResult::Failed;
             }
-            ResizeResult::Failed(why) => return failure_outcome(&place, "resized", &why),
+            ResizeResult::Failed(why) => return failure_outcome(&target, "resize", &why),
         }
-        let mut said: BTreeMap<String, Option<String>> = BTreeMap::new();
-        said.insert(pod_annotations::IN_PLACE.to_owned(), Some("true".to_owned()));
-        said.extend(unboosted.iter().map(|key| (key.clone(), None)));
-        let is_news =
+        let mut annotations: BTreeMap<String, Option<String>> = BTreeMap::new();
+        annotations.insert(pod_annotations::IN_PLACE.to_owned(), Some("true".to_owned()));
+        annotations.extend(unboosted.iter().map(|key| (key.clone(), None)));
+        let needs_annotation =
             !unboosted.is_empty() || pod.sizing.annotation(pod_annotations::IN_PLACE).is_none();
-        // Upstream says it anew each time.
-        if is_news || self.config.settings.compat == Compat::Upstream {
-            self.annotate(place, &said).await;
+        // Upstream writes the annotation after every resize.
+        if needs_annotation || self.config.settings.compat == Compat::Upstream {
+            self.annotate(target, &annotations).await;
         }
         StepResult::Done
     }
 
-    /// The kubelet writes a pod that was just resized, so its version may be another one: then it is asked for.
-    async fn annotate(&self, mut place: PodRef, said: &BTreeMap<String, Option<String>>) {
+    /// Writes annotations of a pod. The kubelet updates a pod that was just resized, so on a conflict this reads its
+    /// resourceVersion again.
+    async fn annotate(&self, mut target: PodRef, annotations: &BTreeMap<String, Option<String>>) {
         let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
         for _ in 0..3 {
-            match annotate_pod(client, permit, stats, &place, said).await {
+            match annotate_pod(client, permit, stats, &target, annotations).await {
                 AnnotateResult::Written { .. }
                 | AnnotateResult::Failed(PodWriteError::NotFound | PodWriteError::NotLeader) => {
                     return;
@@ -247,25 +257,25 @@ impl Updater {
                 AnnotateResult::Failed(PodWriteError::Conflict) => {
                     let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(
                         client.clone(),
-                        &place.namespace,
+                        &target.namespace,
                     );
-                    let asked = api.get_metadata(&place.name);
-                    let read = tokio::time::timeout(REQUEST_TIMEOUT, asked).await;
-                    let Ok(Ok(now)) = read else { continue };
-                    if now.uid().as_deref() != Some(&*place.uid) {
+                    let request = api.get_metadata(&target.name);
+                    let response = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
+                    let Ok(Ok(now)) = response else { continue };
+                    if now.uid().as_deref() != Some(&*target.uid) {
                         return;
                     }
-                    place.resource_version = now.resource_version().unwrap_or_default().into();
+                    target.resource_version = now.resource_version().unwrap_or_default().into();
                 }
                 AnnotateResult::Failed(
                     PodWriteError::Failed { why, .. } | PodWriteError::NoResponse { why },
                 ) => {
-                    tracing::warn!(pod = %place, why, "a resize is not noted on its pod");
+                    tracing::warn!(pod = %target, why, "failed to annotate the resized pod");
                     return;
                 }
             }
         }
-        tracing::warn!(pod = %place, "a resize is not noted on its pod, which changes all the time");
+        tracing::warn!(pod = %target, "failed to annotate the resized pod: too many conflicts");
     }
 
     pub(super) async fn set_replicas(&self, workload: &Workload, change: (i32, i32)) -> StepResult {
@@ -282,29 +292,47 @@ impl Updater {
         name: &str,
         change: (i32, i32),
     ) -> StepResult {
-        let of = (namespace, name);
-        match scale_deployment(&self.client, &self.permit, &self.write_stats, of, change).await {
+        let deployment = (namespace, name);
+        match scale_deployment(&self.client, &self.permit, &self.write_stats, deployment, change)
+            .await
+        {
             Ok(true) => StepResult::Done,
             Ok(false) => {
-                tracing::info!(namespace = of.0, name = of.1, "somebody else set other replicas");
-                // There is nothing left to be undone.
+                tracing::info!(
+                    namespace,
+                    name,
+                    "replicas were changed by another client; not scaling"
+                );
+                // Scaling down again is no longer needed then.
                 if change.1 < change.0 { StepResult::Done } else { StepResult::Failed }
             }
             Err(why) => {
-                tracing::warn!(why, "replicas were not changed");
+                tracing::warn!(why, "failed to update replicas");
                 StepResult::Failed
             }
         }
     }
 
-    fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, verb: &str) {
+    fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
         let VpaKeyParts { namespace, name } = workload.key_parts();
         let (action, pod) = (step.action.as_str(), pod.name_any());
+        let message = match (&step.action, is_dry_run) {
+            (Action::Evict { .. }, false) => "evicted pod",
+            (Action::Evict { .. }, true) => "dry run: would evict pod",
+            (Action::Resize { .. }, false) => "resized pod in place",
+            (Action::Resize { .. }, true) => "dry run: would resize pod in place",
+            (Action::RemoveBoost { .. }, false) => "removed startup boost",
+            (Action::RemoveBoost { .. }, true) => "dry run: would remove startup boost",
+            (Action::Surge, false) => "scaled Deployment up to two replicas",
+            (Action::Surge, true) => "dry run: would scale Deployment up to two replicas",
+            (Action::EndSurge, false) => "scaled Deployment back to one replica",
+            (Action::EndSurge, true) => "dry run: would scale Deployment back to one replica",
+        };
         match &step.action {
             Action::Evict { reason: need } | Action::Resize { reason: need, .. } => {
-                tracing::info!(namespace, vpa = name, pod, action, ?need, "{verb}");
+                tracing::info!(namespace, vpa = name, pod, action, ?need, "{message}");
             }
-            _ => tracing::info!(namespace, vpa = name, pod, action, "{verb}"),
+            _ => tracing::info!(namespace, vpa = name, pod, action, "{message}"),
         }
     }
 }
@@ -316,13 +344,13 @@ pub(super) struct VpaKeyParts<'a> {
 }
 
 impl Workload {
-    /// As metrics count it.
+    /// The labels of the workload in metrics.
     pub fn metric_labels(&self) -> UpdatedVpa<'_> {
         let mode = self.vpa.spec.update_mode().as_str();
         UpdatedVpa { vpa: &self.key, mode, pods: self.pods.len() }
     }
 
-    /// As logs name it.
+    /// The fields of the workload in logs.
     pub fn key_parts(&self) -> VpaKeyParts<'_> {
         VpaKeyParts { namespace: &self.key.namespace, name: &self.key.name }
     }
@@ -341,25 +369,28 @@ fn quantity_strings(list: &ResourceList) -> BTreeMap<String, String> {
     list.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect()
 }
 
-/// What is gone is down, and what was not answered may be done: both cost what they would have cost.
-fn failure_outcome(place: &PodRef, done: &str, why: &PodWriteError) -> StepResult {
+/// The result of a failed write. A deleted pod is down and a request without a response may have succeeded, so both are
+/// charged as if they had succeeded.
+fn failure_outcome(target: &PodRef, operation: &str, why: &PodWriteError) -> StepResult {
     match why {
         PodWriteError::NotFound => {
-            tracing::info!(pod = %place, "a pod that was to be {done} is gone");
+            tracing::info!(pod = %target, "{operation} skipped: pod not found");
             return StepResult::Indeterminate;
         }
         PodWriteError::NoResponse { why } => {
-            tracing::warn!(why, "it may be that a pod was {done}");
+            tracing::warn!(pod = %target, why, "{operation} result unknown: no response from the API server");
             return StepResult::Indeterminate;
         }
         PodWriteError::Conflict => {
-            tracing::info!(pod = %place, "a pod that was to be {done} has changed");
+            tracing::info!(pod = %target, "{operation} skipped: pod has changed");
             return StepResult::PodChanged;
         }
         PodWriteError::NotLeader => {
-            tracing::info!(pod = %place, "a pod is not {done}: another process leads");
+            tracing::info!(pod = %target, "{operation} skipped: no longer the leader");
         }
-        PodWriteError::Failed { why, .. } => tracing::warn!(why, "a pod was not {done}"),
+        PodWriteError::Failed { why, .. } => {
+            tracing::warn!(pod = %target, why, "{operation} failed");
+        }
     }
     StepResult::Failed
 }

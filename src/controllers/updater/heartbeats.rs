@@ -1,5 +1,5 @@
-//! Signs of life of recommenders: their Leases, watched on this process's own clock. A clock of another machine is never
-//! compared with it, and a Lease counts only once it was seen to change.
+//! Heartbeats of recommenders: their Leases, timed with the clock of this process. Timestamps of other machines are never
+//! compared with it, so a Lease counts only once it was observed to change.
 
 use std::{
     collections::HashMap,
@@ -26,31 +26,31 @@ use plimsoll_core::{
     updater::guard::{HeartbeatPolicy, RecommenderHeartbeat},
 };
 
-/// Between two looks, at most.
+/// The maximum time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How their names begin.
+/// The name prefix of heartbeat Leases.
 const LEASE_NAME_PREFIX: &str = "plimsoll-";
-/// For a Lease that does not say how long it counts.
+/// Used for Leases without `leaseDurationSeconds`.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_mins(3);
 
-/// What is known of all of them.
+/// The observed heartbeats of all recommenders.
 #[derive(Debug, Default)]
 pub(super) struct Heartbeats(Mutex<HeartbeatState>);
 
 #[derive(Debug, Default)]
 struct HeartbeatState {
     leases: HashMap<Box<str>, ObservedLease>,
-    /// Whether the last look failed, or there was none yet.
+    /// Whether the last poll failed; `None` before the first poll.
     read_failed: Option<bool>,
 }
 
 #[derive(Debug)]
 struct ObservedLease {
     renewed: Option<MicroTime>,
-    /// When it was seen first.
+    /// When the Lease was first observed.
     first_seen: Instant,
-    /// When it was seen to change; not before it was seen twice.
+    /// When a change was last observed, which takes at least two polls.
     last_change: Option<Instant>,
     lease_duration: Duration,
     history_loaded: bool,
@@ -61,7 +61,7 @@ impl ObservedLease {
         self.last_change.is_some_and(|changed| changed.elapsed() <= self.lease_duration)
     }
 
-    /// Whether it may still turn out to be fresh.
+    /// Whether the Lease may still turn out to be fresh.
     fn may_become_fresh(&self) -> bool {
         self.last_change.is_none() && self.first_seen.elapsed() <= self.lease_duration
     }
@@ -72,17 +72,18 @@ impl Heartbeats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a look found.
+    /// Records the result of a poll.
     fn observe(&self, leases: Vec<Lease>, now: Instant) {
-        let mut known = self.lock();
-        let mut before = std::mem::take(&mut known.leases);
+        let mut state = self.lock();
+        let mut before = std::mem::take(&mut state.leases);
         for lease in leases {
             let name = lease.name_any();
             let history = lease.annotations().get(HISTORY_ANNOTATION).map(String::as_str);
             let (loaded, absent) = (HistoryState::Loaded.as_str(), HistoryState::Absent.as_str());
             let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
             let spec = lease.spec.unwrap_or_default();
-            let lasts = spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
+            let lease_duration =
+                spec.lease_duration_seconds.and_then(|secs| u64::try_from(secs).ok());
             let (first, changed) = match before.remove(name.as_str()) {
                 Some(beat) if beat.renewed == spec.renew_time => {
                     (beat.first_seen, beat.last_change)
@@ -94,21 +95,21 @@ impl Heartbeats {
                 renewed: spec.renew_time,
                 first_seen: first,
                 last_change: changed,
-                lease_duration: lasts.map_or(DEFAULT_LEASE_DURATION, Duration::from_secs),
+                lease_duration: lease_duration.map_or(DEFAULT_LEASE_DURATION, Duration::from_secs),
                 history_loaded,
             };
-            known.leases.insert(name.into(), beat);
+            state.leases.insert(name.into(), beat);
         }
-        known.read_failed = Some(false);
+        state.read_failed = Some(false);
     }
 
-    /// Takes in what a single look found: by the clocks of whoever renewed the Leases and of this machine, because none of
-    /// them can be seen to change.
+    /// Records the result of a single poll. Changes cannot be observed with one poll, so this compares the clock of the
+    /// holder with the clock of this machine.
     pub fn observe_once(&self, leases: Vec<Lease>, wall: Time) {
         let now = Instant::now();
-        let ours =
+        let heartbeats =
             leases.into_iter().filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
-        self.observe(ours.collect(), now);
+        self.observe(heartbeats.collect(), now);
         for beat in self.lock().leases.values_mut() {
             let Some(renewed) = &beat.renewed else { continue };
             let age = wall.nanos_since(Time::from(renewed.0)).max(0);
@@ -116,51 +117,56 @@ impl Heartbeats {
         }
     }
 
-    /// When one that is for a VPA was renewed last.
+    /// When a heartbeat of the VPA's recommender was last renewed.
     pub fn renewed(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Option<Time> {
-        let known = self.lock();
-        let of_it = known.leases_for_vpa(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
-        of_it.map(|at| Time::from(at.0)).max()
+        let state = self.lock();
+        let times = state.leases_for_vpa(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
+        times.map(|at| Time::from(at.0)).max()
     }
 
     pub fn record_failure(&self) {
         self.lock().read_failed = Some(true);
     }
 
-    /// What is known of the recommender of a VPA.
+    /// The heartbeat status of the VPA's recommender.
     pub fn for_vpa(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> RecommenderHeartbeat {
-        let known = self.lock();
-        match known.read_failed {
+        let state = self.lock();
+        match state.read_failed {
             None => return RecommenderHeartbeat::NotYetObserved,
             Some(true) => return RecommenderHeartbeat::Unknown,
             Some(false) => {}
         }
-        // Where another number of shards was wanted before, their Leases are still there: one that lives is enough.
-        let of_it: Vec<&ObservedLease> = known.leases_for_vpa(vpa, namespace).collect();
-        if of_it.is_empty() {
+        // Leases of a previous number of shards may still exist, so one fresh Lease is enough.
+        let leases: Vec<&ObservedLease> = state.leases_for_vpa(vpa, namespace).collect();
+        if leases.is_empty() {
             return RecommenderHeartbeat::Absent;
         }
-        let mut fresh = of_it.iter().filter(|beat| beat.is_fresh()).peekable();
+        let mut fresh = leases.iter().filter(|beat| beat.is_fresh()).peekable();
         if fresh.peek().is_some() {
             return RecommenderHeartbeat::Fresh {
                 history_loaded: fresh.any(|beat| beat.history_loaded),
             };
         }
-        let is_awaited = of_it.iter().any(|beat| beat.may_become_fresh());
-        if is_awaited { RecommenderHeartbeat::NotYetObserved } else { RecommenderHeartbeat::Stale }
+        let may_become_fresh = leases.iter().any(|beat| beat.may_become_fresh());
+        if may_become_fresh {
+            RecommenderHeartbeat::NotYetObserved
+        } else {
+            RecommenderHeartbeat::Stale
+        }
     }
 }
 
 impl HeartbeatState {
-    /// Those of the recommender of a VPA.
+    /// The Leases of the VPA's recommender.
     fn leases_for_vpa<'a>(
         &'a self,
         vpa: &VerticalPodAutoscaler,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a ObservedLease> + use<'a> {
-        let recommender = vpa.spec.recommenders.first().map_or("default", |it| it.name.as_str());
-        let whole = lease_name(recommender, None);
-        let is_of = move |name: &str| match name.strip_prefix(&*whole) {
+        let recommender =
+            vpa.spec.recommenders.first().map_or("default", |selector| selector.name.as_str());
+        let unsharded_name = lease_name(recommender, None);
+        let is_of = move |name: &str| match name.strip_prefix(&*unsharded_name) {
             Some("") => true,
             Some(rest) => {
                 let shard = rest.strip_prefix('-').and_then(|rest| rest.split_once("-of-"));
@@ -175,7 +181,7 @@ impl HeartbeatState {
 }
 
 impl Updater {
-    /// Looks at the Leases until told to stop.
+    /// Polls the Leases until `stop` is cancelled.
     pub(super) async fn run_heartbeat_poll_loop(self: std::sync::Arc<Self>, stop: ShutdownToken) {
         if self.config.settings.guards.heartbeat == HeartbeatPolicy::Ignore {
             return;
@@ -185,23 +191,24 @@ impl Updater {
         let pause = POLL_INTERVAL.min(self.config.interval);
         loop {
             let parameters = ListParams::default();
-            let asked = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters));
-            let answer = tokio::select! {
+            let request = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters));
+            let response = tokio::select! {
                 () = stop.cancelled() => return,
-                answer = asked => answer,
+                response = request => response,
             };
-            match answer {
+            match response {
                 Ok(Ok(list)) => {
-                    let ours = list.items.into_iter();
-                    let ours = ours.filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
-                    self.heartbeats.observe(ours.collect(), Instant::now());
+                    let heartbeats = list.items.into_iter();
+                    let heartbeats =
+                        heartbeats.filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
+                    self.heartbeats.observe(heartbeats.collect(), Instant::now());
                 }
                 Ok(Err(why)) => {
-                    tracing::warn!(%why, "the heartbeats of recommenders cannot be read");
+                    tracing::warn!(%why, "failed to list the heartbeat Leases of recommenders");
                     self.heartbeats.record_failure();
                 }
                 Err(_) => {
-                    tracing::warn!("the heartbeats of recommenders cannot be read: no answer");
+                    tracing::warn!("timed out listing the heartbeat Leases of recommenders");
                     self.heartbeats.record_failure();
                 }
             }
@@ -244,7 +251,7 @@ mod tests {
     fn a_heartbeat_counts_once_it_was_seen_to_change() {
         let heartbeats = Heartbeats::default();
         let of = |recommender| heartbeats.for_vpa(&vpa(recommender), "shop");
-        assert_eq!(of(None), RecommenderHeartbeat::NotYetObserved, "nobody has looked yet");
+        assert_eq!(of(None), RecommenderHeartbeat::NotYetObserved, "there was no poll yet");
         heartbeats.observe(Vec::new(), Instant::now());
         assert_eq!(of(None), RecommenderHeartbeat::Absent);
         heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
@@ -292,12 +299,14 @@ mod tests {
     fn of_a_sharded_recommender_the_shard_of_the_namespace_counts() {
         let heartbeats = Heartbeats::default();
         let shards = ["1/3", "2/3", "3/3"];
-        let own = shards.iter().find(|it| it.parse::<Shard>().expect("is one").includes("shop"));
+        let own =
+            shards.iter().find(|shard| shard.parse::<Shard>().expect("is one").includes("shop"));
         let own = lease_name("default", own.copied());
         for (renewed, history) in [(EARLY, "loaded"), (LATE, "loaded")] {
-            let leases = shards.map(|it| lease(&lease_name("default", Some(it)), renewed, history));
+            let leases =
+                shards.map(|shard| lease(&lease_name("default", Some(shard)), renewed, history));
             heartbeats.observe(
-                leases.into_iter().filter(|it| it.name_any() == own).collect(),
+                leases.into_iter().filter(|lease| lease.name_any() == own).collect(),
                 Instant::now(),
             );
         }
@@ -305,13 +314,13 @@ mod tests {
             heartbeats.for_vpa(&vpa(None), "shop"),
             RecommenderHeartbeat::Fresh { history_loaded: true }
         );
-        let others = shards.map(|it| lease(&lease_name("default", Some(it)), LATE, "loaded"));
+        let others = shards.map(|shard| lease(&lease_name("default", Some(shard)), LATE, "loaded"));
         heartbeats.observe(
-            others.into_iter().filter(|it| it.name_any() != own).collect(),
+            others.into_iter().filter(|lease| lease.name_any() != own).collect(),
             Instant::now(),
         );
         assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Absent);
-        // One that was there before there were shards does not hide those that live.
+        // A stale Lease from before the recommender was sharded does not hide the fresh ones.
         let name = own.clone();
         for renewed in [EARLY, LATE] {
             let old = lease("plimsoll-default", EARLY, "loaded");

@@ -1,4 +1,5 @@
-//! Which pods belong to which VPA: each pod to the one that names its topmost controller, the older one of several.
+//! Matches pods to VPAs: a pod belongs to the VPA whose targetRef names its topmost controller; if several do, the oldest
+//! VPA wins.
 
 use std::{
     collections::{HashMap, HashSet, hash_map},
@@ -23,148 +24,142 @@ use plimsoll_core::{
     vpa_match,
 };
 
-/// VPAs and pods that are looked at before other tasks of the thread have their turn.
+/// VPAs and pods to process before yielding to other tasks of the thread.
 const YIELD_EVERY: usize = 256;
 
 /// A VPA with its pods.
 #[derive(Debug)]
 pub(super) struct Workload {
-    /// The VPA.
+    /// The VPA of the workload.
     pub vpa: Arc<VerticalPodAutoscaler>,
-    /// Its key.
+    /// Key of the VPA.
     pub key: ObjectKey,
-    /// Its topmost controller: kind and name.
+    /// Kind and name of the topmost controller.
     pub target: (Box<str>, Box<str>),
-    /// Its live pods, those that are being deleted left out.
+    /// Live pods, without those that are terminating.
     pub pods: Vec<Arc<UpdaterPod>>,
-    /// How many pods their owners are to have.
+    /// Desired replicas by direct owner of the pods.
     pub desired_replicas: HashMap<updater::PodOwner, DesiredReplicas>,
 }
 
-/// All VPAs that count, with their pods.
+/// All active VPAs with their pods.
 #[derive(Debug, Default)]
 pub(super) struct MatchedWorkloads {
-    /// In order of namespace and name. VPAs without pods are among them.
+    /// Sorted by namespace and name, including VPAs without pods.
     pub workloads: Vec<Workload>,
-    /// VPAs whose target cannot be read at the moment.
+    /// VPAs whose target is temporarily unreadable.
     pub unavailable: HashSet<ObjectKey>,
 }
 
-/// A VPA whose target was found.
+/// A VPA whose target was resolved.
 struct Candidate {
-    /// Its place among the workloads.
+    /// Index into the workloads.
     workload_index: usize,
     selector: Selector,
 }
 
-/// Kind and name.
+/// Kind and name of a controller.
 pub(super) type Target = (Box<str>, Box<str>);
 
 /// VPAs by namespace and target.
 type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
 
 impl Updater {
-    /// All VPAs with their pods. Whatever the API server does not answer in time is left out.
+    /// All active VPAs with their pods, except what the API server does not return in time.
     pub(super) async fn workloads(&self) -> MatchedWorkloads {
         let mut namespaces = self.stores.namespaces();
         namespaces.retain(|namespace| self.config.scope.includes(namespace));
-        let mut questions = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
-        self.match_workloads(&namespaces, |vpa| self.is_active(vpa), &mut questions).await
+        let mut lookups = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
+        self.match_workloads(&namespaces, |vpa| self.is_active(vpa), &mut lookups).await
     }
 
-    /// Those of one namespace whose pods have a boost. Upstream asks all its VPAs, whatever their mode.
+    /// The workloads of one namespace that have boosted pods. Like upstream, this considers all VPAs whatever their mode.
     pub(super) async fn boosted_workloads(&self, namespace: &str) -> Vec<Workload> {
-        let mut questions = self.boost_owner_lookups.start_pass(None);
-        let mut found =
-            self.match_workloads(&[namespace.into()], |_| true, &mut questions).await.workloads;
-        found.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
-        found
+        let mut lookups = self.boost_owner_lookups.start_pass(None);
+        let mut workloads =
+            self.match_workloads(&[namespace.into()], |_| true, &mut lookups).await.workloads;
+        workloads.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
+        workloads
     }
 
     async fn match_workloads(
         &self,
         namespaces: &[Box<str>],
-        counts: impl Fn(&VerticalPodAutoscaler) -> bool,
-        questions: &mut PassLookups<'_>,
+        is_included: impl Fn(&VerticalPodAutoscaler) -> bool,
+        lookups: &mut PassLookups<'_>,
     ) -> MatchedWorkloads {
         let mut vpas: Vec<Arc<VerticalPodAutoscaler>> = Vec::new();
         for namespace in namespaces {
-            vpas.extend(self.stores.vpas(namespace).into_iter().filter(|vpa| counts(vpa)));
+            vpas.extend(self.stores.vpas(namespace).into_iter().filter(|vpa| is_included(vpa)));
         }
-        let outcomes = self.resolve_targets(&vpas, questions).await;
-        let (mut found, mut candidates) = (MatchedWorkloads::default(), Candidates::new());
+        let outcomes = self.resolve_targets(&vpas, lookups).await;
+        let (mut matched, mut candidates) = (MatchedWorkloads::default(), Candidates::new());
         for (vpa, outcome) in vpas.into_iter().zip(outcomes) {
             let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
             match outcome {
                 Some(TargetResolution::Found { selector, .. }) => {
                     let target: Target = (target.kind.as_str().into(), target.name.as_str().into());
                     let of_namespace = candidates.entry((*key.namespace).into()).or_default();
-                    let place = found.workloads.len();
-                    let candidate = Candidate { workload_index: place, selector };
+                    let workload_index = matched.workloads.len();
+                    let candidate = Candidate { workload_index, selector };
                     of_namespace.entry(target.clone()).or_default().push(candidate);
-                    let (pods, wanted) = (Vec::new(), HashMap::new());
-                    found.workloads.push(Workload {
-                        vpa,
-                        key,
-                        target,
-                        pods,
-                        desired_replicas: wanted,
-                    });
+                    let (pods, desired_replicas) = (Vec::new(), HashMap::new());
+                    matched.workloads.push(Workload { vpa, key, target, pods, desired_replicas });
                 }
                 Some(TargetResolution::Unsupported { message }) => {
                     Self::log_unresolved_target(&key, &message);
                 }
                 Some(TargetResolution::Unavailable { message }) => {
                     Self::log_unresolved_target(&key, &message);
-                    found.unavailable.insert(key);
+                    matched.unavailable.insert(key);
                 }
                 None => {
                     Self::log_unresolved_target(&key, "the API server did not answer in time");
-                    found.unavailable.insert(key);
+                    matched.unavailable.insert(key);
                 }
             }
         }
-        self.assign_pods(&mut found.workloads, &candidates, questions).await;
-        found
+        self.assign_pods(&mut matched.workloads, &candidates, lookups).await;
+        matched
     }
 
     fn log_unresolved_target(key: &ObjectKey, message: &str) {
         let ObjectKey { namespace, name } = key;
-        tracing::debug!(%namespace, %name, message, "the target of a VPA cannot be followed");
+        tracing::debug!(%namespace, %name, message, "failed to resolve targetRef of VPA");
     }
 
-    /// Where the targets of these VPAs lead; nothing of those of which the API server told nothing in time.
+    /// Resolves the targets of these VPAs. The result is `None` if the API server does not respond in time.
     async fn resolve_targets(
         &self,
         vpas: &[Arc<VerticalPodAutoscaler>],
-        questions: &mut PassLookups<'_>,
+        lookups: &mut PassLookups<'_>,
     ) -> Vec<Option<TargetResolution>> {
-        let resolve = |place: usize| async move {
-            let vpa = &vpas[place];
+        let resolve = |index: usize| async move {
+            let vpa = &vpas[index];
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
-            (place, self.targets.resolve(namespace, &vpa.spec.target_ref).await)
+            (index, self.targets.resolve(namespace, &vpa.spec.target_ref).await)
         };
-        let (mut outcomes, mut asked) = (vec![None; vpas.len()], Vec::new());
-        for (place, vpa) in vpas.iter().enumerate() {
-            self.yield_periodically(place).await;
+        let (mut outcomes, mut requests) = (vec![None; vpas.len()], Vec::new());
+        for (index, vpa) in vpas.iter().enumerate() {
+            self.yield_periodically(index).await;
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
             match self.targets.unresolved_scale_of(namespace, &vpa.spec.target_ref) {
-                Some(question) => asked.push((question, place)),
-                None => outcomes[place] = Some(resolve(place).await.1),
+                Some(object) => requests.push((object, index)),
+                None => outcomes[index] = Some(resolve(index).await.1),
             }
         }
-        for (place, outcome) in questions.run_all(asked, resolve).await {
-            outcomes[place] = Some(outcome);
+        for (index, outcome) in lookups.run_all(requests, resolve).await {
+            outcomes[index] = Some(outcome);
         }
         outcomes
     }
 
-    /// Gives each pod to its workload.
+    /// Assigns each pod to its workload.
     async fn assign_pods(
         &self,
         workloads: &mut [Workload],
         candidates: &Candidates,
-        questions: &mut PassLookups<'_>,
+        lookups: &mut PassLookups<'_>,
     ) {
         let mut pods: Vec<(ObjectReference, Arc<UpdaterPod>)> = Vec::new();
         let mut namespaces: Vec<&str> = candidates.keys().map(|namespace| &**namespace).collect();
@@ -173,88 +168,88 @@ impl Updater {
             let live = self.stores.pods(namespace).into_iter().filter(|pod| !pod.is_terminating());
             pods.extend(live.filter_map(|pod| Some((owner_of(namespace, &pod)?, pod))));
         }
-        let tops = self.top_owners(pods.iter().map(|(owner, _)| owner), questions).await;
+        let tops = self.top_owners(pods.iter().map(|(owner, _)| owner), lookups).await;
         let mut owners: HashMap<ObjectReference, Vec<(usize, updater::PodOwner)>> = HashMap::new();
-        for (turn, (owner, pod)) in pods.into_iter().enumerate() {
-            self.yield_periodically(turn).await;
+        for (count, (owner, pod)) in pods.into_iter().enumerate() {
+            self.yield_periodically(count).await;
             let Some(Some(top)) = tops.get(&owner) else { continue };
             let found = candidates.get(&owner.namespace).and_then(|targets| targets.get(top));
             let matching =
                 found.into_iter().flatten().filter(|one| one.selector.matches(&pod.labels));
             let matching = matching.map(|candidate| candidate.workload_index);
             let selected = vpa_match::select(matching, |index| &*workloads[*index].vpa);
-            let Some(place) = selected else { continue };
+            let Some(index) = selected else { continue };
             if let Some(direct) = &pod.status.owner {
                 let of_owner = owners.entry(owner).or_default();
-                if !of_owner.iter().any(|(known, name)| *known == place && name == direct) {
-                    of_owner.push((place, direct.clone()));
+                if !of_owner.iter().any(|(known, name)| *known == index && name == direct) {
+                    of_owner.push((index, direct.clone()));
                 }
             }
-            workloads[place].pods.push(pod);
+            workloads[index].pods.push(pod);
         }
-        let wanted = self.desired_replicas(owners.keys(), questions).await;
-        for (owner, places) in owners {
-            let Some(wanted) = wanted.get(&owner) else { continue };
-            for (place, direct) in places {
-                workloads[place].desired_replicas.insert(direct, *wanted);
+        let replicas = self.desired_replicas(owners.keys(), lookups).await;
+        for (owner, indices) in owners {
+            let Some(replicas) = replicas.get(&owner) else { continue };
+            for (index, direct) in indices {
+                workloads[index].desired_replicas.insert(direct, *replicas);
             }
         }
     }
 
-    /// The topmost controllers above these.
+    /// The topmost controllers of these owners.
     async fn top_owners(
         &self,
         owners: impl Iterator<Item = &ObjectReference>,
-        questions: &mut PassLookups<'_>,
+        lookups: &mut PassLookups<'_>,
     ) -> HashMap<ObjectReference, Option<Target>> {
-        let (mut tops, mut asked) = (HashMap::new(), Vec::new());
-        for (turn, owner) in owners.enumerate() {
-            self.yield_periodically(turn).await;
+        let (mut tops, mut requests) = (HashMap::new(), Vec::new());
+        for (count, owner) in owners.enumerate() {
+            self.yield_periodically(count).await;
             let hash_map::Entry::Vacant(top) = tops.entry(owner.clone()) else { continue };
             match self.targets.unresolved_scale_above(owner) {
-                // Until it is answered.
-                Some(question) if &*owner.kind != "Node" => {
+                // Unknown until the lookup returns.
+                Some(object) if &*owner.kind != "Node" => {
                     top.insert(None);
-                    asked.push((question, owner.clone()));
+                    requests.push((object, owner.clone()));
                 }
                 _ => {
                     top.insert(self.top_owner(owner).await);
                 }
             }
         }
-        let ask = |owner: ObjectReference| async move { (self.top_owner(&owner).await, owner) };
-        for (top, owner) in questions.run_all(asked, ask).await {
+        let resolve = |owner: ObjectReference| async move { (self.top_owner(&owner).await, owner) };
+        for (top, owner) in lookups.run_all(requests, resolve).await {
             tops.insert(owner, top);
         }
         tops
     }
 
-    /// How many pods these controllers are to have.
+    /// The desired replicas of these controllers.
     async fn desired_replicas(
         &self,
         owners: impl Iterator<Item = &ObjectReference>,
-        questions: &mut PassLookups<'_>,
+        lookups: &mut PassLookups<'_>,
     ) -> HashMap<ObjectReference, DesiredReplicas> {
-        let (mut wanted, mut asked) = (HashMap::new(), Vec::new());
+        let (mut replicas, mut requests) = (HashMap::new(), Vec::new());
         for owner in owners {
             if WellKnown::from_kind(&owner.kind).is_some() {
-                wanted.insert(owner.clone(), self.targets.desired_replicas(owner).await);
+                replicas.insert(owner.clone(), self.targets.desired_replicas(owner).await);
             } else {
-                asked.push((owner.clone(), owner.clone()));
+                requests.push((owner.clone(), owner.clone()));
             }
         }
-        let ask = |owner: ObjectReference| async move {
+        let fetch = |owner: ObjectReference| async move {
             (self.targets.desired_replicas(&owner).await, owner)
         };
-        for (pods, owner) in questions.run_all(asked, ask).await {
-            wanted.insert(owner, pods);
+        for (count, owner) in lookups.run_all(requests, fetch).await {
+            replicas.insert(owner, count);
         }
-        wanted
+        replicas
     }
 
-    /// What is known without asking is found without waiting, so nobody else would have a turn.
-    async fn yield_periodically(&self, turn: usize) {
-        if turn % YIELD_EVERY == YIELD_EVERY - 1 {
+    /// Cached lookups never wait, so the loop has to yield to other tasks explicitly.
+    async fn yield_periodically(&self, count: usize) {
+        if count % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
     }
@@ -264,9 +259,9 @@ impl Updater {
         vpa_match::changes_running_pods(vpa, self.config.settings.compat)
     }
 
-    /// The topmost of the controllers of something that this one owns, if it can be followed.
+    /// The topmost controller above an owner; `None` if there is none or it cannot be resolved.
     pub(super) async fn top_owner(&self, owner: &ObjectReference) -> Option<Target> {
-        // Nodes own their mirror pods, and nobody scales those.
+        // Nodes own their mirror pods, which have no scalable controller.
         if &*owner.kind == "Node" {
             return None;
         }
@@ -275,22 +270,22 @@ impl Updater {
             TopOwner::None => None,
             TopOwner::Invalid(why) | TopOwner::Unavailable(why) => {
                 let ObjectReference { namespace, kind, name, .. } = owner;
-                tracing::debug!(%namespace, %kind, %name, %why, "the controller of a pod cannot be followed");
+                tracing::debug!(%namespace, %kind, %name, %why, "failed to resolve the controller of a pod");
                 None
             }
         }
     }
 }
 
-/// What a VPA is called.
+/// The key of a VPA.
 pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> ObjectKey {
     ObjectKey { namespace: vpa.namespace().unwrap_or_default().into(), name: vpa.name_any().into() }
 }
 
-/// The direct controller of a pod.
+/// The direct owner of a pod.
 pub(super) fn owner_of(namespace: &str, pod: &UpdaterPod) -> Option<ObjectReference> {
     let references = pod.metadata.owner_references.as_deref()?;
-    // Of several controllers the last one counts, as upstream has it.
+    // If there are several owners, the last one counts, as in upstream.
     let last = references.last().map(std::slice::from_ref)?;
     Some(ObjectReference::from_owner(namespace, Owner::controller_of(last)?))
 }

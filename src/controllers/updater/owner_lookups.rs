@@ -1,5 +1,5 @@
-//! What has to be asked of the API server to know the pods of VPAs: several questions at once, and few of one kind, so that
-//! a kind whose answers hang (its conversion webhook is away, for example) holds up nobody else.
+//! Lookups of owners at the API server, which match pods to VPAs. They run concurrently with a limit for each kind, so that
+//! a kind whose requests hang (because its conversion webhook is down, for example) delays no other kind.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -15,53 +15,53 @@ use crate::{
     cluster::target::scale::ObjectReference, controllers::runtime::loop_watchdog::LoopWatchdog,
 };
 
-/// Questions under way at once.
+/// Concurrent requests.
 const MAX_CONCURRENT: usize = 8;
-/// Those of them that are about one kind.
+/// Concurrent requests for one kind.
 const MAX_CONCURRENT_PER_KIND: usize = 2;
-/// A kind of which an answer took so long is not asked about again in the same pass.
+/// After a request took this long, no more requests for its kind are made in the same pass.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
-/// All questions of a pass together may take so long. What was not answered by then is not known in this pass.
+/// Time limit for all lookups of a pass. Owners that are not resolved by then are unknown in this pass.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// API version and kind.
 type Kind = (Box<str>, Box<str>);
 
-/// What is remembered from pass to pass about kinds.
+/// State that is kept from pass to pass about kinds.
 #[derive(Debug, Default)]
 pub(super) struct OwnerLookups(Mutex<LookupHistory>);
 
 #[derive(Clone, Debug, Default)]
 struct LookupHistory {
-    /// Kinds that were slow when they were asked about last: the others come before them.
+    /// Kinds whose last request was slow. They are looked up after the others.
     slow_kinds: BTreeSet<Kind>,
-    /// Counts passes, so that the same objects of a kind are not the first ones each time.
+    /// Counts passes, to start with other objects of a kind each time.
     passes: usize,
 }
 
-/// The questions of one pass.
+/// The lookups of one pass.
 #[derive(Debug)]
 pub(super) struct PassLookups<'a> {
     owner_lookups: &'a OwnerLookups,
     loop_watchdog: Option<&'a LoopWatchdog>,
     history: LookupHistory,
     slow_kinds: BTreeSet<Kind>,
-    /// Kinds with an answer that was not slow.
+    /// Kinds with a request that was not slow.
     fast_kinds: BTreeSet<Kind>,
     kinds: BTreeSet<Kind>,
     deadline: Instant,
 }
 
 impl OwnerLookups {
-    /// For one pass. Each answer is a beat of that pulse.
-    pub fn start_pass<'a>(&'a self, pulse: Option<&'a LoopWatchdog>) -> PassLookups<'a> {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.passes = memory.passes.wrapping_add(1);
-        let before = memory.clone();
+    /// Starts the lookups of one pass. Each response ticks the watchdog.
+    pub fn start_pass<'a>(&'a self, loop_watchdog: Option<&'a LoopWatchdog>) -> PassLookups<'a> {
+        let mut history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        history.passes = history.passes.wrapping_add(1);
+        let snapshot = history.clone();
         PassLookups {
             owner_lookups: self,
-            loop_watchdog: pulse,
-            history: before,
+            loop_watchdog,
+            history: snapshot,
             slow_kinds: BTreeSet::new(),
             fast_kinds: BTreeSet::new(),
             kinds: BTreeSet::new(),
@@ -72,75 +72,79 @@ impl OwnerLookups {
 
 impl Drop for PassLookups<'_> {
     fn drop(&mut self) {
-        let mut memory = self.owner_lookups.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |kind: &Kind| self.kinds.contains(kind) && !self.fast_kinds.contains(kind);
-        memory.slow_kinds.retain(is_known);
-        memory.slow_kinds.append(&mut self.slow_kinds);
+        let mut history = self.owner_lookups.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_still_slow =
+            |kind: &Kind| self.kinds.contains(kind) && !self.fast_kinds.contains(kind);
+        history.slow_kinds.retain(is_still_slow);
+        history.slow_kinds.append(&mut self.slow_kinds);
     }
 }
 
-/// The questions about one kind.
+/// The lookups of one kind.
 struct KindQueue<Q> {
     kind: Kind,
     pending: VecDeque<Q>,
     in_flight: usize,
-    /// When it was asked about last.
+    /// When the last request was made.
     last_request: Instant,
 }
 
 impl PassLookups<'_> {
-    /// Asks each question, with the object that it is about, and answers those that were answered in time, in any order.
+    /// Runs `fetch` for each lookup, given with the object that it reads. Returns the results that arrive in time, in any
+    /// order.
     pub async fn run_all<Q, F: Future>(
         &mut self,
-        questions: Vec<(ObjectReference, Q)>,
-        ask: impl Fn(Q) -> F,
+        lookups: Vec<(ObjectReference, Q)>,
+        fetch: impl Fn(Q) -> F,
     ) -> Vec<F::Output> {
-        let mut queues = self.queues(questions);
+        let mut queues = self.queues(lookups);
         self.kinds.extend(queues.iter().map(|queue| queue.kind.clone()));
-        let (mut under_way, mut answers) = (FuturesUnordered::new(), Vec::new());
+        let (mut in_flight, mut results) = (FuturesUnordered::new(), Vec::new());
         loop {
-            for (place, queue) in queues.iter_mut().enumerate() {
-                let room = MAX_CONCURRENT.saturating_sub(under_way.len());
-                let room = room.min(MAX_CONCURRENT_PER_KIND.saturating_sub(queue.in_flight));
-                let room = if self.slow_kinds.contains(&queue.kind) { 0 } else { room };
-                let next = queue.pending.drain(..room.min(queue.pending.len()));
-                for question in next {
+            for (index, queue) in queues.iter_mut().enumerate() {
+                let capacity = MAX_CONCURRENT.saturating_sub(in_flight.len());
+                let capacity =
+                    capacity.min(MAX_CONCURRENT_PER_KIND.saturating_sub(queue.in_flight));
+                let capacity = if self.slow_kinds.contains(&queue.kind) { 0 } else { capacity };
+                let next = queue.pending.drain(..capacity.min(queue.pending.len()));
+                for lookup in next {
                     queue.in_flight += 1;
                     queue.last_request = Instant::now();
-                    let (asked, answer) = (queue.last_request, ask(question));
-                    under_way.push(async move { (place, answer.await, asked.elapsed()) });
+                    let (started, result) = (queue.last_request, fetch(lookup));
+                    in_flight.push(async move { (index, result.await, started.elapsed()) });
                 }
             }
-            let Ok(Some((place, answer, took))) = timeout_at(self.deadline, under_way.next()).await
+            let Ok(Some((index, result, took))) = timeout_at(self.deadline, in_flight.next()).await
             else {
                 break;
             };
-            if let Some(pulse) = self.loop_watchdog {
-                pulse.tick();
+            if let Some(watchdog) = self.loop_watchdog {
+                watchdog.tick();
             }
-            let queue = &mut queues[place];
+            let queue = &mut queues[index];
             queue.in_flight -= 1;
-            let seen = if took >= SLOW_AFTER { &mut self.slow_kinds } else { &mut self.fast_kinds };
-            if !seen.contains(&queue.kind) {
-                seen.insert(queue.kind.clone());
+            let speed_set =
+                if took >= SLOW_AFTER { &mut self.slow_kinds } else { &mut self.fast_kinds };
+            if !speed_set.contains(&queue.kind) {
+                speed_set.insert(queue.kind.clone());
             }
-            answers.push(answer);
+            results.push(result);
         }
         let is_slow = |queue: &&KindQueue<Q>| {
             queue.in_flight > 0 && queue.last_request.elapsed() >= SLOW_AFTER
         };
         self.slow_kinds.extend(queues.iter().filter(is_slow).map(|queue| queue.kind.clone()));
-        answers
+        results
     }
 
-    fn queues<Q>(&self, questions: Vec<(ObjectReference, Q)>) -> Vec<KindQueue<Q>> {
+    fn queues<Q>(&self, lookups: Vec<(ObjectReference, Q)>) -> Vec<KindQueue<Q>> {
         let mut kinds: BTreeMap<Kind, VecDeque<Q>> = BTreeMap::new();
-        for (about, question) in questions {
-            kinds.entry((about.api_version, about.kind)).or_default().push_back(question);
+        for (object, lookup) in lookups {
+            kinds.entry((object.api_version, object.kind)).or_default().push_back(lookup);
         }
-        let queue = |(kind, mut waiting): (Kind, VecDeque<Q>)| {
-            waiting.rotate_left(self.history.passes % waiting.len().max(1));
-            KindQueue { kind, pending: waiting, in_flight: 0, last_request: Instant::now() }
+        let queue = |(kind, mut pending): (Kind, VecDeque<Q>)| {
+            pending.rotate_left(self.history.passes % pending.len().max(1));
+            KindQueue { kind, pending, in_flight: 0, last_request: Instant::now() }
         };
         let mut queues: Vec<KindQueue<Q>> = kinds.into_iter().map(queue).collect();
         queues.sort_by_key(|queue| self.history.slow_kinds.contains(&queue.kind));
@@ -154,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    fn about(kind: &str, name: usize) -> ObjectReference {
+    fn object(kind: &str, name: usize) -> ObjectReference {
         ObjectReference {
             namespace: "shop".into(),
             api_version: "example.com/v1".into(),
@@ -163,12 +167,14 @@ mod tests {
         }
     }
 
-    fn questions(kinds: &[(&str, usize)]) -> Vec<(ObjectReference, ObjectReference)> {
-        let all = kinds.iter().flat_map(|&(kind, count)| (0..count).map(move |it| about(kind, it)));
-        all.map(|key| (key.clone(), key)).collect()
+    fn lookups_of(kinds: &[(&str, usize)]) -> Vec<(ObjectReference, ObjectReference)> {
+        let objects = kinds
+            .iter()
+            .flat_map(|&(kind, count)| (0..count).map(move |index| object(kind, index)));
+        objects.map(|key| (key.clone(), key)).collect()
     }
 
-    /// What hangs does so for ten seconds, as long as a request may take.
+    /// A hanging request takes ten seconds, the timeout of a request.
     async fn answer(key: ObjectReference) -> (Box<str>, bool) {
         let hangs = key.kind.starts_with("Hanging");
         tokio::time::sleep(Duration::from_millis(if hangs { 10_000 } else { 20 })).await;
@@ -181,33 +187,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_whose_scale_hangs_holds_up_no_other_kind() {
-        let asking = OwnerLookups::default();
+        let lookups = OwnerLookups::default();
         let all = [("Hanging", 300), ("Well", 100)];
         let began = Instant::now();
-        let mut asked = asking.start_pass(None);
-        let answers = asked.run_all(questions(&all), answer).await;
+        let mut pass = lookups.start_pass(None);
+        let answers = pass.run_all(lookups_of(&all), answer).await;
         assert_eq!((count(&answers, "Well"), count(&answers, "Hanging")), (100, 2));
         assert!(began.elapsed() < LOOKUP_TIMEOUT, "{:?}", began.elapsed());
-        // What hangs is not asked about once more in the same pass.
+        // A hanging kind is not requested again in the same pass.
         let before = Instant::now();
-        let more = asked.run_all(questions(&all), answer).await;
+        let more = pass.run_all(lookups_of(&all), answer).await;
         assert_eq!((count(&more, "Well"), count(&more, "Hanging")), (100, 0));
         assert!(before.elapsed() < SLOW_AFTER);
     }
 
     #[tokio::test(start_paused = true)]
     async fn any_number_of_kinds_that_hang_ends_a_pass_in_time_and_comes_last_in_the_next() {
-        let asking = OwnerLookups::default();
+        let lookups = OwnerLookups::default();
         let names: Vec<String> = (0..20).map(|number| format!("Hanging{number}")).collect();
         let mut all: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 40)).collect();
         all.push(("Well", 40));
         let began = Instant::now();
-        asking.start_pass(None).run_all(questions(&all), answer).await;
+        lookups.start_pass(None).run_all(lookups_of(&all), answer).await;
         assert!(began.elapsed() <= LOOKUP_TIMEOUT, "{:?}", began.elapsed());
         let mut well = 0;
         for _ in 0..5 {
             let began = Instant::now();
-            let answers = asking.start_pass(None).run_all(questions(&all), answer).await;
+            let answers = lookups.start_pass(None).run_all(lookups_of(&all), answer).await;
             assert!(began.elapsed() <= LOOKUP_TIMEOUT, "{:?}", began.elapsed());
             well = well.max(count(&answers, "Well"));
         }
@@ -228,7 +234,7 @@ mod tests {
             }
         };
         let all = [("A", 30), ("B", 30), ("C", 30), ("D", 30), ("E", 30)];
-        let answers = OwnerLookups::default().start_pass(None).run_all(questions(&all), ask).await;
+        let answers = OwnerLookups::default().start_pass(None).run_all(lookups_of(&all), ask).await;
         assert_eq!((answers.len(), most.get()), (150, MAX_CONCURRENT));
     }
 }

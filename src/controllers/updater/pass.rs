@@ -1,4 +1,4 @@
-//! One pass: every VPA with its pods is decided about, and what was decided is done, one step after another.
+//! One pass over all VPAs: decides which of their pods to update, and executes the decisions step by step.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,44 +27,44 @@ use plimsoll_core::{
     },
 };
 
-/// Pods that are skipped before other tasks of the thread have their turn: the one that renews the Lease, and the server
-/// that answers probes.
+/// Skipped pods before the pass yields to other tasks of the thread, such as the renewal of the Lease and the server that
+/// answers probes.
 const SKIPS_BEFORE_YIELD: usize = 64;
 
-/// What a pass did.
+/// Summary of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassSummary {
-    /// VPAs that were looked at.
+    /// VPAs that were processed.
     pub vpas: usize,
-    /// Their pods.
+    /// Pods of these VPAs.
     pub pods: usize,
     /// Pods that were evicted.
     pub evicted: usize,
     /// Pods that were resized.
     pub resized: usize,
-    /// Whether it ended before all were looked at.
+    /// Whether the pass ended before all VPAs were processed.
     pub is_incomplete: bool,
-    /// Whether it could not begin, because something that it has to know cannot be read.
+    /// Whether the pass could not start because required state was unreadable.
     pub could_not_start: bool,
 }
 
-/// What is carried from pass to pass.
+/// State that is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct PassState {
     pub persisted_state: UpdaterState,
-    /// Whose turn it is first in the next pass.
+    /// Where the next pass starts.
     waiting: NextPassOrder,
 }
 
-/// What came of one VPA in a pass.
+/// The outcome of a pass for one VPA.
 struct VpaResult {
     tally: VpaTotals,
     next: PassControl,
-    /// Whether a pod was left alone because the cluster's budget was spent.
+    /// Whether a pod was skipped because the cluster's disruption budget was exhausted.
     waits_for_budget: bool,
 }
 
-/// What holds for all VPAs of a pass.
+/// Settings that are the same for all VPAs of a pass.
 #[derive(Clone, Copy)]
 struct PassSettings<'a> {
     is_admission_ready: bool,
@@ -73,34 +73,50 @@ struct PassSettings<'a> {
     deadline: PassDeadline<'a>,
 }
 
+/// Number of pods with a VPA in each namespace.
+fn pods_by_namespace(workloads: &[Workload]) -> HashMap<Arc<str>, u32> {
+    let mut pods: HashMap<Arc<str>, u32> = HashMap::new();
+    for workload in workloads {
+        *pods.entry(Arc::clone(&workload.key.namespace)).or_default() += workload.pods.len() as u32;
+    }
+    pods
+}
+
 impl Updater {
-    /// Makes a pass. Without the right to act nothing is decided: what is remembered may be old.
-    pub(super) async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
-        let began = Instant::now();
-        let mut summary = PassSummary::default();
-        if !self.may_act() {
-            passes.persisted_state.invalidate_stored();
-            // What this replica saw when it led is told by whoever leads now.
-            if self.paused_updates.clear() {
-                self.metrics.clear_leader_series();
-            }
-            return summary;
-        }
-        let standing = self.check_admission().await;
-        match standing {
+    fn count_admission_unavailable(&self, health: AdmissionHealth) {
+        match health {
             AdmissionHealth::Ready => {}
             AdmissionHealth::Stale => self.metrics.count_admission_unavailable("invalid"),
             AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
                 self.metrics.count_admission_unavailable("error");
             }
         }
+    }
+
+    /// Makes a pass. A process that does not lead decides nothing, because its state may be outdated.
+    pub(super) async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
+        let started = Instant::now();
+        let mut summary = PassSummary::default();
+        if !self.may_act() {
+            passes.persisted_state.invalidate_stored();
+            // The new leader exports the series of these VPAs from now on.
+            if self.paused_updates.clear() {
+                self.metrics.clear_leader_series();
+            }
+            return summary;
+        }
+        let admission = self.check_admission().await;
+        self.count_admission_unavailable(admission);
         let is_upstream = self.config.settings.compat == Compat::Upstream;
-        if is_upstream && standing != AdmissionHealth::Ready {
-            self.metrics.observe_step("total", began.elapsed());
+        if is_upstream && admission != AdmissionHealth::Ready {
+            self.metrics.observe_step("total", started.elapsed());
             return summary;
         }
         if let Err(why) = self.read_ledger(&mut passes.persisted_state).await {
-            tracing::warn!(why, "what was changed of late cannot be read: nothing is updated");
+            tracing::warn!(
+                why,
+                "failed to read the disruption ledger from the Lease; skipping this pass"
+            );
             return PassSummary { could_not_start: true, ..summary };
         }
         let mut last = Instant::now();
@@ -111,181 +127,191 @@ impl Updater {
         observe("ListVPAs");
         let MatchedWorkloads { mut workloads, unavailable } = self.workloads().await;
         observe("ListPods");
-        let known: HashSet<&ObjectKey> = workloads.iter().map(|one| &one.key).collect();
-        // A VPA whose target cannot be read for a moment is still there, and so is what was done to its pods.
-        let there = self.stores.keys();
-        passes.persisted_state.retain(|key| there.contains(key));
+        let known: HashSet<&ObjectKey> = workloads.iter().map(|workload| &workload.key).collect();
+        // A VPA whose target is temporarily unreadable still exists, so its state is kept.
+        let existing_vpas = self.stores.keys();
+        passes.persisted_state.retain(|key| existing_vpas.contains(key));
         self.paused_updates.retain(|key| known.contains(key));
         self.clear_paused(&known, &unavailable);
         self.end_orphaned_surges(&mut passes.persisted_state).await;
-        self.metrics.retain(&there);
+        self.metrics.retain(&existing_vpas);
         observe("FilterPods");
-        let waiting = std::mem::take(&mut passes.waiting);
+        let order = std::mem::take(&mut passes.waiting);
         let guards = &self.config.settings.guards;
         let trials = passes.persisted_state.ledger().trials(guards, self.clock.now());
-        workload_order::order_workloads(&mut workloads, |one| &one.key, &waiting, trials);
-        // A pod that may be resizable must not be evicted because nobody knows.
+        workload_order::order_workloads(&mut workloads, |workload| &workload.key, &order, trials);
+        // Without knowing whether resize is supported, pods might be evicted that could be resized.
         let Some(can_resize) = self.supports_resize().await else {
             tracing::warn!(
-                "whether the server can resize pods cannot be found out: nothing is updated"
+                "failed to find out whether the API server supports pods/resize; skipping this pass"
             );
             return PassSummary { could_not_start: true, ..summary };
         };
-        let common = PassSettings {
-            is_admission_ready: standing == AdmissionHealth::Ready,
+        let settings = PassSettings {
+            is_admission_ready: admission == AdmissionHealth::Ready,
             can_resize,
-            cluster_pods: workloads.iter().map(|one| one.pods.len() as u32).sum(),
-            // Counted from here: a first look at a large cluster may take longer than a pass may.
+            cluster_pods: workloads.iter().map(|workload| workload.pods.len() as u32).sum(),
+            // Starts here because matching the pods of a large cluster for the first time may take longer than a pass.
             deadline: PassDeadline {
                 deadline: Instant::now() + self.config.interval,
                 shutdown: stop,
             },
         };
         observe("AdmissionInit");
-        let mut pods_of: HashMap<Arc<str>, u32> = HashMap::new();
-        for one in &workloads {
-            *pods_of.entry(Arc::clone(&one.key.namespace)).or_default() += one.pods.len() as u32;
-        }
+        let pods_by_namespace = pods_by_namespace(&workloads);
         let mut totals = PassTotals::default();
         for workload in &workloads {
-            if summary.is_incomplete || common.deadline.has_passed() {
+            if summary.is_incomplete || settings.deadline.has_passed() {
                 summary.is_incomplete = true;
                 passes.waiting.first_without_time.get_or_insert_with(|| workload.key.clone());
                 break;
             }
-            let namespace = pods_of.get(&workload.key.namespace).copied().unwrap_or_default();
-            let sizes = PodCounts { cluster: common.cluster_pods, namespace };
-            let went = self
-                .update_vpa(&mut passes.persisted_state, workload, common, sizes, &mut totals)
+            let namespace =
+                pods_by_namespace.get(&workload.key.namespace).copied().unwrap_or_default();
+            let pod_counts = PodCounts { cluster: settings.cluster_pods, namespace };
+            let result = self
+                .update_vpa(
+                    &mut passes.persisted_state,
+                    workload,
+                    settings,
+                    pod_counts,
+                    &mut totals,
+                )
                 .await;
-            // Most workloads need no step, and then nothing was awaited.
+            // Most workloads need no step, so the loop would never yield.
             tokio::task::yield_now().await;
             summary.vpas += 1;
             summary.pods += workload.pods.len();
-            summary.evicted += went.tally.evicted;
-            summary.resized += went.tally.resized;
-            if went.waits_for_budget {
+            summary.evicted += result.tally.evicted;
+            summary.resized += result.tally.resized;
+            if result.waits_for_budget {
                 passes.waiting.first_without_budget.get_or_insert_with(|| workload.key.clone());
             }
-            if went.next == PassControl::EndPass {
+            if result.next == PassControl::EndPass {
                 summary.is_incomplete = true;
                 passes.waiting.first_without_time = Some(workload.key.clone());
             }
         }
         observe("EvictPods");
-        self.report_totals(&passes.persisted_state, &totals, common);
-        self.metrics.observe_step("total", began.elapsed());
+        self.report_totals(&passes.persisted_state, &totals, settings);
+        self.metrics.observe_step("total", started.elapsed());
         summary
     }
 
-    /// Decides about one VPA, and does it.
+    /// Makes and executes the decision about one VPA.
     async fn update_vpa(
         &self,
-        recollection: &mut UpdaterState,
+        state: &mut UpdaterState,
         workload: &Workload,
-        common: PassSettings<'_>,
-        sizes: PodCounts,
+        pass_settings: PassSettings<'_>,
+        pod_counts: PodCounts,
         totals: &mut PassTotals,
     ) -> VpaResult {
-        let (recall, ignored) = recollection.recall(workload);
+        let (persisted, ignored) = state.recall(workload);
         if let Some(why) = ignored {
             self.metrics.count_unreadable_state();
-            let parts = workload.key_parts();
-            tracing::warn!(namespace = parts.namespace, name = parts.name, %why, "what was done to a workload before, as its VPA tells it, does not count");
+            let key = workload.key_parts();
+            tracing::warn!(
+                namespace = key.namespace,
+                name = key.name,
+                %why,
+                "ignoring unreadable updater state in the annotation of a VPA"
+            );
         }
         let now = self.clock.now();
         let heartbeat = self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace);
         totals.count_heartbeat(heartbeat_label(heartbeat));
-        let ground = self.decision_inputs(workload, now);
-        let wanted = |owner: &updater::PodOwner| {
+        let inputs = self.decision_inputs(workload, now);
+        let desired_replicas = |owner: &updater::PodOwner| {
             workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
         };
-        let world = PassContext {
-            desired_replicas: &wanted,
-            pod_counts: sizes,
+        let context = PassContext {
+            desired_replicas: &desired_replicas,
+            pod_counts,
             heartbeat,
-            is_admission_ready: common.is_admission_ready,
-            can_resize: common.can_resize,
+            is_admission_ready: pass_settings.is_admission_ready,
+            can_resize: pass_settings.can_resize,
             now,
         };
-        let subject = self.vpa_with_pods(workload, &ground);
-        let mut pass =
-            UpdatePass::new(subject, world, &self.config.settings, recall).without_boost_removal();
-        let mut then = PassControl::Continue;
+        let subject = self.vpa_with_pods(workload, &inputs);
+        let mut pass = UpdatePass::new(subject, context, &self.config.settings, persisted)
+            .without_boost_removal();
+        let mut control = PassControl::Continue;
         loop {
             let step = match pass.next_within(SKIPS_BEFORE_YIELD) {
                 NextStep::Step(step) => step,
-                // A pod that is skipped waits for nothing, so the thread would do nothing else meanwhile.
+                // Skipping a pod never awaits, so the loop has to yield explicitly.
                 NextStep::More => {
                     self.loop_watchdog.tick();
                     tokio::task::yield_now().await;
-                    if common.deadline.has_passed() {
-                        then = PassControl::EndPass;
+                    if pass_settings.deadline.has_passed() {
+                        control = PassControl::EndPass;
                         break;
                     }
                     continue;
                 }
                 NextStep::End => break,
             };
-            let recall: PersistedState = pass.state().clone();
+            let persisted: PersistedState = pass.state().clone();
             let (outcome, next) =
-                self.execute_step(recollection, workload, &step, &recall, common.deadline).await;
+                self.execute_step(state, workload, &step, &persisted, pass_settings.deadline).await;
             pass.record_result(outcome);
             if next != PassControl::Continue {
-                then = next;
+                control = next;
                 break;
             }
         }
         let decision = pass.finish();
-        self.persist_decision(recollection, workload, &decision, now).await;
+        self.persist_decision(state, workload, &decision, now).await;
         self.count_decision(workload, &decision, totals, now);
         self.report_paused(workload, &decision, now);
-        let no_budget = PodOutcome::Skipped(SkipReason::ClusterBudget);
-        let waits_for_budget = decision.pod_outcomes.contains(&no_budget);
-        VpaResult { tally: tally(workload, &decision), next: then, waits_for_budget }
+        let budget_exhausted = PodOutcome::Skipped(SkipReason::ClusterBudget);
+        let waits_for_budget = decision.pod_outcomes.contains(&budget_exhausted);
+        VpaResult { tally: tally(workload, &decision), next: control, waits_for_budget }
     }
 
-    /// Keeps what a pass found out. What is to keep others from acting, too, is written at once.
+    /// Stores the findings of a pass. Those that stop updates are persisted at once, so that a new leader sees them.
     async fn persist_decision(
         &self,
-        recollection: &mut UpdaterState,
+        state: &mut UpdaterState,
         workload: &Workload,
         decision: &Decision,
         now: Time,
     ) {
-        let given_back =
+        let was_not_executed =
             |outcome: &StepResult| !matches!(outcome, StepResult::Done | StepResult::Indeterminate);
         let was_undone = decision
             .steps
             .iter()
-            .any(|(step, outcome)| step.needs_persisting && given_back(outcome));
-        let is_news = decision.regression.is_some() || decision.externally_overwritten;
-        let is_owed = is_news || was_undone || recollection.needs_write(&workload.key);
-        recollection.set_needs_write(&workload.key, is_owed);
-        if is_owed && self.config.dry_run.is_none() && !recollection.ledger_was_replaced() {
-            let booked = self.persist_intent(recollection, workload, &decision.state).await;
-            recollection.set_needs_write(&workload.key, booked.is_err());
-            if let Err(why) = booked {
-                let parts = workload.key_parts();
+            .any(|(step, outcome)| step.needs_persisting && was_not_executed(outcome));
+        let has_findings = decision.regression.is_some() || decision.externally_overwritten;
+        let needs_write = has_findings || was_undone || state.needs_write(&workload.key);
+        state.set_needs_write(&workload.key, needs_write);
+        if needs_write && self.config.dry_run.is_none() && !state.ledger_was_replaced() {
+            let written = self.persist_intent(state, workload, &decision.state).await;
+            state.set_needs_write(&workload.key, written.is_err());
+            if let Err(why) = written {
+                let key = workload.key_parts();
                 tracing::warn!(
-                    namespace = parts.namespace,
-                    name = parts.name,
+                    namespace = key.namespace,
+                    name = key.name,
                     ?why,
-                    "what was found out is not written down yet"
+                    "failed to persist the state of a workload; retrying in the next pass"
                 );
             }
         }
-        if let Some(harm) = decision.regression {
-            self.metrics.count_regression(harm.as_str());
-            let message = format!("Updates are stopped for a while: {harm}.");
+        if let Some(regression) = decision.regression {
+            self.metrics.count_regression(regression.as_str());
+            let message = format!("Updates are paused: {regression}.");
             self.emit_vpa_event(workload, "PodsGotWorse", message, now, true);
         }
         if decision.externally_overwritten {
             self.metrics.count_rewritten();
-            let message = "Updates are stopped: somebody else writes other resources to the pods.";
+            let message =
+                "Updates are paused: another controller overwrites the resources of the pods.";
             self.emit_vpa_event(workload, "ResourcesRewritten", message.to_owned(), now, true);
         }
-        recollection.store(workload, decision.state.clone());
+        state.store(workload, decision.state.clone());
     }
 
     fn count_decision(
@@ -295,53 +321,48 @@ impl Updater {
         totals: &mut PassTotals,
         now: Time,
     ) {
-        let of = workload.metric_labels();
+        let labels = workload.metric_labels();
         let mode = workload.vpa.spec.update_mode();
         if !matches!(mode, UpdateMode::Off | UpdateMode::Initial) {
-            self.metrics.init_counters(of);
+            self.metrics.init_counters(labels);
         }
-        totals.add(of, tally(workload, decision));
-        for verdict in &decision.pod_outcomes {
-            if let PodOutcome::Skipped(skip) = verdict {
+        totals.add(labels, tally(workload, decision));
+        for outcome in &decision.pod_outcomes {
+            if let PodOutcome::Skipped(skip) = outcome {
                 totals.count_skipped(skip.as_str());
             }
         }
-        self.metrics.count_infeasible(of, decision.known_infeasible);
+        self.metrics.count_infeasible(labels, decision.known_infeasible);
         if decision.state.workload.breaker_open_until(now).is_some() {
             totals.count_open_breaker();
         }
     }
 
-    fn report_totals(
-        &self,
-        recollection: &UpdaterState,
-        totals: &PassTotals,
-        common: PassSettings<'_>,
-    ) {
+    fn report_totals(&self, state: &UpdaterState, totals: &PassTotals, settings: PassSettings<'_>) {
         self.metrics.set_pass_totals(totals);
-        let (guards, ledger) = (&self.config.settings.guards, recollection.ledger());
+        let (guards, ledger) = (&self.config.settings.guards, state.ledger());
         let now = self.clock.now();
-        for (word, charge, allowance) in [
+        for (label, kind, allowance) in [
             ("disruption", BudgetKind::Disruption, guards.cluster_disruptions),
             ("resize", BudgetKind::Resize, guards.cluster_resizes),
         ] {
-            let allowed = allowance.map(|allowance| allowance.limit_for(common.cluster_pods));
-            self.metrics.set_budget(word, ledger.in_cluster(charge, now), allowed);
+            let allowed = allowance.map(|allowance| allowance.limit_for(settings.cluster_pods));
+            self.metrics.set_budget(label, ledger.in_cluster(kind, now), allowed);
         }
         self.metrics.set_cluster_open(ledger.open_until(now).is_some());
         let objects = self.stores.counts().0 as u64;
-        let mut vitals = self.health_reporter.lock();
-        (vitals.last_pass, vitals.objects) = (Some(now), objects);
-        (vitals.breaker_until, vitals.held_workloads) =
+        let mut health = self.health_reporter.lock();
+        (health.last_pass, health.objects) = (Some(now), objects);
+        (health.breaker_until, health.held_workloads) =
             (ledger.open_until(now), totals.open_breakers());
     }
 }
 
 fn tally(workload: &Workload, decision: &Decision) -> VpaTotals {
     let mode = workload.vpa.spec.update_mode();
-    let done = |is: fn(&Action) -> bool| {
+    let done = |predicate: fn(&Action) -> bool| {
         let finished = decision.steps.iter().filter(|(_, outcome)| *outcome == StepResult::Done);
-        finished.filter(|(step, _)| is(&step.action)).count()
+        finished.filter(|(step, _)| predicate(&step.action)).count()
     };
     VpaTotals {
         candidates: decision.candidates,

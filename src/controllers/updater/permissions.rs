@@ -1,4 +1,4 @@
-//! What this process may do beyond what upstream's may, asked once at the start; and what the server can do at all.
+//! Which optional writes RBAC allows, checked once at the start, and whether the API server supports in-place resize.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -9,13 +9,13 @@ use super::{ShutdownToken, Updater};
 use crate::cluster::write::{AccessReview, AccessRule, check_access};
 use plimsoll_core::types::compat::Compat;
 
-/// How long whether the server can resize pods is not asked again.
+/// How long the answer whether the API server supports in-place resize is cached.
 const RECHECK_INTERVAL: Duration = Duration::from_mins(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a question that was not answered.
+/// Delay before another attempt after a failed access review.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What is allowed.
+/// The writes that are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one right of its own")]
 pub(super) struct AllowedWrites {
@@ -26,7 +26,7 @@ pub(super) struct AllowedWrites {
     scale: bool,
 }
 
-/// What is known of that, and of the server.
+/// Cached results of the access reviews and of API discovery.
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     allowed_writes: OnceLock<AllowedWrites>,
@@ -34,8 +34,7 @@ pub(super) struct Permissions {
 }
 
 impl Updater {
-    /// Whether anything may be done: what is allowed is known, and this process leads. A dry run does nothing, and leads
-    /// nobody.
+    /// Whether this process may act: its permissions are known and it leads. A dry run writes nothing and needs neither.
     pub(super) fn may_act(&self) -> bool {
         self.config.dry_run.is_some()
             || (self.permissions.allowed_writes.get().is_some() && self.permit.fence().is_granted())
@@ -43,7 +42,7 @@ impl Updater {
 
     fn allowed_writes(&self) -> AllowedWrites {
         match self.config.dry_run {
-            // What it would do with all rights is what it says.
+            // A dry run reports what it would do with all permissions.
             Some(dry) => {
                 AllowedWrites { events: dry.events, scale: true, ..AllowedWrites::default() }
             }
@@ -51,22 +50,22 @@ impl Updater {
         }
     }
 
-    /// Whether what is remembered of workloads stands on their VPAs.
+    /// Whether the state of workloads is persisted on their VPAs.
     pub(super) fn persists_workload_state(&self) -> bool {
         self.allowed_writes().workload_state
     }
 
-    /// Whether what was changed in the cluster stands in the Lease.
+    /// Whether the disruption ledger is persisted in the Lease.
     pub(super) fn persists_ledger(&self) -> bool {
         self.allowed_writes().ledger
     }
 
-    /// Whether VPAs say why their pods are left alone.
+    /// Whether conditions of VPAs are written.
     pub(super) fn writes_conditions(&self) -> bool {
         self.allowed_writes().conditions
     }
 
-    /// Whether a workload may get a second replica for a while.
+    /// Whether a surge may scale up Deployments.
     pub(super) fn may_scale(&self) -> bool {
         self.allowed_writes().scale
     }
@@ -76,7 +75,7 @@ impl Updater {
         self.allowed_writes().events
     }
 
-    /// Asks what is allowed, until it is answered.
+    /// Reviews the access of this process, and retries until it succeeds.
     pub(super) async fn discover_permissions(self: Arc<Self>, stop: ShutdownToken) {
         let group = "autoscaling.k8s.io";
         let lease = &self.config.election;
@@ -89,68 +88,76 @@ impl Updater {
             AccessRule::new("create", "", "events"),
             AccessRule::new("patch", "apps", "deployments/scale"),
         ];
-        let verdicts = loop {
-            let verdicts = tokio::select! {
+        let reviews = loop {
+            let reviews = tokio::select! {
                 () = stop.cancelled() => return,
-                verdicts = check_access(&self.client, &rules) => verdicts,
+                reviews = check_access(&self.client, &rules) => reviews,
             };
-            if verdicts.iter().all(|verdict| !matches!(verdict, AccessReview::Unknown(_))) {
-                break verdicts;
+            if reviews.iter().all(|review| !matches!(review, AccessReview::Unknown(_))) {
+                break reviews;
             }
-            tracing::warn!("what this process may do cannot be found out: nothing is done before");
+            tracing::warn!(
+                "failed to review the permissions of this process; no pod is updated until this succeeds"
+            );
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(RETRY_DELAY) => {}
             }
         };
-        let allowed = |at: usize| verdicts.get(at).is_some_and(AccessReview::is_allowed);
+        let allowed = |index: usize| reviews.get(index).is_some_and(AccessReview::is_allowed);
         let extras = self.config.settings.compat == Compat::Plimsoll;
         let surges = extras && self.config.settings.guards.surge;
         if surges && !allowed(4) {
-            tracing::warn!("not allowed: {}; single replicas get no second one", rules[4]);
+            tracing::warn!(
+                "not allowed: {}; workloads with a single replica are updated without a surge",
+                rules[4]
+            );
         }
-        for (at, lost) in [
-            (0, "what was done to a workload is forgotten when this process ends"),
-            (1, "what was changed in the cluster is forgotten when this process ends"),
-            (2, "VPAs do not say why their pods are left alone"),
+        for (index, consequence) in [
+            (0, "the state of workloads is lost when this process restarts"),
+            (1, "the disruption ledger is lost when this process restarts"),
+            (2, "VPAs have no condition that reports why their updates are held back"),
         ] {
-            if extras && !allowed(at) {
-                tracing::warn!("not allowed: {}; {lost}", rules[at]);
+            if extras && !allowed(index) {
+                tracing::warn!("not allowed: {}; {consequence}", rules[index]);
             }
         }
-        let rights = AllowedWrites {
+        let allowed_writes = AllowedWrites {
             workload_state: extras && allowed(0) && self.config.settings.guards.needs_state(),
             ledger: extras && allowed(1) && self.config.settings.guards.needs_state(),
             conditions: extras && allowed(2),
             events: allowed(3),
             scale: surges && allowed(4),
         };
-        // It is asked once only.
-        let _ = self.permissions.allowed_writes.set(rights);
+        // Set only once, so it cannot fail.
+        let _ = self.permissions.allowed_writes.set(allowed_writes);
     }
 
-    /// Whether the server can resize pods, as its discovery tells; nothing when it does not tell, and never did. Upstream
-    /// does not ask.
+    /// Whether the API server supports in-place resize according to API discovery; `None` if discovery has never
+    /// succeeded. Upstream does not check.
     pub(super) async fn supports_resize(&self) -> Option<bool> {
         if self.config.settings.compat == Compat::Upstream {
             return Some(true);
         }
         let lock =
             || self.permissions.resize_support.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *lock();
-        if let Some((_, served)) = before.filter(|(asked, _)| asked.elapsed() < RECHECK_INTERVAL) {
-            return Some(served);
+        let cached = *lock();
+        if let Some((_, is_supported)) =
+            cached.filter(|(read_at, _)| read_at.elapsed() < RECHECK_INTERVAL)
+        {
+            return Some(is_supported);
         }
-        let asked =
+        let request =
             tokio::time::timeout(REQUEST_TIMEOUT, self.client.list_core_api_resources("v1"));
-        match asked.await {
+        match request.await {
             Ok(Ok(list)) => {
-                let served = list.resources.iter().any(|one| one.name == "pods/resize");
-                *lock() = Some((Instant::now(), served));
-                Some(served)
+                let is_supported =
+                    list.resources.iter().any(|resource| resource.name == "pods/resize");
+                *lock() = Some((Instant::now(), is_supported));
+                Some(is_supported)
             }
-            // What was known holds on.
-            _ => before.map(|(_, served)| served),
+            // Keep the last result.
+            _ => cached.map(|(_, is_supported)| is_supported),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is remembered from pass to pass: on VPAs and in the Lease where that is allowed, and in this process in any case.
+//! State that is kept from pass to pass: in memory, and on VPAs and in the Lease if the RBAC rules allow it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,56 +23,55 @@ use plimsoll_core::updater::{
     in_place::ResizesFirstSeen,
 };
 
-/// How many texts that were replaced are known again: a watch is seldom as far behind.
+/// How many replaced annotation values are recognised. A watch is rarely further behind.
 const MAX_REPLACED_TEXTS: usize = 64;
 
-/// What is remembered of all workloads, and of the cluster.
+/// The state of all workloads and of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct UpdaterState {
     workloads: HashMap<ObjectKey, WorkloadEntry>,
     ledger: DisruptionBudget,
-    /// As it stands in the Lease.
+    /// The ledger as stored in the Lease.
     ledger_text: Option<String>,
-    /// Whether that was taken over since a pass over a workload began, which knows an older one.
+    /// Whether the ledger was replaced by that of the Lease since the current workload's pass started.
     ledger_was_replaced: bool,
-    /// Second replicas whose VPA is gone, or is for another workload now.
+    /// Surges whose VPA was deleted or has another target now.
     orphaned_surges: Vec<OrphanedSurge>,
 }
 
-/// A Deployment that was given a second replica, and that no VPA remembers any more.
+/// A surge of a Deployment that is no longer recorded on any VPA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OrphanedSurge {
     pub namespace: Box<str>,
     pub deployment: Box<str>,
-    /// How often it was tried in vain to take it back.
+    /// Failed attempts to end the surge.
     pub failed_attempts: u32,
 }
 
-/// What is remembered of one workload.
+/// The state of one workload.
 #[derive(Debug, Default)]
 struct WorkloadEntry {
-    /// Which workload it is.
+    /// The target that the state belongs to.
     target: Option<Target>,
     state: WorkloadState,
     first_seen: ResizesFirstSeen,
     refusal_backoff: RefusalBackoff,
-    /// Whether the VPA or the Lease says something that is not so: what was booked was not done, or what was found out is
-    /// not written yet.
+    /// Whether the VPA or the Lease is outdated: a recorded intent was not executed, or a finding is not written yet.
     needs_write: bool,
-    /// As it stands on the VPA, as far as this process knows.
+    /// The annotation value of the VPA, as far as this process knows.
     stored_text: Option<Arc<str>>,
-    /// What stood there before: a watch may still show it.
+    /// Hashes of previous annotation values, which the watch may still show.
     replaced_hashes: VecDeque<u64>,
-    /// The version of the VPA since this process wrote it last.
+    /// The resourceVersion of the VPA after the last write of this process.
     resource_version: Option<Box<str>>,
 }
 
-/// Why something was not booked.
+/// Why an intent was not persisted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PersistError {
-    /// Somebody else remembers something else by now: it is looked at anew in the next pass.
+    /// Another client has changed the state; the next pass reads it again.
     Conflict,
-    /// It could not be written.
+    /// The write failed.
     Failed(String),
 }
 
@@ -83,21 +82,22 @@ fn hash(text: &str) -> u64 {
 }
 
 impl WorkloadEntry {
-    /// Takes over what stands on the VPA, unless this process wrote it, or something later.
+    /// Adopts the state in the annotation of the VPA, unless this process has written it or a later one.
     fn load_from_vpa(&mut self, workload: &Workload) -> Result<(), workload_state::StateReadError> {
         let annotations = workload.vpa.metadata.annotations.as_ref();
-        let text =
-            annotations.and_then(|all| all.get(workload_state::ANNOTATION)).map(String::as_str);
+        let text = annotations
+            .and_then(|annotations| annotations.get(workload_state::ANNOTATION))
+            .map(String::as_str);
         if text == self.stored_text.as_deref() {
             self.resource_version = None;
             return Ok(());
         }
-        let known = match text {
+        let is_outdated = match text {
             Some(text) => self.replaced_hashes.contains(&hash(text)),
-            // What was never there is no news; what this process wrote may not be told yet.
+            // A missing annotation is new only if this process wrote none that the watch may not show yet.
             None => self.resource_version.is_some(),
         };
-        if known {
+        if is_outdated {
             return Ok(());
         }
         self.stored_text = text.map(Into::into);
@@ -109,22 +109,22 @@ impl WorkloadEntry {
         Ok(())
     }
 
-    /// Forgets what was done to another workload, and says whether that has a second replica still.
+    /// Resets the state if the VPA has another target now. Returns the surge of the old target, if there is one.
     fn set_target(&mut self, workload: &Workload) -> Option<OrphanedSurge> {
         let is_known = self.target.as_ref().is_none_or(|known| *known == workload.target);
-        let left = if is_known { None } else { self.orphaned_surge(&workload.key) };
+        let orphaned = if is_known { None } else { self.orphaned_surge(&workload.key) };
         if !is_known {
             *self = Self::default();
         }
         self.target = Some(workload.target.clone());
-        left
+        orphaned
     }
 
     fn orphaned_surge(&self, key: &ObjectKey) -> Option<OrphanedSurge> {
         let (kind, name) = self.target.as_ref()?;
-        let owes = self.state.surge.is_some() && &**kind == "Deployment";
+        let has_surge = self.state.surge.is_some() && &**kind == "Deployment";
         let (namespace, deployment) = ((*key.namespace).into(), name.clone());
-        owes.then_some(OrphanedSurge { namespace, deployment, failed_attempts: 0 })
+        has_surge.then_some(OrphanedSurge { namespace, deployment, failed_attempts: 0 })
     }
 
     fn record_write(&mut self, text: &str, version: Box<str>) {
@@ -139,8 +139,7 @@ impl WorkloadEntry {
 }
 
 impl UpdaterState {
-    /// What is remembered of a workload, and of the cluster. `Err` says why what stands on its VPA does not count, with
-    /// what counts instead.
+    /// Returns the state of a workload and of the cluster. The error is why the annotation of the VPA was ignored.
     pub fn recall(
         &mut self,
         workload: &Workload,
@@ -149,77 +148,77 @@ impl UpdaterState {
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         self.orphaned_surges.extend(entry.set_target(workload));
         let ignored = entry.load_from_vpa(workload).err();
-        let recall = PersistedState {
+        let persisted = PersistedState {
             workload: entry.state.clone(),
             budget: self.ledger.clone(),
             resizes_first_seen: entry.first_seen.clone(),
             backoff: entry.refusal_backoff.clone(),
         };
-        (recall, ignored)
+        (persisted, ignored)
     }
 
-    /// Remembers what came of a pass.
-    pub fn store(&mut self, workload: &Workload, recall: PersistedState) {
+    /// Stores the state after a pass.
+    pub fn store(&mut self, workload: &Workload, persisted: PersistedState) {
         let entry = self.workloads.entry(workload.key.clone()).or_default();
-        entry.state = recall.workload;
-        entry.first_seen = recall.resizes_first_seen;
-        entry.refusal_backoff = recall.backoff;
+        entry.state = persisted.workload;
+        entry.first_seen = persisted.resizes_first_seen;
+        entry.refusal_backoff = persisted.backoff;
         if !self.ledger_was_replaced {
-            self.ledger = recall.budget;
+            self.ledger = persisted.budget;
         }
     }
 
-    /// Whether somebody else wrote what was changed in the cluster since the pass over this workload began: then what that
-    /// pass remembers of it is old, and must not be written.
+    /// Whether another client has written the ledger since the current workload's pass started: the ledger of that pass
+    /// is then outdated and must not be written.
     pub const fn ledger_was_replaced(&self) -> bool {
         self.ledger_was_replaced
     }
 
-    /// Whether something is still to be written of a workload.
+    /// Whether the state of a workload still has to be written.
     pub fn needs_write(&self, key: &ObjectKey) -> bool {
         self.workloads.get(key).is_some_and(|entry| entry.needs_write)
     }
 
-    /// Notes whether something is still to be written of a workload.
-    pub fn set_needs_write(&mut self, key: &ObjectKey, is_owed: bool) {
+    /// Sets whether the state of a workload still has to be written.
+    pub fn set_needs_write(&mut self, key: &ObjectKey, needs_write: bool) {
         if let Some(entry) = self.workloads.get_mut(key) {
-            entry.needs_write = is_owed;
+            entry.needs_write = needs_write;
         }
     }
 
-    /// What was changed in the cluster.
+    /// The recent disruptions in the cluster.
     pub const fn ledger(&self) -> &DisruptionBudget {
         &self.ledger
     }
 
-    /// Forgets VPAs that are gone, but for second replicas that have to be taken back.
+    /// Removes VPAs that no longer exist, and keeps their surges to be ended.
     pub fn retain(&mut self, is_there: impl Fn(&ObjectKey) -> bool) {
-        let left = &mut self.orphaned_surges;
+        let orphaned = &mut self.orphaned_surges;
         self.workloads.retain(|key, entry| {
-            let stays = is_there(key);
-            if !stays {
-                left.extend(entry.orphaned_surge(key));
+            let keep = is_there(key);
+            if !keep {
+                orphaned.extend(entry.orphaned_surge(key));
             }
-            stays
+            keep
         });
     }
 
-    /// Second replicas that no VPA remembers.
+    /// Takes the surges that are no longer recorded on any VPA.
     pub fn take_orphaned_surges(&mut self) -> Vec<OrphanedSurge> {
         std::mem::take(&mut self.orphaned_surges)
     }
 
-    /// One that could not be taken back yet.
-    pub fn requeue_orphaned_surge(&mut self, left: OrphanedSurge) {
-        self.orphaned_surges.push(left);
+    /// Puts back a surge that could not be ended yet.
+    pub fn requeue_orphaned_surge(&mut self, surge: OrphanedSurge) {
+        self.orphaned_surges.push(surge);
     }
 
-    /// Whether a workload is known to have a second replica.
+    /// Whether a surge of the workload is recorded.
     pub fn has_surge(&self, key: &ObjectKey) -> bool {
         self.workloads.get(key).is_some_and(|entry| entry.state.surge.is_some())
     }
 
-    /// What others did while this process did not lead is read anew.
+    /// Makes the next pass read the state again, because another process may have led in the meantime.
     pub fn invalidate_stored(&mut self) {
         self.orphaned_surges.clear();
         for entry in self.workloads.values_mut() {
@@ -232,10 +231,10 @@ impl UpdaterState {
         &mut self,
         text: Option<String>,
     ) -> Result<(), disruption_budget::BudgetReadError> {
-        let read = text.as_deref().map(DisruptionBudget::read);
+        let parsed = text.as_deref().map(DisruptionBudget::read);
         self.ledger_text = text;
         self.ledger_was_replaced = true;
-        match read {
+        match parsed {
             Some(Ok(ledger)) => self.ledger = ledger,
             Some(Err(why)) => return Err(why),
             None => {}
@@ -245,42 +244,42 @@ impl UpdaterState {
 }
 
 impl Updater {
-    /// Reads what was changed in the cluster, if somebody else wrote it meanwhile: another process may have led.
-    pub(super) async fn read_ledger(&self, recollection: &mut UpdaterState) -> Result<(), String> {
+    /// Reads the ledger from the Lease, and adopts it if another process has written it.
+    pub(super) async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), String> {
         if !self.persists_ledger() {
             return Ok(());
         }
         let text = self.ledger.read().await?;
-        if text == recollection.ledger_text {
+        if text == state.ledger_text {
             return Ok(());
         }
-        if let Err(why) = recollection.adopt_ledger(text) {
+        if let Err(why) = state.adopt_ledger(text) {
             self.metrics.count_unreadable_state();
-            tracing::warn!(%why, "what was changed of late, as the Lease tells it, does not count");
+            tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
         }
         Ok(())
     }
 
-    /// Writes down what a step costs, before it is made.
+    /// Persists the cost of a step before the step is executed.
     pub(super) async fn persist_intent(
         &self,
-        recollection: &mut UpdaterState,
+        state: &mut UpdaterState,
         workload: &Workload,
-        recall: &PersistedState,
+        persisted: &PersistedState,
     ) -> Result<(), PersistError> {
-        let is_blank =
-            recall.budget == DisruptionBudget::default() && recollection.ledger_text.is_none();
-        if self.persists_ledger() && !is_blank {
+        let is_ledger_blank =
+            persisted.budget == DisruptionBudget::default() && state.ledger_text.is_none();
+        if self.persists_ledger() && !is_ledger_blank {
             let text =
-                recall.budget.write().map_err(|why| PersistError::Failed(why.to_string()))?;
-            let before = recollection.ledger_text.as_deref();
+                persisted.budget.write().map_err(|why| PersistError::Failed(why.to_string()))?;
+            let before = state.ledger_text.as_deref();
             if before != Some(text.as_str()) {
                 match self.ledger.write(&self.permit, before, &text).await {
-                    LeaseWriteResult::Written => recollection.ledger_text = Some(text),
-                    LeaseWriteResult::Conflict(stands) => {
-                        if let Err(why) = recollection.adopt_ledger(stands) {
+                    LeaseWriteResult::Written => state.ledger_text = Some(text),
+                    LeaseWriteResult::Conflict(stored_ledger) => {
+                        if let Err(why) = state.adopt_ledger(stored_ledger) {
                             self.metrics.count_unreadable_state();
-                            tracing::warn!(%why, "what was changed of late, as the Lease tells it, does not count");
+                            tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
                         }
                         return Err(PersistError::Conflict);
                     }
@@ -291,11 +290,13 @@ impl Updater {
         if !self.persists_workload_state() {
             return Ok(());
         }
-        let text = recall.workload.write(&workload.vpa.spec.target_ref);
-        let text = text.ok_or_else(|| PersistError::Failed("it does not fit".to_owned()))?;
-        let entry = recollection.workloads.entry(workload.key.clone()).or_default();
-        let nothing = recall.workload.is_empty() && entry.stored_text.is_none();
-        if nothing || entry.stored_text.as_deref() == Some(text.as_str()) {
+        let text = persisted.workload.write(&workload.vpa.spec.target_ref);
+        let text = text.ok_or_else(|| {
+            PersistError::Failed("the state exceeds the size limit of the annotation".to_owned())
+        })?;
+        let entry = state.workloads.entry(workload.key.clone()).or_default();
+        let is_nothing_to_write = persisted.workload.is_empty() && entry.stored_text.is_none();
+        if is_nothing_to_write || entry.stored_text.as_deref() == Some(text.as_str()) {
             return Ok(());
         }
         let version =
@@ -306,8 +307,9 @@ impl Updater {
             before: stored.as_deref(),
             after: &text,
         };
-        let of = (&workload.key, version.unwrap_or_default());
-        match write_vpa_annotation(&self.client, &self.permit, &self.write_stats, of, written).await
+        let target = (&workload.key, version.unwrap_or_default());
+        match write_vpa_annotation(&self.client, &self.permit, &self.write_stats, target, written)
+            .await
         {
             AnnotationWriteResult::Written { resource_version } => {
                 entry.record_write(&text, resource_version);
@@ -346,30 +348,30 @@ mod tests {
         }
     }
 
-    fn surged(recollection: &mut UpdaterState, workload: &Workload) {
-        let (mut recall, _) = recollection.recall(workload);
-        recall.workload.surge = Some(Surge { at: Time::EPOCH, evicted: false });
-        recollection.store(workload, recall);
+    fn surged(state: &mut UpdaterState, workload: &Workload) {
+        let (mut persisted, _) = state.recall(workload);
+        persisted.workload.surge = Some(Surge { at: Time::EPOCH, evicted: false });
+        state.store(workload, persisted);
     }
 
-    fn left(recollection: &mut UpdaterState) -> Vec<String> {
-        recollection.take_orphaned_surges().into_iter().map(|left| left.deployment.into()).collect()
+    fn left(state: &mut UpdaterState) -> Vec<String> {
+        state.take_orphaned_surges().into_iter().map(|left| left.deployment.into()).collect()
     }
 
     #[test]
     fn a_second_replica_is_not_forgotten_with_its_vpa() {
-        let mut recollection = UpdaterState::default();
+        let mut state = UpdaterState::default();
         for name in ["gone", "stays"] {
-            surged(&mut recollection, &workload(name, name));
+            surged(&mut state, &workload(name, name));
         }
-        recollection.recall(&workload("plain", "plain"));
-        recollection.retain(|key| *key.name == *"stays");
-        assert_eq!(left(&mut recollection), ["gone"]);
-        assert!(recollection.has_surge(&workload("stays", "stays").key));
-        // The VPA is for another workload now, whose replicas are nobody's debt.
-        let (recall, _) = recollection.recall(&workload("stays", "another"));
-        assert_eq!(recall.workload, WorkloadState::default());
-        assert_eq!(left(&mut recollection), ["stays"]);
-        assert!(left(&mut recollection).is_empty(), "each is taken back once");
+        state.recall(&workload("plain", "plain"));
+        state.retain(|key| *key.name == *"stays");
+        assert_eq!(left(&mut state), ["gone"]);
+        assert!(state.has_surge(&workload("stays", "stays").key));
+        // The VPA has another target now, which has no surge to end.
+        let (persisted, _) = state.recall(&workload("stays", "another"));
+        assert_eq!(persisted.workload, WorkloadState::default());
+        assert_eq!(left(&mut state), ["stays"]);
+        assert!(left(&mut state).is_empty(), "each is taken back once");
     }
 }

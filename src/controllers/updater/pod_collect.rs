@@ -1,5 +1,5 @@
-//! `plimsoll explain pod`: the updater's own decision about one pod, made for whoever asks, on live objects and what is
-//! stored about them. Its feeds run for a moment; nothing is written, and no updater is asked.
+//! `plimsoll explain pod`: makes the updater's decision about one pod from live objects and persisted state. Its watches
+//! run only until they are synced. It writes nothing and contacts no running updater.
 
 mod build;
 mod cluster_size;
@@ -40,13 +40,13 @@ use plimsoll_core::updater::{
     guard::{RecommenderHeartbeat, disruption_budget::PodCounts},
 };
 
-/// How long all lists may take.
+/// How long the watches may take to sync.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which pod is to be explained, and by which flags the updater decides.
 #[derive(Clone, Debug)]
 pub struct ExplainPodConfig {
-    /// Namespace of the pod; none is the one of the kubeconfig's context.
+    /// Namespace of the pod; `None` selects the namespace of the kubeconfig's current context.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
@@ -62,35 +62,35 @@ pub enum ExplainPodError {
     /// No cluster is known.
     #[error(transparent)]
     NoCluster(#[from] NoCluster),
-    /// The cluster does not answer as it should.
+    /// The API server returned an error.
     #[error("{address}: {error}")]
     Unreadable {
         /// The cluster.
         address: String,
-        /// What it would not tell.
+        /// The failed lookup.
         error: LookupError,
     },
-    /// It is not there.
-    #[error("there is no Pod {namespace}/{name}: {hint}")]
+    /// The pod does not exist.
+    #[error("Pod {namespace}/{name} not found: {hint}")]
     NotFound {
-        /// Where it was looked for.
+        /// Namespace of the pod.
         namespace: String,
-        /// By which name.
+        /// Name of the pod.
         name: String,
-        /// What is there.
+        /// Similar names, or what else the user can try.
         hint: String,
     },
-    /// What decisions are made on was not read in time.
-    #[error("{address}: not read within {} s: {missing}", SYNC_TIMEOUT.as_secs())]
+    /// The watches did not sync in time.
+    #[error("{address}: timed out after {} s waiting for: {missing}", SYNC_TIMEOUT.as_secs())]
     Unsynced {
         /// The cluster.
         address: String,
-        /// What is missing, and what went wrong with it.
+        /// The watches that are not synced, with their last errors.
         missing: String,
     },
 }
 
-/// Decides about a pod as of now.
+/// Makes the updater's decision about a pod at the current time.
 pub async fn explain(
     config: &ExplainPodConfig,
     cluster: &Cluster,
@@ -102,8 +102,8 @@ pub async fn explain(
         .map_err(|error| ExplainPodError::Unreadable { address: cluster.address.clone(), error })?;
     let Some(pod) = found else { return Err(not_found(cluster, namespace, name).await) };
     let role = read_only_updater(config, cluster, Some(namespace));
-    let mut feeds = TaskGroup::default();
-    role.start_watches(&feeds.shutdown_token(), feeds.tasks());
+    let mut watch_tasks = TaskGroup::default();
+    role.start_watches(&watch_tasks.shutdown_token(), watch_tasks.tasks());
     let (synced, leases, disruptions, can_resize) = tokio::join!(
         role.synced_in_time(),
         role.read_leases(),
@@ -111,22 +111,22 @@ pub async fn explain(
         role.supports_resize(),
     );
     let report = if synced {
-        let seen = role.stores.pods(namespace).into_iter().find(|one| one.name_any() == name);
+        let seen = role.stores.pods(namespace).into_iter().find(|other| other.name_any() == name);
         let is_seen = seen.is_some();
         let pod = seen.unwrap_or_else(|| Arc::new(pod));
-        let asked = ExplainInputs { config, cluster, namespace, leases, disruptions, can_resize };
-        Ok(role.explain(asked, &pod, is_seen).await)
+        let inputs = ExplainInputs { config, cluster, namespace, leases, disruptions, can_resize };
+        Ok(role.explain(inputs, &pod, is_seen).await)
     } else {
         Err(ExplainPodError::Unsynced {
             address: cluster.address.clone(),
             missing: role.unsynced_message(),
         })
     };
-    feeds.shut_down().await;
+    watch_tasks.shut_down().await;
     report
 }
 
-/// An updater of one namespace, or of all, that does nothing.
+/// An updater in dry run, for one namespace or for all.
 fn read_only_updater(
     config: &ExplainPodConfig,
     cluster: &Cluster,
@@ -148,14 +148,16 @@ async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainPod
     };
     let near = suggestions(name, names.iter().map(String::as_str));
     let hint = if near.is_empty() {
-        format!("namespace {namespace} has none; give the namespace as NAMESPACE/NAME or with -n")
+        format!(
+            "no pods in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
+        )
     } else {
-        format!("the nearest there: {}", near.join(", "))
+        format!("did you mean {}?", near.join(", "))
     };
     ExplainPodError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
 
-/// What was asked for, and what was read for it beside the feeds.
+/// The request, and what was read for it besides the watches.
 struct ExplainInputs<'a> {
     config: &'a ExplainPodConfig,
     cluster: &'a Cluster,
@@ -168,19 +170,19 @@ struct ExplainInputs<'a> {
 /// What was decided about a pod.
 struct PodDecision {
     explanation: Option<updater::PodExplanation>,
-    /// What is remembered, before anything is done.
+    /// The persisted state before any action.
     persisted: PersistedState,
     decision: updater::Decision,
-    /// What is done to the pod itself.
+    /// The action on the pod itself.
     action: Option<Action>,
-    /// What is done to others before.
+    /// Actions on other pods that come first.
     earlier_actions: Vec<(usize, &'static str)>,
     /// Containers that lose their boost.
     unboosted: Vec<Arc<str>>,
 }
 
 impl Updater {
-    /// Ready once everything is known that decisions are made on.
+    /// Waits until all watches that decisions depend on are synced.
     async fn wait_for_sync(&self) {
         self.watches.wait_for_sync().await;
         if self.config.settings.compat == plimsoll_core::types::compat::Compat::Plimsoll {
@@ -188,79 +190,85 @@ impl Updater {
         }
     }
 
-    /// What has not been read, with what went wrong.
+    /// The watches that are not synced, with their last errors.
     fn unsynced_message(&self) -> String {
-        let behind =
-            self.watches.all().chain(self.quotas.watch_status()).filter(|feed| !feed.is_synced());
-        let named = behind.map(|feed| match feed.stats().last_error {
-            Some(why) => format!("{} ({why})", feed.name()),
-            None => feed.name().to_owned(),
+        let unsynced =
+            self.watches.all().chain(self.quotas.watch_status()).filter(|watch| !watch.is_synced());
+        let messages = unsynced.map(|watch| match watch.stats().last_error {
+            Some(why) => format!("{} ({why})", watch.name()),
+            None => watch.name().to_owned(),
         });
-        let named: Vec<String> = named.collect();
-        if named.is_empty() { "nothing tells why".to_owned() } else { named.join("; ") }
+        let messages: Vec<String> = messages.collect();
+        if messages.is_empty() { "unknown".to_owned() } else { messages.join("; ") }
     }
 
     async fn explain(
         self: &Arc<Self>,
-        mut asked: ExplainInputs<'_>,
+        mut inputs: ExplainInputs<'_>,
         pod: &Arc<UpdaterPod>,
         is_seen: bool,
     ) -> PodReport {
         let now = self.clock.now();
         let workloads = self.workloads().await.workloads;
-        let place = workloads.iter().find_map(|workload| {
-            let is_it = |one: &Arc<UpdaterPod>| Arc::ptr_eq(one, pod);
-            Some((workload, workload.pods.iter().position(is_it)?))
+        let found = workloads.iter().find_map(|workload| {
+            let is_same = |other: &Arc<UpdaterPod>| Arc::ptr_eq(other, pod);
+            Some((workload, workload.pods.iter().position(is_same)?))
         });
-        let Some((workload, index)) = place else {
-            let why = self.explain_unmatched(asked.namespace, pod, is_seen).await;
-            return build::unmatched_report(self, asked.namespace, pod, why, now);
+        let Some((workload, index)) = found else {
+            let why = self.explain_unmatched(inputs.namespace, pod, is_seen).await;
+            return build::unmatched_report(self, inputs.namespace, pod, why, now);
         };
-        let pods = workloads.iter().map(|one| one.pods.len() as u32).sum();
-        let mut notes = std::mem::take(&mut asked.leases.notes);
-        let (mut recall, ignored) = UpdaterState::default().recall(workload);
+        let pods = workloads.iter().map(|workload| workload.pods.len() as u32).sum();
+        let mut notes = std::mem::take(&mut inputs.leases.notes);
+        let (mut persisted, ignored) = UpdaterState::default().recall(workload);
         if let Some(why) = ignored {
             notes.push(format!(
-                "What stands on the VPA about its last changes does not count: {why}."
+                "The updater's state in the annotation of the VPA is unreadable and was ignored: {why}."
             ));
         }
-        recall.budget = std::mem::take(&mut asked.leases.ledger);
-        let sizes = PodCounts { cluster: pods, namespace: pods };
-        let sizes = self.with_cluster_size(&asked, &recall.budget, sizes, &mut notes).await;
-        let disruptions = match std::mem::replace(&mut asked.disruptions, ReadResult::Forbidden) {
+        persisted.budget = std::mem::take(&mut inputs.leases.ledger);
+        let pod_counts = PodCounts { cluster: pods, namespace: pods };
+        let pod_counts =
+            self.with_cluster_size(&inputs, &persisted.budget, pod_counts, &mut notes).await;
+        let disruptions = match std::mem::replace(&mut inputs.disruptions, ReadResult::Forbidden) {
             ReadResult::Found(found) => found,
             ReadResult::Forbidden => {
-                notes.push("You may not list PodDisruptionBudgets: one may keep the pod.".into());
+                notes.push(
+                    "No permission to list PodDisruptionBudgets: one may block the eviction."
+                        .into(),
+                );
                 DisruptionBudgets::default()
             }
             ReadResult::Failed(why) => {
-                notes.push(format!("PodDisruptionBudgets could not be read: {why}."));
+                notes.push(format!("Failed to list PodDisruptionBudgets: {why}."));
                 DisruptionBudgets::default()
             }
         };
-        if asked.can_resize.is_none() {
-            notes.push("Whether the server can resize pods could not be found out.".to_owned());
+        if inputs.can_resize.is_none() {
+            notes.push(
+                "Failed to find out whether the API server supports in-place resize.".to_owned(),
+            );
         }
-        let wanted = |owner: &updater::PodOwner| {
+        let desired_replicas = |owner: &updater::PodOwner| {
             workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
         };
-        let world = PassContext {
-            desired_replicas: &wanted,
-            pod_counts: sizes,
-            heartbeat: asked.leases.heartbeat(self, workload, &mut notes),
-            is_admission_ready: asked.leases.is_admission_ready(&mut notes),
-            can_resize: asked.can_resize.unwrap_or(false),
+        let context = PassContext {
+            desired_replicas: &desired_replicas,
+            pod_counts,
+            heartbeat: inputs.leases.heartbeat(self, workload, &mut notes),
+            is_admission_ready: inputs.leases.is_admission_ready(&mut notes),
+            can_resize: inputs.can_resize.unwrap_or(false),
             now,
         };
-        let decided = self.decide(workload, index, world, recall, disruptions);
-        let rivals = self.competing_vpas(workload);
+        let decision = self.decide(workload, index, context, persisted, disruptions);
+        let competing_vpas = self.competing_vpas(workload);
         let found = ExplainedPod {
             workload,
             index,
-            decision: decided,
-            pass_context: world,
-            leases: &asked.leases,
-            competing_vpas: rivals,
+            decision,
+            pass_context: context,
+            leases: &inputs.leases,
+            competing_vpas,
         };
         build::report(self, found, notes)
     }
@@ -269,42 +277,44 @@ impl Updater {
         &self,
         workload: &Workload,
         index: usize,
-        world: PassContext<'_>,
-        recall: PersistedState,
+        context: PassContext<'_>,
+        persisted: PersistedState,
         mut disruptions: DisruptionBudgets,
     ) -> PodDecision {
-        let ground = self.decision_inputs(workload, world.now);
+        let inputs = self.decision_inputs(workload, context.now);
         let settings = &self.config.settings;
-        let subject = self.vpa_with_pods(workload, &ground);
-        let mut pass = UpdatePass::new(subject, world, settings, recall).without_boost_removal();
-        let told = pass.explain_pod(index);
-        let recall = pass.state().clone();
-        let order: &[usize] = told.as_ref().map_or(&[], |told| &told.candidate_order);
-        let turn = |pod: usize| order.iter().position(|one| *one == pod);
-        let (mut action, mut before) = (None, Vec::new());
+        let subject = self.vpa_with_pods(workload, &inputs);
+        let mut pass =
+            UpdatePass::new(subject, context, settings, persisted).without_boost_removal();
+        let explanation = pass.explain_pod(index);
+        let persisted = pass.state().clone();
+        let order: &[usize] =
+            explanation.as_ref().map_or(&[], |explanation| &explanation.candidate_order);
+        let position = |pod: usize| order.iter().position(|candidate| *candidate == pod);
+        let (mut action, mut earlier_actions) = (None, Vec::new());
         while let Some(step) = pass.next() {
             let outcome = match &step.action {
                 Action::Evict { .. } => disruptions.simulate_eviction(&workload.pods[step.pod]),
                 _ => StepResult::Done,
             };
-            // The end of a surge is about the workload, and no pod of it in particular.
+            // The end of a surge concerns the whole workload, not one of its pods.
             let is_done = outcome == StepResult::Done && !matches!(step.action, Action::EndSurge);
             if is_done && step.pod == index {
                 action = Some(step.action.clone());
-            } else if is_done && turn(step.pod) < turn(index) {
-                before.push((step.pod, step.action.as_str()));
+            } else if is_done && position(step.pod) < position(index) {
+                earlier_actions.push((step.pod, step.action.as_str()));
             }
             pass.record_result(outcome);
         }
         let decision = pass.finish();
         let mut unboosted = Vec::new();
         if settings.startup_boost && workload.pods[index].is_boosted() {
-            let world = PassContext {
+            let context = PassContext {
                 heartbeat: RecommenderHeartbeat::Absent,
                 is_admission_ready: true,
-                ..world
+                ..context
             };
-            let mut pass = UpdatePass::new(subject, world, settings, PersistedState::default())
+            let mut pass = UpdatePass::new(subject, context, settings, PersistedState::default())
                 .only_boost_removal();
             while let Some(step) = pass.next() {
                 if let Action::RemoveBoost { containers, .. } = step.action
@@ -315,17 +325,10 @@ impl Updater {
                 pass.record_result(StepResult::Done);
             }
         }
-        PodDecision {
-            explanation: told,
-            persisted: recall,
-            decision,
-            action,
-            earlier_actions: before,
-            unboosted,
-        }
+        PodDecision { explanation, persisted, decision, action, earlier_actions, unboosted }
     }
 
-    /// Other VPAs that are for the same workload, and do not count.
+    /// Other VPAs with the same target, which are ignored.
     fn competing_vpas(&self, workload: &Workload) -> Vec<String> {
         let (kind, name) = &workload.target;
         let vpas = self.stores.vpas(&workload.key.namespace).into_iter();
@@ -336,7 +339,7 @@ impl Updater {
         others.map(|vpa| vpa.name_any()).collect()
     }
 
-    /// Whether everything became known in time.
+    /// Whether all watches synced within [`SYNC_TIMEOUT`].
     async fn synced_in_time(&self) -> bool {
         tokio::time::timeout(SYNC_TIMEOUT, self.wait_for_sync()).await.is_ok()
     }

@@ -1,5 +1,4 @@
-//! What holds updates back, told where users look: a condition of the VPA, its events, and series of metrics. Each on
-//! change only.
+//! Reports why updates are held back: as a condition of the VPA, as events, and as metrics. Each is written on change only.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -30,33 +29,33 @@ use plimsoll_core::{
     updater::{Decision, PodOutcome, SkipReason},
 };
 
-/// The condition that says why pods are not changed that should be.
+/// The condition type that reports why pods that need an update are not updated.
 pub const CONDITION: &str = "UpdatesHeldBack";
 
-/// What comes with every change: nobody needs to look at it.
+/// Reasons that occur with every rollout and need no attention.
 const ROUTINE_REASONS: [&str; 4] = ["canary", "cool_down", "outside_window", "surging"];
 
-/// What holds back the updates of one VPA.
+/// Why updates of one VPA are held back.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct PausedState {
-    /// Pods by reason.
+    /// The number of pods by reason.
     pods: BTreeMap<&'static str, usize>,
-    /// The weightiest of the reasons: what the condition says.
+    /// The most important reason, which the condition reports.
     reason: Option<PauseReason>,
-    /// Pods, by uid, whose resize was found impossible.
+    /// UIDs of pods whose resize is infeasible.
     infeasible: BTreeSet<Box<str>>,
-    /// Whether that is not known yet: what was said before stands.
+    /// Whether the state is not known yet, so that the previous report remains.
     is_pending: bool,
 }
 
-/// A reason and its sentence.
+/// A reason and its message.
 #[derive(Clone, Debug, PartialEq)]
 struct PauseReason {
     code: &'static str,
     message: String,
 }
 
-/// What holds back the updates of all.
+/// Why updates are held back, by VPA.
 #[derive(Debug, Default)]
 pub(super) struct PausedUpdates(Mutex<BTreeMap<ObjectKey, PausedState>>);
 
@@ -65,12 +64,12 @@ impl PausedUpdates {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets VPAs that are gone.
+    /// Removes VPAs that no longer exist.
     pub fn retain(&self, is_there: impl Fn(&ObjectKey) -> bool) {
         self.lock().retain(|key, _| is_there(key));
     }
 
-    /// Forgets all, and says whether there was anything.
+    /// Removes all entries. Returns whether there were any.
     pub fn clear(&self) -> bool {
         !std::mem::take(&mut *self.lock()).is_empty()
     }
@@ -81,31 +80,31 @@ impl PausedUpdates {
 }
 
 fn paused_state(workload: &Workload, decision: &Decision) -> PausedState {
-    let mut held = PausedState::default();
-    let mut weightiest: Option<(usize, &SkipReason)> = None;
-    for (pod, verdict) in workload.pods.iter().zip(&decision.pod_outcomes) {
-        let PodOutcome::Skipped(skip) = verdict else { continue };
+    let mut state = PausedState::default();
+    let mut top_reason: Option<(usize, &SkipReason)> = None;
+    for (pod, outcome) in workload.pods.iter().zip(&decision.pod_outcomes) {
+        let PodOutcome::Skipped(skip) = outcome else { continue };
         if *skip == SkipReason::Infeasible {
-            held.infeasible.insert((*pod.sizing.uid).into());
+            state.infeasible.insert((*pod.sizing.uid).into());
         }
         if !skip.is_restriction() {
             continue;
         }
-        held.is_pending |= *skip == SkipReason::HeartbeatAwaited;
-        *held.pods.entry(skip.as_str()).or_default() += 1;
-        let Some(weight) = SkipReason::GUARDS.iter().position(|word| *word == skip.as_str()) else {
+        state.is_pending |= *skip == SkipReason::HeartbeatAwaited;
+        *state.pods.entry(skip.as_str()).or_default() += 1;
+        let Some(weight) = SkipReason::GUARDS.iter().position(|name| *name == skip.as_str()) else {
             continue;
         };
-        if weightiest.is_none_or(|(known, _)| weight < known) {
-            weightiest = Some((weight, skip));
+        if top_reason.is_none_or(|(rank, _)| weight < rank) {
+            top_reason = Some((weight, skip));
         }
     }
-    held.reason =
-        weightiest.map(|(_, skip)| PauseReason { code: skip.as_str(), message: skip.to_string() });
-    held
+    state.reason =
+        top_reason.map(|(_, skip)| PauseReason { code: skip.as_str(), message: skip.to_string() });
+    state
 }
 
-/// `breaker_open` as conditions have it: `BreakerOpen`.
+/// Converts a reason code to the form of condition reasons: `breaker_open` to `BreakerOpen`.
 fn to_camel_case(word: &str) -> String {
     let parts = word.split('_').map(|part| {
         let mut letters = part.chars();
@@ -116,40 +115,43 @@ fn to_camel_case(word: &str) -> String {
 }
 
 impl Updater {
-    /// Tells what came of a VPA in a pass.
+    /// Reports the outcome of a pass for one VPA.
     pub(super) fn report_paused(&self, workload: &Workload, decision: &Decision, now: Time) {
-        let held = paused_state(workload, decision);
-        let before = self.paused_updates.lock().insert(workload.key.clone(), held.clone());
+        let state = paused_state(workload, decision);
+        let before = self.paused_updates.lock().insert(workload.key.clone(), state.clone());
         let always = self.config.settings.compat == Compat::Upstream;
-        let is_known = |uid: &str| before.as_ref().is_some_and(|it| it.infeasible.contains(uid));
-        let is_news = |uid: &str| held.infeasible.contains(uid) && (always || !is_known(uid));
+        let is_known =
+            |uid: &str| before.as_ref().is_some_and(|state| state.infeasible.contains(uid));
+        let is_new = |uid: &str| state.infeasible.contains(uid) && (always || !is_known(uid));
         let pods = workload.pods.iter().map(|pod| &**pod);
-        let skipped: Vec<_> = pods.filter(|pod| is_news(&pod.sizing.uid)).collect();
+        let skipped: Vec<_> = pods.filter(|pod| is_new(&pod.sizing.uid)).collect();
         self.emit_skipped_resize_events(workload, &skipped, now);
-        if self.config.dry_run.is_some() || held.is_pending {
+        if self.config.dry_run.is_some() || state.is_pending {
             return;
         }
-        // Compared with the VPA and not with what was said: whoever writes the whole status may have lost it.
-        let said = held.reason.as_ref();
-        if self.writes_conditions() && desired_conditions(&workload.vpa, said, now).is_some() {
+        // Compare with the VPA and not with the last report: a client that writes the whole status may have dropped it.
+        let reason = state.reason.as_ref();
+        if self.writes_conditions() && desired_conditions(&workload.vpa, reason, now).is_some() {
             self.status_queue.push(workload.key.clone(), None);
         }
-        // What this process said may not be told by the watch yet; what another one said stands on the VPA.
-        let was = match before.filter(|before| !before.is_pending) {
-            Some(before) => before.reason.map(|said| to_camel_case(said.code)),
+        // The watch may not show yet what this process reported; a report of a previous leader is on the VPA.
+        let previous_reason = match before.filter(|before| !before.is_pending) {
+            Some(before) => before.reason.map(|reason| to_camel_case(reason.code)),
             None => paused_condition(&workload.vpa).map(|condition| condition.reason.clone()),
         };
-        if let Some(said) = said.filter(|said| was != Some(to_camel_case(said.code))) {
-            let message = format!("Updates are held back: {}.", said.message);
-            let is_usual = ROUTINE_REASONS.contains(&said.code);
-            self.emit_vpa_event(workload, CONDITION, message, now, !is_usual);
+        if let Some(reason) =
+            reason.filter(|reason| previous_reason != Some(to_camel_case(reason.code)))
+        {
+            let message = format!("Updates are held back: {}.", reason.message);
+            let is_routine = ROUTINE_REASONS.contains(&reason.code);
+            self.emit_vpa_event(workload, CONDITION, message, now, !is_routine);
         }
     }
 }
 
 impl Updater {
-    /// Takes back what was said of VPAs that this updater has nothing to say about any more: they were switched off, or
-    /// what they are for is gone.
+    /// Clears the condition of VPAs that this updater no longer handles, because they were switched off or their target
+    /// is gone.
     pub(super) fn clear_paused(
         &self,
         known: &HashSet<&ObjectKey>,
@@ -164,7 +166,7 @@ impl Updater {
             }
             for vpa in self.stores.vpas(&namespace) {
                 let key = vpa_key(&vpa);
-                // What cannot be read for a moment is not gone.
+                // A target that is temporarily unreadable is not gone.
                 let is_there = known.contains(&key) || unavailable.contains(&key);
                 if paused_condition(&vpa).is_some() && !is_there {
                     self.status_queue.push(key, None);
@@ -174,27 +176,27 @@ impl Updater {
     }
 }
 
-/// What stands on a VPA as the reason why its pods are left alone, if anything does.
+/// The condition of a VPA that updates are held back, if it is true.
 fn paused_condition(vpa: &VerticalPodAutoscaler) -> Option<&Condition> {
     let conditions = &vpa.status.as_ref()?.conditions;
-    conditions.iter().find(|one| one.kind == CONDITION && one.status == "True")
+    conditions.iter().find(|condition| condition.kind == CONDITION && condition.status == "True")
 }
 
-/// The conditions of a VPA as they are to be; nothing when they are so already.
+/// The desired conditions of a VPA; `None` if they are up to date.
 fn desired_conditions(
     vpa: &VerticalPodAutoscaler,
-    said: Option<&PauseReason>,
+    pause: Option<&PauseReason>,
     now: Time,
 ) -> Option<Vec<Condition>> {
     let status = vpa.status.as_ref();
     let mut conditions = status.map(|status| status.conditions.clone()).unwrap_or_default();
-    let known = conditions.iter().position(|one| one.kind == CONDITION);
-    let (status, reason, message) = match said {
-        Some(said) => ("True", to_camel_case(said.code), said.message.clone()),
+    let known = conditions.iter().position(|condition| condition.kind == CONDITION);
+    let (status, reason, message) = match pause {
+        Some(pause) => ("True", to_camel_case(pause.code), pause.message.clone()),
         None if known.is_none() => return None,
         None => ("False", "NothingHoldsBack".to_owned(), String::new()),
     };
-    let mut wanted = Condition {
+    let mut desired = Condition {
         kind: CONDITION.to_owned(),
         status: status.to_owned(),
         last_transition_time: Some(to_meta_time(now)),
@@ -202,18 +204,18 @@ fn desired_conditions(
         message,
         observed_generation: None,
     };
-    let Some(known) = known.map(|at| &mut conditions[at]) else {
-        conditions.push(wanted);
+    let Some(known) = known.map(|index| &mut conditions[index]) else {
+        conditions.push(desired);
         conditions.sort_by(|one, other| one.kind.cmp(&other.kind));
         return Some(conditions);
     };
-    if known.status == wanted.status {
-        wanted.last_transition_time.clone_from(&known.last_transition_time);
+    if known.status == desired.status {
+        desired.last_transition_time.clone_from(&known.last_transition_time);
     }
-    if *known == wanted {
+    if *known == desired {
         return None;
     }
-    *known = wanted;
+    *known = desired;
     Some(conditions)
 }
 
@@ -221,7 +223,7 @@ fn to_meta_time(now: Time) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Ti
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::from(now))
 }
 
-/// Asks the role what conditions to write.
+/// Provides the status queue with the conditions to write.
 #[derive(Debug)]
 pub(super) struct ConditionStatusSource(pub Weak<Updater>);
 
@@ -230,11 +232,11 @@ impl StatusSource for ConditionStatusSource {
         let role = self.0.upgrade()?;
         let vpas = role.stores.vpas(&key.namespace);
         let vpa = vpas.iter().find(|vpa| vpa.name_any() == *key.name)?;
-        let held = role.paused_updates.get(key).unwrap_or_default();
-        if held.is_pending {
+        let state = role.paused_updates.get(key).unwrap_or_default();
+        if state.is_pending {
             return None;
         }
-        let conditions = desired_conditions(vpa, held.reason.as_ref(), role.clock.now())?;
+        let conditions = desired_conditions(vpa, state.reason.as_ref(), role.clock.now())?;
         Some(StatusPatch {
             key: key.clone(),
             resource_version: vpa.resource_version()?.into(),
@@ -246,11 +248,11 @@ impl StatusSource for ConditionStatusSource {
     fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
         match outcome {
-            // One that the watch has told to be gone meanwhile must not come back.
+            // A VPA that was deleted in the meantime must not be added again.
             StatusWriteResult::Conflict(Some(vpa)) if Self::is_there(&role, key) => {
                 role.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
             }
-            StatusWriteResult::Failed { why } => tracing::warn!(why, "a condition was not written"),
+            StatusWriteResult::Failed { why } => tracing::warn!(why, "failed to write a condition"),
             _ => {}
         }
     }
@@ -262,7 +264,7 @@ impl ConditionStatusSource {
     }
 }
 
-/// The rows of an updater: what holds back each VPA.
+/// The per-object metrics of the updater: why updates of each VPA are held back.
 #[derive(Debug)]
 pub(super) struct UpdaterObjectMetrics(pub Weak<Updater>);
 
@@ -286,13 +288,13 @@ impl VpaMetricsSource for UpdaterObjectMetrics {
     ) -> Option<ObjectKey> {
         use std::ops::Bound::{Excluded, Unbounded};
         let role = self.0.upgrade()?;
-        let told = role.paused_updates.lock();
+        let paused = role.paused_updates.lock();
         let from = after.map_or(Unbounded, Excluded);
         let mut last = None;
-        for (vpa, held) in told.range::<ObjectKey, _>((from, Unbounded)).take(PAGE_SIZE) {
+        for (vpa, state) in paused.range::<ObjectKey, _>((from, Unbounded)).take(PAGE_SIZE) {
             last = Some(vpa.clone());
             let reasons: Vec<(&'static str, bool)> = SkipReason::restriction_names()
-                .map(|word| (word, held.pods.contains_key(word)))
+                .map(|name| (name, state.pods.contains_key(name)))
                 .collect();
             visit(UpdateRow { vpa, reasons: &reasons });
         }
@@ -320,12 +322,16 @@ mod tests {
     fn conditions_of_others_stay_and_ours_is_written_on_change_only() {
         let theirs = json!([{"type": "RecommendationProvided", "status": "True"}]);
         let open = PauseReason { code: "breaker_open", message: "pods got worse".to_owned() };
-        assert_eq!(desired_conditions(&vpa(&theirs), None, THEN), None, "nothing is to be said");
-        let said = desired_conditions(&vpa(&theirs), Some(&open), THEN).expect("it is new");
-        let kinds: Vec<&str> = said.iter().map(|one| one.kind.as_str()).collect();
+        assert_eq!(
+            desired_conditions(&vpa(&theirs), None, THEN),
+            None,
+            "there is nothing to report"
+        );
+        let conditions = desired_conditions(&vpa(&theirs), Some(&open), THEN).expect("it is new");
+        let kinds: Vec<&str> = conditions.iter().map(|condition| condition.kind.as_str()).collect();
         assert_eq!(kinds, ["RecommendationProvided", CONDITION]);
-        assert_eq!(said[1].reason, "BreakerOpen");
-        let now = vpa(&serde_json::to_value(&said).expect("is written"));
+        assert_eq!(conditions[1].reason, "BreakerOpen");
+        let now = vpa(&serde_json::to_value(&conditions).expect("is written"));
         let later = THEN.later(std::time::Duration::from_mins(1));
         assert_eq!(desired_conditions(&now, Some(&open), later), None);
         let closed = desired_conditions(&now, None, later).expect("it is over");

@@ -1,4 +1,4 @@
-//! Second replicas that no pass takes back, because their VPA leaves running pods alone now, or is gone.
+//! Scales down surges that no pass ends, because their VPA no longer updates running pods or was deleted.
 
 use std::{
     collections::HashMap,
@@ -18,35 +18,35 @@ use plimsoll_core::{
     updater::{PersistedState, StepResult, guard::workload_state},
 };
 
-/// How many workloads one pass takes them back from, and for how long it begins to: it is there for others, too.
+/// How many surges one pass ends at most, and for how long it starts to end more: the pass has other work to do.
 const MAX_PER_PASS: usize = 16;
 const PASS_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often it is tried to take back a second replica that no VPA remembers.
+/// Attempts to end a surge that is no longer recorded on any VPA.
 const MAX_ATTEMPTS: u32 = 60;
 
 impl Updater {
-    /// Takes back second replicas of workloads that no pass looks at.
-    pub(super) async fn end_orphaned_surges(&self, recollection: &mut UpdaterState) {
+    /// Ends surges of workloads that are in no pass.
+    pub(super) async fn end_orphaned_surges(&self, state: &mut UpdaterState) {
         if self.config.dry_run.is_some() || !self.may_scale() {
             return;
         }
         let (until, mut tries) = (Instant::now() + PASS_TIMEOUT, 0);
-        let mut goes_on = || {
+        let mut has_capacity = || {
             tries += 1;
             self.loop_watchdog.tick();
             tries <= MAX_PER_PASS && Instant::now() < until
         };
-        for mut left in recollection.take_orphaned_surges() {
-            if !goes_on() {
-                recollection.requeue_orphaned_surge(left);
+        for mut surge in state.take_orphaned_surges() {
+            if !has_capacity() {
+                state.requeue_orphaned_surge(surge);
                 continue;
             }
-            let outcome = self.scale_deployment(&left.namespace, &left.deployment, (2, 1)).await;
-            self.log_surge_end(&left.namespace, &left.deployment, outcome);
-            left.failed_attempts += 1;
-            if outcome != StepResult::Done && left.failed_attempts < MAX_ATTEMPTS {
-                recollection.requeue_orphaned_surge(left);
+            let outcome = self.scale_deployment(&surge.namespace, &surge.deployment, (2, 1)).await;
+            self.log_surge_end(&surge.namespace, &surge.deployment, outcome);
+            surge.failed_attempts += 1;
+            if outcome != StepResult::Done && surge.failed_attempts < MAX_ATTEMPTS {
+                state.requeue_orphaned_surge(surge);
             }
         }
         for namespace in self.stores.namespaces() {
@@ -55,50 +55,50 @@ impl Updater {
             }
             for vpa in self.stores.vpas(&namespace) {
                 let key = vpa_key(&vpa);
-                let has_surge = has_recorded_surge(&vpa) || recollection.has_surge(&key);
+                let has_surge = has_recorded_surge(&vpa) || state.has_surge(&key);
                 if has_surge && !self.is_active(&vpa) {
-                    if !goes_on() {
+                    if !has_capacity() {
                         return;
                     }
-                    self.end_surge_of(recollection, vpa, key).await;
+                    self.end_surge_of(state, vpa, key).await;
                 }
             }
         }
     }
 
-    /// As in a pass: written down before it is done, and once more if it could not be done.
+    /// Ends a surge as a pass does: persists the intent first, and restores the old state if the write fails.
     async fn end_surge_of(
         &self,
-        recollection: &mut UpdaterState,
+        state: &mut UpdaterState,
         vpa: Arc<VerticalPodAutoscaler>,
         key: ObjectKey,
     ) {
         let target = &vpa.spec.target_ref;
         let target = (target.kind.as_str().into(), target.name.as_str().into());
-        let (pods, wanted) = (Vec::new(), HashMap::new());
-        let workload = Workload { vpa, key, target, pods, desired_replicas: wanted };
-        let (before, _) = recollection.recall(&workload);
+        let (pods, desired_replicas) = (Vec::new(), HashMap::new());
+        let workload = Workload { vpa, key, target, pods, desired_replicas };
+        let (before, _) = state.recall(&workload);
         if before.workload.surge.is_none() {
             return;
         }
         let mut after: PersistedState = before.clone();
         after.workload.surge = None;
-        if self.persist_intent(recollection, &workload, &after).await.is_err() {
+        if self.persist_intent(state, &workload, &after).await.is_err() {
             return;
         }
         let outcome = self.set_replicas(&workload, (2, 1)).await;
         self.log_surge_end(&workload.key.namespace, &workload.target.1, outcome);
         if outcome == StepResult::Done {
-            recollection.store(&workload, after);
+            state.store(&workload, after);
             return;
         }
-        if let Err(why) = self.persist_intent(recollection, &workload, &before).await {
+        if let Err(why) = self.persist_intent(state, &workload, &before).await {
             tracing::warn!(
                 ?why,
-                "the VPA does not say that its workload still has a second replica"
+                "failed to record on the VPA that its workload still has a second replica"
             );
         }
-        recollection.store(&workload, before);
+        state.store(&workload, before);
     }
 
     fn log_surge_end(&self, namespace: &str, deployment: &str, outcome: StepResult) {
@@ -108,13 +108,13 @@ impl Updater {
             tracing::info!(
                 namespace,
                 deployment,
-                "scaled Deployment back to one replica: nothing is evicted any more"
+                "scaled Deployment back to one replica: no more pods to evict"
             );
         }
     }
 }
 
-/// Whether a VPA says that its workload has a second replica.
+/// Whether the annotation of a VPA records a surge.
 fn has_recorded_surge(vpa: &VerticalPodAutoscaler) -> bool {
     let annotations = vpa.metadata.annotations.as_ref();
     let text = annotations.and_then(|annotations| annotations.get(workload_state::ANNOTATION));

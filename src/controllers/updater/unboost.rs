@@ -1,4 +1,4 @@
-//! Takes back what pods were given to start with, as soon as that is over: not in passes, which may be a minute apart.
+//! Removes startup boosts as soon as they expire. This has a loop of its own because passes may be a minute apart.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,31 +21,31 @@ use plimsoll_core::{
     },
 };
 
-/// Pods that change together are looked at together.
+/// Pod changes within this time are handled together.
 const DEBOUNCE: Duration = Duration::from_millis(200);
-/// What failed is tried again after this.
+/// Delay before a failed removal is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// At least so often all are looked at.
+/// The maximum time between two checks of all boosted pods.
 const MAX_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Wakes whoever takes boosts back.
+/// Wakes the loop that removes startup boosts.
 #[derive(Debug, Default)]
 pub(super) struct UnboostTrigger {
     changed: Notify,
-    /// What a dry run has said, by the uid of the pod: it changes nothing, and would say so all the time.
+    /// Actions that a dry run has logged, by pod UID. Nothing changes in a dry run, so it would log them again each time.
     dry_run_logged: Mutex<HashMap<String, Action>>,
 }
 
 impl UnboostTrigger {
-    /// A pod with a boost has changed.
+    /// Wakes the loop because a boosted pod has changed.
     pub fn wake(&self) {
         self.changed.notify_one();
     }
 
-    /// Whether a dry run has not said that yet.
+    /// Whether a dry run has not logged this action yet.
     fn is_new_dry_run_action(&self, uid: String, action: &Action) -> bool {
-        let mut said = self.dry_run_logged.lock().unwrap_or_else(PoisonError::into_inner);
-        said.insert(uid, action.clone()).as_ref() != Some(action)
+        let mut logged = self.dry_run_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.insert(uid, action.clone()).as_ref() != Some(action)
     }
 
     fn retain(&self, is_there: impl Fn(&str) -> bool) {
@@ -57,7 +57,7 @@ impl UnboostTrigger {
 }
 
 impl Updater {
-    /// Takes boosts back until told to stop.
+    /// Removes startup boosts until `stop` is cancelled.
     pub(super) async fn run_unboost_loop(self: Arc<Self>, stop: ShutdownToken) {
         if !self.config.settings.startup_boost {
             return;
@@ -76,7 +76,7 @@ impl Updater {
         }
     }
 
-    /// Looks at all pods with a boost, and says how long until the next one is over.
+    /// Checks all boosted pods. Returns the time until the next boost expires.
     async fn unboost_all(&self, stop: &ShutdownToken) -> Duration {
         let mut wait = MAX_INTERVAL;
         let mut boosted: HashSet<String> = HashSet::new();
@@ -86,12 +86,14 @@ impl Updater {
                 continue;
             }
             let workloads = self.boosted_workloads(&namespace).await;
-            let pods = workloads.iter().flat_map(|one| &one.pods);
+            let pods = workloads.iter().flat_map(|workload| &workload.pods);
             boosted.extend(pods.filter_map(|pod| pod.uid()));
             let workers = self.config.boost_workers;
-            let all: Vec<_> = workloads.iter().map(|one| self.unboost(one, stop)).collect();
-            let waits: Vec<Duration> = stream::iter(all).buffer_unordered(workers).collect().await;
-            wait = waits.into_iter().fold(wait, Duration::min);
+            let removals: Vec<_> =
+                workloads.iter().map(|workload| self.unboost(workload, stop)).collect();
+            let delays: Vec<Duration> =
+                stream::iter(removals).buffer_unordered(workers).collect().await;
+            wait = delays.into_iter().fold(wait, Duration::min);
         }
         self.unboost_trigger.retain(|uid| boosted.contains(uid));
         wait
@@ -100,23 +102,23 @@ impl Updater {
     async fn unboost(&self, workload: &Workload, stop: &ShutdownToken) -> Duration {
         let now = self.clock.now();
         let mut wait = time_to_next_boost_end(workload, now);
-        let ground = self.decision_inputs(workload, now);
-        let wanted = |owner: &updater::PodOwner| {
+        let inputs = self.decision_inputs(workload, now);
+        let desired_replicas = |owner: &updater::PodOwner| {
             workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
         };
-        let world = PassContext {
-            desired_replicas: &wanted,
+        let context = PassContext {
+            desired_replicas: &desired_replicas,
             pod_counts: PodCounts::default(),
             heartbeat: RecommenderHeartbeat::Absent,
             is_admission_ready: true,
             can_resize: self.supports_resize().await.unwrap_or(false),
             now,
         };
-        let subject = self.vpa_with_pods(workload, &ground);
+        let subject = self.vpa_with_pods(workload, &inputs);
         let settings = &self.config.settings;
-        let mut pass = UpdatePass::new(subject, world, settings, PersistedState::default())
+        let mut pass = UpdatePass::new(subject, context, settings, PersistedState::default())
             .only_boost_removal();
-        let pace = PassDeadline { deadline: Instant::now() + MAX_INTERVAL, shutdown: stop };
+        let deadline = PassDeadline { deadline: Instant::now() + MAX_INTERVAL, shutdown: stop };
         while let Some(step) = pass.next() {
             let uid = workload.pods[step.pod].uid().unwrap_or_default();
             if self.config.dry_run.is_some()
@@ -125,28 +127,29 @@ impl Updater {
                 pass.record_result(StepResult::Done);
                 continue;
             }
-            let recall = PersistedState::default();
-            let mut none = super::persisted_state::UpdaterState::default();
-            let (outcome, _) = self.execute_step(&mut none, workload, &step, &recall, pace).await;
+            let persisted = PersistedState::default();
+            let mut state = super::persisted_state::UpdaterState::default();
+            let (outcome, _) =
+                self.execute_step(&mut state, workload, &step, &persisted, deadline).await;
             if outcome != StepResult::Done {
                 wait = wait.min(RETRY_DELAY);
             }
             pass.record_result(outcome);
         }
-        let left = pass.finish().pod_outcomes;
-        let waits = |verdict: &updater::PodOutcome| {
-            matches!(verdict, updater::PodOutcome::Skipped(SkipReason::Budget { .. }))
+        let outcomes = pass.finish().pod_outcomes;
+        let is_rate_limited = |outcome: &updater::PodOutcome| {
+            matches!(outcome, updater::PodOutcome::Skipped(SkipReason::Budget { .. }))
         };
-        if left.iter().any(waits) { wait.min(RETRY_DELAY) } else { wait }
+        if outcomes.iter().any(is_rate_limited) { wait.min(RETRY_DELAY) } else { wait }
     }
 }
 
-/// How long until the next boost of a workload is over.
+/// The time until the next boost of a workload expires.
 fn time_to_next_boost_end(workload: &Workload, now: Time) -> Duration {
-    let plan = SizingSpec::from_vpa(&workload.vpa);
-    let ends = workload.pods.iter().map(|pod| boost::status(&pod.sizing, &plan, now));
-    let next = ends.filter_map(|standing| standing.next_expiry).min();
-    // It is over only after that time.
+    let sizing_spec = SizingSpec::from_vpa(&workload.vpa);
+    let statuses = workload.pods.iter().map(|pod| boost::status(&pod.sizing, &sizing_spec, now));
+    let next = statuses.filter_map(|status| status.next_expiry).min();
+    // Wake up slightly later: a boost expires only after that time.
     next.map_or(MAX_INTERVAL, |next| {
         next.saturating_add(Duration::from_millis(10)).min(MAX_INTERVAL)
     })

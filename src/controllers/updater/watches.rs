@@ -24,11 +24,11 @@ use crate::{
 };
 use plimsoll_core::{api::VerticalPodAutoscaler, sizing::LimitRangeItem, types::compat::Compat};
 
-/// Pods that run somewhere and have not ended: the server leaves out the others.
+/// Selects scheduled pods that have not terminated. The server filters out the others.
 const RUNNING_PODS_FIELD_SELECTOR: &str =
     "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// The watches by name.
+/// The state of each watch.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub vpas: Arc<WatchStatus>,
@@ -38,7 +38,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Watches that do not run yet.
+    /// Creates watch states; no watch is started yet.
     pub fn new() -> Self {
         Self {
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
@@ -48,23 +48,23 @@ impl Watches {
         }
     }
 
-    /// All of them; all are needed.
+    /// All watches; the updater is ready only when all are synced.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         [&self.vpas, &self.pods, &self.limit_ranges].into_iter().chain(&self.controllers)
     }
 
-    /// Ready once all have told of everything.
+    /// Waits until every watch has completed its first list.
     pub async fn wait_for_sync(&self) {
-        for feed in self.all() {
-            feed.wait_until_synced().await;
+        for status in self.all() {
+            status.wait_until_synced().await;
         }
     }
 }
 
-/// By namespace.
+/// Objects by namespace.
 type NamespacedStore<T> = Mutex<ObjectStore<Box<str>, T>>;
 
-/// What the watches have told.
+/// The objects that the watches have observed.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
     vpas: NamespacedStore<VerticalPodAutoscaler>,
@@ -77,43 +77,43 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WatchStores {
-    /// The namespaces that have VPAs, in order.
+    /// The namespaces that have VPAs, sorted.
     pub fn namespaces(&self) -> Vec<Box<str>> {
         let mut namespaces: Vec<Box<str>> = lock(&self.vpas).keys().cloned().collect();
         namespaces.sort_unstable();
         namespaces
     }
 
-    /// The VPAs of a namespace, in order of their names.
+    /// The VPAs of a namespace, sorted by name.
     pub fn vpas(&self, namespace: &str) -> Vec<Arc<VerticalPodAutoscaler>> {
         lock(&self.vpas).get(&namespace.into()).cloned().collect()
     }
 
-    /// The pods of a namespace, in order of their names.
+    /// The pods of a namespace, sorted by name.
     pub fn pods(&self, namespace: &str) -> Vec<Arc<UpdaterPod>> {
         lock(&self.pods).get(&namespace.into()).cloned().collect()
     }
 
-    /// What the LimitRanges of a namespace say, in order of their names.
+    /// The items of all LimitRanges of a namespace, sorted by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
         let ranges = lock(&self.limit_ranges);
         ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
     }
 
-    /// What all VPAs are called.
+    /// The keys of all VPAs.
     pub fn keys(&self) -> HashSet<ObjectKey> {
-        let named = |namespace: Box<str>| {
+        let keys_in = |namespace: Box<str>| {
             self.vpas(&namespace).into_iter().map(|vpa| vpa_key(&vpa)).collect::<Vec<_>>()
         };
-        self.namespaces().into_iter().flat_map(named).collect()
+        self.namespaces().into_iter().flat_map(keys_in).collect()
     }
 
-    /// How many VPAs and pods there are.
+    /// The number of VPAs and of pods.
     pub fn counts(&self) -> (usize, usize) {
         (lock(&self.vpas).len(), lock(&self.pods).len())
     }
 
-    /// Takes in a VPA, from the watch or as it was read.
+    /// Applies a change of a VPA, from the watch or from a direct read.
     pub fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
         lock(&self.vpas).apply(change, |mut vpa| {
             vpa.metadata.managed_fields = None;
@@ -131,26 +131,29 @@ impl WatchStores {
     }
 }
 
-fn store_entry<K: Resource, T>(object: K, keep: impl FnOnce(K) -> T) -> StoredObject<Box<str>, T> {
+fn store_entry<K: Resource, T>(
+    object: K,
+    project: impl FnOnce(K) -> T,
+) -> StoredObject<Box<str>, T> {
     let namespace = object.namespace().unwrap_or_default();
     let key = Some(namespace.as_str().into());
-    StoredObject { name: object.name_any(), namespace, key, object: keep(object) }
+    StoredObject { name: object.name_any(), namespace, key, object: project(object) }
 }
 
 impl Updater {
-    /// Starts all watches. They end when told to stop.
+    /// Starts all watches. They run until `stop` is cancelled.
     pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let feeds = &self.watches;
-        self.start_watch(&feeds.vpas, WatchOptions::default(), stop, tasks, |role, change| {
+        let statuses = &self.watches;
+        self.start_watch(&statuses.vpas, WatchOptions::default(), stop, tasks, |role, change| {
             role.stores.apply_vpa_change(change);
         });
-        let running = WatchOptions {
+        let pod_options = WatchOptions {
             field_selector: Some(RUNNING_PODS_FIELD_SELECTOR.to_owned()),
             ..WatchOptions::default()
         };
         self.start_watch(
-            &feeds.pods,
-            running,
+            &statuses.pods,
+            pod_options,
             stop,
             tasks,
             |role, change: ObjectChange<UpdaterPod>| {
@@ -165,7 +168,7 @@ impl Updater {
             },
         );
         self.start_watch(
-            &feeds.limit_ranges,
+            &statuses.limit_ranges,
             WatchOptions::default(),
             stop,
             tasks,
@@ -177,18 +180,25 @@ impl Updater {
             let (role, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
                 let only = role.config.scope.only.as_deref();
-                let lost = "pods may be evicted for what their namespace has no room for";
-                role.quotas.run_watch(&role.client, &role.watch_factory, only, lost, stop).await;
+                let consequence = "pods may be evicted although the quota of their namespace has no room for the new size";
+                role.quotas.run_watch(&role.client, &role.watch_factory, only, consequence, stop).await;
             });
         }
         let only = self.config.scope.only.as_deref();
-        let (controllers, of) = (&self.controllers, &feeds.controllers);
-        controller_watches::start(&self.watch_factory, only, controllers, of, stop, tasks);
+        let (controllers, controller_statuses) = (&self.controllers, &statuses.controllers);
+        controller_watches::start(
+            &self.watch_factory,
+            only,
+            controllers,
+            controller_statuses,
+            stop,
+            tasks,
+        );
     }
 
     fn start_watch<K>(
         self: &Arc<Self>,
-        feed: &Arc<WatchStatus>,
+        status: &Arc<WatchStatus>,
         options: WatchOptions,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
@@ -201,10 +211,10 @@ impl Updater {
             + Send
             + 'static,
     {
-        let (role, feed, ended) = (Arc::clone(self), Arc::clone(feed), stop.cancelled());
+        let (role, status, stopped) = (Arc::clone(self), Arc::clone(status), stop.cancelled());
         let objects = self.watch_factory.objects::<K>(self.config.scope.only.as_deref());
         tasks.spawn(async move {
-            watch(objects, options, &feed, |change| apply(&role, change), ended).await;
+            watch(objects, options, &status, |change| apply(&role, change), stopped).await;
         });
     }
 }

@@ -1,4 +1,4 @@
-//! From a scale that was just read to a decision, and from that to what is written.
+//! Makes the decision about an object from the current scale, and applies it.
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
@@ -28,139 +28,143 @@ use plimsoll_core::{
     },
 };
 
-/// All that a decision hangs on but the status.
+/// All inputs of a decision except the current status.
 struct DecisionFacts<'a> {
     rules: &'a EffectiveSpec,
     context: EvaluationContext<'a>,
     sources: &'a [MetricInput],
     blocked_reason: Option<&'a str>,
-    /// What its status means now: a change that was booked and never made counts for nothing.
+    /// The status with the pending scale resolved: one that was never made is undone.
     resolved_status: WatermarkPodAutoscalerStatus,
     now: Time,
 }
 
 impl WatermarkController {
-    /// Decides about an object, and does it. What was decided by a watch is decided anew where the scale that is about to be
-    /// written says something else.
+    /// Makes the decision about an object and applies it. A decision based on a watched scale is made again if the fetched
+    /// scale, which is about to be written, differs.
     #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
     pub(super) async fn decide(
         &self,
         key: &ObjectKey,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         filled: &WatermarkPodAutoscalerSpec,
-        mut sight: ObservedScale,
+        mut observed: ObservedScale,
         blocked: Option<&str>,
-        shown: &mut ExportedState,
+        exported: &mut ExportedState,
         now: Time,
     ) -> ReconcileResult {
         let (mut rules, fixes) =
-            (EffectiveSpec::from_spec(filled).with_options(seat.options), self.config.fixes);
+            (EffectiveSpec::from_spec(filled).with_options(state.options), self.config.fixes);
         rules.dry_run |= self.config.dry_run.is_some();
         let target = target_name(&key.namespace, filled);
         let readiness = rules.readiness_policy(target, now, fixes);
-        let memory = seat.metric_history();
+        let history = state.metric_history();
         loop {
-            let told = sight.values();
-            let scale =
-                Scale { spec_replicas: told.spec_replicas, status_replicas: told.status_replicas };
-            let selector = told.selector.as_ref().map_or("", Selector::as_str).to_owned();
-            let begun = Instant::now();
-            let pods = self.target_pods(key, seat, filled, told).await;
-            self.metrics.observe_step(ReconcileStep::Pods, begun.elapsed());
-            let begun = Instant::now();
+            let values = observed.values();
+            let scale = Scale {
+                spec_replicas: values.spec_replicas,
+                status_replicas: values.status_replicas,
+            };
+            let selector = values.selector.as_ref().map_or("", Selector::as_str).to_owned();
+            let started = Instant::now();
+            let pods = self.target_pods(key, state, filled, values).await;
+            self.metrics.observe_step(ReconcileStep::Pods, started.elapsed());
+            let started = Instant::now();
             let sources = match blocked {
                 Some(_) => Vec::new(),
                 None => {
-                    self.fetch_metrics(key, seat, filled, &rules, scale, &readiness, &pods).await
+                    self.fetch_metrics(key, state, filled, &rules, scale, &readiness, &pods).await
                 }
             };
             if blocked.is_none() {
-                self.metrics.observe_step(ReconcileStep::Metrics, begun.elapsed());
+                self.metrics.observe_step(ReconcileStep::Metrics, started.elapsed());
             }
-            let oldest = self.config.max_metric_age.map(|age| now.earlier(age));
-            let setting = EvaluationContext {
+            let oldest_sample = self.config.max_metric_age.map(|age| now.earlier(age));
+            let context = EvaluationContext {
                 rules: &rules,
                 readiness,
                 selector: &selector,
                 pods: &pods,
                 scale,
-                oldest_sample: oldest,
+                oldest_sample,
                 fixes,
             };
-            let settled = match self.config.compat {
-                Compat::Plimsoll => resolve_pending_scale(&seat.status(), scale, &rules),
-                Compat::Upstream => seat.status(),
+            let resolved_status = match self.config.compat {
+                Compat::Plimsoll => resolve_pending_scale(&state.status(), scale, &rules),
+                Compat::Upstream => state.status(),
             };
             let facts = DecisionFacts {
                 rules: &rules,
-                context: setting,
+                context,
                 sources: &sources,
                 blocked_reason: blocked,
-                resolved_status: settled,
+                resolved_status,
                 now,
             };
-            let decision = self.evaluate(&facts, &memory);
+            let decision = self.evaluate(&facts, &history);
             let writes =
                 decision.change.is_some() && !filled.dry_run && self.config.dry_run.is_none();
-            let fresh = match sight {
+            let fresh = match observed {
                 _ if !writes => None,
                 ObservedScale::Fetched(fresh) => Some(fresh),
-                ObservedScale::Watched(of, told) => match self.fetch_scale(seat, &of).await {
-                    Ok(fresh) if fresh.state.same_state(&told) => Some(Box::new(fresh)),
+                ObservedScale::Watched(of, values) => match self.fetch_scale(state, &of).await {
+                    Ok(fresh) if fresh.state.same_state(&values) => Some(Box::new(fresh)),
                     Ok(fresh) => {
-                        sight = ObservedScale::Fetched(Box::new(fresh));
+                        observed = ObservedScale::Fetched(Box::new(fresh));
                         continue;
                     }
-                    Err(why) => return self.report_scale_error(seat, shown, &why, now).await,
+                    Err(why) => return self.report_scale_error(state, exported, &why, now).await,
                 },
             };
             for row in &decision.metrics {
                 self.metrics.count_metric_result(row.kind.as_str(), row.result.as_ref().map(drop));
             }
-            seat.metric_history = Some(decision.history.clone());
-            let effective = shown.desired_replicas;
-            shown.set_decision(&decision, &rules, fixes);
+            state.metric_history = Some(decision.history.clone());
+            let previous_desired = exported.desired_replicas;
+            exported.set_decision(&decision, &rules, fixes);
             let outcome = if decision.proposal.is_ok() { "decided" } else { "held" };
-            seat.failures = 0;
-            let begun = Instant::now();
-            if !self.apply_decision(seat, filled, fresh.as_deref(), &facts, &decision, shown).await
+            state.failures = 0;
+            let started = Instant::now();
+            if !self
+                .apply_decision(state, filled, fresh.as_deref(), &facts, &decision, exported)
+                .await
             {
-                shown.desired_replicas = effective;
+                exported.desired_replicas = previous_desired;
             }
-            self.metrics.observe_step(ReconcileStep::Write, begun.elapsed());
+            self.metrics.observe_step(ReconcileStep::Write, started.elapsed());
             return (outcome, Requeue::Periodic);
         }
     }
 
-    fn evaluate(&self, facts: &DecisionFacts<'_>, memory: &MetricHistory) -> Decision {
-        let question = DecisionInput {
+    fn evaluate(&self, facts: &DecisionFacts<'_>, history: &MetricHistory) -> Decision {
+        let input = DecisionInput {
             rules: facts.rules,
             context: facts.context,
             metrics: facts.sources,
             blocked_reason: facts.blocked_reason,
             status: &facts.resolved_status,
-            history: memory,
+            history,
             now: facts.now,
             fixes: self.config.fixes,
         };
-        question.decide()
+        input.decide()
     }
 
-    /// Makes the change, if there is one, and tells of it. Ours is booked before it is made: whoever leads next sees
-    /// that somebody was about to. `fresh` is the scale that is written back; a change without one is only said. Answers
-    /// whether replicas are as decided, as far as anybody knows.
+    /// Applies the change, if there is one, and reports it. In Plimsoll mode it is recorded as pending before it is made, so
+    /// that the next leader knows about it. `fresh` is the scale to update; without it the change is only reported. Returns
+    /// whether replicas are as decided, as far as known.
     async fn apply_decision(
         &self,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         filled: &WatermarkPodAutoscalerSpec,
         fresh: Option<&ScaleSubresource>,
         facts: &DecisionFacts<'_>,
         decision: &Decision,
-        shown: &mut ExportedState,
+        exported: &mut ExportedState,
     ) -> bool {
         let now = facts.now;
-        let namespace = seat.object.namespace().unwrap_or_default();
-        let writing = StatusBuilder {
+        let namespace = state.object.namespace().unwrap_or_default();
+        let builder = StatusBuilder {
             spec: filled,
             namespace: &namespace,
             compat: self.config.compat,
@@ -168,50 +172,51 @@ impl WatermarkController {
             now,
             fixes: self.config.fixes,
         };
-        let settled = &facts.resolved_status;
-        let last = settled.last_scale_time.as_ref().map(conditions::from_timestamp);
-        // What somebody else wrote meanwhile stays, but for what a change that was never made had taken.
+        let resolved_status = &facts.resolved_status;
+        let last_scale_time =
+            resolved_status.last_scale_time.as_ref().map(conditions::from_timestamp);
+        // Keep concurrent changes of the status, except the fields that a scale that was never made has set.
         let base = |before: &WatermarkPodAutoscalerStatus| {
             let mut base = before.clone();
-            base.last_scale_time.clone_from(&settled.last_scale_time);
-            base.scaling_events_count = settled.scaling_events_count;
+            base.last_scale_time.clone_from(&resolved_status.last_scale_time);
+            base.scaling_events_count = resolved_status.scaling_events_count;
             base
         };
-        let made = match (&decision.change, fresh) {
+        let outcome = match (&decision.change, fresh) {
             (None, _) => ScaleOutcome::NoChange,
             (Some(_), _) if filled.dry_run => ScaleOutcome::DryRun,
             (Some(_), None) => ScaleOutcome::Done,
             (Some(change), Some(fresh)) => {
                 if self.config.compat == Compat::Plimsoll {
-                    let booked = self
-                        .write_status(seat, now, |before| {
-                            writing.status(&base(before), decision, &ScaleOutcome::Pending)
+                    let recorded = self
+                        .write_status(state, now, |before| {
+                            builder.status(&base(before), decision, &ScaleOutcome::Pending)
                         })
                         .await;
-                    if let Err(why) = booked {
-                        // What cannot be booked is not done.
-                        self.report_write_failure(seat, &why, STATUS_UPDATE_FAILED);
+                    if let Err(why) = recorded {
+                        // Do not scale without a record of the pending scale.
+                        self.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
                         return false;
                     }
                 }
-                match self.update_scale(seat, fresh, change.to).await {
+                match self.update_scale(state, fresh, change.to).await {
                     Ok(()) => {
                         Self::record_moved_replicas(
-                            seat,
-                            shown,
+                            state,
+                            exported,
                             fresh.state.spec_replicas,
                             change.to,
                         );
                         ScaleOutcome::Done
                     }
-                    // It is not ours to say any more: the next look of whoever leads settles it.
+                    // The next leader resolves the pending scale.
                     Err(WriteError::NotLeader) if self.config.compat == Compat::Plimsoll => {
                         return false;
                     }
                     Err(WriteError::NoResponse(why) | WriteError::Indeterminate(why))
                         if self.config.compat == Compat::Plimsoll =>
                     {
-                        self.report_unknown_scale_outcome(seat, why, now).await;
+                        self.report_unknown_scale_outcome(state, why, now).await;
                         return false;
                     }
                     Err(why) => ScaleOutcome::Failed(why.to_string()),
@@ -219,42 +224,50 @@ impl WatermarkController {
             }
         };
         let written = self
-            .write_status(seat, now, |before| writing.status(&base(before), decision, &made))
+            .write_status(state, now, |before| builder.status(&base(before), decision, &outcome))
             .await;
         if let Err(why) = written {
             self.report_write_failure(
-                seat,
+                state,
                 &why,
-                StatusBuilder::status_failure_reason(decision, &made),
+                StatusBuilder::status_failure_reason(decision, &outcome),
             );
         }
-        let events = writing.events(decision, &made, last);
-        self.emit_events(seat, events);
-        if let (ScaleOutcome::Done, Some(change)) = (&made, &decision.change) {
+        let events = builder.events(decision, &outcome, last_scale_time);
+        self.emit_events(state, events);
+        if let (ScaleOutcome::Done, Some(change)) = (&outcome, &decision.change) {
             let (name, from, to) =
-                (seat.object.name_any(), decision.scale.spec_replicas, change.to);
+                (state.object.name_any(), decision.scale.spec_replicas, change.to);
             let reason = &change.reason;
             match fresh {
                 Some(_) => {
-                    tracing::info!(namespace, name, from, to, reason, "replicas were changed");
+                    tracing::info!(namespace, name, from, to, reason, "scaled target");
                 }
                 None => {
-                    tracing::info!(namespace, name, from, to, reason, "replicas would be changed");
+                    tracing::info!(
+                        namespace,
+                        name,
+                        from,
+                        to,
+                        reason,
+                        "dry run: would scale target"
+                    );
                 }
             }
         }
-        !matches!(made, ScaleOutcome::Failed(_))
+        !matches!(outcome, ScaleOutcome::Failed(_))
     }
 
     fn record_moved_replicas(
-        seat: &mut ObjectState,
-        shown: &mut ExportedState,
+        state: &mut ObjectState,
+        exported: &mut ExportedState,
         from: i32,
         to: i32,
     ) {
-        let (up, down) = seat.replicas_moved.unwrap_or_default();
-        let by = u64::from(from.abs_diff(to));
-        seat.replicas_moved = Some(if to > from { (up + by, down) } else { (up, down + by) });
-        shown.replicas_moved = seat.replicas_moved;
+        let (up, down) = state.replicas_moved.unwrap_or_default();
+        let moved = u64::from(from.abs_diff(to));
+        state.replicas_moved =
+            Some(if to > from { (up + moved, down) } else { (up, down + moved) });
+        exported.replicas_moved = state.replicas_moved;
     }
 }

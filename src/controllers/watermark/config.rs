@@ -1,4 +1,4 @@
-//! What the watermark controller runs by: flags and environment, checked once and turned into plain data.
+//! Configuration of the watermark controller: flags and environment variables, validated once.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,70 +17,70 @@ use plimsoll_core::{
     types::compat::{Compat, Fixes},
 };
 
-/// Everything about the watermark controller that flags can set.
+/// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct WatermarkConfig {
-    /// Whose numbers and habits are wanted.
+    /// Whether to behave like upstream.
     pub compat: Compat,
-    /// Which of upstream's defects are mended.
+    /// Which defects of upstream are fixed.
     pub fixes: Fixes,
-    /// From the end of one look at an object to the next one.
+    /// The time between two reconciles of an object.
     pub period: Duration,
-    /// How many objects are looked at at once, at least 1.
+    /// How many objects are reconciled concurrently, at least 1.
     pub workers: usize,
-    /// Nothing is said of a look without a change but in a condition.
+    /// Whether a reconcile without a change emits no event, only a condition.
     pub skips_idle_events: bool,
-    /// A status in which nothing but values differs is written no more often than this.
+    /// The minimum time between status updates that only change values.
     pub status_interval: Duration,
-    /// A value that is older than this is none; nothing is any age.
+    /// The maximum age of metric values; `None` accepts any age.
     pub max_metric_age: Option<Duration>,
-    /// Which namespaces are looked after; none is all of them.
+    /// The namespaces to watch; empty for all.
     pub namespaces: Vec<String>,
-    /// Labels of objects that are shown in metrics.
+    /// Labels of objects to add to their metrics.
     pub labels_as_tags: Vec<String>,
-    /// Name of the cluster, for recommenders; may be empty.
+    /// Name of the cluster in requests to recommenders; may be empty.
     pub cluster: String,
-    /// How recommenders are reached over TLS where an object says nothing of it.
+    /// TLS settings for recommenders of objects that specify none.
     pub recommender_tls: TlsConfig,
-    /// Which labels the series of upstream's names have.
+    /// Which labels the metrics with upstream's names have.
     pub label_set: LabelSet,
-    /// Whether nothing is written, and what is said all the same.
+    /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// Where metrics are served.
+    /// Listen address of metrics.
     pub address: Address,
-    /// Where health is served.
+    /// Listen address of health checks.
     pub health_address: Address,
-    /// A Prometheus that is asked by queries of objects.
+    /// The Prometheus server for PromQL queries of objects.
     pub prometheus: PrometheusQueries,
-    /// How to reach the API server; none is from inside of the cluster.
+    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
     pub kubeconfig: Option<PathBuf>,
-    /// How long a request to the API server may take.
+    /// Timeout of requests to the API server.
     pub request_timeout: Duration,
-    /// Requests a second to the API server; infinite for no limit.
+    /// Requests per second to the API server; infinite for no limit.
     pub qps: f32,
-    /// How many requests may go at once before that.
+    /// Burst of requests to the API server.
     pub burst: u32,
-    /// Who acts, of several replicas.
+    /// Leader election.
     pub election: ElectionConfig,
-    /// Of which objects there are series of their own beside those of upstream's names.
+    /// Which objects have metrics of their own besides those with upstream's names.
     pub object_metrics: ObjectMetrics,
-    /// Where words about the work go.
+    /// Logging.
     pub log: LogConfig,
-    /// What was given and should be looked at; already logged by the command line.
+    /// Warnings about the given flags, which the command line has already logged.
     pub warnings: Vec<String>,
 }
 
-/// A Prometheus that is asked by queries of objects.
+/// The Prometheus server for PromQL queries of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusQueries {
-    /// Where it is, and how to be let in. Without an address none is asked.
+    /// Address and authentication. Queries are disabled if the address is empty.
     pub transport: TransportConfig,
-    /// What goes into every query.
+    /// Label matchers that are added to every query.
     pub matchers: LabelMatchers,
     /// Which series the queries of a namespace may read.
     pub scope: TenantScope,
-    /// How many queries may be under way at once.
+    /// The maximum number of concurrent queries.
     pub max_concurrent: usize,
-    /// How long one may take.
+    /// Timeout of a query.
     pub timeout: Duration,
 }

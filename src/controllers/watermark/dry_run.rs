@@ -1,4 +1,4 @@
-//! Turns the dry run of single objects on and off: finds those that are meant, and writes what is wanted of each.
+//! Turns the dry run of objects on and off: finds the selected objects and patches their specs.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, api::ListParams, core::Status};
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::{cluster::write::set_dry_run, controllers::runtime::cluster::Cluster};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
-/// How many objects are asked for at once.
+/// Objects for each page of a list request.
 const PAGE_SIZE: u32 = 500;
 
-/// As much of an object as there is to be told.
+/// The part of an object that is needed here.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "WatermarkPodAutoscaler")]
 struct DryRunObject {
@@ -26,42 +26,42 @@ struct DryRunSpec {
     dry_run: bool,
 }
 
-/// Which objects are meant.
+/// A selection of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelection {
-    /// One, in the namespace of the kubeconfig's context unless another is said.
+    /// A single object.
     One {
-        /// Its namespace.
+        /// Namespace of the object; `None` for that of the kubeconfig's current context.
         namespace: Option<String>,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
-    /// Those of a namespace, of the context's unless another is said.
+    /// The objects of a namespace.
     InNamespace {
-        /// The namespace.
+        /// The namespace; `None` for that of the kubeconfig's current context.
         namespace: Option<String>,
-        /// Which labels they have; empty for any.
+        /// Label selector; empty for all objects.
         selector: String,
     },
-    /// Those of all namespaces.
+    /// The objects of all namespaces.
     AllNamespaces {
-        /// Which labels they have; empty for any.
+        /// Label selector; empty for all objects.
         selector: String,
     },
 }
 
-/// An object, and whether it only computes.
+/// The dry-run setting of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunSetting {
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Whether it is in dry run.
+    /// Whether the object is in dry run.
     pub dry_run: bool,
 }
 
-/// The objects that are meant, in the order of the server; or one line about why they are not known.
+/// Finds the selected objects, in the order of the API server. The error is a one-line message.
 pub async fn find(
     cluster: &Cluster,
     which: &ObjectSelection,
@@ -84,15 +84,15 @@ pub async fn find(
     }
 }
 
-/// One object.
+/// Reads the dry-run setting of one object.
 pub async fn find_one(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
 ) -> Result<DryRunSetting, String> {
     let api = Api::<DryRunObject>::namespaced(cluster.client.clone(), namespace);
-    let about = format!("WatermarkPodAutoscaler {namespace}/{name}");
-    let found = api.get(name).await.map_err(|why| error_message(&about, &why))?;
+    let subject = format!("WatermarkPodAutoscaler {namespace}/{name}");
+    let found = api.get(name).await.map_err(|why| error_message(&subject, &why))?;
     Ok(DryRunSetting {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
@@ -100,7 +100,7 @@ pub async fn find_one(
     })
 }
 
-/// Turns one object's dry run on or off; or says in one line why it is as it was.
+/// Turns the dry run of one object on or off. The error is a one-line message.
 pub async fn switch_dry_run(
     cluster: &Cluster,
     object: &DryRunSetting,
@@ -108,8 +108,8 @@ pub async fn switch_dry_run(
 ) -> Result<(), String> {
     let DryRunSetting { namespace, name, .. } = object;
     let written = set_dry_run(&cluster.client, (namespace, name), on).await;
-    let about = format!("dry-run option of WatermarkPodAutoscaler {namespace}/{name}");
-    written.map_err(|why| error_message(&about, &why))
+    let subject = format!("dry-run option of WatermarkPodAutoscaler {namespace}/{name}");
+    written.map_err(|why| error_message(&subject, &why))
 }
 
 async fn list_objects(
@@ -117,13 +117,13 @@ async fn list_objects(
     selector: &str,
 ) -> Result<Vec<DryRunSetting>, String> {
     let mut found = Vec::new();
-    let mut wanted = ListParams::default().limit(PAGE_SIZE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     if !selector.is_empty() {
-        wanted = wanted.labels(selector);
+        parameters = parameters.labels(selector);
     }
     loop {
         let page = api
-            .list(&wanted)
+            .list(&parameters)
             .await
             .map_err(|why| error_message("WatermarkPodAutoscalers", &why))?;
         found.extend(page.items.into_iter().map(|object| DryRunSetting {
@@ -132,13 +132,13 @@ async fn list_objects(
             dry_run: object.spec.dry_run,
         }));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => wanted = wanted.continue_token(&token),
+            Some(token) => parameters = parameters.continue_token(&token),
             None => return Ok(found),
         }
     }
 }
 
-/// Nothing found is a mistake of whoever asked: a script that switched nothing is not to go on.
+/// Fails if no object was found: a script that changed nothing should not continue.
 fn require_any(
     found: Vec<DryRunSetting>,
     place: &str,
@@ -151,20 +151,20 @@ fn require_any(
     Err(format!("no WatermarkPodAutoscaler{labels}{place}"))
 }
 
-fn error_message(about: &str, why: &kube::Error) -> String {
+fn error_message(subject: &str, why: &kube::Error) -> String {
     match why {
         kube::Error::Api(status) if status.code == 404 && is_missing_object(status) => {
-            format!("{about} not found")
+            format!("{subject} not found")
         }
         kube::Error::Api(status) if status.code == 404 => format!(
-            "{about}: this cluster has no such kind: plimsoll crds | kubectl apply --server-side -f -"
+            "{subject}: the CRD is not installed; run plimsoll crds | kubectl apply --server-side -f -"
         ),
-        kube::Error::Api(status) => format!("{about}: {}", status.message),
-        why => format!("{about}: {why}"),
+        kube::Error::Api(status) => format!("{subject}: {}", status.message),
+        why => format!("{subject}: {why}"),
     }
 }
 
-/// Whether it is the object that is missing, and not its kind: a server that knows no such path names nothing.
+/// Whether the object is missing rather than its CRD: for an unknown resource, the API server names no object.
 fn is_missing_object(status: &Status) -> bool {
     status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What metrics show of an object: taken from its last decision, kept until the next one.
+//! The exported state of an object: taken from its last decision and exported by metrics until the next one.
 
 use plimsoll_core::types::Time;
 
@@ -12,71 +12,71 @@ use plimsoll_core::{
     },
 };
 
-/// One source, as it is shown.
+/// A metric source as exported.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExportedSource {
-    /// Its name, as labels have it.
+    /// Name of the metric, for labels.
     pub label: String,
-    /// What was compared with the marks, in thousandths.
+    /// The value that was compared with the watermarks, in thousandths.
     pub value: Option<f64>,
-    /// Its marks, in thousandths.
+    /// Low and high watermark, in thousandths.
     pub watermarks: Option<(i64, i64)>,
-    /// What follows from it.
+    /// The proposed replicas.
     pub proposal: Option<i32>,
 }
 
-/// A monitor that has to be well.
+/// A DatadogMonitor that gates scaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExportedMonitor {
-    /// Its name.
+    /// Name of the monitor.
     pub name: String,
-    /// Whether it keeps replicas where they are.
+    /// Whether it blocks scaling.
     pub blocks: bool,
 }
 
-/// What is shown of an object.
+/// The exported state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ExportedState {
     /// Kind and name of the target.
     pub target: (String, String),
-    /// Whether nothing is changed.
+    /// Whether the object is in dry run.
     pub dry_run: bool,
-    /// The bounds.
+    /// Minimum and maximum replicas.
     pub bounds: (i32, i32),
-    /// How far beyond a mark is still inside, in thousandths of the mark.
+    /// The tolerance around the watermarks, in thousandths of the watermark.
     pub tolerance: i64,
-    /// Replicas that there are to be.
+    /// The desired replicas.
     pub desired_replicas: Option<i32>,
-    /// What conditions say.
+    /// Whether the condition `ScalingActive` is true.
     pub scaling_active: bool,
-    /// Of those that have a gauge.
+    /// The conditions that have a gauge, with their values.
     pub conditions: Vec<(&'static str, bool)>,
-    /// Upstream's three reasons.
+    /// Whether the proposal is within the bounds.
     pub within_bounds: Option<bool>,
-    /// More would be added at once than may be.
+    /// Whether the scale-up limit caps the proposal.
     pub upscale_capping: Option<bool>,
-    /// More would be removed at once than may be.
+    /// Whether the scale-down limit caps the proposal.
     pub downscale_capping: Option<bool>,
-    /// Seconds until replicas may be added and removed.
+    /// Seconds until the target may be scaled up and down.
     pub cooldown_seconds: Option<(f64, f64)>,
-    /// Replicas added and removed.
+    /// Replicas added and removed by this process.
     pub replicas_moved: Option<(u64, u64)>,
-    /// Labels of the object that are shown.
+    /// Labels of the object that are exported.
     pub labels: Vec<(String, String)>,
-    /// What has to be well.
+    /// The monitor that gates scaling, if there is one.
     pub monitor: Option<ExportedMonitor>,
-    /// Its sources.
+    /// The metric sources.
     pub sources: Vec<ExportedSource>,
-    /// Why it has not the replicas that its metrics ask for.
+    /// Why the target does not have the replicas that its metrics propose.
     pub restrictions: Vec<Restriction>,
-    /// When it was looked at.
+    /// When the object was last reconciled.
     pub reconciled_at: Time,
-    /// When one of its sources told a value last.
+    /// When one of its metric sources last had a value.
     pub last_value_at: Option<Time>,
 }
 
-/// The longest value of a label about a target, in bytes: no kind and no name is longer. An object is shown before it is
-/// known whether it can be followed.
+/// The maximum length of a label value about a target, in bytes: no valid kind or name is longer. Objects are exported
+/// before their spec is validated.
 const MAX_LABEL_BYTES: usize = 253;
 
 fn truncated(text: &str) -> String {
@@ -84,7 +84,7 @@ fn truncated(text: &str) -> String {
 }
 
 impl ExportedState {
-    /// What an object asks for, with what was shown before of all else.
+    /// The state according to the spec, with the rest taken from the previous state.
     pub fn from_spec(spec: &WatermarkPodAutoscalerSpec, before: Option<&Self>, now: Time) -> Self {
         let target = &spec.scale_target_ref;
         let rules = EffectiveSpec::from_spec(spec);
@@ -100,21 +100,21 @@ impl ExportedState {
         }
     }
 
-    /// Nobody follows it: what held of the last decision holds no more.
+    /// Clears the limits of the last decision, because the object is not being evaluated.
     pub fn clear_limits(&mut self) {
         self.within_bounds = None;
         self.upscale_capping = None;
         self.downscale_capping = None;
     }
 
-    /// The same, and nobody looks at it again by himself, so that nothing would run down.
+    /// Also clears what would go stale, because the object is not reconciled again until it changes.
     pub fn clear_decision(&mut self) {
         self.clear_limits();
         self.cooldown_seconds = None;
         self.monitor = None;
     }
 
-    /// What is left by the last change, where nothing was decided yet: for whoever takes over while nothing can be.
+    /// Initialises the cooldown from the last scale time in the status, before this process has made a decision.
     pub fn start_cooldown(
         &mut self,
         filled: &WatermarkPodAutoscalerSpec,
@@ -122,35 +122,36 @@ impl ExportedState {
     ) {
         if let (None, Some(last)) = (self.cooldown_seconds, &status.last_scale_time) {
             let rules = EffectiveSpec::from_spec(filled);
-            let left = |window| {
+            let remaining = |window| {
                 from_timestamp(last).later(window).nanos_since(self.reconciled_at).max(0) as f64
                     / 1e9
             };
             self.cooldown_seconds =
-                Some((left(rules.upscale_window), left(rules.downscale_window)));
+                Some((remaining(rules.upscale_window), remaining(rules.downscale_window)));
         }
     }
 
-    /// The time that was left runs down, whether anything can be decided or not.
+    /// Lets the cooldown elapse, even if no decision is made.
     pub fn advance_cooldown(&mut self, since: Time) {
-        let gone = self.reconciled_at.nanos_since(since) as f64 / 1e9;
-        let left = |seconds: f64| (seconds - gone).max(0.0);
-        self.cooldown_seconds = self.cooldown_seconds.map(|(up, down)| (left(up), left(down)));
+        let elapsed = self.reconciled_at.nanos_since(since) as f64 / 1e9;
+        let remaining = |seconds: f64| (seconds - elapsed).max(0.0);
+        self.cooldown_seconds =
+            self.cooldown_seconds.map(|(up, down)| (remaining(up), remaining(down)));
     }
 
-    /// What its conditions say by now.
+    /// Updates the conditions from the status.
     pub fn set_conditions(&mut self, status: &WatermarkPodAutoscalerStatus) {
-        let said = |fact: ConditionType| {
-            let is_there = status.conditions.iter().any(|one| one.kind == fact.name());
-            is_there.then(|| condition_since(status, fact).holds)
+        let holds = |fact: ConditionType| {
+            let exists = status.conditions.iter().any(|condition| condition.kind == fact.name());
+            exists.then(|| condition_since(status, fact).holds)
         };
-        self.scaling_active = said(ConditionType::ScalingActive) == Some(true);
-        let shown =
-            ConditionType::ALL.into_iter().filter_map(|fact| Some((fact.label()?, said(fact)?)));
-        self.conditions = shown.collect();
+        self.scaling_active = holds(ConditionType::ScalingActive) == Some(true);
+        let labelled =
+            ConditionType::ALL.into_iter().filter_map(|fact| Some((fact.label()?, holds(fact)?)));
+        self.conditions = labelled.collect();
     }
 
-    /// What was decided.
+    /// Updates the state from a decision.
     pub fn set_decision(&mut self, decision: &Decision, rules: &EffectiveSpec, fixes: Fixes) {
         self.restrictions = decision.restrictions(rules);
         if decision.metrics.iter().any(|row| row.result.is_ok()) {
@@ -160,27 +161,27 @@ impl ExportedState {
             .metrics
             .iter()
             .map(|row| {
-                let asked = row.result.as_ref().ok();
+                let evaluation = row.result.as_ref().ok();
                 ExportedSource {
                     label: row.label.clone(),
-                    value: asked
-                        .filter(|asked| !asked.is_ignored_zero)
-                        .map(|asked| asked.proposal.value),
+                    value: evaluation
+                        .filter(|evaluation| !evaluation.is_ignored_zero)
+                        .map(|evaluation| evaluation.proposal.value),
                     watermarks: row.band.map(|band| (band.low, band.high)),
-                    proposal: asked.map(|asked| asked.proposal.replicas),
+                    proposal: evaluation.map(|evaluation| evaluation.proposal.replicas),
                 }
             })
             .collect();
         match &decision.proposal {
             Ok(_) => {
-                let is_shown = fixes.has(Fix::CappingIsShownRight);
-                self.within_bounds = Some(is_shown && decision.is_within_bounds());
-                if let Some(normal) = decision.limited {
-                    self.upscale_capping = normal.upscale_capping.or(self.upscale_capping);
-                    self.downscale_capping = normal.downscale_capping.or(self.downscale_capping);
+                let exports_bounds = fixes.has(Fix::CappingIsShownRight);
+                self.within_bounds = Some(exports_bounds && decision.is_within_bounds());
+                if let Some(limited) = decision.limited {
+                    self.upscale_capping = limited.upscale_capping.or(self.upscale_capping);
+                    self.downscale_capping = limited.downscale_capping.or(self.downscale_capping);
                 }
             }
-            // Nobody knows whether it is held back where nothing is known. Pods that are not ready say nothing of that.
+            // Without a proposal the limits are unknown. Pods that are not ready do not change them.
             Err(ProposalError::Metric { why: MetricError::PodsNotReady(_), .. }) => {}
             Err(_) => {
                 self.within_bounds = None;
@@ -188,8 +189,8 @@ impl ExportedState {
                 self.downscale_capping = None;
             }
         }
-        if let Some(left) = decision.cooldown.and_then(|passage| passage.remaining) {
-            self.cooldown_seconds = Some((left.up, left.down));
+        if let Some(remaining) = decision.cooldown.and_then(|cooldown| cooldown.remaining) {
+            self.cooldown_seconds = Some((remaining.up, remaining.down));
         }
         if decision.proposal.is_ok() || decision.change.is_some() {
             self.desired_replicas = Some(decision.desired);

@@ -1,4 +1,4 @@
-//! Asks the sources of an object, a few at once, and names each as upstream does.
+//! Fetches the metrics of an object, several concurrently, and names each as upstream does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -46,74 +46,78 @@ use plimsoll_core::{
     },
 };
 
-/// Upstream's name, by which whoever is asked may tell who asks.
+/// Upstream's user agent, which recommenders may rely on.
 pub(super) const USER_AGENT: &str = "wpa-controller";
-/// How long a recommender may take: upstream's limit.
+/// Timeout of requests to recommenders, as upstream.
 const RECOMMENDER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A metrics API may take as long, however short a period is.
+/// The minimum timeout of metrics APIs, even if the period is shorter.
 const MIN_METRIC_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many metrics of one object are asked for at once.
+/// Concurrent metric requests for one object.
 const MAX_CONCURRENT_METRICS: usize = 4;
 
-/// How many times as long as one of them all metrics of an object may take together.
+/// The timeout of all metrics of an object together, in multiples of the timeout of one.
 const TOTAL_TIMEOUT_FACTOR: u32 = 2;
 
-/// Whom values are asked from, but for the API server.
+/// Clients of the metric sources other than the API server.
 pub(super) struct MetricClients {
     recommenders: RecommenderClient,
-    /// None where no Prometheus is known.
+    /// `None` if no Prometheus server is configured.
     promql: Option<PromqlCache>,
 }
 
 impl MetricClients {
-    /// Nobody is asked yet. Requests to recommenders are told to `calls`, those to a Prometheus to `told`.
+    /// Creates the clients. `calls` observes requests to recommenders, `query_metrics` counts queries to Prometheus.
     pub fn new(
         config: &WatermarkConfig,
         clock: &Clock,
         calls: Arc<dyn RecommenderCallObserver>,
-        told: PrometheusQueryMetrics,
+        query_metrics: PrometheusQueryMetrics,
     ) -> Result<Self> {
-        let pace = RequestLimits { timeout: RECOMMENDER_TIMEOUT, ..RequestLimits::default() };
-        let asked = &config.prometheus;
-        let queries = if asked.transport.address.is_empty() {
+        let request_limits =
+            RequestLimits { timeout: RECOMMENDER_TIMEOUT, ..RequestLimits::default() };
+        let prometheus = &config.prometheus;
+        let promql = if prometheus.transport.address.is_empty() {
             None
         } else {
-            let own = clock.clone();
-            let door =
-                HttpTransport::new(asked.transport.clone(), WallClock::new(move || own.now()))
-                    .context("--prometheus-address")?;
+            let wall = clock.clone();
+            let transport = HttpTransport::new(
+                prometheus.transport.clone(),
+                WallClock::new(move || wall.now()),
+            )
+            .context("--prometheus-address")?;
             let limits = QueryLimits {
-                max_in_flight: asked.max_concurrent,
-                timeout: asked.timeout,
+                max_in_flight: prometheus.max_concurrent,
+                timeout: prometheus.timeout,
                 max_attempts: 1,
                 ..QueryLimits::default()
             };
-            let watch = Arc::new(QueryRecorder::new(told));
-            let client = client::PrometheusClient::new(Arc::new(door), limits).with_observer(watch);
-            let queries = PromqlCache::new(client, config.period)
-                .with_matchers(asked.matchers.clone())
-                .with_tenant_scope(asked.scope.clone());
-            // Only who asks how old a value may be needs to know, and it costs a query.
-            let tells = config.max_metric_age.is_some();
-            Some(if tells { queries.with_sample_age() } else { queries })
+            let observer = Arc::new(QueryRecorder::new(query_metrics));
+            let client =
+                client::PrometheusClient::new(Arc::new(transport), limits).with_observer(observer);
+            let promql = PromqlCache::new(client, config.period)
+                .with_matchers(prometheus.matchers.clone())
+                .with_tenant_scope(prometheus.scope.clone());
+            // The age of samples costs another query and is only needed for --max-metric-age.
+            let needs_sample_age = config.max_metric_age.is_some();
+            Some(if needs_sample_age { promql.with_sample_age() } else { promql })
         };
-        Ok(Self { recommenders: RecommenderClient::new(USER_AGENT, calls, pace), promql: queries })
+        Ok(Self { recommenders: RecommenderClient::new(USER_AGENT, calls, request_limits), promql })
     }
 }
 
 impl WatermarkController {
-    /// The Prometheus that is asked, if one is known.
+    /// The Prometheus client, if a server is configured.
     pub(super) fn promql(&self) -> Option<&PromqlCache> {
         self.metric_clients.promql.as_ref()
     }
 
-    /// What comes of asking the sources of an object, in their order.
+    /// Fetches all metrics of an object, in the order of the spec.
     #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
     pub(super) async fn fetch_metrics(
         &self,
         key: &ObjectKey,
-        seat: &ObjectState,
+        state: &ObjectState,
         filled: &WatermarkPodAutoscalerSpec,
         rules: &EffectiveSpec,
         scale: Scale,
@@ -121,99 +125,102 @@ impl WatermarkController {
         pods: &[Pod],
     ) -> Vec<MetricInput> {
         let ready = match readiness.ready_pods(pods, scale) {
-            // Without any replica there is no pod, and something else may ask for the first.
+            // A target scaled to zero has no pods, but a metric may scale it up.
             Err(_) if rules.may_be_zero() && scale.spec_replicas == 0 => Ok(0),
             counted => counted,
         };
         if let Some(recommender) = &filled.recommender {
-            let asked = match ready {
-                // As upstream has it, nobody is asked about pods of which none is ready.
+            let result = match ready {
+                // As in upstream, the recommender is not called if no pod is ready.
                 Err(why) => Err(MetricError::PodsNotReady(why)),
                 Ok(ready) => {
-                    let occasion = RecommendContext {
+                    let context = RecommendContext {
                         namespace: &key.namespace,
                         cluster: &self.config.cluster,
                         scale,
                         ready_pods: ready,
                     };
-                    self.query_recommender(filled, recommender, &occasion).await
+                    self.query_recommender(filled, recommender, &context).await
                 }
             };
-            return vec![recommender_input(recommender, rules, asked)];
+            return vec![recommender_input(recommender, rules, result)];
         }
-        let (ready, until) =
+        let (ready, deadline) =
             (&ready, Instant::now() + self.metrics_api_timeout() * TOTAL_TIMEOUT_FACTOR);
-        let ask = |metric| self.fetch_metric(key, seat, metric, rules, ready, until).boxed();
-        let asked: Vec<_> = filled.metrics.iter().map(ask).collect();
-        let asked: Vec<Option<MetricInput>> =
-            stream::iter(asked).buffered(MAX_CONCURRENT_METRICS).collect().await;
-        asked.into_iter().flatten().collect()
+        let fetch = |metric| self.fetch_metric(key, state, metric, rules, ready, deadline).boxed();
+        let requests: Vec<_> = filled.metrics.iter().map(fetch).collect();
+        let inputs: Vec<Option<MetricInput>> =
+            stream::iter(requests).buffered(MAX_CONCURRENT_METRICS).collect().await;
+        inputs.into_iter().flatten().collect()
     }
 
-    /// What comes of asking for one metric. Without pods that are ready nobody is asked about what is not of pods.
+    /// Fetches one metric. Metrics that are not about pods are not fetched if no pod is ready.
     async fn fetch_metric(
         &self,
         key: &ObjectKey,
-        seat: &ObjectState,
+        state: &ObjectState,
         metric: &MetricSpec,
         rules: &EffectiveSpec,
         ready: &Result<u32, PodsNotReady>,
-        until: Instant,
+        deadline: Instant,
     ) -> Option<MetricInput> {
-        let found = metric_block(metric).ok()?;
-        let query = self.query_annotation(seat, metric, found.name);
+        let block = metric_block(metric).ok()?;
+        let query = self.query_annotation(state, metric, block.name);
         let kind =
             if query.is_some() { MetricSourceType::Prometheus } else { source_type(metric)? };
-        let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
+        let milli = |watermark: Option<Quantity>| watermark.map(Quantity::milli_value);
         let is_of_pods = !matches!(kind, MetricSourceType::External | MetricSourceType::Prometheus);
-        let asked = async {
+        let request = async {
             match (ready, query) {
                 (Err(why), _) if !is_of_pods => Err(MetricError::PodsNotReady(why.clone())),
                 (_, Some((annotation, query))) => {
-                    self.fetch_query(key, seat, annotation, query).await
+                    self.fetch_query(key, state, annotation, query).await
                 }
                 (_, None) => self.fetch_from_metrics_api(key, kind, metric).await,
             }
         };
-        let asked = self.with_deadline(until, asked).await;
-        let selector = Selector::from_label_selector(found.selector);
+        let value = self.with_deadline(deadline, request).await;
+        let selector = Selector::from_label_selector(block.selector);
         Some(MetricInput {
             kind,
-            label: found.name.to_owned(),
-            name: display_name(found.name, found.labels()),
-            selector: selector.map(|it| it.as_str().to_owned()).unwrap_or_default(),
+            label: block.name.to_owned(),
+            name: display_name(block.name, block.labels()),
+            selector: selector.map(|selector| selector.as_str().to_owned()).unwrap_or_default(),
             address: None,
             band: Band::new(
-                milli(found.low_watermark),
-                milli(found.high_watermark),
+                milli(block.low_watermark),
+                milli(block.high_watermark),
                 rules.tolerance,
             ),
-            value: asked,
+            value,
         })
     }
 
-    /// Gives up on what is not answered by then, as upstream never does: an object whose metrics are answered one after the
-    /// other, each just in time, would keep its place among those that wait for all that time.
+    /// Fails a request that does not finish before the deadline. Upstream has no such limit: many metrics that each respond
+    /// just in time would occupy a worker or a parking permit for all that time.
     async fn with_deadline(
         &self,
-        until: Instant,
-        asked: impl Future<Output = Result<MetricValue, MetricError>>,
+        deadline: Instant,
+        request: impl Future<Output = Result<MetricValue, MetricError>>,
     ) -> Result<MetricValue, MetricError> {
         if self.config.compat == Compat::Upstream {
-            return asked.await;
+            return request.await;
         }
-        let late =
-            || MetricError::Failed("the metrics of the object take too long together".to_owned());
-        if Instant::now() >= until {
-            return Err(late());
+        let timed_out = || {
+            MetricError::Failed(
+                "timed out: the metrics of the object take too long in total".to_owned(),
+            )
+        };
+        if Instant::now() >= deadline {
+            return Err(timed_out());
         }
-        timeout_at(until, asked).await.unwrap_or_else(|_| Err(late()))
+        timeout_at(deadline, request).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// The annotation by which an external metric is a query of a Prometheus, and the query.
+    /// The annotation that replaces an external metric by a PromQL query, and the query.
     fn query_annotation<'a>(
         &self,
-        seat: &'a ObjectState,
+        state: &'a ObjectState,
         metric: &MetricSpec,
         name: &str,
     ) -> Option<(&'a str, &'a str)> {
@@ -222,7 +229,7 @@ impl WatermarkController {
         {
             return None;
         }
-        let mut annotations = seat.object.annotations().iter();
+        let mut annotations = state.object.annotations().iter();
         let (key, query) = annotations.find(|(key, _)| queried_metric(key) == Some(name))?;
         Some((key, query))
     }
@@ -230,39 +237,40 @@ impl WatermarkController {
     async fn fetch_query(
         &self,
         key: &ObjectKey,
-        seat: &ObjectState,
+        state: &ObjectState,
         annotation: &str,
         query: &str,
     ) -> Result<MetricValue, MetricError> {
         if self.promql().is_none() {
             return Err(MetricError::Failed(format!(
-                "annotation {annotation} asks a Prometheus, and none is known: set --prometheus-address"
+                "annotation {annotation} needs a Prometheus server: set --prometheus-address"
             )));
         }
         if query.len() > MAX_VALUE_BYTES {
             return Err(MetricError::Failed(format!(
-                "annotation {annotation} has {} bytes, and at most {MAX_VALUE_BYTES} are taken: shorten the query, or record it in \
-                 the Prometheus",
+                "annotation {annotation} has {} bytes, but the maximum is {MAX_VALUE_BYTES}: shorten the query or use a \
+                 recording rule",
                 query.len()
             )));
         }
-        self.query_prometheus(&key.namespace, query, self.clock.now(), seat.last_reconcile).await
+        self.query_prometheus(&key.namespace, query, self.clock.now(), state.last_reconcile).await
     }
 
-    /// Asks the Prometheus for an object of this namespace.
+    /// Queries Prometheus for an object of this namespace. `last_reconcile` is when the object last needed the result.
     pub(super) async fn query_prometheus(
         &self,
         namespace: &str,
         query: &str,
         now: Time,
-        had: Option<Time>,
+        last_reconcile: Option<Time>,
     ) -> Result<MetricValue, MetricError> {
-        let Some(queries) = self.promql() else {
-            return Err(MetricError::Failed("none is known: set --prometheus-address".to_owned()));
+        let Some(promql) = self.promql() else {
+            let why = "no Prometheus server is configured: set --prometheus-address";
+            return Err(MetricError::Failed(why.to_owned()));
         };
-        let call = ServiceCall { service: "Prometheus", kind: "the Prometheus", namespace };
-        let asked = queries.get(namespace, query, now, had);
-        self.circuit_breaker.call(call, self.config.prometheus.timeout, asked).await
+        let call = ServiceCall { service: "Prometheus", kind: "Prometheus", namespace };
+        let request = promql.get(namespace, query, now, last_reconcile);
+        self.circuit_breaker.call(call, self.config.prometheus.timeout, request).await
     }
 
     async fn fetch_from_metrics_api(
@@ -271,43 +279,45 @@ impl WatermarkController {
         kind: MetricSourceType,
         metric: &MetricSpec,
     ) -> Result<MetricValue, MetricError> {
-        let found = metric_block(metric).map_err(|why| MetricError::Failed(why.to_string()))?;
-        let limit = self.metrics_api_timeout();
-        let selector = Selector::from_label_selector(found.selector)
-            .map_err(|why| MetricError::Failed(format!("the selector of {}: {why}", found.name)))?;
+        let block = metric_block(metric).map_err(|why| MetricError::Failed(why.to_string()))?;
+        let timeout = self.metrics_api_timeout();
+        let selector = Selector::from_label_selector(block.selector).map_err(|why| {
+            MetricError::Failed(format!("invalid selector of metric {}: {why}", block.name))
+        })?;
         let (client, selector): (&Client, &str) = (&self.client, selector.as_str());
         let container = match kind {
             MetricSourceType::ContainerResource => metric.container_resource.as_ref(),
             _ => None,
         };
-        let container = container.map(|it| it.container.as_str());
+        let container = container.map(|metric| metric.container.as_str());
         match kind {
             MetricSourceType::External
             | MetricSourceType::Prometheus
             | MetricSourceType::Recommender => {
                 let service = "the external metrics API";
                 let call = ServiceCall { service, kind: service, namespace: &key.namespace };
-                let asked =
-                    fetch_external_metric(client, &key.namespace, found.name, selector, limit);
-                self.circuit_breaker.call(call, limit, asked).await
+                let request =
+                    fetch_external_metric(client, &key.namespace, block.name, selector, timeout);
+                self.circuit_breaker.call(call, timeout, request).await
             }
             MetricSourceType::Resource | MetricSourceType::ContainerResource => {
                 let service = "the resource metrics API";
                 let call = ServiceCall { service, kind: service, namespace: &key.namespace };
-                let asked = fetch_resource_metric(
+                let request = fetch_resource_metric(
                     client,
                     &key.namespace,
-                    found.name,
+                    block.name,
                     container,
                     selector,
-                    limit,
+                    timeout,
                 );
-                self.circuit_breaker.call(call, limit, asked).await
+                self.circuit_breaker.call(call, timeout, request).await
             }
         }
     }
 
-    /// How long a metrics API may take: who waits for longer than a period misses a turn, and bounds that changed meanwhile.
+    /// Timeout of metrics APIs. A request that takes longer than a period delays the next reconcile, and so a change of the
+    /// bounds.
     fn metrics_api_timeout(&self) -> Duration {
         let Self { config, .. } = self;
         match config.compat {
@@ -320,18 +330,18 @@ impl WatermarkController {
         &self,
         filled: &WatermarkPodAutoscalerSpec,
         recommender: &RecommenderSpec,
-        occasion: &RecommendContext<'_>,
+        context: &RecommendContext<'_>,
     ) -> Result<MetricValue, MetricError> {
         let tls = recommender.tls_config.as_ref();
-        let body = request_body(&recommend_request(filled, recommender), occasion);
+        let body = request_body(&recommend_request(filled, recommender), context);
         let defaults = &self.config.recommender_tls;
-        let asked =
+        let request =
             self.metric_clients.recommenders.recommend(&recommender.url, tls, defaults, &body);
         let service = redact_url(&recommender.url);
-        let namespace = occasion.namespace;
+        let namespace = context.namespace;
         let call = ServiceCall { service: &service, kind: "recommenders", namespace };
-        let asked = self.circuit_breaker.call(call, RECOMMENDER_TIMEOUT, asked).await;
-        asked.map(MetricValue::Recommendation).map_err(|why| match why {
+        let result = self.circuit_breaker.call(call, RECOMMENDER_TIMEOUT, request).await;
+        result.map(MetricValue::Recommendation).map_err(|why| match why {
             MetricError::Failed(why) => {
                 let name = recommender_label(recommender);
                 MetricError::Failed(format!("unable to get external recommendation {name}: {why}"))
@@ -358,9 +368,9 @@ fn recommender_label(recommender: &RecommenderSpec) -> String {
 fn recommender_input(
     recommender: &RecommenderSpec,
     rules: &EffectiveSpec,
-    asked: Result<MetricValue, MetricError>,
+    value: Result<MetricValue, MetricError>,
 ) -> MetricInput {
-    let milli = |mark: Option<Quantity>| mark.map(Quantity::milli_value);
+    let milli = |watermark: Option<Quantity>| watermark.map(Quantity::milli_value);
     let name = recommender_label(recommender);
     MetricInput {
         kind: MetricSourceType::Recommender,
@@ -373,6 +383,6 @@ fn recommender_input(
             milli(recommender.high_watermark),
             rules.tolerance,
         ),
-        value: asked,
+        value,
     }
 }

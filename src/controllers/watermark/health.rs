@@ -1,4 +1,4 @@
-//! How the controller is, for whoever looks from outside: on its Lease, and in gauges at a scrape.
+//! Health of the controller, reported on its Lease and in gauges.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::WatermarkController;
 use crate::controllers::runtime::shutdown::ShutdownToken;
 
 impl WatermarkController {
-    /// Updates what the next renewal of the Lease will show. The renewal itself must not wait for the lock of all objects.
+    /// Updates the health that the next renewal of the Lease writes. The renewal must not wait for the queue's lock.
     pub(super) async fn run_health_loop(self: Arc<Self>, stop: ShutdownToken) {
         loop {
             let (objects, unknown, latest) = self.queue.summary();
             {
-                let mut vitals = self.health_reporter.lock();
-                (vitals.objects, vitals.stale) = (objects as u64, unknown as u64);
-                vitals.last_pass = latest;
+                let mut health = self.health_reporter.lock();
+                (health.objects, health.stale) = (objects as u64, unknown as u64);
+                health.last_pass = latest;
             }
             tokio::select! {
                 () = stop.cancelled() => return,

@@ -1,4 +1,4 @@
-//! What metrics are told: calls of recommenders as they happen, objects when somebody asks.
+//! Exports metrics: of recommender calls as they happen, of objects at each scrape.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,15 +18,15 @@ use crate::{
 };
 use plimsoll_core::watermark::cooldown::CooldownRemaining;
 
-/// Counts calls of recommenders.
+/// Counts calls to recommenders.
 pub(super) struct RecommenderCallMetrics {
     metrics: WatermarkMetrics,
-    /// Those under way, by whom they ask.
+    /// Calls in flight by client.
     calls: Mutex<HashMap<String, Vec<RecommenderCall>>>,
 }
 
 impl RecommenderCallMetrics {
-    /// Counts into these.
+    /// Creates an observer that counts in `metrics`.
     pub fn new(metrics: WatermarkMetrics) -> Self {
         Self { metrics, calls: Mutex::default() }
     }
@@ -41,9 +41,9 @@ impl RecommenderCallObserver for RecommenderCallMetrics {
 
     fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration) {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(waiting) = calls.get_mut(client) else { return };
-        let call = waiting.pop();
-        if waiting.is_empty() {
+        let Some(client_calls) = calls.get_mut(client) else { return };
+        let call = client_calls.pop();
+        if client_calls.is_empty() {
             calls.remove(client);
         }
         drop(calls);
@@ -55,7 +55,7 @@ impl RecommenderCallObserver for RecommenderCallMetrics {
     }
 }
 
-/// The objects of a role, for a scrape.
+/// The objects of the controller, for a scrape.
 pub(super) struct WatermarkObjectMetrics(pub Weak<WatermarkController>);
 
 impl WpaMetricsSource for WatermarkObjectMetrics {
@@ -65,7 +65,7 @@ impl WpaMetricsSource for WatermarkObjectMetrics {
         visit: &mut dyn FnMut(WatermarkRow<'_>),
     ) -> Option<ObjectKey> {
         let role = self.0.upgrade()?;
-        // Another one tells of them by now, and what is known here grows old. While nobody can say who leads, it stays.
+        // Another process leads and exports them; the state here is outdated. While the leader is unknown, keep exporting.
         if role
             .election
             .get()
@@ -73,14 +73,14 @@ impl WpaMetricsSource for WatermarkObjectMetrics {
         {
             return None;
         }
-        let (shown, next) = role.queue.exported_page(after, PAGE_SIZE);
+        let (exported, next) = role.queue.exported_page(after, PAGE_SIZE);
         let now = role.clock.now();
-        for (key, shown) in &shown {
-            let sources: Vec<SourceRow<'_>> = shown.sources.iter().map(source_row).collect();
+        for (key, exported) in &exported {
+            let sources: Vec<SourceRow<'_>> = exported.sources.iter().map(source_row).collect();
             let label = |key: &str| {
-                shown.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
+                exported.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
             };
-            visit(object_row(key, shown, &sources, now, &label));
+            visit(object_row(key, exported, &sources, now, &label));
         }
         next
     }
@@ -98,36 +98,38 @@ fn source_row(source: &super::exported_state::ExportedSource) -> SourceRow<'_> {
 
 fn object_row<'a>(
     key: &'a ObjectKey,
-    shown: &'a ExportedState,
+    exported: &'a ExportedState,
     sources: &'a [SourceRow<'a>],
     now: Time,
     label: &'a dyn Fn(&str) -> Option<&'a str>,
 ) -> WatermarkRow<'a> {
     let condition = |name: &str| {
-        shown.conditions.iter().find(|(known, _)| *known == name).map(|(_, holds)| *holds)
+        exported.conditions.iter().find(|(known, _)| *known == name).map(|(_, holds)| *holds)
     };
     WatermarkRow {
         key,
-        target_kind: &shown.target.0,
-        target_name: &shown.target.1,
-        dry_run: shown.dry_run,
-        min_replicas: shown.bounds.0,
-        max_replicas: shown.bounds.1,
-        tolerance: shown.tolerance as f64 / 1000.0,
-        effective_replicas: shown.desired_replicas.map(f64::from),
-        scaling_active: Some(shown.scaling_active),
+        target_kind: &exported.target.0,
+        target_name: &exported.target.1,
+        dry_run: exported.dry_run,
+        min_replicas: exported.bounds.0,
+        max_replicas: exported.bounds.1,
+        tolerance: exported.tolerance as f64 / 1000.0,
+        effective_replicas: exported.desired_replicas.map(f64::from),
+        scaling_active: Some(exported.scaling_active),
         able_to_scale: condition("able_to_scale"),
         scaling_limited: condition("scaling_limited"),
         scaling_blocked: condition("scaling_blocked"),
-        within_bounds: shown.within_bounds,
-        upscale_capping: shown.upscale_capping,
-        downscale_capping: shown.downscale_capping,
-        restrictions: Some(shown.restrictions.iter().copied().collect()),
-        cooldown_remaining: shown.cooldown_seconds.map(|(up, down)| CooldownRemaining { up, down }),
-        upscale_total: shown.replicas_moved.map(|(up, _)| up),
-        downscale_total: shown.replicas_moved.map(|(_, down)| down),
-        staleness_seconds: shown.last_value_at.map(|at| now.nanos_since(at) as f64 / 1e9),
-        monitor_gate: shown.monitor.as_ref().map(|monitor| MonitorGateRow {
+        within_bounds: exported.within_bounds,
+        upscale_capping: exported.upscale_capping,
+        downscale_capping: exported.downscale_capping,
+        restrictions: Some(exported.restrictions.iter().copied().collect()),
+        cooldown_remaining: exported
+            .cooldown_seconds
+            .map(|(up, down)| CooldownRemaining { up, down }),
+        upscale_total: exported.replicas_moved.map(|(up, _)| up),
+        downscale_total: exported.replicas_moved.map(|(_, down)| down),
+        staleness_seconds: exported.last_value_at.map(|at| now.nanos_since(at) as f64 / 1e9),
+        monitor_gate: exported.monitor.as_ref().map(|monitor| MonitorGateRow {
             monitor_name: &monitor.name,
             monitor_namespace: &key.namespace,
             is_blocked: monitor.blocks,
@@ -138,7 +140,7 @@ fn object_row<'a>(
 }
 
 impl WatermarkController {
-    /// What upstream's framework would call the end of a look.
+    /// The label that controller-runtime, which upstream uses, would give to the result of a reconcile.
     pub(super) fn reconcile_return(outcome: &str, next: Requeue) -> ReconcileResultLabel {
         match next {
             _ if outcome == "error" => ReconcileResultLabel::Error,
@@ -147,7 +149,7 @@ impl WatermarkController {
         }
     }
 
-    /// Series of recommenders that nobody asks any more end.
+    /// Removes the series of recommenders that are no longer used.
     pub(super) fn retain_recommender_series(&self) {
         let used: HashSet<String> =
             self.queue.recommenders().iter().map(|url| client_label(url)).collect();

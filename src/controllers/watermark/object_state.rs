@@ -1,4 +1,4 @@
-//! One object that is looked after, and what is remembered of it from look to look.
+//! The state of one object that is kept from reconcile to reconcile.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use plimsoll_core::{
     watermark::{MetricHistory, WpaOptions, pending_scale::is_pending},
 };
 
-/// An object as it is kept: without what nobody asks it for. Whoever reads lists of one metric and a few conditions leaves
-/// room in them for four, and that is a fifth of what an object takes.
+/// An object without unused fields and capacity. Deserialized lists have spare capacity, which takes a fifth of the memory
+/// of an object.
 pub(super) fn trimmed(mut object: WatermarkPodAutoscaler) -> Arc<WatermarkPodAutoscaler> {
     object.metadata.managed_fields = None;
     object.spec.metrics.shrink_to_fit();
@@ -26,36 +26,36 @@ pub(super) fn trimmed(mut object: WatermarkPodAutoscaler) -> Arc<WatermarkPodAut
     Arc::new(object)
 }
 
-/// An object, and what is remembered of it from look to look.
+/// An object with the state that is kept from reconcile to reconcile.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectState {
-    /// As the watch told last, or as it was written since.
+    /// The object as last received from the watch or from a write.
     pub object: Arc<WatermarkPodAutoscaler>,
-    /// What its status would be if anything were written.
+    /// The status that would have been written, in a dry run.
     pub dry_run_status: Option<WatermarkPodAutoscalerStatus>,
-    /// When it was last told what it asks for.
+    /// When the object was last reconciled.
     pub last_reconcile: Option<Time>,
-    /// When its status was last written by this process.
+    /// When this process last wrote the status.
     pub status_written_at: Option<Time>,
-    /// Reasons of the warnings that stand, so that they are told once.
+    /// Reasons and messages of active warnings, so that each is emitted once.
     pub active_warnings: Vec<(&'static str, String)>,
-    /// Whether its monitor could not be read at the last look.
+    /// Whether the last reconcile failed to read the monitor.
     pub has_unread_monitor: bool,
-    /// Until when nobody tries again to take its finalizer away, which was refused.
+    /// When to retry the removal of the finalizer, after it failed.
     pub finalizer_retry_at: Option<Time>,
-    /// Whether the last look found nothing to change.
+    /// Whether the last reconcile found nothing to change.
     pub is_idle: bool,
-    /// Replicas that were added and removed by this process.
+    /// Replicas that this process has added and removed.
     pub replicas_moved: Option<(u64, u64)>,
-    /// Looks in a row that failed.
+    /// Consecutive failed reconciles.
     pub failures: u32,
-    /// What its annotations ask for.
+    /// Options from the annotations.
     pub options: WpaOptions,
-    /// What is remembered from the last look, if there was one.
+    /// Metric history of the last reconcile, if there was one.
     pub metric_history: Option<MetricHistory>,
-    /// The version of the scale that was seen or written last: an older one tells of a time before that.
+    /// The resourceVersion of the scale that was last read or written, to detect older ones.
     pub scale_version: Option<u64>,
-    /// What metrics show of it.
+    /// The state that metrics export.
     pub exported: Option<Arc<ExportedState>>,
 }
 
@@ -79,19 +79,19 @@ impl ObjectState {
         }
     }
 
-    /// What is to be remembered of it: where nobody looked yet, what the status tells of the last look of another.
+    /// The metric history. Before the first reconcile of this process it is restored from the decision in the status.
     pub fn metric_history(&self) -> MetricHistory {
-        let told =
+        let restored =
             || Some(MetricHistory::from_decision(self.object.status.as_ref()?.decision.as_ref()?));
-        self.metric_history.clone().or_else(told).unwrap_or_default()
+        self.metric_history.clone().or_else(restored).unwrap_or_default()
     }
 
-    /// What was written about it last, or would have been.
+    /// The status that was last written, or would have been in a dry run.
     pub fn status(&self) -> WatermarkPodAutoscalerStatus {
         self.dry_run_status.clone().or_else(|| self.object.status.clone()).unwrap_or_default()
     }
 
-    /// Whether a change is booked of which nobody said that it was made.
+    /// Whether a scale update is pending, whose outcome is unknown.
     pub fn has_pending_scale(&self) -> bool {
         self.dry_run_status.as_ref().or(self.object.status.as_ref()).is_some_and(is_pending)
     }

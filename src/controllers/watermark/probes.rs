@@ -1,4 +1,4 @@
-//! Whether the watermark controller lives, and whether it can do its work.
+//! Liveness and readiness of the watermark controller.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{
     controllers::runtime::traffic_metrics::{check_watch_loops, unsynced_watches},
 };
 
-/// A worker that waits turns every few seconds; one look may take as long as its slowest source.
+/// An idle worker ticks every few seconds; a reconcile may take as long as its slowest metric source.
 const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
 impl Probes for WatermarkController {
     fn check_liveness(&self) -> Result<(), Stalled> {
         check_watch_loops(self.watches.all())?;
-        // A clock that a test steps says nothing about how often the loop should turn.
+        // With a simulated clock, wall time does not bound how often the loop has to iterate.
         if self.clock.is_wall() {
             self.loop_watchdog.check(LOOP_TIMEOUT, "the watermark controller's loop")
         } else {

@@ -1,4 +1,4 @@
-//! The objects that are looked after, what is remembered of each, and when each has its turn.
+//! All objects with their state, ordered by when they are due for the next reconcile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,16 +20,16 @@ use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
 #[derive(Debug)]
 struct QueueEntry {
-    /// Nothing while somebody looks at it.
+    /// `None` while the object is being reconciled.
     state: Option<Box<ObjectState>>,
-    /// What arrived meanwhile.
+    /// A newer version of the object that arrived during the reconcile.
     newer_object: Option<Arc<WatermarkPodAutoscaler>>,
-    /// It went meanwhile. What comes back by its name waits until nobody looks at it any more: two looks at one name would
-    /// be two opinions about one target.
+    /// Whether the object was deleted during the reconcile. A new object of the same name waits until that reconcile ends,
+    /// because two concurrent reconciles might scale the same target.
     is_gone: bool,
-    /// The recommender that is asked meanwhile.
+    /// The recommender of the object that is being reconciled.
     recommender: Option<Box<str>>,
-    /// What metrics show meanwhile.
+    /// The exported state of the object that is being reconciled.
     exported: Option<Arc<ExportedState>>,
     due: Option<Time>,
     scope: usize,
@@ -40,28 +40,28 @@ struct QueueEntry {
 struct Inner {
     entries: BTreeMap<ObjectKey, QueueEntry>,
     due: BTreeSet<(Time, ObjectKey)>,
-    /// Which list of each scope is being read.
+    /// Counts the lists of each watch scope.
     list_generations: Vec<u64>,
 }
 
-/// All objects.
+/// The queue of all objects.
 #[derive(Debug)]
 pub(super) struct ReconcileQueue {
     inner: Mutex<Inner>,
-    /// Counts whatever brings a turn forward.
+    /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
 }
 
-/// Who has the next turn.
+/// The next item of the queue.
 #[derive(Debug)]
 pub(super) enum NextItem {
-    /// This one, which was due then.
+    /// An object with its state, and when it was due.
     Due(ObjectKey, Box<ObjectState>, Time),
-    /// Nobody before then.
+    /// No object is due before this time; `None` if none is scheduled.
     NoneUntil(Option<Time>),
 }
 
-/// Whether an object is another one to whoever follows it: another spec, other annotations, or on its way out.
+/// Whether a change of an object requires a reconcile: a new spec, new annotations, or a deletion timestamp.
 fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> bool {
     before.uid() != after.uid()
         || before.spec != after.spec
@@ -70,182 +70,189 @@ fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutos
 }
 
 impl ReconcileQueue {
-    /// Of objects that come from so many watches.
+    /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
-        let pages = Inner { list_generations: vec![0; scopes], ..Inner::default() };
-        Self { inner: Mutex::new(pages), wakeups: watch::Sender::new(0) }
+        let inner = Inner { list_generations: vec![0; scopes], ..Inner::default() };
+        Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whenever a turn was brought forward.
+    /// Notifies whenever an object becomes due earlier.
     pub fn wakeups(&self) -> watch::Receiver<u64> {
         self.wakeups.subscribe()
     }
 
-    /// Takes in what a watch tells. What is new has its turn at once.
+    /// Applies a watch event. New and changed objects are due at once.
     pub fn apply(&self, scope: usize, change: ObjectChange<WatermarkPodAutoscaler>, now: Time) {
-        let mut pages = self.lock();
-        let is_due = pages.apply(scope, change, now);
-        drop(pages);
+        let mut inner = self.lock();
+        let is_due = inner.apply(scope, change, now);
+        drop(inner);
         if is_due {
-            self.wakeups.send_modify(|news| *news += 1);
+            self.wakeups.send_modify(|count| *count += 1);
         }
     }
 
-    /// Who has the next turn.
+    /// Takes the next object that is due.
     pub fn pop_due(&self, now: Time) -> NextItem {
-        let mut pages = self.lock();
-        let Some((at, key)) = pages.due.first().cloned() else { return NextItem::NoneUntil(None) };
+        let mut inner = self.lock();
+        let Some((at, key)) = inner.due.first().cloned() else { return NextItem::NoneUntil(None) };
         if at > now {
             return NextItem::NoneUntil(Some(at));
         }
-        pages.due.remove(&(at, key.clone()));
-        let Some(entry) = pages.entries.get_mut(&key) else {
+        inner.due.remove(&(at, key.clone()));
+        let Some(entry) = inner.entries.get_mut(&key) else {
             return NextItem::NoneUntil(Some(now));
         };
         entry.due = None;
         match entry.state.take() {
-            Some(seat) => {
-                let recommender = seat.object.spec.recommender.as_ref();
-                entry.recommender = recommender.map(|it| it.url.as_str().into());
-                NextItem::Due(key, seat, at)
+            Some(state) => {
+                let recommender = state.object.spec.recommender.as_ref();
+                entry.recommender = recommender.map(|recommender| recommender.url.as_str().into());
+                NextItem::Due(key, state, at)
             }
             None => NextItem::NoneUntil(Some(now)),
         }
     }
 
-    /// Gives an object back after its turn. `next` is when it has the next one; nothing is when it changes.
+    /// Puts an object back after its reconcile. `next` is when it is due again; `None` if only after a change.
     pub fn requeue(
         &self,
         key: &ObjectKey,
-        mut seat: Box<ObjectState>,
+        mut state: Box<ObjectState>,
         next: Option<Time>,
         now: Time,
     ) {
-        let mut pages = self.lock();
-        let Some(entry) = pages.entries.get_mut(key) else { return };
+        let mut inner = self.lock();
+        let Some(entry) = inner.entries.get_mut(key) else { return };
         entry.recommender = None;
         if entry.is_gone {
-            pages.entries.remove(key);
+            inner.entries.remove(key);
             return;
         }
         let mut next = next;
         if let Some(newer) = entry.newer_object.take() {
-            if is_material_change(&seat.object, &newer) {
+            if is_material_change(&state.object, &newer) {
                 next = Some(now);
             }
-            if newer.uid() == seat.object.uid() {
-                seat.object = newer;
+            if newer.uid() == state.object.uid() {
+                state.object = newer;
             } else {
-                *seat = ObjectState::new(newer);
+                *state = ObjectState::new(newer);
             }
         }
-        entry.exported.clone_from(&seat.exported);
-        entry.state = Some(seat);
+        entry.exported.clone_from(&state.exported);
+        entry.state = Some(state);
         entry.due = next;
         if let Some(next) = next {
-            pages.due.insert((next, key.clone()));
+            inner.due.insert((next, key.clone()));
         }
-        drop(pages);
+        drop(inner);
         if next.is_some() {
-            self.wakeups.send_modify(|news| *news += 1);
+            self.wakeups.send_modify(|count| *count += 1);
         }
     }
 
-    /// Gives every object its turn at once: whoever leads by now knows nothing of what was put off.
+    /// Makes every object due at once, because a new leader does not know their due times.
     pub fn requeue_all(&self, now: Time) {
-        let mut pages = self.lock();
-        let waiting: Vec<ObjectKey> = pages
+        let mut inner = self.lock();
+        let waiting: Vec<ObjectKey> = inner
             .entries
             .iter()
             .filter(|(_, entry)| entry.state.is_some())
             .map(|(key, _)| key.clone())
             .collect();
         for key in waiting {
-            if let Some(seat) = pages.entries.get_mut(&key).and_then(|entry| entry.state.as_mut()) {
-                seat.metric_history = None;
+            if let Some(state) = inner.entries.get_mut(&key).and_then(|entry| entry.state.as_mut())
+            {
+                state.metric_history = None;
             }
-            pages.bring_forward(&key, now);
+            inner.bring_forward(&key, now);
         }
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// How many objects there are, of how many some metric is unknown, and when one was looked at last.
+    /// The number of objects, how many of them have an unknown metric, and when one was last reconciled.
     pub fn summary(&self) -> (usize, usize, Option<Time>) {
-        let pages = self.lock();
-        let shown = pages.entries.values().filter_map(|entry| {
-            entry.state.as_ref().and_then(|seat| seat.exported.as_ref()).or(entry.exported.as_ref())
+        let inner = self.lock();
+        let exported = inner.entries.values().filter_map(|entry| {
+            entry
+                .state
+                .as_ref()
+                .and_then(|state| state.exported.as_ref())
+                .or(entry.exported.as_ref())
         });
         let (mut unknown, mut latest) = (0, None);
-        for shown in shown {
-            unknown += usize::from(shown.restrictions.contains(&Restriction::MetricUnknown));
-            latest = latest.max(Some(shown.reconciled_at));
+        for exported in exported {
+            unknown += usize::from(exported.restrictions.contains(&Restriction::MetricUnknown));
+            latest = latest.max(Some(exported.reconciled_at));
         }
-        (pages.len(), unknown, latest)
+        (inner.len(), unknown, latest)
     }
 
-    /// Whether nobody looks at any, and nobody waits for a turn that has come.
+    /// Whether no object is due or being reconciled.
     pub fn is_idle(&self, now: Time) -> bool {
-        let pages = self.lock();
-        pages.due.first().is_none_or(|(at, _)| *at > now)
-            && pages.entries.values().all(|entry| entry.state.is_some())
+        let inner = self.lock();
+        inner.due.first().is_none_or(|(at, _)| *at > now)
+            && inner.entries.values().all(|entry| entry.state.is_some())
     }
 
-    /// How many of them have waited for their turn at this time.
+    /// The number of objects that are due.
     pub fn overdue(&self, now: Time) -> usize {
         self.lock().due.iter().take_while(|(at, _)| *at <= now).count()
     }
 
-    /// For how long whoever has the next turn has waited for it.
+    /// How long the first object in the queue is overdue.
     pub fn longest_wait(&self, now: Time) -> Duration {
         let waited = |(at, _): &(Time, ObjectKey)| now.nanos_since(*at).max(0).unsigned_abs();
         Duration::from_nanos(self.lock().due.first().map_or(0, waited))
     }
 
-    /// The recommenders that objects name.
+    /// The URLs of the recommenders of all objects.
     pub fn recommenders(&self) -> BTreeSet<String> {
-        let pages = self.lock();
-        let named = pages.entries.values().filter_map(|entry| match &entry.state {
-            Some(seat) => seat.object.spec.recommender.as_ref().map(|it| it.url.clone()),
+        let inner = self.lock();
+        let named = inner.entries.values().filter_map(|entry| match &entry.state {
+            Some(state) => {
+                state.object.spec.recommender.as_ref().map(|recommender| recommender.url.clone())
+            }
             None => entry.recommender.as_deref().map(str::to_owned),
         });
         named.collect()
     }
 
-    /// What metrics show of a page of objects, from the first key after `after` on, and from where to go on.
+    /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.
     pub fn exported_page(
         &self,
         after: Option<&ObjectKey>,
-        most: usize,
+        limit: usize,
     ) -> (Vec<(ObjectKey, Arc<ExportedState>)>, Option<ObjectKey>) {
-        let pages = self.lock();
+        let inner = self.lock();
         let from = match after {
             Some(after) => Bound::Excluded(after),
             None => Bound::Unbounded,
         };
-        let mut shown = Vec::with_capacity(most);
+        let mut exported = Vec::with_capacity(limit);
         let mut last = None;
-        let page = pages.entries.range::<ObjectKey, _>((from, Bound::Unbounded)).take(most);
+        let page = inner.entries.range::<ObjectKey, _>((from, Bound::Unbounded)).take(limit);
         for (count, (key, entry)) in page.enumerate() {
-            let of = entry.state.as_ref().and_then(|seat| seat.exported.as_ref());
-            if let Some(of) = of.or(entry.exported.as_ref()) {
-                shown.push((key.clone(), Arc::clone(of)));
+            let current = entry.state.as_ref().and_then(|state| state.exported.as_ref());
+            if let Some(current) = current.or(entry.exported.as_ref()) {
+                exported.push((key.clone(), Arc::clone(current)));
             }
-            last = (count + 1 == most).then(|| key.clone());
+            last = (count + 1 == limit).then(|| key.clone());
         }
-        (shown, last)
+        (exported, last)
     }
 }
 
 impl Inner {
-    /// Whether somebody has a turn by it.
+    /// Applies a watch event. Returns whether an object is due at once.
     fn apply(
         &mut self,
         scope: usize,
@@ -282,9 +289,9 @@ impl Inner {
         let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
         let (object, list) = (trimmed(object), self.list_generations[scope]);
         let Some(entry) = self.entries.get_mut(&key) else {
-            let seat = Some(Box::new(ObjectState::new(object)));
+            let state = Some(Box::new(ObjectState::new(object)));
             let entry = QueueEntry {
-                state: seat,
+                state,
                 newer_object: None,
                 is_gone: false,
                 recommender: None,
@@ -298,21 +305,21 @@ impl Inner {
             return true;
         };
         (entry.scope, entry.list_generation) = (scope, list);
-        let Some(seat) = &mut entry.state else {
+        let Some(state) = &mut entry.state else {
             entry.newer_object = Some(object);
             entry.is_gone = false;
             return false;
         };
-        let news = is_material_change(&seat.object, &object);
-        if seat.object.uid() == object.uid() {
-            seat.object = object;
+        let is_due = is_material_change(&state.object, &object);
+        if state.object.uid() == object.uid() {
+            state.object = object;
         } else {
-            **seat = ObjectState::new(object);
+            **state = ObjectState::new(object);
         }
-        if news {
+        if is_due {
             self.bring_forward(&key, now);
         }
-        news
+        is_due
     }
 
     fn bring_forward(&mut self, key: &ObjectKey, to: Time) {

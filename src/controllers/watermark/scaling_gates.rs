@@ -1,4 +1,4 @@
-//! What has to be well before an object is followed: a monitor, an alert. Both are asked at each look.
+//! Scaling gates: a DatadogMonitor or a Prometheus alert that blocks scaling. Both are checked on each reconcile.
 
 use std::time::Duration;
 
@@ -26,81 +26,92 @@ use plimsoll_core::{
     },
 };
 
-/// Something in the way of following an object.
+/// A gate that blocks the scaling of an object.
 pub(super) struct Blocked {
-    /// What.
+    /// Why scaling is blocked.
     pub reason: String,
-    /// When it is worth another look.
+    /// When to check again.
     pub retry_after: Duration,
 }
 
 impl WatermarkController {
-    /// Reads what the object asks for in annotations, and says which of it makes no sense, and what else is odd.
+    /// Reads the options from the annotations, and reports invalid annotations and other warnings as conditions.
     pub(super) async fn read_options(
         &self,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         filled: &WatermarkPodAutoscalerSpec,
         now: Time,
     ) {
         if self.config.compat == Compat::Upstream {
             return;
         }
-        let (options, bad) = read_annotations(seat.object.annotations(), self.config.period);
-        seat.options = options;
-        let bad: Vec<String> = bad.iter().map(ToString::to_string).collect();
-        let mut odd = warnings::collect(filled, &seat.options);
-        odd.extend(self.unconfirmed_alert(seat));
-        let before = seat.status();
-        let mut said = Vec::new();
-        for (fact, found, reason, well) in [
-            (ConditionType::AnnotationsIgnored, bad, "BadValue", "every annotation makes sense"),
-            (ConditionType::SpecDoubtful, odd, "LooksWrong", "nothing is odd about it"),
+        let (options, invalid) = read_annotations(state.object.annotations(), self.config.period);
+        state.options = options;
+        let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+        let mut warning_messages = warnings::collect(filled, &state.options);
+        warning_messages.extend(self.unconfirmed_alert(state));
+        let before = state.status();
+        let mut updates = Vec::new();
+        for (condition_type, messages, reason, ok_message) in [
+            (ConditionType::AnnotationsIgnored, invalid, "BadValue", "all annotations are valid"),
+            (ConditionType::SpecDoubtful, warning_messages, "LooksWrong", "no warnings"),
         ] {
-            let was = before.conditions.iter().any(|one| one.kind == fact.name());
-            if !found.is_empty() {
-                said.push(ConditionUpdate::new(fact, true, reason, found.join("; ")));
-            } else if was {
-                said.push(ConditionUpdate::new(fact, false, "AllUnderstood", well));
+            let exists =
+                before.conditions.iter().any(|condition| condition.kind == condition_type.name());
+            if !messages.is_empty() {
+                updates.push(ConditionUpdate::new(
+                    condition_type,
+                    true,
+                    reason,
+                    messages.join("; "),
+                ));
+            } else if exists {
+                updates.push(ConditionUpdate::new(
+                    condition_type,
+                    false,
+                    "AllUnderstood",
+                    ok_message,
+                ));
             }
         }
-        if !said.is_empty() {
-            self.write_conditions(seat, &said, now).await;
+        if !updates.is_empty() {
+            self.write_conditions(state, &updates, now).await;
         }
     }
 
-    /// Asks what has to be well, if anything has to.
+    /// Checks the gates of the object, if it has any.
     pub(super) async fn check_gates(
         &self,
         key: &ObjectKey,
-        seat: &mut ObjectState,
-        shown: &mut ExportedState,
+        state: &mut ObjectState,
+        exported: &mut ExportedState,
         now: Time,
     ) -> Option<Blocked> {
-        let mut said = Vec::new();
+        let mut updates = Vec::new();
         let mut blocked = None;
-        for verdict in
-            [self.check_monitor(key, seat, shown).await, self.check_alert(seat, now).await]
+        for result in
+            [self.check_monitor(key, state, exported).await, self.check_alert(state, now).await]
         {
-            let Some(verdict) = verdict else { continue };
-            // What is in the way is what is said.
+            let Some(result) = result else { continue };
+            // A gate that blocks determines the condition.
             if blocked.is_none() {
-                said = vec![verdict.condition];
-                blocked = verdict.blocked;
+                updates = vec![result.condition];
+                blocked = result.blocked;
             }
         }
-        // Upstream leaves an object blocked whose gate was taken away: for its condition, and for alerts that ask for it.
-        if said.is_empty()
+        // Upstream keeps the condition true after the gate was removed, which misleads alerts that use it.
+        if updates.is_empty()
             && self.config.compat == Compat::Plimsoll
-            && condition_since(&seat.status(), ConditionType::ScalingBlocked).holds
+            && condition_since(&state.status(), ConditionType::ScalingBlocked).holds
         {
-            said.push(monitor_gate::unblocked());
+            updates.push(monitor_gate::unblocked());
         }
         if blocked.is_some() && self.config.compat == Compat::Upstream {
             let [inactive, _] = ConditionUpdate::unprocessed();
-            said.insert(0, inactive);
+            updates.insert(0, inactive);
         }
-        if !said.is_empty() {
-            self.write_conditions(seat, &said, now).await;
+        if !updates.is_empty() {
+            self.write_conditions(state, &updates, now).await;
         }
         blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
     }
@@ -108,102 +119,105 @@ impl WatermarkController {
     async fn check_monitor(
         &self,
         key: &ObjectKey,
-        seat: &mut ObjectState,
-        shown: &mut ExportedState,
+        state: &mut ObjectState,
+        exported: &mut ExportedState,
     ) -> Option<GateResult> {
-        shown.monitor = None;
-        let annotations = seat.object.annotations();
+        exported.monitor = None;
+        let annotations = state.object.annotations();
         match monitor_gate::is_enabled(
             annotations.get(monitor_gate::ENABLED_ANNOTATION).map(String::as_str),
         ) {
             Ok(false) => return None,
             Ok(true) => {}
-            Err(said) => return Some(GateResult { condition: said, blocked: None }),
+            Err(condition) => return Some(GateResult { condition, blocked: None }),
         }
         let named = MONITOR.read(annotations, monitor_name).ok().flatten();
         let named = named.filter(|_| self.config.compat == Compat::Plimsoll);
         let name = named.unwrap_or_else(|| key.name.to_string());
         let found = self.read_monitor(&key.namespace, &name).await;
-        let of = format!("{}/{name}", key.namespace);
-        let verdict =
-            monitor_gate::evaluate_monitor(&of, &found, seat.options.unknown_gate_is_open);
-        let was_unread = seat.has_unread_monitor;
-        seat.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
+        let qualified_name = format!("{}/{name}", key.namespace);
+        let result = monitor_gate::evaluate_monitor(
+            &qualified_name,
+            &found,
+            state.options.unknown_gate_is_open,
+        );
+        let was_unread = state.has_unread_monitor;
+        state.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
         if let Monitor::Unreadable(why) = &found
             && (!was_unread || self.config.compat == Compat::Upstream)
         {
-            self.emit_event(seat, true, "FailedGetDatadogMonitor", why.clone());
+            self.emit_event(state, true, "FailedGetDatadogMonitor", why.clone());
         }
-        shown.monitor = Some(ExportedMonitor { name, blocks: verdict.blocked.is_some() });
-        Some(verdict)
+        exported.monitor = Some(ExportedMonitor { name, blocks: result.blocked.is_some() });
+        Some(result)
     }
 
     async fn read_monitor(&self, namespace: &str, name: &str) -> Monitor {
         let path =
             format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/datadogmonitors/{name}");
         let Ok(request) = http::Request::get(path).body(Vec::new()) else {
-            return Monitor::Unreadable("its name is none".to_owned());
+            return Monitor::Unreadable("invalid DatadogMonitor name".to_owned());
         };
-        let asked = self.client.request::<serde_json::Value>(request);
-        match tokio::time::timeout(self.config.request_timeout, asked).await {
+        let response = self.client.request::<serde_json::Value>(request);
+        match tokio::time::timeout(self.config.request_timeout, response).await {
             Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
                 Some(state) => Monitor::State(state.to_owned()),
                 None => Monitor::NoState,
             },
             Ok(Err(kube::Error::Api(status))) => Monitor::Unreadable(status.message.clone()),
             Ok(Err(why)) => Monitor::Unreadable(why.to_string()),
-            Err(_) => Monitor::Unreadable("no answer in time".to_owned()),
+            Err(_) => Monitor::Unreadable("timed out reading the DatadogMonitor".to_owned()),
         }
     }
 
-    /// An alert without the label of the namespace holds nothing where queries are confined to it. The author confirms with
-    /// a matcher that the alert has the label.
-    fn unconfirmed_alert(&self, seat: &ObjectState) -> Option<String> {
-        let annotations = seat.object.annotations();
+    /// A warning about an alert that may never block scaling. If queries are restricted to the namespace, only an alert with
+    /// the namespace label blocks. A matcher on that label confirms that the alert has it.
+    fn unconfirmed_alert(&self, state: &ObjectState) -> Option<String> {
+        let annotations = state.object.annotations();
         let query = HOLD_WHILE.read(annotations, alert_query).ok().flatten()?;
-        let namespace = seat.object.namespace().unwrap_or_default();
+        let namespace = state.object.namespace().unwrap_or_default();
         let tenant = self.config.prometheus.scope.matcher(&namespace)?;
-        let names_it = self.promql().is_none() || requires_label(&query, tenant.label());
-        (!names_it).then(|| {
+        let has_matcher = self.promql().is_none() || requires_label(&query, tenant.label());
+        (!has_matcher).then(|| {
             format!(
-                "annotation {}: only an alert with the label {tenant} holds replicas, as queries of this namespace read \
-                 no other series; write {{{tenant}}} behind its name if it has that label",
+                "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
+                 read no other series; append {{{tenant}}} to its name if it has that label",
                 HOLD_WHILE.name
             )
         })
     }
 
-    async fn check_alert(&self, seat: &ObjectState, now: Time) -> Option<GateResult> {
+    async fn check_alert(&self, state: &ObjectState, now: Time) -> Option<GateResult> {
         if self.config.compat == Compat::Upstream {
             return None;
         }
-        let query = HOLD_WHILE.read(seat.object.annotations(), alert_query).ok().flatten()?;
-        let name = seat.object.annotations().get(HOLD_WHILE.name)?.trim();
-        let namespace = seat.object.namespace().unwrap_or_default();
-        let state =
-            alert_state(self.query_prometheus(&namespace, &query, now, seat.last_reconcile).await);
-        let open = seat.options.unknown_gate_is_open;
-        Some(monitor_gate::evaluate_alert(name, &state, open, self.config.period))
+        let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
+        let name = state.object.annotations().get(HOLD_WHILE.name)?.trim();
+        let namespace = state.object.namespace().unwrap_or_default();
+        let alert =
+            alert_state(self.query_prometheus(&namespace, &query, now, state.last_reconcile).await);
+        let opens_if_unknown = state.options.unknown_gate_is_open;
+        Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, self.config.period))
     }
 }
 
-/// What an answer about firing alerts says. Who may not ask is not told that none fires.
-fn alert_state(answer: Result<MetricValue, MetricError>) -> Alert {
-    match answer {
+/// Converts the result of the query for firing alerts. A failed query does not count as not firing.
+fn alert_state(result: Result<MetricValue, MetricError>) -> Alert {
+    match result {
         Ok(MetricValue::Sum { sum: ..=0, .. }) | Err(MetricError::Empty(_)) => Alert::NotFiring,
         Ok(_) => Alert::Firing,
         Err(why) => Alert::Unknown(why.to_string()),
     }
 }
 
-/// What the annotations of an object ask for, and those of them that make no sense.
+/// The options of the annotations of an object, and the invalid annotations.
 pub(in crate::controllers) fn read_annotations(
     annotations: &std::collections::BTreeMap<String, String>,
     period: Duration,
 ) -> (WpaOptions, Vec<InvalidAnnotation>) {
-    let (options, mut bad) = WpaOptions::from_annotations(annotations, period);
-    bad.extend(invalid_gate_annotations(annotations));
-    (options, bad)
+    let (options, mut invalid) = WpaOptions::from_annotations(annotations, period);
+    invalid.extend(invalid_gate_annotations(annotations));
+    (options, invalid)
 }
 
 /// Those that are to hold replicas back, and make no sense.
@@ -214,12 +228,12 @@ pub(crate) fn invalid_gate_annotations(
     held.into_iter().chain(MONITOR.read(annotations, monitor_name).err())
 }
 
-/// The metric that an annotation has a query for.
+/// The metric whose PromQL query an annotation contains.
 pub(in crate::controllers) fn queried_metric(annotation: &str) -> Option<&str> {
     annotation.strip_prefix(QUERY.name.strip_suffix("<metric>").unwrap_or_default())
 }
 
-/// The query that tells how many of these alerts fire. One that never fired is not known to a server: that is none.
+/// The query for the number of these alerts that fire. It returns 0 for an alert that has never fired.
 fn alert_query(text: &str) -> Option<String> {
     let (name, matchers) = match text.split_once('{') {
         Some((name, rest)) => (name.trim(), rest.strip_suffix('}')?.trim()),
@@ -234,18 +248,18 @@ fn alert_query(text: &str) -> Option<String> {
     check_query(&query).ok().map(|()| query)
 }
 
-/// Whether matchers are more than matchers: a brace or a comment that no quotes are around. A comment would hide what
-/// follows, and a line feed end it.
+/// Whether label matchers contain an unquoted brace or comment, and so could escape from the selector. A comment would hide
+/// the rest of the query up to a line feed.
 fn escapes_braces(matchers: &str) -> bool {
     let (mut quote, mut is_escaped) = (None, false);
-    for one in matchers.chars() {
+    for character in matchers.chars() {
         match quote {
             Some(_) if is_escaped => is_escaped = false,
-            Some(open) if one == open => quote = None,
+            Some(open) if character == open => quote = None,
             Some('`') => {}
-            Some(_) => is_escaped = one == '\\',
-            None if matches!(one, '"' | '\'' | '`') => quote = Some(one),
-            None if matches!(one, '{' | '}' | '#') => return true,
+            Some(_) => is_escaped = character == '\\',
+            None if matches!(character, '"' | '\'' | '`') => quote = Some(character),
+            None if matches!(character, '{' | '}' | '#') => return true,
             None => {}
         }
     }
@@ -308,7 +322,7 @@ mod tests {
             own.expect("a query").as_str(),
             r#"count(ALERTS{namespace="shop",alertstate="firing",alertname="Broken"}) or vector(0)"#
         );
-        assert!(!names_it, "its author is told that the alert has to have the label");
+        assert!(!names_it, "the author is warned that the alert needs the label");
         let (own, names_it) = confined(r#"Broken{namespace="shop"}"#);
         assert!(own.is_ok() && names_it);
         for matcher in [r#"namespace="bank""#, r#"namespace=~".*""#, r#"namespace!="shop""#] {

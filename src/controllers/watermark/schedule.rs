@@ -1,4 +1,4 @@
-//! When objects have their turns: each at its own place within the period.
+//! When objects are due: each at a fixed offset within the period.
 
 use std::{
     hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
@@ -7,14 +7,14 @@ use std::{
 
 use plimsoll_core::types::{ObjectKey, Time};
 
-/// When an object has its next turn: at its own place within each period, so that objects are spread over it and none
-/// loses time by how long it takes.
+/// When an object is due next: at its own offset within each period, so that objects are spread over the period and the
+/// duration of a reconcile does not delay the next one.
 pub(super) fn next_reconcile(key: &ObjectKey, now: Time, period: Duration) -> Time {
     let period = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
-    let place = (hash % period.unsigned_abs()) as i64;
-    let into = (now.as_nanos() - place).rem_euclid(period);
-    Time::from_nanos(now.as_nanos().saturating_add(period - into))
+    let offset = (hash % period.unsigned_abs()) as i64;
+    let elapsed = (now.as_nanos() - offset).rem_euclid(period);
+    Time::from_nanos(now.as_nanos().saturating_add(period - elapsed))
 }
 
 #[cfg(test)]
@@ -35,7 +35,7 @@ mod tests {
             let second = next_reconcile(&key, first, period);
             assert!(first > NOW && first <= NOW.later(period));
             assert_eq!(second, first.later(period));
-            // However long the look took, the place stays.
+            // The offset does not depend on the duration of the reconcile.
             assert_eq!(next_reconcile(&key, first.later(Duration::from_secs(4)), period), second);
             places.insert(first.nanos_since(NOW) / 1_500_000_000);
         }

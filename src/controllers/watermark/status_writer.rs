@@ -1,4 +1,4 @@
-//! What users are told: the status of an object, written when there is news, and events.
+//! Writes the status of objects when it changes materially, and emits events.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -24,27 +24,27 @@ use plimsoll_core::{
     },
 };
 
-/// Who writes, in `managedFields`.
+/// The field manager in `managedFields`.
 const FIELD_MANAGER: &str = "plimsoll-watermark";
-/// How often a status that somebody else changed meanwhile is worked out again.
+/// Attempts to write a status if other clients change it concurrently.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
-/// How long a server is taken for one that takes decisions out of a status.
+/// How long to wait before writing `status.decision` again after the API server dropped it.
 const DROPPED_DECISION_RETRY: Duration = Duration::from_mins(10);
 
-/// Somebody who has waited for so long is late: turns go before values that nobody waits for.
+/// An object that is overdue for this long has priority over status updates that only change values.
 const OVERDUE_AFTER: Duration = Duration::from_millis(500);
 
-/// What a reader would see of another status.
+/// How a new status differs from the current one.
 enum StatusDiff {
     Unchanged,
-    /// Other values alone, which nobody waits for.
+    /// Only values differ, which is not urgent.
     ValuesOnly,
     Material,
 }
 
 impl WatermarkController {
-    /// With what is written.
+    /// The context of all writes.
     pub(super) fn write_context(&self) -> WriteContext<'_> {
         WriteContext {
             client: &self.client,
@@ -54,65 +54,65 @@ impl WatermarkController {
         }
     }
 
-    /// Writes what a status becomes, if a reader would see a difference. What it becomes is worked out again from what
-    /// somebody else wrote meanwhile.
+    /// Writes the new status if it differs from the current one. On a conflict, the new status is computed again from the
+    /// stored object.
     pub(super) async fn write_status(
         &self,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         now: Time,
         become_status: impl Fn(&WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus,
     ) -> Result<(), WriteError> {
         if self.config.dry_run.is_some() {
-            seat.dry_run_status = Some(become_status(&seat.status()));
+            state.dry_run_status = Some(become_status(&state.status()));
             return Ok(());
         }
-        let generation = seat.object.metadata.generation;
+        let generation = state.object.metadata.generation;
         let mut last = WriteError::NotFound;
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let before = seat.object.status.clone();
+            let before = state.object.status.clone();
             let mut after = become_status(&before.clone().unwrap_or_default());
             if self.drops_decisions(now) {
                 after.decision = before.as_ref().and_then(|before| before.decision.clone());
             }
-            let turn = match self.status_diff(seat, before.as_ref(), &after, now) {
+            let permit = match self.status_diff(state, before.as_ref(), &after, now) {
                 StatusDiff::Unchanged => return Ok(()),
                 StatusDiff::Material => None,
-                // Whoever waits for an answer to a write looks at nobody meanwhile.
+                // A worker that waits for a write reconciles no other object.
                 StatusDiff::ValuesOnly => match self.value_writes.try_acquire() {
-                    Ok(turn) => Some(turn),
+                    Ok(permit) => Some(permit),
                     Err(_) => return Ok(()),
                 },
             };
             let patch = wpa_status_patch(before.as_ref(), &after);
             let written =
-                self.write_context().patch_wpa(&seat.object, WpaPatchTarget::Status, patch).await;
-            drop(turn);
+                self.write_context().patch_wpa(&state.object, WpaPatchTarget::Status, patch).await;
+            drop(permit);
             match written {
                 Ok(stored) => {
-                    let kept = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
+                    let is_stored = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
                     if after.decision.is_some() {
-                        self.record_decision_kept(kept, now);
+                        self.record_decision_kept(is_stored, now);
                     }
-                    seat.object = trimmed(stored);
-                    seat.status_written_at = Some(now);
+                    state.object = trimmed(stored);
+                    state.status_written_at = Some(now);
                     return Ok(());
                 }
                 Err(WriteError::Conflict(why)) => {
                     last = WriteError::Conflict(why);
-                    let Some(fresh) = self.write_context().get_wpa(&seat.object).await? else {
+                    let Some(fresh) = self.write_context().get_wpa(&state.object).await? else {
                         return Err(WriteError::NotFound);
                     };
-                    // What was decided is about another object by now, or somebody else has acted.
-                    let acted = |object: &WatermarkPodAutoscaler| {
+                    // The decision is outdated: the object was changed, or another process has scaled its target.
+                    let last_scale_time = |object: &WatermarkPodAutoscaler| {
                         object.status.as_ref().and_then(|status| status.last_scale_time.clone())
                     };
                     if fresh.metadata.generation != generation
-                        || fresh.uid() != seat.object.uid()
-                        || acted(&fresh) != acted(&seat.object)
+                        || fresh.uid() != state.object.uid()
+                        || last_scale_time(&fresh) != last_scale_time(&state.object)
                     {
                         return Err(last);
                     }
-                    seat.object = trimmed(fresh);
+                    state.object = trimmed(fresh);
                 }
                 Err(why) => return Err(why),
             }
@@ -120,35 +120,35 @@ impl WatermarkController {
         Err(last)
     }
 
-    /// Whether the server takes decisions out of a status. Every now and then one is written all the same: the definition may
-    /// have been replaced.
+    /// Whether the API server drops `status.decision`. The field is written again from time to time because the CRD may have
+    /// been updated.
     fn drops_decisions(&self, now: Time) -> bool {
         let last = self.decision_dropped_at.load(Ordering::Relaxed);
         let from = Time::from_nanos(last);
         last != 0 && (from..from.later(DROPPED_DECISION_RETRY)).contains(&now)
     }
 
-    /// The server has kept a decision in a status, or taken it out: then the definition is upstream's.
-    fn record_decision_kept(&self, kept: bool, now: Time) {
-        let last = if kept { 0 } else { now.as_nanos() };
+    /// Records whether the API server stored `status.decision`. It drops the field if upstream's CRD is installed.
+    fn record_decision_kept(&self, is_stored: bool, now: Time) {
+        let last = if is_stored { 0 } else { now.as_nanos() };
         let before = self.decision_dropped_at.swap(last, Ordering::Relaxed);
-        if kept && before != 0 {
-            tracing::info!("the definition of WatermarkPodAutoscalers has status.decision by now");
+        if is_stored && before != 0 {
+            tracing::info!("the WatermarkPodAutoscaler CRD now has status.decision");
         }
-        if !kept && before == 0 {
+        if !is_stored && before == 0 {
             tracing::warn!(
-                "the definition of WatermarkPodAutoscalers in this cluster lacks status.decision: how a number of \
-                 replicas came about is not kept, `plimsoll explain wpa` has less to tell, and delays of single metrics \
-                 and fallbacks begin anew when another replica takes over; apply `plimsoll crds` to have it, which is noticed within ten minutes"
+                "the WatermarkPodAutoscaler CRD in this cluster has no status.decision: decisions are not stored, \
+                 `plimsoll explain wpa` shows less, and delays of single metrics and fallbacks restart when another \
+                 replica becomes the leader; apply the output of `plimsoll crds`, which is detected within ten minutes"
             );
         }
     }
 
-    /// Whether a reader sees more than another value, or that was not written for a while. Upstream writes whatever
-    /// differs.
+    /// Compares two statuses. A difference in values counts only if no status was written for a while. Upstream writes every
+    /// difference.
     fn status_diff(
         &self,
-        seat: &ObjectState,
+        state: &ObjectState,
         before: Option<&WatermarkPodAutoscalerStatus>,
         after: &WatermarkPodAutoscalerStatus,
         now: Time,
@@ -161,34 +161,37 @@ impl WatermarkController {
         {
             return StatusDiff::Material;
         }
-        let due = seat.status_written_at.map(|at| at.later(self.config.status_interval));
-        if due.is_none_or(|due| due <= now) && self.may_write_values() {
+        let next_value_write =
+            state.status_written_at.map(|at| at.later(self.config.status_interval));
+        if next_value_write.is_none_or(|next_value_write| next_value_write <= now)
+            && self.may_write_values()
+        {
             StatusDiff::ValuesOnly
         } else {
             StatusDiff::Unchanged
         }
     }
 
-    /// Whether a mere value is in the way neither of what else is written nor of anybody's turn.
+    /// Whether a status update that only changes values delays neither other writes nor reconciles.
     fn may_write_values(&self) -> bool {
         self.permit.limiter().has_spare_capacity()
             && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
     }
 
-    /// Says something of an object alone: nothing was decided. Answers whether it stands.
+    /// Writes only conditions of an object, without a decision. Returns whether they are stored.
     pub(super) async fn write_conditions(
         &self,
-        seat: &mut ObjectState,
-        said: &[ConditionUpdate],
+        state: &mut ObjectState,
+        updates: &[ConditionUpdate],
         now: Time,
     ) -> bool {
         let written = self
-            .write_status(seat, now, |before| {
+            .write_status(state, now, |before| {
                 let mut status = before.clone();
-                for one in said {
-                    conditions::set_condition(&mut status, one, now);
+                for update in updates {
+                    conditions::set_condition(&mut status, update, now);
                 }
-                // Which condition was said last is no news by itself.
+                // A change of the last condition fields alone is not worth a write.
                 if self.config.compat == Compat::Plimsoll && status.conditions == before.conditions
                 {
                     return before.clone();
@@ -197,78 +200,78 @@ impl WatermarkController {
             })
             .await;
         if let Err(why) = &written {
-            self.report_write_failure(seat, why, STATUS_UPDATE_FAILED);
+            self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
         }
         written.is_ok()
     }
 
-    /// A status could not be written, which is told by this reason: it is tried again with the next look.
+    /// Reports a failed status update with the given event reason. The next reconcile tries again.
     pub(super) fn report_write_failure(
         &self,
-        seat: &ObjectState,
+        state: &ObjectState,
         why: &WriteError,
         reason: &'static str,
     ) {
         let (namespace, name) =
-            (seat.object.namespace().unwrap_or_default(), seat.object.name_any());
+            (state.object.namespace().unwrap_or_default(), state.object.name_any());
         match why {
             WriteError::NotFound | WriteError::NotLeader | WriteError::Conflict(_) => {
-                tracing::debug!(%namespace, %name, %why, "a status was not written");
+                tracing::debug!(%namespace, %name, %why, "status not written");
             }
             WriteError::NoResponse(_) | WriteError::Indeterminate(_) | WriteError::Rejected(_) => {
-                tracing::warn!(%namespace, %name, %why, "a status was not written; it is tried again");
-                self.emit_event(seat, true, reason, why.to_string());
+                tracing::warn!(%namespace, %name, %why, "failed to update status; retrying on the next reconcile");
+                self.emit_event(state, true, reason, why.to_string());
             }
         }
     }
 
-    /// The answer to a change of replicas leaves open whether it was made. It stays booked, and the next look sees.
+    /// Reports that the outcome of a scale update is unknown. The change stays pending, and the next reconcile resolves it.
     pub(super) async fn report_unknown_scale_outcome(
         &self,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         why: String,
         now: Time,
     ) {
         let (namespace, name) =
-            (seat.object.namespace().unwrap_or_default(), seat.object.name_any());
-        tracing::warn!(%namespace, %name, %why, "whether replicas were changed is seen with the next look");
-        self.write_conditions(seat, &[ConditionUpdate::indeterminate(&why)], now).await;
+            (state.object.namespace().unwrap_or_default(), state.object.name_any());
+        tracing::warn!(%namespace, %name, %why, "scale update outcome unknown; will verify on next reconcile");
+        self.write_conditions(state, &[ConditionUpdate::indeterminate(&why)], now).await;
         let event = Event { is_warning: true, reason: "FailedScale", message: why };
-        self.emit_events(seat, vec![event]);
+        self.emit_events(state, vec![event]);
     }
 
-    /// Events of a decision. Ours says what stands once, upstream with every look.
-    pub(super) fn emit_events(&self, seat: &mut ObjectState, events: Vec<Event>) {
+    /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
+    pub(super) fn emit_events(&self, state: &mut ObjectState, events: Vec<Event>) {
         if self.config.compat == Compat::Upstream {
             for Event { is_warning, reason, message } in events {
-                self.emit_event(seat, is_warning, reason, message);
+                self.emit_event(state, is_warning, reason, message);
             }
             return;
         }
         let (warnings, others): (Vec<Event>, Vec<Event>) =
             events.into_iter().partition(|event| event.is_warning);
-        let mut standing = Vec::new();
+        let mut active_warnings = Vec::new();
         for Event { reason, message, .. } in warnings {
-            let is_new = seat.active_warnings.iter().all(|(before, _)| *before != reason);
+            let is_new = state.active_warnings.iter().all(|(before, _)| *before != reason);
             if is_new {
-                self.emit_event(seat, true, reason, message.clone());
+                self.emit_event(state, true, reason, message.clone());
             }
-            standing.push((reason, message));
+            active_warnings.push((reason, message));
         }
-        seat.active_warnings = standing;
-        let was_idle = seat.is_idle;
-        seat.is_idle = others.iter().any(|event| event.reason == "NotScaling");
+        state.active_warnings = active_warnings;
+        let was_idle = state.is_idle;
+        state.is_idle = others.iter().any(|event| event.reason == "NotScaling");
         for Event { reason, message, .. } in others {
             if reason != "NotScaling" || !was_idle {
-                self.emit_event(seat, false, reason, message);
+                self.emit_event(state, false, reason, message);
             }
         }
     }
 
-    /// An event of an object.
+    /// Emits an event about an object.
     pub(super) fn emit_event(
         &self,
-        seat: &ObjectState,
+        state: &ObjectState,
         is_warning: bool,
         reason: &'static str,
         message: String,
@@ -276,25 +279,19 @@ impl WatermarkController {
         if self.config.dry_run.is_some_and(|dry| !dry.events) {
             return;
         }
-        let about = InvolvedObject {
+        let involved_object = InvolvedObject {
             api_version: "datadoghq.com/v1alpha1",
             kind: "WatermarkPodAutoscaler",
-            namespace: seat.object.namespace().unwrap_or_default(),
-            name: seat.object.name_any(),
-            uid: seat.object.uid().unwrap_or_default(),
+            namespace: state.object.namespace().unwrap_or_default(),
+            name: state.object.name_any(),
+            uid: state.object.uid().unwrap_or_default(),
         };
         let at = self.clock.now();
-        self.events.publish(EventDetails {
-            involved_object: about,
-            is_warning,
-            reason,
-            message,
-            at,
-        });
+        self.events.publish(EventDetails { involved_object, is_warning, reason, message, at });
     }
 }
 
-/// Whether a status says the same: that a decision was made once more is no news.
+/// Whether two statuses are equal except for the time of the decision.
 fn is_same_status(
     before: &WatermarkPodAutoscalerStatus,
     after: &WatermarkPodAutoscalerStatus,
@@ -306,13 +303,13 @@ fn is_same_status(
     *before == after
 }
 
-/// A status without what may be told late.
+/// A status without the values, which need not be up to date.
 fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
     let mut status = status.clone();
     status.current_metrics.iter_mut().for_each(clear_value);
-    for one in &mut status.conditions {
-        // Texts of conditions name values too, and counts of pods.
-        one.message.clear();
+    for condition in &mut status.conditions {
+        // Messages of conditions contain values and pod counts.
+        condition.message.clear();
     }
     status.decision = status.decision.take().map(ScaleDecision::without_values);
     status.last_condition_type.clear();

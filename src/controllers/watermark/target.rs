@@ -1,4 +1,4 @@
-//! The target of an object: its pods and its scale, with what the object says of how they are found.
+//! The target of an object: its pods and its scale.
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::ObjectKey;
@@ -14,55 +14,56 @@ use crate::cluster::{
 };
 use plimsoll_core::{api::wpa::WatermarkPodAutoscalerSpec, scaling::Pod, types::compat::Compat};
 
-/// Whoever sets this to `true` trusts the selector of the scale alone.
+/// If `true`, all pods that match the selector of the scale belong to the target, whatever their owners.
 const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
 
 impl WatermarkController {
-    /// The pods that the scale's selector finds, with whose they are.
+    /// The pods that match the scale's selector, with whether the target owns them.
     pub(super) async fn target_pods(
         &self,
         key: &ObjectKey,
-        seat: &ObjectState,
+        state: &ObjectState,
         filled: &WatermarkPodAutoscalerSpec,
-        told: &ScaleState,
+        scale: &ScaleState,
     ) -> Vec<Pod> {
-        let skips = seat.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
-        let belonging = match self.config.compat {
-            _ if skips => OwnershipRule::Selector,
+        let skips_owner_check =
+            state.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
+        let ownership_rule = match self.config.compat {
+            _ if skips_owner_check => OwnershipRule::Selector,
             Compat::Upstream => OwnershipRule::OwnerName,
             Compat::Plimsoll => OwnershipRule::OwnerChain,
         };
         self.workloads
-            .matching_pods(&key.namespace, &filled.scale_target_ref, told, belonging)
+            .matching_pods(&key.namespace, &filled.scale_target_ref, scale, ownership_rule)
             .await
     }
 
-    /// The scale of a target. Where a change is booked it is asked for: what becomes of that hangs on what the scale is now.
+    /// The scale of a target. It is fetched while a change is pending, because the current scale shows whether it was made.
     pub(super) async fn observe_scale(
         &self,
-        seat: &mut ObjectState,
-        of: ObjectReference,
+        state: &mut ObjectState,
+        target: ObjectReference,
     ) -> Result<ObservedScale, ScaleReadError> {
-        let is_booked = seat.has_pending_scale();
-        self.workloads.observe_scale(of, is_booked, &mut seat.scale_version).await
+        let has_pending_scale = state.has_pending_scale();
+        self.workloads.observe_scale(target, has_pending_scale, &mut state.scale_version).await
     }
 
-    /// The scale of a target, asked for now.
+    /// Fetches the scale of a target.
     pub(super) async fn fetch_scale(
         &self,
-        seat: &mut ObjectState,
-        of: &ObjectReference,
+        state: &mut ObjectState,
+        target: &ObjectReference,
     ) -> Result<ScaleSubresource, ScaleReadError> {
-        self.workloads.fetch_scale(of, &mut seat.scale_version).await
+        self.workloads.fetch_scale(target, &mut state.scale_version).await
     }
 
-    /// Writes replicas.
+    /// Writes the replicas of a target.
     pub(super) async fn update_scale(
         &self,
-        seat: &mut ObjectState,
+        state: &mut ObjectState,
         fresh: &ScaleSubresource,
         to: i32,
     ) -> Result<(), WriteError> {
-        self.workloads.update_scale(self.write_context(), fresh, to, &mut seat.scale_version).await
+        self.workloads.update_scale(self.write_context(), fresh, to, &mut state.scale_version).await
     }
 }

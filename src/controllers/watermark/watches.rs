@@ -1,4 +1,4 @@
-//! What the watermark controller watches: its objects, and pods.
+//! The watches of the watermark controller: WatermarkPodAutoscalers and pods.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::cluster::watch::{ObjectChange, WatchOptions, status::WatchStatus, watch};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, types::compat::Compat};
 
-/// The watches of objects: of each namespace, or of all, in the order of the workloads' own.
+/// The state of the watches of objects, one for each watch scope of the workloads, in the same order.
 #[derive(Debug)]
 pub(super) struct Watches {
     objects: Vec<Arc<WatchStatus>>,
@@ -21,7 +21,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// Watches that do not run yet.
+    /// Creates watch states; no watch is started yet.
     pub fn new(workloads: Arc<Workloads>) -> Self {
         let scopes = workloads.scopes.all().iter();
         let objects =
@@ -29,59 +29,59 @@ impl Watches {
         Self { objects, workloads }
     }
 
-    /// Each namespace, or all as one.
+    /// The watch scopes: each namespace, or one for all.
     pub fn scopes(&self) -> &[Arc<WatchScope>] {
         self.workloads.scopes.all()
     }
 
-    /// The watches of objects and pods; all of them are needed.
+    /// The watches of objects and pods; the controller is ready only when all are synced.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         self.objects.iter().zip(self.scopes()).flat_map(|(objects, scope)| [objects, &scope.pods])
     }
 
-    /// Ready once all have told of everything.
+    /// Waits until every watch has completed its first list.
     pub async fn wait_for_sync(&self) {
-        for feed in self.all() {
-            feed.wait_until_synced().await;
+        for status in self.all() {
+            status.wait_until_synced().await;
         }
     }
 }
 
 impl WatermarkController {
-    /// Starts all watches. They end when told to stop.
+    /// Starts all watches. They run until `stop` is cancelled.
     pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        for (place, (objects, scope)) in
+        for (index, (objects, scope)) in
             self.watches.objects.iter().zip(self.watches.scopes()).enumerate()
         {
-            self.start_watch(place, objects, stop, tasks, |role, place, change| {
-                role.apply_object_change(place, change);
+            self.start_watch(index, objects, stop, tasks, |role, index, change| {
+                role.apply_object_change(index, change);
             });
-            self.start_watch(place, &scope.pods, stop, tasks, |role, place, change| {
-                if let Some(scope) = role.watches.scopes().get(place) {
+            self.start_watch(index, &scope.pods, stop, tasks, |role, index, change| {
+                if let Some(scope) = role.watches.scopes().get(index) {
                     scope.apply_pod_change(change);
                 }
             });
         }
     }
 
-    fn apply_object_change(&self, place: usize, change: ObjectChange<WatermarkPodAutoscaler>) {
+    fn apply_object_change(&self, index: usize, change: ObjectChange<WatermarkPodAutoscaler>) {
         // Upstream watches no scales.
         if self.config.compat == Compat::Plimsoll
             && let (ObjectChange::Applied(object), Some(scope)) =
-                (&change, self.watches.scopes().get(place))
+                (&change, self.watches.scopes().get(index))
         {
             let namespace = object.namespace().unwrap_or_default();
             scope
                 .scales
                 .ensure_watched(&self.workloads.target(&namespace, &object.spec.scale_target_ref));
         }
-        self.queue.apply(place, change, self.clock.now());
+        self.queue.apply(index, change, self.clock.now());
     }
 
     fn start_watch<K>(
         self: &Arc<Self>,
-        place: usize,
-        feed: &Arc<WatchStatus>,
+        index: usize,
+        status: &Arc<WatchStatus>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
         apply: fn(&Self, usize, ObjectChange<K>),
@@ -93,12 +93,12 @@ impl WatermarkController {
             + Send
             + 'static,
     {
-        let (role, feed, ended) = (Arc::clone(self), Arc::clone(feed), stop.cancelled());
-        let only = self.watches.scopes().get(place).and_then(|scope| scope.namespace.as_deref());
+        let (role, status, stopped) = (Arc::clone(self), Arc::clone(status), stop.cancelled());
+        let only = self.watches.scopes().get(index).and_then(|scope| scope.namespace.as_deref());
         let objects = self.watch_factory.objects::<K>(only);
         tasks.spawn(async move {
-            let apply = |change| apply(&role, place, change);
-            watch(objects, WatchOptions::default(), &feed, apply, ended).await;
+            let apply = |change| apply(&role, index, change);
+            watch(objects, WatchOptions::default(), &status, apply, stopped).await;
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The workers: whoever has a turn is looked at, and who has to wait for somebody makes room for the next.
+//! The workers: they reconcile objects that are due, and park slow reconciles to continue with other objects.
 
 use std::{
     future::{Future, pending},
@@ -19,34 +19,34 @@ use super::{
 use crate::controllers::runtime::shutdown::ShutdownToken;
 use plimsoll_core::types::compat::Compat;
 
-/// Between two looks whether this process leads by now.
+/// How often a process that does not lead checks whether it has become the leader.
 const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Nobody has a turn for so long: time to see whether the process lives.
+/// The longest wait of an idle worker before it ticks the watchdog.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// A look that takes longer waits for somebody, and its worker goes on with the next.
+/// A reconcile that takes longer is parked, and its worker continues with the next object.
 const PARK_AFTER: Duration = Duration::from_secs(1);
-/// How many looks of each worker may wait at once.
+/// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
-/// A look that was begun.
+/// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Looks that wait for somebody.
+/// Parked reconciles.
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
 
-/// How many looks may wait while their workers go on. Upstream's wait for each.
+/// How many reconciles may be parked. Upstream's workers wait for each reconcile.
 pub(super) fn max_parked(config: &WatermarkConfig) -> usize {
     if config.compat == Compat::Upstream { 0 } else { config.workers.max(1) * PARKED_PER_WORKER }
 }
 
-/// What comes of looks that wait; nothing ever while there are none.
-async fn next_finished(aside: &mut ParkedReconciles) {
-    if aside.next().await.is_none() {
+/// Waits until a parked reconcile finishes; forever if there is none.
+async fn next_finished(parked: &mut ParkedReconciles) {
+    if parked.next().await.is_none() {
         pending::<()>().await;
     }
 }
 
 impl WatermarkController {
-    /// A worker: takes whoever has a turn, one after the other.
+    /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
     pub(super) async fn run_worker(self: Arc<Self>, worker: usize, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -55,107 +55,107 @@ impl WatermarkController {
                 self.workloads.wait_for_initial_lists().await;
             } => {}
         }
-        let mut aside = ParkedReconciles::new();
-        self.process_queue(worker, &stop, &mut aside).await;
-        // What was begun is ended: a look that is cut off may have booked what it did not do.
-        while aside.next().await.is_some() {}
+        let mut parked = ParkedReconciles::new();
+        self.process_queue(worker, &stop, &mut parked).await;
+        // Finish parked reconciles: an aborted one may have recorded a pending scale that it did not write.
+        while parked.next().await.is_some() {}
     }
 
     async fn process_queue(
         self: &Arc<Self>,
         worker: usize,
         stop: &ShutdownToken,
-        aside: &mut ParkedReconciles,
+        parked: &mut ParkedReconciles,
     ) {
-        let mut news = self.queue.wakeups();
-        let mut led = false;
+        let mut wakeups = self.queue.wakeups();
+        let mut was_leader = false;
         loop {
             self.loop_watchdog.tick();
             if stop.is_cancelled() {
                 return;
             }
             if !self.may_act() {
-                led = false;
+                was_leader = false;
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = next_finished(aside) => {}
+                    () = next_finished(parked) => {}
                     () = sleep(LEADER_POLL_INTERVAL) => {}
                 }
                 continue;
             }
-            // Turns of a time when somebody else led have no order that anybody relies on.
-            if !std::mem::replace(&mut led, true) && worker == 0 {
+            // Due times from before this process became the leader are meaningless.
+            if !std::mem::replace(&mut was_leader, true) && worker == 0 {
                 self.queue.requeue_all(self.clock.now());
             }
-            news.borrow_and_update();
-            let until = match self.queue.pop_due(self.clock.now()) {
-                NextItem::Due(key, seat, due) => {
-                    let mut look: ReconcileFuture =
-                        Box::pin(Arc::clone(self).process_item(key, seat, due));
-                    if let Some(room) = self.run_or_park(&mut look, aside).await {
-                        aside.push(Box::pin(async move {
-                            look.await;
-                            drop(room);
+            wakeups.borrow_and_update();
+            let next_due = match self.queue.pop_due(self.clock.now()) {
+                NextItem::Due(key, state, due) => {
+                    let mut reconcile: ReconcileFuture =
+                        Box::pin(Arc::clone(self).process_item(key, state, due));
+                    if let Some(permit) = self.run_or_park(&mut reconcile, parked).await {
+                        parked.push(Box::pin(async move {
+                            reconcile.await;
+                            drop(permit);
                         }));
                     }
                     continue;
                 }
-                NextItem::NoneUntil(until) => until,
+                NextItem::NoneUntil(next_due) => next_due,
             };
-            let woken = async {
-                match until {
-                    Some(until) => self.clock.sleep_until(until).await,
+            let due = async {
+                match next_due {
+                    Some(next_due) => self.clock.sleep_until(next_due).await,
                     None => pending().await,
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = woken => {}
-                () = next_finished(aside) => {}
-                _ = news.changed() => {}
+                () = due => {}
+                () = next_finished(parked) => {}
+                _ = wakeups.changed() => {}
                 () = sleep(LONGEST_WAIT) => {}
             }
         }
     }
 
-    /// Waits for the end of a look, or for room to let it wait by itself.
+    /// Waits until a reconcile finishes, or until there is a permit to park it.
     async fn run_or_park(
         &self,
-        look: &mut ReconcileFuture,
-        aside: &mut ParkedReconciles,
+        reconcile: &mut ReconcileFuture,
+        parked: &mut ParkedReconciles,
     ) -> Option<OwnedSemaphorePermit> {
-        let mut patience = std::pin::pin!(sleep(PARK_AFTER));
+        let mut park_timer = std::pin::pin!(sleep(PARK_AFTER));
         loop {
             tokio::select! {
                 biased;
-                () = &mut *look => return None,
-                () = next_finished(aside) => {}
-                () = &mut patience => {
+                () = &mut *reconcile => return None,
+                () = next_finished(parked) => {}
+                () = &mut park_timer => {
                     self.loop_watchdog.tick();
-                    if let Ok(room) = Arc::clone(&self.parked_permits).try_acquire_owned() {
-                        return Some(room);
+                    if let Ok(permit) = Arc::clone(&self.parked_permits).try_acquire_owned() {
+                        return Some(permit);
                     }
-                    patience.set(sleep(PARK_AFTER));
+                    park_timer.set(sleep(PARK_AFTER));
                 }
             }
         }
     }
 
-    /// One turn of an object, from when it was due to when it is due again.
-    async fn process_item(self: Arc<Self>, key: ObjectKey, mut seat: Box<ObjectState>, due: Time) {
+    /// Reconciles an object that was due, and requeues it.
+    async fn process_item(self: Arc<Self>, key: ObjectKey, mut state: Box<ObjectState>, due: Time) {
         let began = Instant::now();
-        let late = self.clock.now().nanos_since(due).max(0).unsigned_abs();
-        self.metrics.begin_reconcile(Duration::from_nanos(late));
-        let (outcome, next) = self.reconcile(&key, &mut seat).await;
-        let returned = Self::reconcile_return(outcome, next);
-        self.metrics.end_reconcile(outcome, returned, began.elapsed());
+        let lag = self.clock.now().nanos_since(due).max(0).unsigned_abs();
+        self.metrics.begin_reconcile(Duration::from_nanos(lag));
+        let (outcome, next) = self.reconcile(&key, &mut state).await;
+        let result_label = Self::reconcile_return(outcome, next);
+        self.metrics.end_reconcile(outcome, result_label, began.elapsed());
         self.reconciles.fetch_add(1, Ordering::AcqRel);
         let now = self.clock.now();
         if outcome != "error" {
             self.loop_metrics.set_last_success(now);
         }
         let next = self.next_due(&key, next, due, now);
-        self.queue.requeue(&key, seat, next, now);
+        self.queue.requeue(&key, state, next, now);
     }
 
     fn next_due(&self, key: &ObjectKey, next: Requeue, due: Time, now: Time) -> Option<Time> {
@@ -163,7 +163,7 @@ impl WatermarkController {
         match next {
             Requeue::OnChange => None,
             Requeue::After(pause) => Some(now.later(pause)),
-            // Upstream counts from the end of a look.
+            // Upstream counts from the end of a reconcile.
             Requeue::Periodic if self.config.compat == Compat::Upstream => Some(now.later(period)),
             Requeue::Periodic => Some(next_reconcile(key, now.max(due), period)),
         }

@@ -1,11 +1,11 @@
-//! `plimsoll doctor`: asks a Prometheus what it is good for, looks at the cluster beside it, and reports.
+//! `plimsoll doctor`: probes a Prometheus server, compares it with a cluster, and reports whether it is usable.
 //!
 //! ```text
-//!   does it answer ──▶ cluster: VPAs and pods ──▶ what it is ──▶ names of series ──▶ how far back, at what cost
+//!   reachable? ──▶ cluster: VPAs and pods ──▶ server: build and flags ──▶ schema of series ──▶ depth of history, cost
 //! ```
 //!
-//! The first question decides whether there are others: a server that does not answer is one line. The others have a
-//! time for all of them together; what it does not suffice for is reported as not known.
+//! If the first query fails, the report is a single error line. The other queries have a common deadline; what is not
+//! finished by then is reported as unknown.
 
 mod cluster_coverage;
 mod query_log;
@@ -49,11 +49,11 @@ use crate::{
     },
 };
 
-/// How long the first answer may take: it counts what the server scrapes.
+/// Timeout of the first query, which counts the scrape targets.
 const FIRST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the time that has the beginning of history in it is halved.
+/// How often the interval in which history starts is bisected.
 const BISECTION_STEPS: u32 = 5;
-/// Moments at which series are looked for, besides now and what is wanted.
+/// Ages at which series are probed, besides now and the wanted history.
 const PROBED_AGES: [Duration; 5] = [
     Duration::from_hours(1),
     Duration::from_hours(24),
@@ -62,49 +62,49 @@ const PROBED_AGES: [Duration; 5] = [
     Duration::from_hours(192),
 ];
 
-/// What is examined.
+/// What to examine.
 #[derive(Clone, Debug)]
 pub struct DoctorConfig {
-    /// The server.
+    /// Address and authentication of the server.
     pub transport: TransportConfig,
-    /// What was set about its series, and what goes into every query.
+    /// Overrides of the detected schema, and label matchers for every query.
     pub series_options: SchemaOverrides,
-    /// How far back history is wanted.
+    /// The wanted length of history.
     pub wanted_history: Duration,
-    /// How long one query may take.
+    /// Timeout of a query.
     pub timeout: Duration,
-    /// How long all of it may take.
+    /// Deadline of the whole examination.
     pub deadline: Duration,
-    /// The cluster beside it.
+    /// How to reach the cluster to compare with.
     pub cluster_options: ClusterOptions,
-    /// Only VPAs and series of this namespace.
+    /// Restricts VPAs and series to this namespace.
     pub namespace: Option<String>,
-    /// Flags of the server as they were given, each as a shell takes it.
+    /// The given flags about the server, quoted for a shell.
     pub given_flags: Vec<String>,
-    /// Given flags that hold secrets.
+    /// The given flags that contain secrets.
     pub secret_flags: Vec<String>,
 }
 
-/// Why there is nothing to report.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The way to the server makes no sense.
+    /// The transport configuration is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// It does not answer queries.
+    /// The server does not respond to queries.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// Asks everything and reports.
+/// Examines the server and reports.
 pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorReport, DoctorError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let now = clock.now();
-    let own = clock.clone();
-    let wall = WallClock::new(move || own.now());
-    let door = HttpTransport::new(config.transport.clone(), wall.clone())?;
-    let address = door.address().to_owned();
-    let journal = Arc::new(QueryLog::default());
+    let time_source = clock.clone();
+    let wall = WallClock::new(move || time_source.now());
+    let transport = HttpTransport::new(config.transport.clone(), wall.clone())?;
+    let address = transport.address().to_owned();
+    let query_log = Arc::new(QueryLog::default());
     let limits = QueryLimits {
         timeout: config.timeout,
         max_attempts: 1,
@@ -112,9 +112,9 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
         max_backoff: Duration::from_secs(2),
         ..QueryLimits::default()
     };
-    let transport = Arc::new(door);
+    let shared_transport = Arc::new(transport);
     let client = |limits: QueryLimits| {
-        PrometheusClient::new(transport.clone(), limits).with_observer(journal.clone())
+        PrometheusClient::new(shared_transport.clone(), limits).with_observer(query_log.clone())
     };
     let first =
         client(QueryLimits { timeout: FIRST_RESPONSE_TIMEOUT.min(config.timeout), ..limits });
@@ -123,8 +123,8 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
     if let Err(failure) = first.instant(&up, now, &mut IgnoreSeries).await {
         return Err(DoctorError::Unreachable(failure_message(&address, failure)));
     }
-    let hello = journal.drain();
-    let exam = ServerProbe { client: client(limits), query_log: journal, clock: wall, now };
+    let first_evidence = query_log.drain();
+    let probe = ServerProbe { client: client(limits), query_log, clock: wall, now };
 
     let mut facts = ProbeResults {
         at: now,
@@ -132,7 +132,7 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
         wanted_history: config.wanted_history,
         stage: Stage::Cluster,
         deadline: config.deadline,
-        first_query: hello,
+        first_query: first_evidence,
         build: ProbeAnswer::not_yet(),
         flags: ProbeAnswer::not_yet(),
         runtime: ProbeAnswer::not_yet(),
@@ -146,14 +146,14 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
         given_flags: config.given_flags.clone(),
         secret_flags: config.secret_flags.clone(),
     };
-    let left = config.deadline.saturating_sub(begun.elapsed());
-    if timeout(left, exam.collect(config, &mut facts)).await.is_ok() {
+    let remaining = config.deadline.saturating_sub(started.elapsed());
+    if timeout(remaining, probe.collect(config, &mut facts)).await.is_ok() {
         facts.stage = Stage::Done;
     }
     Ok(diagnose(facts))
 }
 
-/// Why there is no answer. Nothing is asked again here, whatever a role would do.
+/// The error message of a failed query. Unlike controllers, the doctor does not retry.
 fn failure_message(address: &str, failure: QueryError) -> String {
     let why = match failure {
         QueryError::Unavailable(why) => why,
@@ -163,7 +163,7 @@ fn failure_message(address: &str, failure: QueryError) -> String {
     if why.contains(address) { why } else { format!("{address}: {why}") }
 }
 
-/// Questions to one server, all about one moment.
+/// Probes of one server, all at the same time `now`.
 #[derive(Debug)]
 struct ServerProbe {
     client: PrometheusClient,
@@ -173,14 +173,16 @@ struct ServerProbe {
 }
 
 impl ServerProbe {
-    /// Asks one thing after the other. Whoever gives up on it keeps what is known by then, and at which stage it is.
+    /// Runs all probes in order. If this is cancelled, `facts` has the results so far and the current stage.
     async fn collect(&self, config: &DoctorConfig, facts: &mut ProbeResults) {
-        // A cluster that does not answer leaves time to ask the server.
-        let patience = config.deadline / 3;
+        // An unresponsive cluster must leave time to probe the server.
+        let cluster_timeout = config.deadline / 3;
         let pods = find_pods(&config.cluster_options, config.namespace.as_deref());
-        let pods = timeout(patience, pods).await.unwrap_or_else(|_| {
-            let why =
-                format!("its VPAs and pods could not be read within {}", format_span(patience));
+        let pods = timeout(cluster_timeout, pods).await.unwrap_or_else(|_| {
+            let why = format!(
+                "timed out reading its VPAs and pods after {}",
+                format_span(cluster_timeout)
+            );
             ClusterPods::NotComparable(ClusterCoverage::Unreadable(why))
         });
         let mut namespaces: Vec<&str> = pods.namespaces();
@@ -215,7 +217,7 @@ impl ServerProbe {
         facts.cluster_coverage = compare_with_series(self, pods, found.as_ref().ok()).await;
     }
 
-    /// An answer with everything that was asked since the last one.
+    /// Adds the queries since the last result as evidence.
     fn with_evidence<T>(&self, answer: Result<T, String>) -> ProbeAnswer<T> {
         ProbeAnswer { evidence: self.query_log.drain(), answer }
     }
@@ -225,14 +227,14 @@ impl ServerProbe {
         self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
-    /// The groups of a query at a moment, with their values.
+    /// The result vector of an instant query.
     async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<InstantVector> {
         let mut groups = InstantVector::default();
         let answer = self.client.instant(query, at, &mut groups).await;
         self.with_evidence(answer.map(|_| groups).map_err(|failure| failure.to_string()))
     }
 
-    /// How many series or groups there are at a moment: a query that answers one number.
+    /// The result of an instant query that returns a single number.
     async fn query_count(&self, query: &Query, at: Time) -> ProbeAnswer<u64> {
         let ProbeAnswer { evidence, answer } = self.query_vector(query, at).await;
         let first =
@@ -240,7 +242,7 @@ impl ServerProbe {
         ProbeAnswer { evidence, answer: answer.map(first) }
     }
 
-    /// What else there is, and how far back the series go.
+    /// Probes other series, and the depth of history.
     async fn probe_series(&self, schema: &Schema, config: &DoctorConfig, facts: &mut ProbeResults) {
         let containers = |metric: &WithOrigin<String>| {
             let selector = schema.usage_selector_in(metric, config.namespace.as_deref().as_slice());
@@ -250,40 +252,40 @@ impl ServerProbe {
         let throttled = WithOrigin::detected(THROTTLED_PERIODS_METRIC.to_owned());
         let throttled = containers(&throttled).aggregate(Aggregation::Count, Grouping::By(&[]));
         facts.throttled = Some(self.query_count(&throttled, self.now).await);
-        if let Some(states) = &schema.kube_state_metrics {
-            facts.families = Some(self.query_families(states, schema).await);
+        if let Some(kube_state_metrics) = &schema.kube_state_metrics {
+            facts.families = Some(self.query_families(kube_state_metrics, schema).await);
         }
 
         facts.stage = Stage::Depth;
         let memory = containers(&schema.usage.memory);
-        let number = memory.aggregate(Aggregation::Count, Grouping::By(&[]));
-        let mut moments = vec![Duration::ZERO, config.wanted_history];
-        moments.extend(PROBED_AGES.into_iter().filter(|moment| *moment < config.wanted_history));
-        moments.sort_unstable();
-        for back in moments {
-            facts.depth.push(self.query_depth(&number, back).await);
+        let count_query = memory.aggregate(Aggregation::Count, Grouping::By(&[]));
+        let mut ages = vec![Duration::ZERO, config.wanted_history];
+        ages.extend(PROBED_AGES.into_iter().filter(|age| *age < config.wanted_history));
+        ages.sort_unstable();
+        for age in ages {
+            facts.depth.push(self.query_depth(&count_query, age).await);
         }
         for _ in 0..BISECTION_STEPS {
             let has =
                 |depth: &Depth| depth.containers.answer.as_ref().is_ok_and(|count| *count > 0);
             let Some(oldest) = facts.depth.iter().rposition(has) else { break };
             let Some(before) = facts.depth.get(oldest + 1) else { break };
-            let back = (facts.depth[oldest].age + before.age) / 2;
-            let depth = self.query_depth(&number, back).await;
+            let age = (facts.depth[oldest].age + before.age) / 2;
+            let depth = self.query_depth(&count_query, age).await;
             facts.depth.insert(oldest + 1, depth);
         }
     }
 
-    /// Which families of kube-state-metrics there are.
+    /// The metric families of kube-state-metrics that the server has.
     async fn query_families(
         &self,
-        states: &KubeStateMetrics,
+        kube_state_metrics: &KubeStateMetrics,
         schema: &Schema,
     ) -> ProbeAnswer<BTreeSet<String>> {
         const NAME: &str = "__name__";
         let mut selector =
             Selector::any_metric().matches(NAME, Pattern::any_literal(KUBE_STATE_METRICS_FAMILIES));
-        if let Some(job) = &states.job {
+        if let Some(job) = &kube_state_metrics.job {
             selector = selector.equals("job", job);
         }
         let query = Query::from(selector.with_all(&schema.matchers));
@@ -295,14 +297,14 @@ impl ServerProbe {
         ProbeAnswer { evidence, answer: answer.map(names) }
     }
 
-    /// Containers that had series so long ago.
-    async fn query_depth(&self, number: &Query, back: Duration) -> Depth {
-        let mut containers = self.query_count(number, self.now.earlier(back)).await;
+    /// The number of containers that had series at an age.
+    async fn query_depth(&self, query: &Query, age: Duration) -> Depth {
+        let mut containers = self.query_count(query, self.now.earlier(age)).await;
         let about =
-            if back.is_zero() { "now".to_owned() } else { format!("{} ago", format_span(back)) };
+            if age.is_zero() { "now".to_owned() } else { format!("{} ago", format_span(age)) };
         for evidence in &mut containers.evidence {
             evidence.about.clone_from(&about);
         }
-        Depth { age: back, containers }
+        Depth { age, containers }
     }
 }

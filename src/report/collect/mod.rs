@@ -1,4 +1,4 @@
-//! Reads from a cluster and a Prometheus what reports show.
+//! Collects the data of reports from a cluster and a Prometheus server.
 
 pub mod doctor;
 pub mod status;

@@ -1,4 +1,4 @@
-//! Reads how an installation is: Leases and pods, and no object of those that it looks after.
+//! Collects the status of an installation from its Leases and pods, without reading the objects that it manages.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use crate::controllers::runtime::cluster::Cluster;
 use crate::report::explain::status::{Facts, LeaseFacts, PodFacts};
 use plimsoll_core::api::role_health;
 
-/// What all pods of this project are labelled with.
+/// The label that all pods of this project have.
 const LABEL_SELECTOR: &str = "app.kubernetes.io/name=plimsoll";
 const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
-/// Where Leases of the vertical roles are by themselves.
+/// The default namespace of the Leases of the VPA controllers.
 const DEFAULT_LEASE_NAMESPACE: &str = "kube-system";
-/// Where else Leases have these names, in whatever namespace.
+/// Names of Leases to find in all namespaces.
 const LEASE_NAMES: [&str; 4] = [
     "vpa-recommender-lease",
     "vpa-updater",
     "vpa-admission-controller",
     "watermarkpodautoscaler-lock",
 ];
-/// So many are read at once: nobody has as many pods of autoscalers.
+/// The limit of list requests; installations have far fewer pods.
 const LIST_LIMIT: u32 = 500;
 
-/// Reads it. `namespace` is one more in which Leases are looked for. What may not be read is told, and all else is read.
+/// Collects the status. `namespace` is an additional namespace of Leases. What cannot be read is listed in the result.
 pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     let mut facts = Facts { cluster: cluster.address.clone(), ..Facts::default() };
     let pods = Api::<Pod>::all(cluster.client.clone());
@@ -36,48 +36,53 @@ pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     }));
     let parameters = ListParams::default().labels(LABEL_SELECTOR).limit(LIST_LIMIT);
     let (pods, by_name) = tokio::join!(pods.list(&parameters), by_name);
-    let mut places: BTreeSet<String> =
+    let mut namespaces: BTreeSet<String> =
         namespace.into_iter().chain([DEFAULT_LEASE_NAMESPACE]).map(Into::into).collect();
     match pods {
         Ok(found) => {
-            places.extend(found.items.iter().filter_map(ResourceExt::namespace));
+            namespaces.extend(found.items.iter().filter_map(ResourceExt::namespace));
             facts.pods = found.items.iter().map(pod_facts).collect();
         }
-        Err(why) => facts.unread.push(format!("pods could not be listed: {}", error_message(&why))),
+        Err(why) => facts.unread.push(format!("failed to list pods: {}", error_message(&why))),
     }
     let mut leases = Vec::new();
     let mut denied: Option<String> = None;
-    for answer in by_name {
-        match answer {
+    for response in by_name {
+        match response {
             Ok(found) => leases.extend(found.items),
             Err(why) => denied = Some(error_message(&why)),
         }
     }
     if let Some(why) = denied {
         facts.unread.push(format!(
-            "Leases could not be looked for in all namespaces: {why}; name those of the roles with -n"
+            "failed to list Leases in all namespaces: {why}; specify the namespace of the controllers with -n"
         ));
     }
-    let in_places = join_all(places.iter().map(|place| {
-        let leases = Api::<Lease>::namespaced(cluster.client.clone(), place);
-        async move { (place, leases.list(&ListParams::default().limit(LIST_LIMIT)).await) }
-    }));
-    for (place, answer) in in_places.await {
-        match answer {
+    let in_namespaces =
+        join_all(
+            namespaces.iter().map(|namespace_name| {
+                let leases = Api::<Lease>::namespaced(cluster.client.clone(), namespace_name);
+                async move {
+                    (namespace_name, leases.list(&ListParams::default().limit(LIST_LIMIT)).await)
+                }
+            }),
+        );
+    for (namespace_name, response) in in_namespaces.await {
+        match response {
             Ok(found) => leases.extend(found.items),
             Err(why) => {
                 facts.unread.push(format!(
-                    "Leases of {place} could not be listed: {}",
+                    "failed to list Leases in namespace {namespace_name}: {}",
                     error_message(&why)
                 ));
             }
         }
     }
-    let mut seen = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     leases.retain(|lease| {
         let is_ours = LEASE_NAMES.iter().any(|name| lease.name_any() == *name)
             || lease.annotations().contains_key(role_health::ANNOTATION);
-        is_ours && seen.insert((lease.namespace(), lease.name_any()))
+        is_ours && unique.insert((lease.namespace(), lease.name_any()))
     });
     facts.leases = leases.iter().map(lease_facts).collect();
     facts
@@ -92,9 +97,9 @@ fn error_message(why: &kube::Error) -> String {
 
 fn lease_facts(lease: &Lease) -> LeaseFacts {
     let spec = lease.spec.clone().unwrap_or_default();
-    let read =
+    let parsed =
         lease.annotations().get(role_health::ANNOTATION).map(|text| serde_json::from_str(text));
-    let (vitals, unreadable) = match read {
+    let (vitals, unreadable) = match parsed {
         None => (None, None),
         Some(Ok(vitals)) => (Some(vitals), None),
         Some(Err(why)) => (None, Some(why.to_string())),

@@ -1,6 +1,6 @@
-//! `plimsoll explain vpa`: reads what one VPA needs, runs the recommender's own code on it, and reports; or, where
-//! the history cannot be read, what the recommender told on the VPA. Nothing is written, and nothing is asked of a
-//! running recommender.
+//! `plimsoll explain vpa`: reads the inputs of one VPA and runs the recommender's own code on them. If the history is not
+//! readable, it uses the explanation that the recommender stored on the VPA. It writes nothing and contacts no running
+//! recommender.
 
 mod build;
 mod from_annotation;
@@ -42,26 +42,26 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// Whose numbers are to be explained, and by which flags they were made.
+/// Which VPA to explain, and the flags of its recommender.
 #[derive(Clone, Debug)]
 pub struct ExplainConfig {
-    /// Namespace of the VPA; none is the one of the kubeconfig's context.
+    /// Namespace of the VPA; `None` selects the namespace of the kubeconfig's current context.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name of the VPA.
     pub name: String,
     /// How to reach the cluster.
     pub cluster_options: ClusterOptions,
-    /// Whose numbers are wanted.
+    /// Whether the recommender behaves like upstream.
     pub compat: Compat,
     /// The model's settings.
     pub settings: Settings,
-    /// Where history is kept.
+    /// Where history is stored.
     pub storage: StorageChoice,
-    /// Whether init containers that keep running are recommended for.
+    /// Whether native sidecars get recommendations.
     pub native_sidecars: bool,
-    /// Whether a recommendation is kept within the largest node.
+    /// Whether recommendations are capped to the largest node.
     pub cap_to_largest_node: bool,
-    /// The most for all containers of a pod together.
+    /// The maximum for all containers of a pod together.
     pub pod_cap: ResourceAmounts,
 }
 
@@ -71,26 +71,28 @@ pub enum ExplainError {
     /// No cluster is known.
     #[error(transparent)]
     NoCluster(#[from] NoCluster),
-    /// The cluster does not answer as it should.
+    /// The API server returned an error.
     #[error("{address}: {error}")]
     Unreadable {
         /// The cluster.
         address: String,
-        /// What it would not tell.
+        /// The failed lookup.
         error: LookupError,
     },
-    /// It is not there.
-    #[error("there is no VerticalPodAutoscaler {namespace}/{name}: {hint}")]
+    /// The VPA does not exist.
+    #[error("VerticalPodAutoscaler {namespace}/{name} not found: {hint}")]
     NotFound {
-        /// Where it was looked for.
+        /// Namespace of the VPA.
         namespace: String,
-        /// By which name.
+        /// Name of the VPA.
         name: String,
-        /// What is there.
+        /// Similar names, or what else the user can try.
         hint: String,
     },
-    /// The cluster does not know what a VPA is.
-    #[error("{address} has no VerticalPodAutoscalers: apply the output of `plimsoll crds`")]
+    /// The CRD is not installed.
+    #[error(
+        "{address}: the VerticalPodAutoscaler CRD is not installed: apply the output of `plimsoll crds`"
+    )]
     CrdMissing {
         /// The cluster.
         address: String,
@@ -98,21 +100,21 @@ pub enum ExplainError {
     /// The stored history cannot be read.
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
-    /// There is no such directory.
+    /// The storage directory does not exist.
     #[error(
-        "--storage=local:{0}: there is no such directory here; without --storage it is explained from what the \
-         recommender says on the VPA"
+        "--storage=local:{0}: no such directory; without --storage the explanation that the recommender stored on the \
+         VPA is used"
     )]
     NoDirectory(String),
-    /// The directory is somebody's.
+    /// The storage directory is locked by a recommender.
     #[error(
-        "--storage=local:{0}: a recommender uses it, and nobody has to stop that one: without --storage it is \
-         explained from what the recommender says on the VPA"
+        "--storage=local:{0}: in use by a recommender, which need not be stopped: without --storage the explanation \
+         that the recommender stored on the VPA is used"
     )]
     InUse(String),
 }
 
-/// Explains a VPA as of now.
+/// Explains a VPA at the given time.
 pub async fn explain(
     config: &ExplainConfig,
     cluster: &Cluster,
@@ -164,35 +166,34 @@ pub async fn explain(
         }
         core.update_node_capacity(config.pod_cap);
     }
-    let mut remembered =
-        HistoryLoader { state: &state, now, records: Vec::new(), skipped: Vec::new() };
-    let wanted = LoadRequest::Vpas(HashMap::from([(key.clone(), owner)]));
+    let mut loader = HistoryLoader { state: &state, now, records: Vec::new(), skipped: Vec::new() };
+    let load_request = LoadRequest::Vpas(HashMap::from([(key.clone(), owner)]));
     let storage = open_storage(config, client, namespace, now)?;
-    let loaded = storage.load(&wanted, &mut remembered).await;
-    let HistoryLoader { mut records, mut skipped, .. } = remembered;
-    if config.storage == StorageChoice::Checkpoint && loaded.is_ok() {
+    let load_result = storage.load(&load_request, &mut loader).await;
+    let HistoryLoader { mut records, mut skipped, .. } = loader;
+    if config.storage == StorageChoice::Checkpoint && load_result.is_ok() {
         for record in &mut records {
             (record.own, record.written) =
                 find_checkpoint_time(client, &key, &record.container).await;
         }
     }
-    let told = from_annotation::find_explanation(&vpa, &key, &records, &mut skipped);
-    match (loaded, &told) {
-        (Ok(loaded), _) => skipped.extend(loaded.skipped),
+    let explanation = from_annotation::find_explanation(&vpa, &key, &records, &mut skipped);
+    match (load_result, &explanation) {
+        (Ok(load_report), _) => skipped.extend(load_report.skipped),
         (Err(error), Some(_)) => {
-            let (what, why) = (format!("{key}, {}", storage.name()), error.to_string());
-            skipped.push(SkippedRecord { record: what, reason: why });
+            let (record, reason) = (format!("{key}, {}", storage.name()), error.to_string());
+            skipped.push(SkippedRecord { record, reason });
         }
         (Err(error), None) => return Err(error.into()),
     }
     let (mut storage, mut records) = (storage.name(), records);
-    if let Some(told) = &told {
+    if let Some(explanation) = &explanation {
         (storage, records) =
-            (report::ANNOTATION_STORAGE, from_annotation::placeholder_records(told));
+            (report::ANNOTATION_STORAGE, from_annotation::placeholder_records(explanation));
     }
     let mut core = state.lock();
-    if let Some(sighting) = core.vpa_registry.load_generation(&key) {
-        core.vpa_registry.mark_loaded(&key, sighting);
+    if let Some(generation) = core.vpa_registry.load_generation(&key) {
+        core.vpa_registry.mark_loaded(&key, generation);
     }
     core.register_containers(&key, now);
     Ok(build::report(
@@ -205,7 +206,7 @@ pub async fn explain(
             storage: storage.to_owned(),
             records,
             skipped,
-            from_annotation: told,
+            from_annotation: explanation,
         },
     ))
 }
@@ -220,9 +221,11 @@ async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainErr
     };
     let near = suggestions(name, names.iter().map(String::as_str));
     let hint = if near.is_empty() {
-        format!("namespace {namespace} has none; give the namespace as NAMESPACE/NAME or with -n")
+        format!(
+            "no VerticalPodAutoscalers in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
+        )
     } else {
-        format!("the nearest there: {}", near.join(", "))
+        format!("did you mean {}?", near.join(", "))
     };
     ExplainError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
@@ -234,7 +237,7 @@ fn open_storage(
     now: Time,
 ) -> Result<Box<dyn Storage>, ExplainError> {
     match &config.storage {
-        // Beside series there are checkpoints, or the VPA says itself what there is to say.
+        // Besides Prometheus there may be checkpoints; otherwise the explanation on the VPA is used.
         StorageChoice::Checkpoint | StorageChoice::Prometheus => {
             let options = checkpoint::CheckpointOptions {
                 namespace: Some(namespace.to_owned()),
@@ -255,15 +258,15 @@ fn open_storage(
     }
 }
 
-/// Whether a VPA has a checkpoint of its own for this container, and when it was written. Not to know is no
-/// reason to end: it changes no number.
+/// Whether a VPA has its own checkpoint for this container, and when it was written. Errors are ignored because the result
+/// does not affect the numbers.
 async fn find_checkpoint_time(
     client: &Client,
     key: &ObjectKey,
     container: &str,
 ) -> (bool, Option<Time>) {
     let api = Api::<VerticalPodAutoscalerCheckpoint>::namespaced(client.clone(), &key.namespace);
-    // As upstream calls them, and we do unless the name is taken. The right to list them is needed in any case.
+    // The name that upstream uses, as Plimsoll does unless it is taken. Listing needs no additional permission.
     let name = format!("metadata.name={}-{container}", key.name);
     let Ok(found) = api.list(&ListParams::default().fields(&name)).await else {
         return (true, None);
@@ -281,7 +284,7 @@ async fn find_checkpoint_time(
     }
 }
 
-/// Takes what is stored into the fleet.
+/// Loads stored history into the recommender's state.
 struct HistoryLoader<'a> {
     state: &'a SharedState,
     now: Time,
@@ -294,7 +297,7 @@ impl Sink for HistoryLoader<'_> {
         match self.state.lock().vpa_registry.restore(&key, &snapshot, self.now) {
             Ok(restored) => self.records.push(StoredRecord {
                 container: key.container,
-                // Upstream's form cannot say it.
+                // Upstream's format has no half-lives.
                 form: if snapshot.half_lives.is_some() {
                     RecordForm::Exact
                 } else {

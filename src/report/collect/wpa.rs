@@ -1,4 +1,4 @@
-//! `plimsoll explain wpa`: reads an object and tells what its controller last decided about it.
+//! `plimsoll explain wpa`: reads an object and reports its controller's last decision.
 
 use kube::{Api, ResourceExt, api::ListParams};
 
@@ -16,31 +16,31 @@ pub enum ExplainWpaError {
     /// No cluster is known.
     #[error(transparent)]
     NoCluster(#[from] NoCluster),
-    /// The cluster does not answer as it should.
-    #[error("{address}: WatermarkPodAutoscaler {namespace}/{name} cannot be read: {why}")]
+    /// The API server returned an error.
+    #[error("{address}: failed to read WatermarkPodAutoscaler {namespace}/{name}: {why}")]
     Unreadable {
         /// The cluster.
         address: String,
-        /// Where it was looked for.
+        /// Namespace of the object.
         namespace: String,
-        /// By which name.
+        /// Name of the object.
         name: String,
-        /// What happened.
+        /// The error.
         why: String,
     },
-    /// It is not there.
-    #[error("there is no WatermarkPodAutoscaler {namespace}/{name}{hint}")]
+    /// The object does not exist.
+    #[error("WatermarkPodAutoscaler {namespace}/{name} not found{hint}")]
     NotFound {
-        /// Where it was looked for.
+        /// Namespace of the object.
         namespace: String,
-        /// By which name.
+        /// Name of the object.
         name: String,
-        /// What is there.
+        /// Similar names, or what else the user can try.
         hint: String,
     },
 }
 
-/// Explains an object of that namespace, or of the one that the kubeconfig means.
+/// Explains an object. Without a namespace, that of the kubeconfig's current context is used.
 pub async fn explain(
     cluster: &Cluster,
     namespace: Option<&str>,
@@ -76,14 +76,16 @@ pub async fn explain(
 
 async fn hint(api: &Api<WatermarkPodAutoscaler>, name: &str) -> String {
     match api.list_metadata(&ListParams::default()).await {
-        Ok(list) if list.items.is_empty() => ": the namespace has none".to_owned(),
+        Ok(list) if list.items.is_empty() => {
+            ": the namespace has no WatermarkPodAutoscalers".to_owned()
+        }
         Ok(list) => {
             let names: Vec<String> = list.items.iter().map(ResourceExt::name_any).collect();
             let close = suggestions(name, names.iter().map(String::as_str)).join(" or ");
             format!(": did you mean {close}?")
         }
         Err(kube::Error::Api(status)) if status.code == 404 => {
-            ": the cluster does not know the kind; plimsoll crds | kubectl apply -f -".to_owned()
+            ": the CRD is not installed; run plimsoll crds | kubectl apply -f -".to_owned()
         }
         Err(_) => String::new(),
     }

@@ -1,4 +1,4 @@
-//! Usage against request over a life, in equal spans: the data behind the sparklines.
+//! Usage and requests over a scenario, in equal intervals: the data of the sparklines.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::totals::ContainerName;
 use plimsoll_core::sim::{ContainerMinute, MinuteSink};
 
-/// Minutes in one point.
+/// Minutes of one point.
 pub const POINT_MINUTES: u32 = 120;
 
-/// One container over a life; one entry a point, `null` where no replica ran.
+/// The chart of one container: one entry for each point, `null` if no replica ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chart {
@@ -23,11 +23,11 @@ pub struct Chart {
     pub memory_usage: Vec<Option<i64>>,
     /// Mean memory request of a replica, in bytes.
     pub memory_request: Vec<Option<i64>>,
-    /// Kills for lack of memory.
+    /// OOM kills.
     pub oom_kills: Vec<i64>,
 }
 
-/// Gathers the charts of all containers.
+/// Collects the charts of all containers.
 #[derive(Clone, Debug)]
 pub struct Charts {
     start: Time,
@@ -35,7 +35,7 @@ pub struct Charts {
     by_container: BTreeMap<ContainerName, Vec<PointSums>>,
 }
 
-/// Sums of one container over one point.
+/// Sums of one container for one point.
 #[derive(Clone, Copy, Debug, Default)]
 struct PointSums {
     running: i64,
@@ -48,20 +48,20 @@ struct PointSums {
 }
 
 impl Charts {
-    /// Charts of a life that begins at `start`.
+    /// Creates charts for a scenario that starts at `start`.
     pub fn new(start: Time, days: u32) -> Self {
         let points = (days * 24 * 60).div_ceil(POINT_MINUTES) as usize;
         Self { start, points, by_container: BTreeMap::new() }
     }
 
-    /// The chart of one container; empty spans if it never lived.
+    /// The chart of one container, without values if it never ran.
     pub fn container_chart(&self, workload: &Arc<str>, container: &Arc<str>) -> Chart {
         let mut chart = Chart::default();
-        let nothing = vec![PointSums::default(); self.points];
-        let place = (workload.clone(), container.clone());
-        for point in self.by_container.get(&place).unwrap_or(&nothing) {
+        let no_points = vec![PointSums::default(); self.points];
+        let names = (workload.clone(), container.clone());
+        for point in self.by_container.get(&names).unwrap_or(&no_points) {
             let mean = |sum: i128, of: i64| {
-                // A mean lies among what it is of, so it fits.
+                // A mean lies within the range of its values, so it fits.
                 (of > 0).then(|| i64::try_from(sum / i128::from(of)).unwrap_or(i64::MAX))
             };
             chart.cpu_usage.push(mean(point.cpu_usage, point.running));
@@ -76,18 +76,18 @@ impl Charts {
 
 impl MinuteSink for Charts {
     fn record(&mut self, step: &ContainerMinute) {
-        // A step is stamped with the end of its minute, and belongs to the point it began in.
-        let began = step.at.earlier(Duration::from_mins(1)).nanos_since(self.start);
+        // A step has the timestamp of the end of its minute, and belongs to the point in which it started.
+        let started = step.at.earlier(Duration::from_mins(1)).nanos_since(self.start);
         let width = i64::from(POINT_MINUTES) * 60 * 1_000_000_000;
-        let Ok(index) = usize::try_from(began.div_euclid(width)) else { return };
-        let place = (step.workload.clone(), step.container.clone());
+        let Ok(index) = usize::try_from(started.div_euclid(width)) else { return };
+        let names = (step.workload.clone(), step.container.clone());
         let points = self.points;
-        let gathered = self
+        let point_sums = self
             .by_container
-            .entry(place)
+            .entry(names)
             .or_insert_with(|| vec![PointSums::default(); points])
             .get_mut(index);
-        let Some(point) = gathered else { return };
+        let Some(point) = point_sums else { return };
         point.replicas += 1;
         point.running += i64::from(step.running);
         point.cpu_usage += i128::from(step.usage.cpu.0);

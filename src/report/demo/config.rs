@@ -1,22 +1,21 @@
-//! What a demo is told: checked values, ready to use.
+//! Configuration of a demo, already validated.
 
 use std::path::PathBuf;
 
 use plimsoll_core::recommender::Settings;
 
-/// The most days one demo may live: more teaches nothing new, and its sums still fit into the integers that
-/// every JSON reader keeps exactly.
+/// The maximum number of simulated days. Up to this, sums fit into integers that every JSON parser represents exactly.
 pub const MOST_DAYS: u32 = 90;
 
-/// A demo to be lived.
+/// Configuration of a demo.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Of all noise.
+    /// Seed of the random load.
     pub seed: u64,
-    /// Virtual days, 1 to [`MOST_DAYS`].
+    /// Simulated days, 1 to [`MOST_DAYS`].
     pub days: u32,
-    /// Where the recommender's history is kept, and stays; without it in a directory that is removed.
+    /// Directory of the recommender's history, which is kept; `None` for a temporary directory.
     pub store: Option<PathBuf>,
-    /// Of the recommender's model.
+    /// Settings of the recommender.
     pub settings: Settings,
 }

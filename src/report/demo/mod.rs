@@ -1,11 +1,11 @@
-//! The demo: a virtual cluster lives the same days twice, without and with recommendations.
+//! The demo: simulates the same days of a virtual cluster twice, without and with recommendations.
 //!
 //! ```text
-//!   fleet, seed ─┬─▶ life without ──────────────────────▶ Account ─┐
-//!                └─▶ life with ◀─▶ recommend ◀─▶ storage ▶ Account ─┴─▶ Report ─▶ text | JSON
+//!   workloads, seed ─┬─▶ run_without ───────────────────────────▶ ScenarioResult ─┐
+//!                    └─▶ run_with ◀─▶ recommender ◀─▶ storage ──▶ ScenarioResult ─┴─▶ DemoReport ─▶ text | JSON
 //! ```
 //!
-//! What is invented is the load. Savings and kills are the measured difference of the two lives.
+//! Only the load is synthetic. Savings and OOM kills are the measured difference of the two runs.
 
 pub mod chart;
 pub mod config;
@@ -31,27 +31,30 @@ use self::{
 };
 use plimsoll_core::sim::{ContainerType, WorkloadKind, WorkloadRecommendation};
 
-/// Lives both lives, and reports.
+/// Simulates both scenarios, and reports.
 pub async fn run(
     config: &Config,
     open: &OpenStorage<'_>,
-    witness: &mut dyn ProgressObserver,
+    observer: &mut dyn ProgressObserver,
 ) -> Result<DemoReport, DemoError> {
     let workloads = workloads();
-    let without = scenario_run::run_without(config, &workloads, witness)?;
-    let (with, said, history) = scenario_run::run_with(config, &workloads, open, witness).await?;
-    Ok(report(config, &workloads, &BothScenarios { without, with }, &said, history))
+    let without = scenario_run::run_without(config, &workloads, observer)?;
+    let (with, recommendations, history) =
+        scenario_run::run_with(config, &workloads, open, observer).await?;
+    Ok(report(config, &workloads, &BothScenarios { without, with }, &recommendations, history))
 }
 
 fn report(
     config: &Config,
     workloads: &[DemoWorkload],
-    lives: &BothScenarios<ScenarioResult>,
-    said: &[WorkloadRecommendation],
+    results: &BothScenarios<ScenarioResult>,
+    recommendations: &[WorkloadRecommendation],
     history: HistoryReport,
 ) -> DemoReport {
-    let totals =
-        BothScenarios { without: lives.without.totals.total(), with: lives.with.totals.total() };
+    let totals = BothScenarios {
+        without: results.without.totals.total(),
+        with: results.with.totals.total(),
+    };
     DemoReport {
         schema_version: report::SCHEMA_VERSION,
         kind: "demo".to_owned(),
@@ -63,51 +66,55 @@ fn report(
         savings: Savings::between(&totals),
         lives: totals,
         history,
-        containers: workloads.iter().flat_map(|member| containers(member, lives, said)).collect(),
+        containers: workloads
+            .iter()
+            .flat_map(|workload| containers(workload, results, recommendations))
+            .collect(),
         chart_point_minutes: chart::POINT_MINUTES,
     }
 }
 
 fn containers<'a>(
-    member: &'a DemoWorkload,
-    lives: &'a BothScenarios<ScenarioResult>,
-    said: &'a [WorkloadRecommendation],
+    demo_workload: &'a DemoWorkload,
+    results: &'a BothScenarios<ScenarioResult>,
+    recommendations: &'a [WorkloadRecommendation],
 ) -> impl Iterator<Item = ContainerReport> + 'a {
-    let workload = &member.workload;
+    let workload = &demo_workload.workload;
     workload.containers.iter().map(move |spec| {
-        let place = (&workload.name, &spec.name);
-        let found = said.iter().find(|advised| {
-            advised.workload.name == *place.0 && advised.recommendation.container == *place.1
+        let names = (&workload.name, &spec.name);
+        let found = recommendations.iter().find(|recommended| {
+            recommended.workload.name == *names.0
+                && recommended.recommendation.container == *names.1
         });
         ContainerReport {
             namespace: Arc::clone(&workload.namespace),
-            workload: Arc::clone(place.0),
-            container: Arc::clone(place.1),
-            story: member.story.to_owned(),
+            workload: Arc::clone(names.0),
+            container: Arc::clone(names.1),
+            story: demo_workload.story.to_owned(),
             sidecar: spec.container_type == ContainerType::Sidecar,
             replicas: match workload.workload_kind {
                 WorkloadKind::Deployment { replicas } => Some(replicas),
                 WorkloadKind::CronJob { .. } => None,
             },
             template: spec.resources,
-            recommendation: found.map(recommended),
+            recommendation: found.map(to_recommended),
             lives: BothScenarios {
-                without: lives.without.totals.container_totals(place.0, place.1),
-                with: lives.with.totals.container_totals(place.0, place.1),
+                without: results.without.totals.container_totals(names.0, names.1),
+                with: results.with.totals.container_totals(names.0, names.1),
             },
             charts: BothScenarios {
-                without: lives.without.charts.container_chart(place.0, place.1),
-                with: lives.with.charts.container_chart(place.0, place.1),
+                without: results.without.charts.container_chart(names.0, names.1),
+                with: results.with.charts.container_chart(names.0, names.1),
             },
         }
     })
 }
 
-fn recommended(advised: &WorkloadRecommendation) -> Recommended {
-    let explanation = advised.recommendation.explanation.clone();
+fn to_recommended(workload: &WorkloadRecommendation) -> Recommended {
+    let explanation = workload.recommendation.explanation.clone();
     let why = Reasons {
         cpu: explanation.cpu.as_ref().map(ToString::to_string).unwrap_or_default(),
         memory: explanation.memory.as_ref().map(ToString::to_string).unwrap_or_default(),
     };
-    Recommended { advice: advised.recommendation(), why, explanation }
+    Recommended { advice: workload.recommendation(), why, explanation }
 }

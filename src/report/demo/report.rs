@@ -1,4 +1,4 @@
-//! What a demo found, as data: `--output json` prints it, and the text is made from nothing else.
+//! The report of a demo as data: `--output json` prints it, and the text is rendered from it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use plimsoll_core::{
     sim::{ContainerResources, ResourceRecommendation},
 };
 
-/// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
+/// Version of the JSON schema, incremented when a field changes its meaning or is removed, but not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// A demo and its outcome.
@@ -27,19 +27,19 @@ pub struct DemoReport {
     pub kind: String,
     /// Version of the program.
     pub version: String,
-    /// Always true: the load comes from a seed. Everything else is computed by the real code.
+    /// Always true: the load is generated from a seed. Everything else is computed by the real code.
     pub synthetic_load: bool,
     /// Seed of the load.
     pub seed: u64,
-    /// Virtual days of each life.
+    /// Simulated days of each scenario.
     pub days: u32,
-    /// Virtual time at which both lives begin.
+    /// Simulated time at which both scenarios start.
     pub start: Time,
     /// Sums over all containers.
     pub lives: BothScenarios<Totals>,
-    /// What the life with recommendations requested less. Negative where it requested more.
+    /// What the scenario with recommendations saves. Negative if it requests more.
     pub savings: Savings,
-    /// What became of the history.
+    /// Saves and restarts of the recommender's history.
     pub history: HistoryReport,
     /// Every container, in a fixed order.
     pub containers: Vec<ContainerReport>,
@@ -47,16 +47,16 @@ pub struct DemoReport {
     pub chart_point_minutes: u32,
 }
 
-/// The same thing in both lives.
+/// A value for each of the two scenarios.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BothScenarios<T> {
-    /// In the life without recommendations.
+    /// Without recommendations.
     pub without: T,
-    /// In the life with them.
+    /// With recommendations.
     pub with: T,
 }
 
-/// The difference of the two lives.
+/// The difference between the two scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Savings {
@@ -64,18 +64,18 @@ pub struct Savings {
     pub core_hours: f64,
     /// Requested GiB-hours.
     pub gib_hours: f64,
-    /// Kills for lack of memory.
+    /// OOM kills.
     pub oom_kills: i64,
     /// Minutes in which CPU was throttled.
     pub throttled_minutes: i64,
 }
 
 impl Savings {
-    /// The difference of two accounts.
-    pub fn between(lives: &BothScenarios<Totals>) -> Self {
-        let BothScenarios { without, with } = lives;
+    /// Computes the difference between the totals of the scenarios.
+    pub fn between(totals_by_scenario: &BothScenarios<Totals>) -> Self {
+        let BothScenarios { without, with } = totals_by_scenario;
         Self {
-            // Subtracted as whole numbers, divided once: what was saved exactly prints exactly.
+            // Subtract integers and divide once, so that exact savings print exactly.
             core_hours: totals::core_hours(
                 without.requested_millicore_minutes - with.requested_millicore_minutes,
             ),
@@ -88,15 +88,15 @@ impl Savings {
     }
 }
 
-/// What became of the recommender's history.
+/// Saves and restarts of the recommender's history.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryReport {
-    /// The storage it was kept in.
+    /// Name of the storage.
     pub backend: String,
-    /// Saves of all histories.
+    /// Number of saves.
     pub saves: u64,
-    /// Recommenders that were stopped, and new ones that went on from the store.
+    /// Restarts of the recommender.
     pub restarts: Vec<Restart>,
 }
 
@@ -104,13 +104,13 @@ pub struct HistoryReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
-    /// When.
+    /// Simulated time of the restart.
     pub at: Time,
-    /// Histories read back from the store.
+    /// Histories loaded from the store.
     pub loaded: usize,
     /// Recommendations that were compared.
     pub compared: usize,
-    /// Those that were exactly the same after as before.
+    /// Recommendations that were identical before and after.
     pub unchanged: usize,
 }
 
@@ -124,41 +124,41 @@ pub struct ContainerReport {
     pub workload: Arc<str>,
     /// Name of the container.
     pub container: Arc<str>,
-    /// A few words on the workload.
+    /// A short description of the workload.
     pub story: String,
     /// Whether it is a native sidecar.
     pub sidecar: bool,
     /// Replicas; absent for jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// What its pod template asks for.
+    /// Resources of the pod template.
     pub template: ContainerResources,
-    /// What is recommended at the end; absent when it never ran.
+    /// The recommendation at the end; absent if the container never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommended>,
-    /// Its sums.
+    /// Totals of the container.
     pub lives: BothScenarios<Totals>,
-    /// Its usage against its request.
+    /// Usage and requests of the container.
     pub charts: BothScenarios<Chart>,
 }
 
 /// A recommendation and its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommended {
-    /// The numbers.
+    /// The recommended amounts.
     #[serde(flatten)]
     pub advice: ResourceRecommendation,
-    /// Why, in a few words each.
+    /// Short reasons.
     pub why: Reasons,
-    /// Why, as data from which the numbers can be worked out again.
+    /// The reasons as data from which the amounts can be recomputed.
     pub explanation: Explanation,
 }
 
-/// Why, in a few words.
+/// Short reasons for a recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons {
-    /// Of the CPU.
+    /// Reason for the CPU target.
     pub cpu: String,
-    /// Of the memory.
+    /// Reason for the memory target.
     pub memory: String,
 }

@@ -1,5 +1,5 @@
-//! One life of the demo's cluster, hour by virtual hour: with nobody watching, or with the real recommender,
-//! whose history goes to a real storage and comes back from it.
+//! Simulates one scenario of the demo's cluster, hour by hour: without a recommender, or with the real one, which saves its
+//! history to a real storage and loads it again.
 
 use std::collections::BTreeMap;
 
@@ -23,81 +23,80 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// Both lives begin on Monday, 5 January 2026, at midnight UTC.
+/// Both scenarios start on Monday, 5 January 2026, at midnight UTC.
 pub const START: Time = Time::from_secs(1_767_571_200);
 
-/// Hours between saves: each waits for the disk, and a slow one must not turn seconds into minutes.
+/// Hours between saves. Each waits for the disk, so more of them would make the demo slow on a slow disk.
 const HOURS_BETWEEN_SAVES: u32 = 3;
 
-/// Which of the two lives.
+/// One of the two scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// Nothing is recommended.
+    /// Without recommendations.
     Without,
-    /// Recommendations are made and applied.
+    /// With recommendations, which are applied.
     With,
 }
 
-/// Sees the lives go by.
+/// Observes the progress of the simulation.
 pub trait ProgressObserver: Send {
-    /// A step was lived.
-    fn step(&mut self, life: Scenario, step: &ContainerMinute) {
-        let _ = (life, step);
+    /// Called after each simulated minute of a container.
+    fn step(&mut self, scenario: Scenario, step: &ContainerMinute) {
+        let _ = (scenario, step);
     }
 
-    /// An hour of so many is over.
-    fn hour(&mut self, life: Scenario, hour: u32, of: u32) {
-        let _ = (life, hour, of);
+    /// Called after each simulated hour; `of` is the total number of hours.
+    fn hour(&mut self, scenario: Scenario, hour: u32, of: u32) {
+        let _ = (scenario, hour, of);
     }
 
-    /// Whether to give up.
+    /// Whether to cancel the simulation.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// Why a demo has no outcome.
+/// Why a demo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The history cannot be kept.
+    /// The storage failed.
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
-    /// There is no place for the history.
+    /// The directory of the history cannot be created.
     #[error(
-        "{}: {error}: set TMPDIR to a directory that can be written, or give --keep-store DIR",
+        "{}: {error}: set TMPDIR to a writable directory, or pass --keep-store DIR",
         place.display()
     )]
     StoreUnavailable {
-        /// Where it was tried.
+        /// The directory.
         place: std::path::PathBuf,
-        /// Cause.
+        /// The cause.
         error: std::io::Error,
     },
     /// The store already holds a history, which the demo's would mix with.
     #[error(
-        "{}: there is a history in it already ({records} records): give --keep-store an empty \
-         directory",
+        "{}: already contains a history ({records} records): pass an empty directory to --keep-store",
         place.display()
     )]
     NotEmpty {
-        /// Where.
+        /// The directory.
         place: std::path::PathBuf,
-        /// How much.
+        /// Number of records in it.
         records: usize,
     },
-    /// The user did not want to wait.
+    /// The user has interrupted the demo.
     #[error("interrupted")]
     Interrupted,
-    /// The demo's own workloads are wrong.
+    /// The demo's workloads are invalid.
     #[error(transparent)]
     Workloads(#[from] plimsoll_core::sim::InvalidWorkload),
 }
 
-/// What is kept of a life.
+/// The result of a scenario.
 pub struct ScenarioResult {
-    /// Sums.
+    /// Totals of all containers.
     pub totals: TotalsByContainer,
-    /// Curves.
+    /// Charts of all containers.
     pub charts: Charts,
 }
 
@@ -106,105 +105,107 @@ impl ScenarioResult {
         Self { totals: TotalsByContainer::default(), charts: Charts::new(START, config.days) }
     }
 
-    fn take(&mut self, step: &ContainerMinute) {
+    fn record(&mut self, step: &ContainerMinute) {
         self.totals.record(step);
         self.charts.record(step);
     }
 }
 
-/// The life without recommendations. No recommender is there to disturb it.
+/// Simulates the scenario without recommendations.
 pub fn run_without(
     config: &Config,
-    fleet: &[DemoWorkload],
-    witness: &mut dyn ProgressObserver,
+    workloads: &[DemoWorkload],
+    observer: &mut dyn ProgressObserver,
 ) -> Result<ScenarioResult, DemoError> {
-    let mut cluster = cluster(config, fleet, UpdatePolicy::Off)?;
-    let mut account = ScenarioResult::new(config);
+    let mut cluster = cluster(config, workloads, UpdatePolicy::Off)?;
+    let mut result = ScenarioResult::new(config);
     let hours = config.days * 24;
     for hour in 1..=hours {
         for _ in 0..60 {
             cluster.step(&mut |step: &ContainerMinute| {
-                account.take(step);
-                witness.step(Scenario::Without, step);
+                result.record(step);
+                observer.step(Scenario::Without, step);
             });
         }
-        witness.hour(Scenario::Without, hour, hours);
-        if witness.is_cancelled() {
+        observer.hour(Scenario::Without, hour, hours);
+        if observer.is_cancelled() {
             return Err(DemoError::Interrupted);
         }
     }
-    account.totals.set_replaced_pods(cluster.replaced_pods());
-    Ok(account)
+    result.totals.set_replaced_pods(cluster.replaced_pods());
+    Ok(result)
 }
 
-/// Opens the storage: once at the start, and again by every restarted recommender.
+/// Opens the storage: once at the start, and again for every restarted recommender.
 pub type OpenStorage<'a> =
     dyn Fn() -> Result<Box<dyn Storage>, plimsoll_storage::Error> + Send + Sync + 'a;
 
-/// The life with recommendations: what it was, what is recommended at its end, and how history fared.
+/// Simulates the scenario with recommendations. Returns its result, the recommendations at the end, and the report about the
+/// history.
 pub async fn run_with(
     config: &Config,
-    fleet: &[DemoWorkload],
+    workloads: &[DemoWorkload],
     open: &OpenStorage<'_>,
-    witness: &mut dyn ProgressObserver,
+    observer: &mut dyn ProgressObserver,
 ) -> Result<(ScenarioResult, Vec<WorkloadRecommendation>, HistoryReport), DemoError> {
-    let mut cluster = cluster(config, fleet, UpdatePolicy::Recreate)?;
-    let mut account = ScenarioResult::new(config);
+    let mut cluster = cluster(config, workloads, UpdatePolicy::Recreate)?;
+    let mut result = ScenarioResult::new(config);
     let mut storage = open()?;
-    let mut recommender = recommender(config, fleet);
+    let mut recommender = recommender(config, workloads);
     let mut history =
         HistoryReport { backend: storage.name().to_owned(), ..HistoryReport::default() };
     let hours = config.days * 24;
     for hour in 1..=hours {
         for _ in 0..60 {
             cluster.step(&mut |step: &ContainerMinute| {
-                account.take(step);
-                witness.step(Scenario::With, step);
+                result.record(step);
+                observer.step(Scenario::With, step);
                 recommender.observe(step);
             });
-            let said = recommender.recommend(cluster.now());
-            apply_recommendations(&mut cluster, &said);
+            let recommendations = recommender.recommend(cluster.now());
+            apply_recommendations(&mut cluster, &recommendations);
         }
         forget_gone_pods(&cluster, &mut recommender);
         if hour % HOURS_BETWEEN_SAVES == 0 {
             history.saves += u64::from(save(storage.as_ref(), &recommender, cluster.now()).await?);
         }
-        // A recommender dies in the middle of the run; the next one has the store and nothing else. Half
-        // of a number of days is a multiple of the hours between saves, so nothing is lost in between.
+        // The recommender is restarted halfway; the new one has nothing but the store. Half of the run is a multiple of
+        // the hours between saves, so nothing is lost.
         if hour == hours / 2 {
             let before = recommender.recommend(cluster.now());
             drop((storage, recommender));
             storage = open()?;
-            recommender = self::recommender(config, fleet);
+            recommender = self::recommender(config, workloads);
             let loaded = load(storage.as_ref(), &mut recommender, cluster.now()).await?;
             let after = recommender.recommend(cluster.now());
             history.restarts.push(compare(cluster.now(), loaded, &before, &after));
         }
-        witness.hour(Scenario::With, hour, hours);
-        if witness.is_cancelled() {
+        observer.hour(Scenario::With, hour, hours);
+        if observer.is_cancelled() {
             return Err(DemoError::Interrupted);
         }
     }
-    account.totals.set_replaced_pods(cluster.replaced_pods());
-    let said = recommender.recommend(cluster.now());
-    Ok((account, said, history))
+    result.totals.set_replaced_pods(cluster.replaced_pods());
+    let recommendations = recommender.recommend(cluster.now());
+    Ok((result, recommendations, history))
 }
 
 fn cluster(
     config: &Config,
-    fleet: &[DemoWorkload],
+    demo_workloads: &[DemoWorkload],
     updates: UpdatePolicy,
 ) -> Result<Cluster, DemoError> {
-    let workloads = fleet.iter().map(|member| member.workload.clone()).collect();
+    let workloads =
+        demo_workloads.iter().map(|demo_workload| demo_workload.workload.clone()).collect();
     Ok(Cluster::new(workloads, config.seed, START, updates)?)
 }
 
-/// A recommender with a VPA for each workload.
-fn recommender(config: &Config, fleet: &[DemoWorkload]) -> Recommender {
-    let vpas = fleet.iter().map(|DemoWorkload { workload, max_memory, .. }| {
-        let policies = max_memory.iter().map(|most| ContainerPolicy {
+/// Creates a recommender with a VPA for each workload.
+fn recommender(config: &Config, workloads: &[DemoWorkload]) -> Recommender {
+    let vpas = workloads.iter().map(|DemoWorkload { workload, max_memory, .. }| {
+        let policies = max_memory.iter().map(|max| ContainerPolicy {
             container: plimsoll_core::recommender::policy::EVERY_CONTAINER.into(),
-            max_allowed: ResourceAmounts { cpu: None, memory: Some(Quantity::from(*most)) },
+            max_allowed: ResourceAmounts { cpu: None, memory: Some(Quantity::from(*max)) },
             ..ContainerPolicy::default()
         });
         let key = ObjectKey::new(workload.namespace.clone(), workload.name.clone());
@@ -213,24 +214,24 @@ fn recommender(config: &Config, fleet: &[DemoWorkload]) -> Recommender {
     Recommender::new(config.settings.clone(), vpas)
 }
 
-fn apply_recommendations(cluster: &mut Cluster, said: &[WorkloadRecommendation]) {
-    for advised in said {
-        let ObjectKey { namespace, name } = &advised.workload;
+fn apply_recommendations(cluster: &mut Cluster, recommendations: &[WorkloadRecommendation]) {
+    for recommended in recommendations {
+        let ObjectKey { namespace, name } = &recommended.workload;
         cluster.set_recommendation(
             namespace,
             name,
-            &advised.recommendation.container,
-            advised.recommendation(),
+            &recommended.recommendation.container,
+            recommended.recommendation(),
         );
     }
 }
 
 fn forget_gone_pods(cluster: &Cluster, recommender: &mut Recommender) {
-    let living: std::collections::HashSet<&str> = cluster.pod_names().collect();
-    recommender.retain_pods(|pod| living.contains(pod));
+    let existing: std::collections::HashSet<&str> = cluster.pod_names().collect();
+    recommender.retain_pods(|pod| existing.contains(pod));
 }
 
-/// Saves every history. Answers whether the storage can.
+/// Saves all histories. Returns whether the storage supports it.
 async fn save(
     storage: &dyn Storage,
     recommender: &Recommender,
@@ -241,7 +242,7 @@ async fn save(
     Ok(true)
 }
 
-/// Loads every history. Answers how many there were.
+/// Loads all histories. Returns their number.
 async fn load(
     storage: &dyn Storage,
     recommender: &mut Recommender,
@@ -258,16 +259,16 @@ fn compare(
     before: &[WorkloadRecommendation],
     after: &[WorkloadRecommendation],
 ) -> Restart {
-    let same = |one: &&WorkloadRecommendation| {
+    let same = |previous: &&WorkloadRecommendation| {
         after.iter().any(|other| {
-            one.workload == other.workload && one.recommendation == other.recommendation
+            previous.workload == other.workload && previous.recommendation == other.recommendation
         })
     };
     let unchanged = before.iter().filter(same).count();
     Restart { at, loaded, compared: before.len(), unchanged }
 }
 
-/// The demo is alone with its store: nobody to be fenced off, nobody to wait for.
+/// The demo is the only user of its store, so it needs no fencing.
 struct UnfencedPermit;
 
 #[async_trait]

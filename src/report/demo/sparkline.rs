@@ -5,12 +5,12 @@ pub use crate::report::style::Glyphs;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const LETTERS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// What shows of the values that share a character.
+/// How the values of one character are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAggregation {
-    /// Their mean.
+    /// The mean of the values.
     Mean,
-    /// The highest.
+    /// The maximum of the values.
     Max,
 }
 
@@ -29,8 +29,7 @@ impl CellAggregation {
     }
 }
 
-/// A row of characters, one for every `per_cell` values, in which the height of `full` is a full block. No
-/// value shows as a blank.
+/// A row of characters, one for every `per_cell` values. A value of `full` is a full block; missing values are blank.
 pub fn sparkline(
     values: &[Option<i64>],
     full: i64,
@@ -47,7 +46,7 @@ pub fn sparkline(
         .map(|cell| match shared.aggregate(cell) {
             None => ' ',
             Some(value) => {
-                // The lowest block begins at nothing, the highest at seven eighths of full.
+                // The lowest block starts at zero, the highest at seven eighths of `full`.
                 let share = value.saturating_mul(8).div_euclid(full.max(1)).clamp(0, 7);
                 letters[share as usize]
             }
@@ -55,7 +54,7 @@ pub fn sparkline(
         .collect()
 }
 
-/// A row of marks where there is more than nothing.
+/// A row of marks for the cells with a non-zero count.
 pub fn event_marks(counts: &[i64], per_cell: usize, glyphs: Glyphs) -> String {
     let mark = if glyphs == Glyphs::Unicode { '×' } else { 'x' };
     let cells = counts.chunks(per_cell.max(1));

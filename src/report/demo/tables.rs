@@ -1,4 +1,4 @@
-//! The report's two tables: what the lives came to, and what is recommended.
+//! The report's two tables: the comparison of the scenarios, and the recommendations.
 
 use super::report::{BothScenarios, ContainerReport, DemoReport, Recommended};
 use crate::report::style::{BOLD, DIM, GREEN, Style, YELLOW, push_line, wrap};
@@ -10,23 +10,23 @@ use plimsoll_core::{
     },
 };
 
-/// The sums of both lives.
-pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, look: &Style) {
+/// Renders the totals of both scenarios.
+pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, style: &Style) {
     let BothScenarios { without, with } = &report.lives;
     let hours = f64::from(report.days) * 24.0;
-    look.heading(
+    style.heading(
         out,
-        &format!("{:<24}{:>13}{:>13}   difference", "TWO LIVES", "without", "with"),
+        &format!("{:<24}{:>13}{:>13}   difference", "BEFORE / AFTER", "without", "with"),
         "",
     );
-    let mut row = |what: &str, without: String, with: String, better: bool, difference: String| {
+    let mut row = |label: &str, without: String, with: String, better: bool, difference: String| {
         let code = if better { GREEN } else { YELLOW };
-        // The blanks before each column stay when a number is wider than its column.
+        // The space before each column remains if a number is wider than its column.
         push_line(
             out,
             format_args!(
-                "  {what:<22} {without:>12} {with:>12}   {}",
-                look.paint(code, &difference)
+                "  {label:<22} {without:>12} {with:>12}   {}",
+                style.paint(code, &difference)
             ),
         );
     };
@@ -52,7 +52,7 @@ pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, look: &Sty
             -report.savings.gib_hours
         ),
     );
-    for (what, without, with) in [
+    for (label, without, with) in [
         ("OOM kills", without.oom_kills, with.oom_kills),
         ("pods replaced", without.replaced_pods, with.replaced_pods),
         ("throttled minutes", without.throttled_minutes, with.throttled_minutes),
@@ -61,11 +61,11 @@ pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, look: &Sty
             0 => "none".to_owned(),
             change => format!("{change:+}"),
         };
-        row(what, without.to_string(), with.to_string(), with <= without, difference);
+        row(label, without.to_string(), with.to_string(), with <= without, difference);
     }
 }
 
-/// What a table has of one resource of one container.
+/// A row about one resource of one container.
 pub(super) struct Row {
     pub(super) resource: &'static str,
     pub(super) request: String,
@@ -107,31 +107,31 @@ pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Ve
     rows
 }
 
-/// What is recommended for each container.
-pub(super) fn recommendations(out: &mut String, report: &DemoReport, look: &Style) {
+/// Renders the recommendations of each container.
+pub(super) fn recommendations(out: &mut String, report: &DemoReport, style: &Style) {
     let day = report.days;
-    look.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
+    style.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
     let columns =
         format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
-    push_line(out, format_args!("{}", look.paint(DIM, &columns)));
+    push_line(out, format_args!("{}", style.paint(DIM, &columns)));
     for container in &report.containers {
         push_line(
             out,
             format_args!(
                 "{}{}",
-                look.paint(BOLD, &container.container),
-                look.paint(DIM, &about(container))
+                style.paint(BOLD, &container.container),
+                style.paint(DIM, &about(container))
             ),
         );
         let Some(recommended) = &container.recommendation else {
-            out.push_str("  never ran, so nothing is known about it\n");
+            out.push_str("  never ran, so there is no recommendation\n");
             continue;
         };
         for row in rows(container, recommended) {
             let Row { resource, request, target, lower, upper, change, why } = row;
             let code = if change > 0.0 { YELLOW } else { GREEN };
-            let change = look.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
-            let mut why = wrap(&why, look.width.saturating_sub(49).max(20)).into_iter();
+            let change = style.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
+            let mut why = wrap(&why, style.width.saturating_sub(49).max(20)).into_iter();
             push_line(
                 out,
                 format_args!(
@@ -146,7 +146,7 @@ pub(super) fn recommendations(out: &mut String, report: &DemoReport, look: &Styl
     }
 }
 
-/// What a container is, in a few words.
+/// A short description of a container.
 fn about(container: &ContainerReport) -> String {
     let ContainerReport { story, sidecar, replicas, .. } = container;
     if *sidecar {
@@ -158,7 +158,7 @@ fn about(container: &ContainerReport) -> String {
     }
 }
 
-/// CPU in millicores, so that a column can be compared at a glance; from 100 cores on, to the nearest core.
+/// CPU in millicores, so that values are easy to compare; from 100 cores on, rounded to cores.
 fn cpu(amount: MilliCpu) -> String {
     if amount.0 < 100_000 {
         format!("{}m", amount.0)
@@ -167,7 +167,7 @@ fn cpu(amount: MilliCpu) -> String {
     }
 }
 
-/// Memory to the nearest MiB; from 10,000 MiB on, to the nearest GiB.
+/// Memory rounded to MiB; from 10,000 MiB on, rounded to GiB.
 fn memory(amount: Bytes) -> String {
     let mebibytes = amount.0.saturating_add(1 << 19) >> 20;
     if mebibytes < 10_000 {
@@ -177,7 +177,7 @@ fn memory(amount: Bytes) -> String {
     }
 }
 
-/// By how many percent `to` differs from `from`.
+/// The change from `from` to `to` in percent.
 fn change(from: i64, to: i64) -> f64 {
     if from == to { 0.0 } else { (to - from) as f64 * 100.0 / from.max(1) as f64 }
 }

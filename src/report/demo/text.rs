@@ -1,4 +1,4 @@
-//! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
+//! The report as text, readable in 80 columns, without colours and in a pipe.
 
 use super::{
     config::Config,
@@ -9,8 +9,8 @@ use super::{
 pub use crate::report::style::Style;
 use crate::report::style::{BOLD, DIM, push_line, wrap};
 
-/// What is said before anything is computed.
-pub fn opening(config: &Config, look: &Style) -> String {
+/// The introduction that is printed before the simulation starts.
+pub fn opening(config: &Config, style: &Style) -> String {
     let mut out = String::new();
     let Config { seed, days, .. } = config;
     let days =
@@ -19,33 +19,33 @@ pub fn opening(config: &Config, look: &Style) -> String {
         &mut out,
         format_args!(
             "{}",
-            look.paint(BOLD, &format!("Plimsoll demo: {days}, lived twice (seed {seed})"))
+            style.paint(BOLD, &format!("Plimsoll demo: {days}, simulated twice (seed {seed})"))
         ),
     );
     out.push_str(
-        "The load is invented; the recommender, its history and its storage are the real\n\
-         ones. One life goes without recommendations, the other applies them.\n",
+        "The load is synthetic; the recommender, its history and its storage are real.\n\
+         One run has no recommendations, the other applies them.\n",
     );
     out
 }
 
-/// The outcome.
-pub fn outcome(report: &DemoReport, look: &Style) -> String {
+/// The report of the outcome.
+pub fn outcome(report: &DemoReport, style: &Style) -> String {
     let mut out = String::new();
-    render_scenarios(&mut out, report, look);
-    recommendations(&mut out, report, look);
-    render_sparklines(&mut out, report, look);
-    remarks(&mut out, report, look);
-    next(&mut out, look);
+    render_scenarios(&mut out, report, style);
+    recommendations(&mut out, report, style);
+    render_sparklines(&mut out, report, style);
+    remarks(&mut out, report, style);
+    next(&mut out, style);
     out
 }
 
-/// What the figures alone do not say.
-fn remarks(out: &mut String, report: &DemoReport, look: &Style) {
-    look.heading(out, "WHAT TO MAKE OF IT", "");
+/// Remarks that explain the numbers.
+fn remarks(out: &mut String, report: &DemoReport, style: &Style) {
+    style.heading(out, "SUMMARY", "");
     let mut remark = |text: &str| {
-        let bullet = look.choose_glyphs("•", "-");
-        for (index, line) in wrap(text, look.width.min(96) - 4).iter().enumerate() {
+        let bullet = style.choose_glyphs("•", "-");
+        for (index, line) in wrap(text, style.width.min(96) - 4).iter().enumerate() {
             push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
         }
     };
@@ -63,13 +63,13 @@ fn remarks(out: &mut String, report: &DemoReport, look: &Style) {
         })
         .collect();
     if !more.is_empty() {
-        remark(&format!("It asks for more where too little was requested: {}.", more.join("; ")));
+        remark(&format!("Requests are raised where they were too low: {}.", more.join("; ")));
     }
     for container in &report.containers {
         let BothScenarios { without, with } = &container.lives;
         if with.oom_kills > 0 {
             remark(&format!(
-                "{} was killed {} without, {} with{}: {}",
+                "{} was OOM-killed {} without, {} with{}: {}",
                 container.container,
                 times(without.oom_kills),
                 times(with.oom_kills),
@@ -79,23 +79,23 @@ fn remarks(out: &mut String, report: &DemoReport, look: &Style) {
                     pods => format!(", where {pods} of its pods were replaced"),
                 },
                 if without.oom_kills > with.oom_kills {
-                    "more memory and a fresh pod buy time, they do not mend a leak."
+                    "more memory and a new pod delay OOM kills, but do not fix a leak."
                 } else {
-                    "its recommendation does not fit it."
+                    "its recommendation is too low."
                 }
             ));
         }
     }
     remark(
-        "Pods were replaced by a stand-in for the real updater: it gives at once, and takes away \
-         after a day of a pod's life. The next run of a job starts with the target. Limits keep \
+        "Pods were replaced by a simplified updater: it raises requests at once, and lowers them \
+         when a pod is a day old. The next run of a job starts with the target. Limits keep \
          their ratio to the requests.",
     );
-    remark("Throttled minutes are counted for each container: two in one minute make two.");
+    remark("Throttled minutes are counted separately for each container.");
     for restart in &report.history.restarts {
         remark(&format!(
-            "Half-way the recommender was stopped and a new one started from the {} store ({} saves \
-             in all): {} of {} recommendations were the same to the byte.",
+            "Halfway through, the recommender was replaced by a new one that loaded the {} store ({} saves \
+             in total): {} of {} recommendations were identical.",
             report.history.backend, report.history.saves, restart.unchanged, restart.compared
         ));
     }
@@ -104,15 +104,15 @@ fn remarks(out: &mut String, report: &DemoReport, look: &Style) {
 /// The outcome in one sentence.
 fn summary(report: &DemoReport) -> String {
     let BothScenarios { without, with } = &report.lives;
-    let requested = |what: &str, without: f64, with: f64| {
+    let requested = |resource: &str, without: f64, with: f64| {
         let word = if with <= without { "less" } else { "more" };
         let change = if without > 0.0 { (with - without).abs() * 100.0 / without } else { 0.0 };
-        format!("{change:.0} % {word} {what}")
+        format!("{change:.0} % {word} {resource}")
     };
     let kills = match (without.oom_kills, with.oom_kills) {
-        (0, 0) => "no container is killed in either life".to_owned(),
+        (0, 0) => "no container is OOM-killed in either run".to_owned(),
         (without, with) => {
-            format!("containers are killed {} instead of {}", times(with), times(without))
+            format!("containers are OOM-killed {} instead of {}", times(with), times(without))
         }
     };
     format!(
@@ -122,19 +122,23 @@ fn summary(report: &DemoReport) -> String {
     )
 }
 
-fn next(out: &mut String, look: &Style) {
-    look.heading(out, "NEXT", "");
-    let command = &look.command;
-    for (arguments, what) in [
-        ("demo --seed 7", "other load"),
-        ("demo --days 30", "a longer life"),
-        ("demo --output json", "all of it as data, and why"),
+fn next(out: &mut String, style: &Style) {
+    style.heading(out, "NEXT", "");
+    let command = &style.command;
+    for (arguments, description) in [
+        ("demo --seed 7", "another load"),
+        ("demo --days 30", "a longer simulation"),
+        ("demo --output json", "the report as JSON, with reasons"),
         ("crds", "the CustomResourceDefinitions"),
-        ("--help", "everything else"),
+        ("--help", "all commands"),
     ] {
         push_line(
             out,
-            format_args!("  {:<44}{}", format!("{command} {arguments}"), look.paint(DIM, what)),
+            format_args!(
+                "  {:<44}{}",
+                format!("{command} {arguments}"),
+                style.paint(DIM, description)
+            ),
         );
     }
 }
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn colours_change_nothing_but_colour() {
-        let look = |colour| Style {
+        let style = |colour| Style {
             width: 80,
             colour,
             glyphs: Glyphs::Ascii,
@@ -167,8 +171,8 @@ mod tests {
             store: None,
             settings: plimsoll_core::recommender::Settings::default(),
         };
-        let painted = opening(&config, &look(true));
-        let plain = opening(&config, &look(false));
+        let painted = opening(&config, &style(true));
+        let plain = opening(&config, &style(false));
         assert_ne!(painted, plain);
         assert_eq!(painted.replace("\x1b[1m", "").replace("\x1b[0m", ""), plain);
     }

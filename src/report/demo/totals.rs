@@ -1,8 +1,8 @@
-//! The account of a life: what was requested, used, throttled and killed, added up from its steps.
+//! The totals of a scenario: requests, usage, throttling and OOM kills, summed up over its steps.
 //!
-//! Whole numbers only, so that the sums are exact and do not depend on the order of adding. With the default
-//! model the largest (bytes times minutes of the longest demo) stay below 2^53, which every JSON reader
-//! keeps exactly; they are wide enough for every request that flags can bring about.
+//! All are integers, so that the sums are exact and do not depend on the order of addition. With the default settings the
+//! largest (bytes times minutes of the longest demo) stay below 2^53, which every JSON parser represents exactly; the types
+//! are wide enough for all requests that flags can cause.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,10 +26,10 @@ pub struct Totals {
     pub running_minutes: i64,
     /// Minutes in which CPU was throttled.
     pub throttled_minutes: i64,
-    /// Times that a container was killed for lack of memory.
+    /// OOM kills of containers.
     pub oom_kills: i64,
-    /// Pods that were replaced to give them other requests. A pod counts for each of its containers here, and
-    /// once in the sums of a life.
+    /// Pods that were replaced to change their requests. A pod counts once for each of its containers, and once in the
+    /// totals of a scenario.
     pub replaced_pods: i64,
 }
 
@@ -77,20 +77,20 @@ impl Totals {
     }
 }
 
-/// Millicores times minutes as core-hours.
+/// Converts millicores times minutes to core-hours.
 pub fn core_hours(millicore_minutes: i128) -> f64 {
     millicore_minutes as f64 / 60_000.0
 }
 
-/// Bytes times minutes as GiB-hours.
+/// Converts bytes times minutes to GiB-hours.
 pub fn gib_hours(byte_minutes: i128) -> f64 {
     byte_minutes as f64 / (60.0 * 1024.0 * 1024.0 * 1024.0)
 }
 
-/// A container of a workload.
+/// The names of a workload and one of its containers.
 pub type ContainerName = (Arc<str>, Arc<str>);
 
-/// The totals of every container of a life.
+/// The totals of all containers of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct TotalsByContainer {
     by_container: BTreeMap<ContainerName, Totals>,
@@ -98,16 +98,16 @@ pub struct TotalsByContainer {
 }
 
 impl TotalsByContainer {
-    /// The totals of one container; all zero if it never lived.
+    /// The totals of one container; all zero if it never ran.
     pub fn container_totals(&self, workload: &Arc<str>, container: &Arc<str>) -> Totals {
-        let place = (workload.clone(), container.clone());
+        let names = (workload.clone(), container.clone());
         Totals {
             replaced_pods: self.replaced_pods.get(workload).copied().unwrap_or_default(),
-            ..self.by_container.get(&place).copied().unwrap_or_default()
+            ..self.by_container.get(&names).copied().unwrap_or_default()
         }
     }
 
-    /// The totals of everything.
+    /// The totals of all containers together.
     pub fn total(&self) -> Totals {
         let pods = Totals { replaced_pods: self.replaced_pods.values().sum(), ..Totals::default() };
         self.by_container.values().fold(pods, |mut sum, totals| {
@@ -116,17 +116,16 @@ impl TotalsByContainer {
         })
     }
 
-    /// Takes how many pods of each workload were replaced in the whole life: a step does not say why its pod
-    /// is there.
-    pub fn set_replaced_pods<'a>(&mut self, of: impl Iterator<Item = (&'a Workload, u64)>) {
+    /// Sets how many pods of each workload were replaced in the whole scenario, which the steps do not show.
+    pub fn set_replaced_pods<'a>(&mut self, replaced: impl Iterator<Item = (&'a Workload, u64)>) {
         self.replaced_pods =
-            of.map(|(workload, pods)| (Arc::clone(&workload.name), pods as i64)).collect();
+            replaced.map(|(workload, pods)| (Arc::clone(&workload.name), pods as i64)).collect();
     }
 }
 
 impl MinuteSink for TotalsByContainer {
     fn record(&mut self, step: &ContainerMinute) {
-        let place = (step.workload.clone(), step.container.clone());
-        self.by_container.entry(place).or_default().count(step);
+        let names = (step.workload.clone(), step.container.clone());
+        self.by_container.entry(names).or_default().count(step);
     }
 }

@@ -1,6 +1,5 @@
-//! The demo's workloads: invented, of shapes that every cluster knows. Their requests are wrong the way
-//! requests are wrong in practice: copied from another service, doubled after an incident, never
-//! looked at again.
+//! The demo's workloads: synthetic, with common load patterns. Their requests are wrong in the way that requests often are:
+//! copied from another service, doubled after an incident, never reviewed.
 
 use std::sync::Arc;
 
@@ -12,26 +11,26 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// The namespace that everything lives in.
+/// The namespace of all workloads.
 pub const NAMESPACE: &str = "shop";
 
-/// A workload, and what the demo says about it.
+/// A workload with its description.
 #[derive(Clone, Debug)]
 pub struct DemoWorkload {
     /// The workload.
     pub workload: Workload,
-    /// A few words on what it is.
+    /// A short description.
     pub story: &'static str,
-    /// The most memory its policy allows (`maxAllowed`), if it says so.
+    /// The maximum memory of its policy (`maxAllowed`), if there is one.
     pub max_memory: Option<Bytes>,
 }
 
-/// Everything that runs in the demo.
+/// All workloads of the demo.
 pub fn workloads() -> Vec<DemoWorkload> {
     vec![gateway(), invoices(), orders(), storefront(), web(), worker()]
 }
 
-/// Over-provisioned in everything: the most common case.
+/// Over-provisioned CPU and memory: the most common case.
 fn web() -> DemoWorkload {
     demo_workload(
         "web",
@@ -52,7 +51,7 @@ fn web() -> DemoWorkload {
     )
 }
 
-/// Its CPU limit throttles it every afternoon; its memory is twice what it needs.
+/// Throttled by its CPU limit every afternoon; requests twice the memory that it needs.
 fn storefront() -> DemoWorkload {
     demo_workload(
         "storefront",
@@ -69,7 +68,7 @@ fn storefront() -> DemoWorkload {
     )
 }
 
-/// `-Xmx1536m`: the heap fills within a working day and is never given back.
+/// `-Xmx1536m`: the heap fills within a working day and never shrinks.
 fn orders() -> DemoWorkload {
     demo_workload(
         "orders",
@@ -99,7 +98,7 @@ fn orders() -> DemoWorkload {
     )
 }
 
-/// A new pod of a new name every six hours, for about half an hour.
+/// A new pod every six hours, for about half an hour.
 fn invoices() -> DemoWorkload {
     demo_workload(
         "invoices",
@@ -116,7 +115,7 @@ fn invoices() -> DemoWorkload {
     )
 }
 
-/// No amount of memory is enough for a leak, so its owners set a maximum.
+/// Leaks memory. No amount is enough, so its VPA sets a maximum.
 fn worker() -> DemoWorkload {
     DemoWorkload {
         max_memory: Some(mib(1024)),
@@ -189,7 +188,7 @@ fn container(name: &str, cpu: CpuDemand, memory: MemoryDemand) -> ContainerSpec 
     }
 }
 
-/// Requests in millicores and MiB, then limits in the same.
+/// Requests and limits, both in millicores and MiB.
 fn requests_and_limits(
     cpu: i64,
     memory: i64,

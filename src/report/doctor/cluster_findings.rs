@@ -1,4 +1,4 @@
-//! What it means that pods of a cluster have series, or have none.
+//! Findings about which pods of the cluster have series in the Prometheus.
 
 use super::{
     diagnose::finding,
@@ -6,33 +6,33 @@ use super::{
     report::{CoverageReport, Finding, Level, PartlyCoveredVpa, Topic},
 };
 
-/// VPAs that are named in a message; the report has them all.
+/// The maximum number of VPAs named in a message. The report lists all of them.
 const MAX_NAMED: usize = 5;
 
-pub(super) fn coverage_finding(beside: &ClusterCoverage) -> (Option<CoverageReport>, Finding) {
-    let told = |code, level, message: String, evidence: &[_]| {
+pub(super) fn coverage_finding(coverage: &ClusterCoverage) -> (Option<CoverageReport>, Finding) {
+    let new_finding = |code, level, message: String, evidence: &[_]| {
         finding(Topic::Cluster, code, level, message, evidence)
     };
-    match beside {
+    match coverage {
         ClusterCoverage::NoCluster(why) => {
-            let message = format!("No cluster was compared: {why}.");
-            (None, told("cluster_none", Level::Ok, message, &[]))
+            let message = format!("No cluster to compare with: {why}.");
+            (None, new_finding("cluster_none", Level::Ok, message, &[]))
         }
         ClusterCoverage::Unreadable(why) => {
-            let message = format!("The cluster could not be compared: {why}.");
-            (None, told("cluster_unreadable", Level::Warning, message, &[]))
+            let message = format!("Cannot read the cluster: {why}.");
+            (None, new_finding("cluster_unreadable", Level::Warning, message, &[]))
         }
         ClusterCoverage::Empty => {
             let message = "The cluster has no VPAs: there is nothing to compare.".to_owned();
-            (None, told("cluster_empty", Level::Ok, message, &[]))
+            (None, new_finding("cluster_empty", Level::Ok, message, &[]))
         }
         ClusterCoverage::Unmatched(why, evidence) => {
-            let message = format!("The pods of the cluster could not be looked for: {why}");
-            (None, told("cluster_unmatched", Level::Problem, message, evidence))
+            let message = format!("Cannot look up the cluster's pods in the Prometheus: {why}");
+            (None, new_finding("cluster_unmatched", Level::Problem, message, evidence))
         }
         ClusterCoverage::Compared(comparison, evidence) => {
             let (code, level, message) = assess_coverage(comparison);
-            (Some(comparison.clone()), told(code, level, message, evidence))
+            (Some(comparison.clone()), new_finding(code, level, message, evidence))
         }
     }
 }
@@ -54,18 +54,18 @@ fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String)
     }
     if *with_series == 0 {
         let message = format!(
-            "{scope} with {pods} pods, and none of them has series: is this the Prometheus of that cluster, and do the \
-             matchers let it through?{rest}"
+            "{scope} with {pods} pods, and none of them has series: check that this Prometheus scrapes that cluster, and \
+             that the matchers select it.{rest}"
         );
         return ("cluster_foreign", Level::Problem, message);
     }
-    let name = |one: &PartlyCoveredVpa| {
+    let name = |vpa: &PartlyCoveredVpa| {
         format!(
             "{}/{} ({} of {} pods)",
-            one.namespace,
-            one.name,
-            one.pods - one.with_series,
-            one.pods
+            vpa.namespace,
+            vpa.name,
+            vpa.pods - vpa.with_series,
+            vpa.pods
         )
     };
     let mut names: Vec<String> = without.iter().take(MAX_NAMED).map(name).collect();
@@ -77,9 +77,13 @@ fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String)
          others are not scraped, or are dropped by relabelling.{rest}",
         names.join(", ")
     );
-    // A pod of a workload may just have begun.
-    let silent = without.iter().any(|one| one.with_series == 0);
-    ("cluster_without", if silent { Level::Problem } else { Level::Warning }, message)
+    // Single pods may have just started; a VPA without any series is a problem.
+    let has_vpa_without_series = without.iter().any(|vpa| vpa.with_series == 0);
+    (
+        "cluster_without",
+        if has_vpa_without_series { Level::Problem } else { Level::Warning },
+        message,
+    )
 }
 
 #[cfg(test)]
@@ -107,8 +111,8 @@ mod tests {
                 without,
                 ..CoverageReport::default()
             };
-            let (found, how, message) = assess_coverage(&vpas);
-            assert_eq!((found, how), (code, level), "{message}");
+            let (actual_code, actual_level, message) = assess_coverage(&vpas);
+            assert_eq!((actual_code, actual_level), (code, level), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What facts about a server mean: findings, each with what it was found by, and the flags to use.
+//! Turns probe results into a report: findings with their evidence, and suggested flags.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::report::style::format_span;
 
-/// The report on a server.
+/// Builds the report about a server.
 pub fn diagnose(facts: ProbeResults) -> DoctorReport {
     let (kind, version) = server_flavor::detect_flavor(
         &facts.address,
@@ -32,13 +32,13 @@ pub fn diagnose(facts: ProbeResults) -> DoctorReport {
         findings.extend(containers(&facts, kind));
         findings.extend(pods(&facts));
     }
-    // The oldest of some moments says nothing about the others.
-    let reaches = oldest_age(&facts).filter(|_| facts.has_completed(Stage::Depth));
+    // If the depth probe did not complete, the oldest sample does not show how far history goes back.
+    let oldest = oldest_age(&facts).filter(|_| facts.has_completed(Stage::Depth));
     if facts.has_completed(Stage::Depth) {
-        findings.extend(history(&facts, reaches));
+        findings.extend(history(&facts, oldest));
     }
     findings.extend(recording_rules_finding(&facts));
-    findings.extend(cost(&facts, reaches));
+    findings.extend(cost(&facts, oldest));
     findings.extend(missing_history_finding(&facts));
     let (comparison, finding) = coverage_finding(&facts.cluster_coverage);
     findings.extend(facts.has_completed(Stage::Comparison).then_some(finding));
@@ -49,16 +49,16 @@ pub fn diagnose(facts: ProbeResults) -> DoctorReport {
         at: facts.at,
         server,
         wanted_seconds: facts.wanted_history.as_secs(),
-        reaches_seconds: reaches.map(|reaches| reaches.as_secs()),
+        reaches_seconds: oldest.map(|age| age.as_secs()),
         flags: flags(&facts),
         findings,
-        queries: facts.sample_read.map(|trial| trial.queries).unwrap_or_default(),
+        queries: facts.sample_read.map(|sample| sample.queries).unwrap_or_default(),
         cluster: comparison,
         secrets: facts.secret_flags,
     }
 }
 
-/// A finding.
+/// Creates a finding.
 pub(super) fn finding(
     topic: Topic,
     code: &str,
@@ -70,7 +70,7 @@ pub(super) fn finding(
     Finding { code, topic, level, message, evidence: evidence.to_vec() }
 }
 
-/// What there was no time for.
+/// Reports the stages that did not complete before the deadline.
 fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
     let rest = std::iter::successors(Some(facts.stage), |stage| Some(stage.next()));
     let rest: Vec<&str> = rest.map_while(Stage::description).collect();
@@ -78,8 +78,8 @@ fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "After {} the examination ended, before all was asked. Not known: {}. Ask the server for less by --namespace, \
-         give it more time by --deadline, or look at why it is slow.",
+        "The deadline of {} passed before all checks completed. Not known: {}. Limit the queries with --namespace, \
+         increase --deadline, or check why the server is slow.",
         format_span(facts.deadline),
         rest.join("; ")
     );
@@ -89,28 +89,28 @@ fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
 fn server_finding(facts: &ProbeResults, server: &Server) -> Finding {
     let evidence = [&facts.first_query[..], &facts.build.evidence].concat();
     let release = server.version.as_deref().map(|version| format!(" {version}"));
-    let told =
+    let new_finding =
         |level, message: String| finding(Topic::Server, "server_kind", level, message, &evidence);
     match server.kind {
-        ServerFlavor::Unknown => told(
+        ServerFlavor::Unknown => new_finding(
             Level::Warning,
-            "It answers queries, but does not say what it is: check that nothing stands before it that changes answers."
+            "It answers queries, but does not identify itself: check that no proxy in front of it changes responses."
                 .to_owned(),
         ),
-        kind => told(
+        kind => new_finding(
             Level::Ok,
             format!("It is {}{}.", kind.name(), release.unwrap_or_default()),
         ),
     }
 }
 
-/// What a query may take, where the server says so.
+/// The query limits, if the server reports them.
 fn limits(facts: &ProbeResults) -> Option<Finding> {
     let flags = facts.flags.answer.as_ref().ok()?;
     let samples = flags.get("query.max-samples")?;
     let timeout = flags.get("query.timeout").map(|time| format!(" and take {time}"));
     let level = match samples.parse::<u64>() {
-        // A namespace of some hundred containers over an hour at 15 seconds.
+        // About one hour of a namespace with several hundred containers, scraped every 15 seconds.
         Ok(samples) if samples < 100_000 => Level::Warning,
         _ => Level::Ok,
     };
@@ -122,7 +122,7 @@ fn limits(facts: &ProbeResults) -> Option<Finding> {
     Some(finding(Topic::Server, "server_limits", level, message, &facts.flags.evidence))
 }
 
-/// 50,000,000.
+/// Adds thousands separators: `50,000,000`.
 pub(super) fn grouped(number: &str) -> String {
     if !number.bytes().all(|digit| digit.is_ascii_digit()) {
         return number.to_owned();
@@ -137,9 +137,9 @@ pub(super) fn grouped(number: &str) -> String {
     text
 }
 
-/// What the server says it keeps.
+/// Checks the configured retention.
 fn retention(facts: &ProbeResults) -> Option<Finding> {
-    let (said, evidence) = match &facts.runtime.answer {
+    let (retention, evidence) = match &facts.runtime.answer {
         Ok(runtime) if runtime.storage_retention.is_some() => {
             (runtime.storage_retention.clone()?, &facts.runtime.evidence)
         }
@@ -148,21 +148,21 @@ fn retention(facts: &ProbeResults) -> Option<Finding> {
             (flags.get("storage.tsdb.retention.time")?.clone(), &facts.flags.evidence)
         }
     };
-    let time = said.split(" or ").find_map(parse_prometheus_duration)?;
+    let time = retention.split(" or ").find_map(parse_prometheus_duration)?;
     let (level, message) = if time < facts.wanted_history {
         let advice = format!(
-            "The server keeps {said}, and {} are wanted: raise --storage.tsdb.retention.time there, or ask a server \
-             that keeps more.",
+            "The server keeps {retention}, and {} are required: increase --storage.tsdb.retention.time there, or use a \
+             server with a longer retention.",
             format_span(facts.wanted_history)
         );
         (Level::Warning, advice)
     } else {
-        (Level::Ok, format!("The server keeps {said}."))
+        (Level::Ok, format!("The server keeps {retention}."))
     };
     Some(finding(Topic::Server, "retention", level, message, evidence))
 }
 
-/// A time above nothing as Prometheus writes it: `15d`, `1w2d`, `36h`.
+/// Parses a Prometheus duration above 0: `15d`, `1w2d`, `36h`.
 pub fn parse_prometheus_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seconds = 0_u64;
@@ -201,14 +201,14 @@ pub(super) mod tests {
     };
 
     pub(in crate::report::doctor) fn not<T>() -> ProbeAnswer<T> {
-        ProbeAnswer { evidence: Vec::new(), answer: Err("not asked".to_owned()) }
+        ProbeAnswer { evidence: Vec::new(), answer: Err("not probed".to_owned()) }
     }
 
     pub(in crate::report::doctor) fn yes<T>(answer: T) -> ProbeAnswer<T> {
         ProbeAnswer { evidence: Vec::new(), answer: Ok(answer) }
     }
 
-    /// A server that knew so many containers so many hours ago.
+    /// Results of a server, given as pairs of hours ago and the number of containers at that time.
     pub(in crate::report::doctor) fn facts(depth: &[(u64, u64)]) -> ProbeResults {
         let depth = depth.iter().map(|&(hours, containers)| Depth {
             age: Duration::from_hours(hours),
@@ -251,7 +251,7 @@ pub(super) mod tests {
         ] {
             facts.stage = stage;
             let report = diagnose(facts.clone());
-            let (first, rest) = report.findings.split_first().expect("it is told");
+            let (first, rest) = report.findings.split_first().expect("a finding");
             assert_eq!((&*first.code, first.level), ("deadline", Level::Problem));
             assert!(first.message.contains(words), "{}", first.message);
             let rest: Vec<_> = rest.iter().map(|finding| &*finding.code).collect();
@@ -265,7 +265,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_kept_for_less_than_is_wanted_is_warned_of() {
-        for (said, level) in [
+        for (retention_text, level) in [
             ("15d", Some(Level::Ok)),
             ("24h", Some(Level::Warning)),
             ("15d or 10GiB", Some(Level::Ok)),
@@ -273,8 +273,8 @@ pub(super) mod tests {
             ("10GiB", None),
         ] {
             let mut facts = facts(&[]);
-            facts.runtime = yes(RuntimeInfo { storage_retention: Some(said.to_owned()) });
-            assert_eq!(retention(&facts).map(|finding| finding.level), level, "{said}");
+            facts.runtime = yes(RuntimeInfo { storage_retention: Some(retention_text.to_owned()) });
+            assert_eq!(retention(&facts).map(|finding| finding.level), level, "{retention_text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How far back the history of a server goes, whether it has gaps, and what reading it costs.
+//! Findings about history: how far back it goes, whether it has gaps, and what reading it costs.
 
 use std::time::Duration;
 
@@ -10,54 +10,53 @@ use super::{
 };
 use crate::report::style::format_span;
 
-/// VPAs that are named in a message.
+/// The maximum number of VPAs named in a message.
 const MAX_NAMED: usize = 5;
 
-/// The oldest moment that has series, of those that were looked at.
+/// Returns the age of the oldest sampled time that has series.
 pub(super) fn oldest_age(facts: &ProbeResults) -> Option<Duration> {
     let has = |depth: &&Depth| depth.containers.answer.as_ref().is_ok_and(|n| *n > 0);
     facts.depth.iter().filter(has).map(|depth| depth.age).max()
 }
 
-/// How far back history goes, and what is missing in between.
-pub(super) fn history(facts: &ProbeResults, reaches: Option<Duration>) -> Vec<Finding> {
+/// Reports how far back history goes, and its gaps.
+pub(super) fn history(facts: &ProbeResults, oldest: Option<Duration>) -> Vec<Finding> {
     if facts.depth.is_empty() {
         return Vec::new();
     }
     let evidence: Vec<Evidence> =
         facts.depth.iter().flat_map(|depth| depth.containers.evidence.clone()).collect();
-    let told =
+    let new_finding =
         |code, level, message: String| finding(Topic::History, code, level, message, &evidence);
     if let Some(error) = facts.depth.iter().find_map(|depth| depth.containers.answer.as_ref().err())
     {
-        let message = format!("How far back history goes could not be seen: {error}");
-        return vec![told("history_unknown", Level::Problem, message)];
+        let message = format!("Cannot determine how far back history goes: {error}");
+        return vec![new_finding("history_unknown", Level::Problem, message)];
     }
     let wanted = format_span(facts.wanted_history);
-    let Some(reaches) = reaches else {
-        let message =
-            "No container has series now or at any time before: there is no history to begin with.";
-        return vec![told("history_none", Level::Problem, message.to_owned())];
+    let Some(oldest) = oldest else {
+        let message = "No container has series, neither now nor in the past: there is no history to start from.";
+        return vec![new_finding("history_none", Level::Problem, message.to_owned())];
     };
     let counts = facts.depth.iter().map(|depth| *depth.containers.answer.as_ref().unwrap_or(&0));
     let counts: Vec<u64> = counts.collect();
     let mut findings = Vec::new();
-    if reaches < facts.wanted_history {
-        let began = if reaches.is_zero() {
-            "History begins just now".to_owned()
+    if oldest < facts.wanted_history {
+        let extent = if oldest.is_zero() {
+            "History has only just started".to_owned()
         } else {
-            format!("History goes back {}", format_span(reaches))
+            format!("History goes back {}", format_span(oldest))
         };
         let message = format!(
-            "{began}, not {wanted}: recommendations are as sure as that allows, and surer with each day."
+            "{extent}, not {wanted}: confidence in recommendations is lower, and grows with each day."
         );
-        findings.push(told("history_short", Level::Warning, message));
+        findings.push(new_finding("history_short", Level::Warning, message));
     } else {
         let message = format!("History goes back {wanted}, as is wanted.");
-        findings.push(told("history_length", Level::Ok, message));
+        findings.push(new_finding("history_length", Level::Ok, message));
     }
-    let oldest = facts.depth.iter().position(|depth| depth.age == reaches).unwrap_or(0);
-    let gaps: Vec<String> = (0..oldest)
+    let oldest_index = facts.depth.iter().position(|depth| depth.age == oldest).unwrap_or(0);
+    let gaps: Vec<String> = (0..oldest_index)
         .filter(|&at| counts[at] == 0)
         .map(|at| match facts.depth[at].age {
             Duration::ZERO => "now".to_owned(),
@@ -66,75 +65,76 @@ pub(super) fn history(facts: &ProbeResults, reaches: Option<Duration>) -> Vec<Fi
         .collect();
     if !gaps.is_empty() {
         let message = format!(
-            "There are no series {}, though there are older ones: the scrape was, or is, away.",
+            "There are no series {}, although there are older ones: scraping was, or is, interrupted.",
             gaps.join(", ")
         );
         let level = if counts[0] == 0 { Level::Problem } else { Level::Warning };
-        findings.push(told("history_gaps", level, message));
+        findings.push(new_finding("history_gaps", level, message));
     }
     findings
 }
 
-/// What history costs, as far as it was tried; it goes back so far.
-pub(super) fn cost(facts: &ProbeResults, reaches: Option<Duration>) -> Option<Finding> {
-    let SampleRead { scope: whose, queries, failure, .. } = facts.sample_read.as_ref()?;
-    let told =
+/// Reports the cost of reading history, measured by the sample read. `oldest` is how far back history goes.
+pub(super) fn cost(facts: &ProbeResults, oldest: Option<Duration>) -> Option<Finding> {
+    let SampleRead { scope, queries, failure, .. } = facts.sample_read.as_ref()?;
+    let new_finding =
         |code, level, message: String| finding(Topic::History, code, level, message, queries);
     if let Some(failure) = failure {
-        let message = format!("The history of {whose} could not be read: {failure}");
-        return Some(told("history_refused", Level::Problem, message));
+        let message = format!("Cannot read the history of {scope}: {failure}");
+        return Some(new_finding("history_refused", Level::Problem, message));
     }
     let sum = |of: fn(&Evidence) -> u64| queries.iter().map(of).sum::<u64>();
     let ranges = || queries.iter().filter_map(|query| query.range);
-    // The first moment is about the step before it.
+    // The first point covers the step before it.
     let begin =
         |range: Range| range.from.earlier(Duration::from_secs_f64(range.step_seconds.max(0.0)));
     let from = ranges().map(begin).min()?;
     let to = ranges().map(|range| range.to).max()?;
-    let asked = Duration::from_nanos(to.nanos_since(from).unsigned_abs());
+    let length = Duration::from_nanos(to.nanos_since(from).unsigned_abs());
     let points = sum(|query| query.points);
     let again = match queries.iter().filter(|query| query.error.is_some()).count() {
         0 => String::new(),
-        some => format!("; {some} were too much at once, and were asked in parts"),
+        count => format!("; {count} were too large, and were split"),
     };
-    let share = format!(
-        "{} of {whose} took {} ms in {} queries for {} points of {} series{again}",
-        format_span(asked),
+    let summary = format!(
+        "{} of {scope} took {} ms in {} queries for {} points of {} series{again}",
+        format_span(length),
         grouped(&sum(|query| query.millis).to_string()),
         sum(|query| query.requests),
         grouped(&points.to_string()),
         grouped(&sum(|query| query.series).to_string()),
     );
-    // A server that has just begun to scrape: the latest minutes are left to what is seen live.
-    if points == 0 && reaches == Some(Duration::ZERO) {
-        let message = format!("{share}: nothing comes out of them yet, history begins just now.");
-        return Some(told("history_young", Level::Warning, message));
+    // The server has only just started to scrape. The latest minutes are covered by live usage, not by history.
+    if points == 0 && oldest == Some(Duration::ZERO) {
+        let message =
+            format!("{summary}: they return no points yet, because history has only just started.");
+        return Some(new_finding("history_young", Level::Warning, message));
     }
     if points == 0 {
-        let message = format!("{share}: nothing comes out of them, though there are series.");
-        return Some(told("history_empty", Level::Problem, message));
+        let message = format!("{summary}: they return no points, although there are series.");
+        return Some(new_finding("history_empty", Level::Problem, message));
     }
-    Some(told("history_cost", Level::Ok, format!("{share}.")))
+    Some(new_finding("history_cost", Level::Ok, format!("{summary}.")))
 }
 
-/// The VPAs of which no history came, though there is some of others.
+/// Reports the VPAs without history, if others have some.
 pub(super) fn missing_history_finding(facts: &ProbeResults) -> Option<Finding> {
-    let SampleRead { scope: whose, queries, failure, vpas_without_history: unfound } =
+    let SampleRead { scope, queries, failure, vpas_without_history: without_history } =
         facts.sample_read.as_ref()?;
     let is_empty = queries.iter().all(|query| query.points == 0);
-    if failure.is_some() || is_empty || unfound.is_empty() {
+    if failure.is_some() || is_empty || without_history.is_empty() {
         return None;
     }
-    let named: Vec<&str> = unfound.iter().take(MAX_NAMED).map(String::as_str).collect();
-    let rest = match unfound.len().saturating_sub(named.len()) {
+    let named: Vec<&str> = without_history.iter().take(MAX_NAMED).map(String::as_str).collect();
+    let rest = match without_history.len().saturating_sub(named.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     let message = format!(
-        "Of {whose}, no history comes for {}: {}{rest}. The server has series of the namespace, but none of their pods \
-         within the last day. A recommender starts these VPAs from live usage and sets the condition HistoryNotFound. \
-         Check that their pods are scraped and that relabelling keeps the names of pods.",
-        unfound.len(),
+        "Of {scope}, {} have no history: {}{rest}. The server has series of the namespace, but none of their pods within \
+         the last day. A recommender starts these VPAs from live usage and sets the condition HistoryNotFound. Check \
+         that their pods are scraped and that relabelling keeps the pod names.",
+        without_history.len(),
         named.join(", "),
     );
     Some(finding(Topic::History, "history_not_found", Level::Warning, message, queries))
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::report::doctor::diagnose::tests::{facts, not};
 
-    fn told(findings: &[Finding]) -> Vec<(&str, Level)> {
+    fn codes_and_levels(findings: &[Finding]) -> Vec<(&str, Level)> {
         findings.iter().map(|finding| (&*finding.code, finding.level)).collect()
     }
 
@@ -162,35 +162,38 @@ mod tests {
             (&[(0, 0), (24, 0), (192, 0)], &[("history_none", problem)]),
         ] {
             let facts = facts(depth);
-            assert_eq!(told(&history(&facts, oldest_age(&facts))), wanted, "{depth:?}");
+            assert_eq!(codes_and_levels(&history(&facts, oldest_age(&facts))), wanted, "{depth:?}");
         }
         let mut facts = facts(&[(0, 5), (192, 5)]);
         facts.depth[1].containers = not();
-        assert_eq!(told(&history(&facts, oldest_age(&facts))), [("history_unknown", problem)]);
+        assert_eq!(
+            codes_and_levels(&history(&facts, oldest_age(&facts))),
+            [("history_unknown", problem)]
+        );
     }
 
     #[test]
     fn vpas_without_history_beside_others_that_have_one_are_named() {
         let query = |points| Evidence { points, ..Evidence::default() };
-        let trial = |points, unfound: &[&str], failure: Option<&str>| SampleRead {
+        let sample = |points, without_history: &[&str], failure: Option<&str>| SampleRead {
             scope: "8 VPAs of namespace shop".to_owned(),
             queries: vec![query(points)],
             failure: failure.map(str::to_owned),
-            vpas_without_history: unfound.iter().map(ToString::to_string).collect(),
+            vpas_without_history: without_history.iter().map(ToString::to_string).collect(),
         };
         let six = ["shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f"];
-        for (trial, words) in [
-            (trial(60, &[], None), None),
-            (trial(60, &["shop/web"], None), Some("for 1: shop/web. The server")),
+        for (sample, words) in [
+            (sample(60, &[], None), None),
+            (sample(60, &["shop/web"], None), Some("1 have no history: shop/web. The server")),
             (
-                trial(60, &six, None),
-                Some("for 6: shop/a, shop/b, shop/c, shop/d, shop/e and 1 more."),
+                sample(60, &six, None),
+                Some("6 have no history: shop/a, shop/b, shop/c, shop/d, shop/e and 1 more."),
             ),
-            (trial(0, &["shop/web"], None), None),
-            (trial(60, &["shop/web"], Some("no")), None),
+            (sample(0, &["shop/web"], None), None),
+            (sample(60, &["shop/web"], Some("no")), None),
         ] {
             let mut facts = facts(&[(0, 5)]);
-            facts.sample_read = Some(trial);
+            facts.sample_read = Some(sample);
             let found = missing_history_finding(&facts);
             assert_eq!(found.is_some(), words.is_some(), "{found:?}");
             if let (Some(found), Some(words)) = (found, words) {
@@ -213,29 +216,30 @@ mod tests {
         };
         for (queries, failure, code, words) in [
             (vec![query(60, None)], None, "history_cost", "1 h of namespace shop took"),
-            (vec![query(0, Some("large")), query(60, None)], None, "history_cost", "in parts"),
-            (vec![query(0, None)], None, "history_empty", "nothing comes out"),
-            (vec![query(0, Some("no"))], Some("no"), "history_refused", "could not be read: no"),
+            (vec![query(0, Some("large")), query(60, None)], None, "history_cost", "were split"),
+            (vec![query(0, None)], None, "history_empty", "they return no points"),
+            (
+                vec![query(0, Some("no"))],
+                Some("no"),
+                "history_refused",
+                "Cannot read the history of namespace shop: no",
+            ),
         ] {
             let mut facts = facts(&[]);
             let failure = failure.map(str::to_owned);
-            let (whose, unfound) = ("namespace shop".to_owned(), Vec::new());
+            let scope = "namespace shop".to_owned();
             facts.sample_read =
-                Some(SampleRead { scope: whose, queries, failure, vpas_without_history: unfound });
-            let finding = cost(&facts, None).expect("it is told");
+                Some(SampleRead { scope, queries, failure, vpas_without_history: Vec::new() });
+            let finding = cost(&facts, None).expect("a finding");
             assert_eq!(finding.code, code);
             assert!(finding.message.contains(words), "{}", finding.message);
         }
         assert_eq!(cost(&facts(&[]), None), None);
         let mut young = facts(&[(0, 5), (24, 0)]);
-        let (whose, queries) = ("namespace shop".to_owned(), vec![query(0, None)]);
-        young.sample_read = Some(SampleRead {
-            scope: whose,
-            queries,
-            failure: None,
-            vpas_without_history: Vec::new(),
-        });
-        let finding = cost(&young, oldest_age(&young)).expect("it is told");
+        let (scope, queries) = ("namespace shop".to_owned(), vec![query(0, None)]);
+        young.sample_read =
+            Some(SampleRead { scope, queries, failure: None, vpas_without_history: Vec::new() });
+        let finding = cost(&young, oldest_age(&young)).expect("a finding");
         assert_eq!((&*finding.code, finding.level), ("history_young", Level::Warning));
     }
 }

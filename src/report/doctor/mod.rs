@@ -1,11 +1,11 @@
-//! `plimsoll doctor`: what a Prometheus is good for as the source of history, as data and as text for people.
+//! `plimsoll doctor`: checks whether a Prometheus can provide history, and reports the result as JSON and as text.
 //!
 //! ```text
-//!   Facts (what was asked, what came) ──▶ diagnose ──▶ Report ─┬─▶ text
-//!                                                             └─▶ JSON
+//!   ProbeResults (queries and responses) ──▶ diagnose ──▶ DoctorReport ─┬─▶ text
+//!                                                                       └─▶ JSON
 //! ```
 //!
-//! Nothing is asked here: `run` does that.
+//! This module sends no queries: `report::collect::doctor` does that.
 
 pub mod cluster_findings;
 pub mod diagnose;

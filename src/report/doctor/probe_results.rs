@@ -1,4 +1,4 @@
-//! What was asked of a server and what came: all that a diagnosis is made from.
+//! The results of the probes: all inputs of a diagnosis.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use super::{
     server_flavor::BuildInfo,
 };
 
-/// Families of kube-state-metrics that history is better with.
+/// Metric families of kube-state-metrics that improve history.
 pub const KUBE_STATE_METRICS_FAMILIES: [&str; 4] = [
     "kube_pod_owner",
     "kube_pod_labels",
@@ -22,45 +22,45 @@ pub const KUBE_STATE_METRICS_FAMILIES: [&str; 4] = [
     "kube_pod_container_status_last_terminated_reason",
 ];
 
-/// Questions about one thing, and what they came to.
+/// The queries of one probe and their result.
 #[derive(Clone, Debug)]
 pub struct ProbeAnswer<T> {
-    /// The questions.
+    /// The queries.
     pub evidence: Vec<Evidence>,
-    /// What came, or why nothing did.
+    /// The result, or why there is none.
     pub answer: Result<T, String>,
 }
 
 impl<T> ProbeAnswer<T> {
-    /// No question yet.
+    /// A probe that has not run.
     pub fn not_yet() -> Self {
-        Self { evidence: Vec::new(), answer: Err("it was not asked about".to_owned()) }
+        Self { evidence: Vec::new(), answer: Err("not probed".to_owned()) }
     }
 }
 
-/// What is asked about, in this order.
+/// The stages of a diagnosis, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// The cluster beside it.
+    /// Pods and VPAs of the cluster.
     Cluster,
-    /// What it is.
+    /// The server's flavor, flags and retention.
     Server,
-    /// What its series are called.
+    /// Metric and label names.
     Schema,
-    /// Which others there are.
+    /// Throttling and kube-state-metrics families.
     Families,
-    /// How far back they go.
+    /// How far back history goes.
     Depth,
-    /// What reading them costs.
+    /// The cost of reading history.
     Cost,
     /// Which pods of the cluster have series.
     Comparison,
-    /// Nothing is left.
+    /// All stages completed.
     Done,
 }
 
 impl Stage {
-    /// As a list says it. None when nothing is left.
+    /// The text for a list of stages; `None` for [`Stage::Done`].
     pub fn description(self) -> Option<&'static str> {
         Some(match self {
             Self::Cluster => "the pods of the cluster",
@@ -74,7 +74,7 @@ impl Stage {
         })
     }
 
-    /// The one after it.
+    /// The next stage.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -89,94 +89,94 @@ impl Stage {
     }
 }
 
-/// What a server says of itself while it runs.
+/// The server's runtime information.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeInfo {
-    /// How much is kept: `15d`, `1GiB` or `15d or 1GiB`.
+    /// The configured retention: `15d`, `1GiB` or `15d or 1GiB`.
     pub storage_retention: Option<String>,
 }
 
-/// How many containers had series at one moment.
+/// The number of containers with series at one time.
 #[derive(Clone, Debug)]
 pub struct Depth {
-    /// How long ago.
+    /// How long ago that time is.
     pub age: Duration,
-    /// How many.
+    /// The number of containers.
     pub containers: ProbeAnswer<u64>,
 }
 
-/// A little history, read as a recommender reads it.
+/// A small part of history, read with the recommender's queries.
 #[derive(Clone, Debug)]
 pub struct SampleRead {
-    /// Whose, as in `namespace shop`.
+    /// Whose history was read, such as `namespace shop`.
     pub scope: String,
-    /// The queries that it took.
+    /// The queries that were sent.
     pub queries: Vec<Evidence>,
-    /// Why not all of it could be read. A query that failed and was asked again in parts is none.
+    /// Why reading failed. A query that failed but succeeded when it was split is not a failure.
     pub failure: Option<String>,
-    /// The VPAs with pods of which nothing came, though it was all read.
+    /// VPAs that have pods but no history, although reading succeeded.
     pub vpas_without_history: Vec<String>,
 }
 
-/// How the cluster beside a server was read.
+/// The comparison with the cluster.
 #[derive(Clone, Debug)]
 pub enum ClusterCoverage {
-    /// Nobody knows one, for this reason.
+    /// No cluster is configured, for this reason.
     NoCluster(String),
-    /// It does not answer as it should.
+    /// The cluster could not be read, for this reason.
     Unreadable(String),
-    /// It has no VPAs, or does not know what one is.
+    /// The cluster has no VPAs, or no VPA CustomResourceDefinition.
     Empty,
-    /// It was compared.
+    /// Pods were compared with series.
     Compared(CoverageReport, Vec<Evidence>),
-    /// Its VPAs are known, but not the series to compare them with.
+    /// VPAs were read, but the series to compare them with were not.
     Unmatched(String, Vec<Evidence>),
 }
 
-/// All that was read.
+/// The results of all probes.
 #[derive(Clone, Debug)]
 pub struct ProbeResults {
-    /// When.
+    /// When the probes ran.
     pub at: Time,
-    /// Where the server is, without secrets.
+    /// The server's address, without secrets.
     pub address: String,
-    /// How far back history is wanted.
+    /// How far back history is required.
     pub wanted_history: Duration,
-    /// What was being asked about when the time for all of it was up.
+    /// The stage that was running when the deadline passed, or [`Stage::Done`].
     pub stage: Stage,
-    /// The time for all of it.
+    /// The time limit of all probes.
     pub deadline: Duration,
-    /// The first question: whether it answers queries at all.
+    /// The first query: whether the server answers at all.
     pub first_query: Vec<Evidence>,
-    /// Its build.
+    /// The server's build information.
     pub build: ProbeAnswer<BuildInfo>,
-    /// Its flags.
+    /// The server's flags.
     pub flags: ProbeAnswer<BTreeMap<String, String>>,
-    /// What it says of itself.
+    /// The server's runtime information.
     pub runtime: ProbeAnswer<RuntimeInfo>,
-    /// What it calls its series.
+    /// The detected metric and label names.
     pub schema: ProbeAnswer<Schema>,
-    /// What recording rules have made of usage; not asked where it has none.
+    /// Recorded usage; `None` if the server has no usage.
     pub recording_rules: Option<ProbeAnswer<RecordingRules>>,
-    /// Containers whose throttling it knows; not asked where it has no usage.
+    /// Containers with throttling series; `None` if the server has no usage.
     pub throttled: Option<ProbeAnswer<u64>>,
-    /// Which of [`FAMILIES`] it has; not asked where there is no kube-state-metrics.
+    /// Which of [`KUBE_STATE_METRICS_FAMILIES`] exist; `None` without kube-state-metrics.
     pub families: Option<ProbeAnswer<BTreeSet<String>>>,
-    /// How far back it goes, from the youngest moment to the oldest.
+    /// Containers with series at sampled times, from the latest to the oldest.
     pub depth: Vec<Depth>,
-    /// A little history that was read; none where there are no series.
+    /// The sample read; `None` if there are no series.
     pub sample_read: Option<SampleRead>,
-    /// The cluster beside it.
+    /// The comparison with the cluster.
     pub cluster_coverage: ClusterCoverage,
-    /// Flags of the server as they were given, each as a shell takes it.
+    /// The connection flags as given, quoted for a shell.
     pub given_flags: Vec<String>,
-    /// Given flags that hold secrets.
+    /// Names of given flags that contain secrets.
     pub secret_flags: Vec<String>,
 }
 
 impl ProbeResults {
-    /// Whether all of this was asked about.
+    /// Whether a stage completed.
     pub fn has_completed(&self, stage: Stage) -> bool {
         stage < self.stage
     }

@@ -1,4 +1,4 @@
-//! What recording rules have made of usage, and what they would be good for.
+//! Findings about recording rules for usage.
 
 use plimsoll_storage::prometheus::schema::RecordingRules;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::report::style::format_span;
 
-/// With more containers than this, history is long to read, and the rules are worth their evaluation.
+/// With more containers than this, reading history is slow, and recording rules are worth their cost.
 const MANY: u64 = 2000;
 
 pub(super) fn recording_rules_finding(facts: &ProbeResults) -> Option<Finding> {
@@ -18,16 +18,15 @@ pub(super) fn recording_rules_finding(facts: &ProbeResults) -> Option<Finding> {
     let (code, level, message) = match answer {
         Ok(recorded) => assess_rules(facts, *recorded)?,
         Err(why) => {
-            let message = format!(
-                "Whether usage is recorded by rules could not be seen, so it is not read from there: {why}"
-            );
+            let message =
+                format!("Cannot check for recording rules for usage, so they are not used: {why}");
             ("recorded_unknown", Level::Ok, message)
         }
     };
-    Some(pods_finding(code, level, message, evidence))
+    Some(history_finding(code, level, message, evidence))
 }
 
-fn pods_finding(code: &str, level: Level, message: String, evidence: &[Evidence]) -> Finding {
+fn history_finding(code: &str, level: Level, message: String, evidence: &[Evidence]) -> Finding {
     finding(Topic::History, code, level, message, evidence)
 }
 
@@ -39,23 +38,25 @@ fn assess_rules(
     match recorded {
         RecordingRules::Complete => {
             let message = format!(
-                "Usage is recorded by rules, as far back as {wanted}: history is read from that, which is cheaper."
+                "Recording rules cover usage for {wanted}: history is read from them, which is cheaper."
             );
             Some(("recorded", Level::Ok, message))
         }
-        RecordingRules::Incomplete { at, containers, total_containers: of } if at >= facts.at => {
+        RecordingRules::Incomplete { at, containers, total_containers: total }
+            if at >= facts.at =>
+        {
             let message = format!(
-                "Recording rules have {} of {} containers: check that they are of the job and have the labels of these \
-                 series. History is read from the series themselves.",
+                "Recording rules cover {} of {} containers: check that they select the same job and keep the same labels. \
+                 History is read from the raw series.",
                 grouped(&containers.to_string()),
-                grouped(&of.to_string())
+                grouped(&total.to_string())
             );
             Some(("recorded_part", Level::Warning, message))
         }
         RecordingRules::Incomplete { .. } => {
             let message = format!(
-                "Usage is recorded by rules, but not {wanted} ago: history is read from the series themselves until it \
-                 is. `promtool tsdb create-blocks-from rules` makes what is missing."
+                "Recording rules for usage exist, but not yet for {wanted}: until then, history is read from the raw \
+                 series. `promtool tsdb create-blocks-from rules` backfills them."
             );
             Some(("recorded_young", Level::Ok, message))
         }
@@ -63,8 +64,8 @@ fn assess_rules(
             let schema = facts.schema.answer.as_ref().ok()?;
             let containers = schema.usage.containers;
             let message = format!(
-                "With {} containers history would be much cheaper to read if rules recorded usage: \
-                 deploy/recommender/rules.yaml has them.",
+                "With {} containers, recording rules would make history much cheaper to read: \
+                 deploy/recommender/rules.yaml contains them.",
                 grouped(&containers.to_string())
             );
             (containers >= MANY).then_some(("recorded_none", Level::Ok, message))

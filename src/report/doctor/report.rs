@@ -1,15 +1,14 @@
-//! What there is to say about a Prometheus, as data: `--output json` prints it, and the text is made from nothing
-//! else.
+//! The report about a Prometheus. `--output json` prints it, and the text output is rendered from it alone.
 
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::server_flavor::ServerFlavor;
 
-/// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
+/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A server, and what it is good for.
+/// The result of `plimsoll doctor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorReport {
@@ -19,69 +18,69 @@ pub struct DoctorReport {
     pub kind: String,
     /// Version of the program.
     pub version: String,
-    /// When it was asked.
+    /// When the server was queried.
     pub at: Time,
     /// The server.
     pub server: Server,
-    /// How far back history is wanted, in seconds.
+    /// How far back history is required, in seconds.
     pub wanted_seconds: u64,
-    /// How far back it reaches as far as was looked, in seconds; absent where there is none.
+    /// How far back history goes, in seconds, up to the required time; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reaches_seconds: Option<u64>,
-    /// Everything that was checked, in order.
+    /// The results of all checks, in order.
     pub findings: Vec<Finding>,
-    /// The queries for history as the recommender would ask them, and what they cost.
+    /// The recommender's queries for history, and their cost.
     pub queries: Vec<Evidence>,
-    /// The cluster beside it, where there is one.
+    /// The comparison with the cluster, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<CoverageReport>,
-    /// The flags to use, each as a shell takes it.
+    /// The suggested flags, quoted for a shell.
     pub flags: Vec<String>,
-    /// Flags that were given and hold secrets: they belong into files or the environment.
+    /// Given flags that contain secrets. They belong in files or in the environment.
     pub secrets: Vec<String>,
 }
 
-/// A server that speaks Prometheus' API.
+/// A server with the Prometheus HTTP API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// Where it is.
+    /// The server's URL.
     pub address: String,
-    /// What it is.
+    /// The product.
     pub kind: ServerFlavor,
-    /// Which release, where it says so.
+    /// The release, if the server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
 
-/// How good something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
-    /// As it should be.
+    /// Nothing to do.
     Ok,
-    /// It works, and could be better.
+    /// It works, but could be improved.
     Warning,
-    /// History will be missing or wrong.
+    /// History will be missing or incorrect.
     Problem,
 }
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Stays the same whatever the words.
+    /// A stable identifier, independent of the message.
     pub code: String,
-    /// What it is about.
+    /// The section of the report.
     pub topic: Topic,
-    /// How good it is.
+    /// The severity.
     pub level: Level,
     /// What was found, and what to do.
     pub message: String,
-    /// What it was found by.
+    /// The queries that led to the finding.
     pub evidence: Vec<Evidence>,
 }
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Topic {
@@ -89,104 +88,104 @@ pub enum Topic {
     Server,
     /// Series of containers.
     Containers,
-    /// Labels and ends of pods: kube-state-metrics.
+    /// Labels and termination of pods, from kube-state-metrics.
     Pods,
-    /// How far back it goes.
+    /// How far back history goes, and its cost.
     History,
-    /// The cluster beside it.
+    /// The comparison with the cluster.
     Cluster,
 }
 
 impl Topic {
-    /// In the order in which they are told.
+    /// All topics, in the order of the report.
     pub const ALL: [Self; 5] =
         [Self::Server, Self::Containers, Self::Pods, Self::History, Self::Cluster];
 
-    /// As a heading.
+    /// The heading in the text output.
     pub fn heading(self) -> &'static str {
         match self {
             Self::Server => "SERVER",
-            Self::Containers => "SERIES OF CONTAINERS",
-            Self::Pods => "LABELS AND ENDS OF PODS",
+            Self::Containers => "CONTAINER SERIES",
+            Self::Pods => "POD LABELS AND TERMINATION",
             Self::History => "HISTORY",
             Self::Cluster => "CLUSTER",
         }
     }
 }
 
-/// One question to the server, and what the answer took.
+/// One query to the server, and its cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// What it is for.
+    /// The purpose of the query.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,
-    /// The query, or the path that was read.
+    /// The query, or the requested path.
     pub asked: String,
-    /// The moments that a range was asked for: first, last and step; a query for one moment has none.
+    /// Start, end and step of a range query; absent for an instant query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Range>,
-    /// How long the answer took, in milliseconds.
+    /// The response time in milliseconds.
     pub millis: u64,
-    /// Requests that it took.
+    /// The number of requests.
     pub requests: u64,
-    /// Series in the answer.
+    /// The number of series in the response.
     pub series: u64,
-    /// Points in the answer.
+    /// The number of points in the response.
     pub points: u64,
-    /// Bytes of the answer, after decompression.
+    /// The size of the response in bytes, after decompression.
     pub bytes: u64,
-    /// Why there is no answer.
+    /// Why the query failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The moments of a range query.
+/// The time range of a range query.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {
-    /// The first.
+    /// The time of the first point.
     pub from: Time,
-    /// The last at most.
+    /// The latest possible time of the last point.
     pub to: Time,
-    /// Between two, in seconds.
+    /// The time between two points, in seconds.
     pub step_seconds: f64,
 }
 
-/// A cluster beside its series.
+/// Which pods of a cluster have series.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CoverageReport {
-    /// The cluster.
+    /// The URL of the API server.
     pub address: String,
     /// VPAs that were compared.
     pub vpas: usize,
-    /// VPAs that were not, because there are so many.
+    /// VPAs that were not compared, because there are too many.
     pub passed_over: usize,
-    /// Pods of them.
+    /// Pods of the compared VPAs.
     pub pods: usize,
-    /// Pods of them that have series.
+    /// Those of the pods that have series.
     pub with_series: usize,
-    /// VPAs some of whose pods have none.
+    /// VPAs with pods that have no series.
     pub without: Vec<PartlyCoveredVpa>,
 }
 
-/// A VPA some of whose pods have no series.
+/// A VPA with pods that have no series.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartlyCoveredVpa {
     /// Namespace of the VPA.
     pub namespace: String,
-    /// Its name.
+    /// Name of the VPA.
     pub name: String,
-    /// Its pods.
+    /// Number of its pods.
     pub pods: usize,
-    /// Those that have series.
+    /// Number of its pods that have series.
     pub with_series: usize,
 }
 
 impl DoctorReport {
-    /// The worst level of all findings.
+    /// Returns the highest severity of all findings.
     pub fn worst(&self) -> Level {
         self.findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
     }

@@ -1,4 +1,4 @@
-//! What the series of a server are good for: those of containers, and those of kube-state-metrics.
+//! Findings about the container series and about kube-state-metrics.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::report::style::format_span;
 
-/// A longer time between two samples hides bursts that containers are throttled or killed by.
+/// With a longer scrape interval, samples miss bursts that throttle or OOM-kill containers.
 const COARSE: Duration = Duration::from_mins(2);
-/// Values of a label that are named in a message.
+/// The maximum number of label values named in a message.
 const MAX_NAMED: usize = 6;
 
 pub(super) fn containers(facts: &ProbeResults, kind: ServerFlavor) -> Vec<Finding> {
     let evidence = &facts.schema.evidence;
-    let told =
+    let new_finding =
         |code, level, message: String| finding(Topic::Containers, code, level, message, evidence);
     let schema = match &facts.schema.answer {
         Ok(schema) => schema,
-        Err(why) => return vec![told("usage_missing", Level::Problem, sentence(why))],
+        Err(why) => return vec![new_finding("usage_missing", Level::Problem, sentence(why))],
     };
     let mut findings = vec![usage(schema, evidence)];
     findings.extend(sources(schema, evidence));
@@ -40,7 +40,7 @@ pub(super) fn containers(facts: &ProbeResults, kind: ServerFlavor) -> Vec<Findin
             "Series are there in several copies, told apart by {label} ({values}): they are folded into one when they \
              are read{more}."
         );
-        findings.push(told("replicas", Level::Ok, message));
+        findings.push(new_finding("replicas", Level::Ok, message));
     }
     for LabelValues { label, values } in &schema.cluster_labels {
         findings.push(cluster(label, values, evidence));
@@ -51,30 +51,31 @@ pub(super) fn containers(facts: &ProbeResults, kind: ServerFlavor) -> Vec<Findin
 
 fn usage(schema: &Schema, evidence: &[Evidence]) -> Finding {
     let usage = &schema.usage;
-    let of = match (&usage.job.value, &usage.metrics_path) {
+    let source = match (&usage.job.value, &usage.metrics_path) {
         (Some(job), Some(path)) => format!("job {job} at {path}"),
         (Some(job), None) => format!("job {job}"),
         (None, _) => "any job".to_owned(),
     };
     let labels = usage.container_labels().join(", ");
-    let told = |level, message| finding(Topic::Containers, "usage", level, message, evidence);
+    let new_finding =
+        |level, message| finding(Topic::Containers, "usage", level, message, evidence);
     if usage.containers == 0 {
         let message = format!(
-            "There are no series of {} in {of} by the labels {labels} as they were set: leave those flags out, and \
-             they are looked for.",
+            "There are no series of {} in {source} with the labels {labels} as set by flags: remove those flags to detect \
+             the labels.",
             usage.memory.value
         );
-        return told(Level::Problem, message);
+        return new_finding(Level::Problem, message);
     }
     let count = grouped(&usage.containers.to_string());
     let exported = if usage.pod.value.starts_with("exported_") {
-        " The scrape puts labels of its own in the place of theirs; honorLabels would keep them."
+        " The scrape configuration overwrites their labels; honorLabels would keep them."
     } else {
         ""
     };
     let message =
-        format!("{count} containers are known from {of}, by the labels {labels}.{exported}");
-    told(Level::Ok, message)
+        format!("{count} containers are known from {source}, by the labels {labels}.{exported}");
+    new_finding(Level::Ok, message)
 }
 
 fn sources(schema: &Schema, evidence: &[Evidence]) -> Option<Finding> {
@@ -87,37 +88,39 @@ fn sources(schema: &Schema, evidence: &[Evidence]) -> Option<Finding> {
         let separator = if path.is_empty() { "" } else { " at " };
         format!("{job}{separator}{path} ({} containers)", grouped(&containers.to_string()))
     };
-    let all = list_first_owned(usage.jobs.iter().map(name));
+    let sources = list_first_owned(usage.jobs.iter().map(name));
     let message = match &usage.job.value {
         Some(_) => {
-            format!("Several sources have them: {all}. One is read, so that nothing counts twice.")
+            format!(
+                "Several sources have these series: {sources}. Only one is read, so that nothing is counted twice."
+            )
         }
-        None => format!("Several sources have a part of them: {all}. All are read."),
+        None => format!("Several sources each have some of these series: {sources}. All are read."),
     };
     Some(finding(Topic::Containers, "usage_sources", Level::Ok, message, evidence))
 }
 
 fn scrape_interval_finding(schema: &Schema, evidence: &[Evidence]) -> Finding {
-    let told = |level, message| finding(Topic::Containers, "interval", level, message, evidence);
+    let new_finding =
+        |level, message| finding(Topic::Containers, "interval", level, message, evidence);
     let interval = schema.scrape_interval.value.interval;
     match schema.scrape_interval.origin {
         Origin::Assumed => {
             let message = format!(
-                "How often they are scraped cannot be seen from the few samples that there are: {} is assumed.",
+                "There are too few samples to determine the scrape interval: {} is assumed.",
                 format_span(interval)
             );
-            told(Level::Warning, message)
+            new_finding(Level::Warning, message)
         }
         _ if interval > COARSE => {
             let message = format!(
-                "They are scraped every {}: shorter bursts of CPU and peaks of memory are missed. Scrape every {} or \
-                 less.",
+                "They are scraped every {}: shorter CPU bursts and memory peaks are missed. Scrape every {} or more often.",
                 format_span(interval),
                 format_span(COARSE)
             );
-            told(Level::Warning, message)
+            new_finding(Level::Warning, message)
         }
-        _ => told(Level::Ok, format!("They are scraped every {}.", format_span(interval))),
+        _ => new_finding(Level::Ok, format!("They are scraped every {}.", format_span(interval))),
     }
 }
 
@@ -126,47 +129,53 @@ fn cluster(
     values: &std::collections::BTreeSet<String>,
     evidence: &[Evidence],
 ) -> Finding {
-    let told = |code, level, message| finding(Topic::Containers, code, level, message, evidence);
+    let new_finding =
+        |code, level, message| finding(Topic::Containers, code, level, message, evidence);
     if let (1, Some(only)) = (values.len(), values.first()) {
-        return told("cluster", Level::Ok, format!("They are of one cluster: {label} is {only}."));
+        return new_finding(
+            "cluster",
+            Level::Ok,
+            format!("All series are from one cluster: {label} is {only}."),
+        );
     }
     let example = values.iter().find(|value| !value.is_empty()).map_or("", String::as_str);
     let message = format!(
-        "Several clusters are in one server, told apart by {label} ({}): pods of the same name would be mixed. Say \
-         which one is meant, as in --prometheus-matcher='{label}=\"{example}\"'.",
+        "The server has series of several clusters, distinguished by {label} ({}): pods of the same name would be mixed. \
+         Select one, for example with --prometheus-matcher='{label}=\"{example}\"'.",
         list_first(values.iter().map(String::as_str))
     );
-    told("clusters", Level::Problem, message)
+    new_finding("clusters", Level::Problem, message)
 }
 
 fn throttled(facts: &ProbeResults) -> Option<Finding> {
-    let asked = facts.throttled.as_ref()?;
-    let count = *asked.answer.as_ref().ok()?;
+    let probe = facts.throttled.as_ref()?;
+    let count = *probe.answer.as_ref().ok()?;
     let message = if count > 0 {
-        format!("Throttling is known of {} containers.", grouped(&count.to_string()))
+        format!("There are throttling series for {} containers.", grouped(&count.to_string()))
     } else {
         "Throttling is not known: container_cpu_cfs_throttled_periods_total is dropped, or no container has a limit \
          of CPU."
             .to_owned()
     };
-    Some(finding(Topic::Containers, "throttling", Level::Ok, message, &asked.evidence))
+    Some(finding(Topic::Containers, "throttling", Level::Ok, message, &probe.evidence))
 }
 
 pub(super) fn pods(facts: &ProbeResults) -> Vec<Finding> {
     let Ok(schema) = &facts.schema.answer else { return Vec::new() };
     let evidence = &facts.schema.evidence;
-    let told = |code, level, message| finding(Topic::Pods, code, level, message, evidence);
-    let Some(states) = &schema.kube_state_metrics else {
-        let message = "There is no kube-state-metrics: kills for memory that are past are not counted, and pods that \
-                       are gone are told from others by their names alone. Have it scraped into this server.";
-        return vec![told("states_missing", Level::Warning, message.to_owned())];
+    let new_finding = |code, level, message| finding(Topic::Pods, code, level, message, evidence);
+    let Some(kube_state_metrics) = &schema.kube_state_metrics else {
+        let message = "There is no kube-state-metrics: past OOM kills are not counted, and deleted pods are matched to \
+                       workloads by name alone. Scrape kube-state-metrics into this server.";
+        return vec![new_finding("states_missing", Level::Warning, message.to_owned())];
     };
-    let of = states.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"));
+    let job =
+        kube_state_metrics.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"));
     let message = format!(
-        "kube-state-metrics{of} is there, with the labels {}.",
-        states.container_labels().join(", ")
+        "kube-state-metrics{job} is there, with the labels {}.",
+        kube_state_metrics.container_labels().join(", ")
     );
-    let mut findings = vec![told("states", Level::Ok, message)];
+    let mut findings = vec![new_finding("states", Level::Ok, message)];
     let Some(ProbeAnswer { evidence, answer: Ok(families) }) = &facts.families else {
         return findings;
     };
@@ -176,15 +185,15 @@ pub(super) fn pods(facts: &ProbeResults) -> Vec<Finding> {
         }
         let (level, loss) = match family {
             "kube_pod_owner" => {
-                (Level::Warning, "pods that are gone are told from others by their names alone")
+                (Level::Warning, "deleted pods are matched to workloads by name alone")
             }
             "kube_pod_container_status_restarts_total" => {
-                (Level::Warning, "kills for memory in the past do not count")
+                (Level::Warning, "past OOM kills are not counted")
             }
             "kube_pod_labels" => {
-                (Level::Ok, "upstream's recommender could not tell whose a pod was that is gone")
+                (Level::Ok, "upstream's recommender could not match deleted pods to VPAs")
             }
-            // It begins with the first container that ends.
+            // kube-state-metrics exports it only after a container has terminated.
             _ => (
                 Level::Ok,
                 "either no container has ended, or it is dropped and kills for memory in the past do not count",
@@ -196,7 +205,7 @@ pub(super) fn pods(facts: &ProbeResults) -> Vec<Finding> {
     findings
 }
 
-/// The first few of these, as a list.
+/// Joins the first few values, and the number of the remaining ones.
 fn list_first<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let shown = |value: &str| if value.is_empty() { "(none)".to_owned() } else { value.to_owned() };
     list_first_owned(values.map(shown))
@@ -212,9 +221,9 @@ fn list_first_owned(values: impl Iterator<Item = String>) -> String {
     values.join(", ")
 }
 
-/// An error as a sentence of its own.
+/// Formats an error as a sentence.
 fn sentence(error: &str) -> String {
-    let mut letters = error.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
-    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+    let mut characters = error.chars();
+    let first = characters.next().map(|character| character.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), characters.as_str())
 }

@@ -1,10 +1,10 @@
-//! What kind of server answers: told by what it says about itself, by what it does not know, and by its address.
+//! Detects the product behind a Prometheus API from its build information, its flags and its address.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A kind of server that speaks Prometheus' API.
+/// A product with the Prometheus HTTP API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServerFlavor {
@@ -24,12 +24,12 @@ pub enum ServerFlavor {
     Google,
     /// Azure Monitor managed service for Prometheus.
     Azure,
-    /// Something that answers and does not say what it is.
+    /// A server that answers but does not identify itself.
     Unknown,
 }
 
 impl ServerFlavor {
-    /// What people call it.
+    /// The product's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Prometheus => "Prometheus",
@@ -40,59 +40,61 @@ impl ServerFlavor {
             Self::Amazon => "Amazon Managed Service for Prometheus",
             Self::Google => "Google Cloud Managed Service for Prometheus",
             Self::Azure => "Azure Monitor managed service for Prometheus",
-            Self::Unknown => "a server that does not say what it is",
+            Self::Unknown => "a server that does not identify itself",
         }
     }
 
-    /// Whether it removes replicas of series by itself.
+    /// Whether the product can deduplicate replicated series itself.
     pub fn removes_replicas(self) -> bool {
         matches!(self, Self::Thanos | Self::Mimir | Self::Cortex | Self::Amazon)
     }
 }
 
-/// What a server says of its build. Each has some of it.
+/// A server's build information. Each product reports only some of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BuildInfo {
-    /// Mimir and Cortex say their name.
+    /// The product's name, as Mimir and Cortex report it.
     pub application: Option<String>,
     /// The release.
     pub version: Option<String>,
     /// The commit.
     pub revision: Option<String>,
-    /// Of which language.
+    /// The Go version.
     pub go_version: Option<String>,
 }
 
-/// The kind of a server and its release.
+/// Detects the product and its release.
 pub fn detect_flavor(
     address: &str,
     build: Option<&BuildInfo>,
     flags: Option<&BTreeMap<String, String>>,
 ) -> (ServerFlavor, Option<String>) {
-    let own = build.and_then(|build| build.version.clone()).filter(|version| !version.is_empty());
+    let version = build.and_then(|build| build.version.clone()).filter(|text| !text.is_empty());
     if let Some(kind) = flavor_of_address(address) {
-        // What stands behind it says its own release, which is nobody's who rents it.
+        // A managed service reports the release of its backend, which is not the service's version.
         return (kind, None);
     }
     let Some(build) = build else { return (ServerFlavor::Unknown, None) };
     let application = build.application.as_deref().unwrap_or_default().to_ascii_lowercase();
     if application.contains("mimir") || application.contains("enterprise metrics") {
-        return (ServerFlavor::Mimir, own);
+        return (ServerFlavor::Mimir, version);
     }
     if application.contains("cortex") {
-        return (ServerFlavor::Cortex, own);
+        return (ServerFlavor::Cortex, version);
     }
-    let says = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-    if !says(&build.revision) && !says(&build.go_version) {
-        // It claims an old release of Prometheus, or says nothing, so that Grafana is content.
+    let has_text = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    if !has_text(&build.revision) && !has_text(&build.go_version) {
+        // VictoriaMetrics reports an old release of Prometheus, or nothing, for Grafana's sake.
         return (ServerFlavor::VictoriaMetrics, None);
     }
     let has = |name: &str| flags.is_some_and(|flags| flags.keys().any(|flag| flag == name));
-    if has("query.replica-label") || own.as_deref().is_some_and(|own| own.starts_with("0.")) {
-        return (ServerFlavor::Thanos, own);
+    if has("query.replica-label")
+        || version.as_deref().is_some_and(|version| version.starts_with("0."))
+    {
+        return (ServerFlavor::Thanos, version);
     }
-    (ServerFlavor::Prometheus, own)
+    (ServerFlavor::Prometheus, version)
 }
 
 fn flavor_of_address(address: &str) -> Option<ServerFlavor> {
@@ -169,8 +171,8 @@ mod tests {
             ("https://x-1.eu.prometheus.monitor.azure.com", "{}", None, ServerFlavor::Azure, None),
         ] {
             let build: BuildInfo = serde_json::from_str(build).expect("JSON");
-            let told = detect_flavor(address, Some(&build), flags);
-            assert_eq!(told, (kind, version.map(ToOwned::to_owned)), "{address} {build:?}");
+            let found = detect_flavor(address, Some(&build), flags);
+            assert_eq!(found, (kind, version.map(ToOwned::to_owned)), "{address} {build:?}");
         }
         assert_eq!(detect_flavor("http://x", None, None), (ServerFlavor::Unknown, None));
     }

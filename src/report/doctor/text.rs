@@ -1,13 +1,13 @@
-//! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
+//! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
 use super::report::{DoctorReport, Evidence, Finding, Level, Topic};
 use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
 
-/// Where the text of a finding begins.
+/// The column at which the text of a finding starts.
 const INDENT: usize = 7;
 
-/// The whole report; with every question that was asked, or only those that say something.
-pub fn render(report: &DoctorReport, look: &Style, every: bool) -> String {
+/// Renders the report, with all queries if `every`, and otherwise only with those that add information.
+pub fn render(report: &DoctorReport, style: &Style, every: bool) -> String {
     let mut out = String::new();
     let server = &report.server;
     let release = server.version.as_deref().map(|version| format!(" {version}"));
@@ -15,46 +15,47 @@ pub fn render(report: &DoctorReport, look: &Style, every: bool) -> String {
         &mut out,
         format_args!(
             "{}  {}{}",
-            look.paint(BOLD, &server.address),
+            style.paint(BOLD, &server.address),
             server.kind.name(),
             release.unwrap_or_default()
         ),
     );
-    // Several findings may rest on the same questions: they are told once.
-    let mut told: Vec<&[Evidence]> = Vec::new();
+    // Several findings may share the same queries. They are printed once.
+    let mut printed: Vec<&[Evidence]> = Vec::new();
     for topic in Topic::ALL {
-        let findings: Vec<_> = report.findings.iter().filter(|one| one.topic == topic).collect();
+        let findings: Vec<_> =
+            report.findings.iter().filter(|finding| finding.topic == topic).collect();
         if findings.is_empty() {
             continue;
         }
-        look.heading(&mut out, topic.heading(), "");
+        style.heading(&mut out, topic.heading(), "");
         for (at, finding) in findings.iter().enumerate() {
-            render_finding(&mut out, finding, look);
+            render_finding(&mut out, finding, style);
             let next = findings.get(at + 1).map(|next| &next.evidence);
             let evidence = &*finding.evidence;
             if next != Some(&finding.evidence)
-                && !told.contains(&evidence)
+                && !printed.contains(&evidence)
                 && (every || shows_queries(finding))
             {
-                render_queries(&mut out, evidence, look);
-                told.push(evidence);
+                render_queries(&mut out, evidence, style);
+                printed.push(evidence);
             }
         }
     }
-    summary(&mut out, report, look, every);
-    render_suggested_flags(&mut out, report, look);
+    summary(&mut out, report, style, every);
+    render_suggested_flags(&mut out, report, style);
     out
 }
 
-/// Whether the questions behind a finding say more than it does itself: those for history, which will be asked again
-/// and again, and the few that something is wrong with. That one failed says nothing: some ask whether they do.
+/// Whether the queries of a finding add information: queries for history, which the recommender repeats, and queries of a
+/// warning or problem if there are few. A failed query alone is not a reason: some probes expect failures.
 fn shows_queries(finding: &Finding) -> bool {
     let evidence = &finding.evidence;
-    evidence.iter().any(|one| one.range.is_some())
+    evidence.iter().any(|query| query.range.is_some())
         || (finding.level > Level::Ok && evidence.len() <= 2)
 }
 
-fn render_finding(out: &mut String, finding: &Finding, look: &Style) {
+fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
     let (colour, mark) = match finding.level {
         Level::Ok => (GREEN, "ok"),
         Level::Warning => (YELLOW, "warn"),
@@ -64,72 +65,75 @@ fn render_finding(out: &mut String, finding: &Finding, look: &Style) {
         Level::Ok => finding.message.clone(),
         _ => format!("{} [{}]", finding.message, finding.code),
     };
-    for (index, line) in look.wrap(&text, INDENT).iter().enumerate() {
+    for (index, line) in style.wrap(&text, INDENT).iter().enumerate() {
         let mark = if index == 0 { mark } else { "" };
-        let mark = look.paint(colour, &format!("{mark:<4}"));
+        let mark = style.paint(colour, &format!("{mark:<4}"));
         push_line(out, format_args!("  {mark} {line}"));
     }
 }
 
-fn render_queries(out: &mut String, evidence: &[Evidence], look: &Style) {
-    let bullet = look.choose_glyphs("·", "-");
-    for question in merged(evidence) {
-        let lines = wrap_query(&question.asked, look.width - INDENT - 2);
+fn render_queries(out: &mut String, evidence: &[Evidence], style: &Style) {
+    let bullet = style.choose_glyphs("·", "-");
+    for query in merged(evidence) {
+        let lines = wrap_query(&query.asked, style.width - INDENT - 2);
         for (index, line) in lines.iter().enumerate() {
             let bullet = if index == 0 { bullet } else { " " };
-            push_line(out, format_args!("       {}", look.paint(DIM, &format!("{bullet} {line}"))));
+            push_line(
+                out,
+                format_args!("       {}", style.paint(DIM, &format!("{bullet} {line}"))),
+            );
         }
-        for line in look.wrap(&took(&question), INDENT + 4) {
-            push_line(out, format_args!("           {}", look.paint(DIM, &line)));
+        for line in style.wrap(&cost(&query), INDENT + 4) {
+            push_line(out, format_args!("           {}", style.paint(DIM, &line)));
         }
     }
 }
 
-/// The same question about several times as one.
+/// Merges equal queries.
 fn merged(evidence: &[Evidence]) -> Vec<Evidence> {
-    let mut all: Vec<Evidence> = Vec::new();
-    for one in evidence {
+    let mut merged_queries: Vec<Evidence> = Vec::new();
+    for query in evidence {
         let same = |other: &&mut Evidence| {
-            other.asked == one.asked && other.about == one.about && other.error == one.error
+            other.asked == query.asked && other.about == query.about && other.error == query.error
         };
-        match all.iter_mut().find(same) {
-            Some(known) => {
-                known.millis += one.millis;
-                known.requests += one.requests;
-                known.series = known.series.max(one.series);
-                known.points += one.points;
-                known.bytes += one.bytes;
+        match merged_queries.iter_mut().find(same) {
+            Some(existing) => {
+                existing.millis += query.millis;
+                existing.requests += query.requests;
+                existing.series = existing.series.max(query.series);
+                existing.points += query.points;
+                existing.bytes += query.bytes;
             }
-            None => all.push(one.clone()),
+            None => merged_queries.push(query.clone()),
         }
     }
-    all
+    merged_queries
 }
 
-/// What a question took.
-fn took(question: &Evidence) -> String {
-    let Evidence { about, millis, requests, series, points, bytes, .. } = question;
+/// Describes the cost of a query.
+fn cost(query: &Evidence) -> String {
+    let Evidence { about, millis, requests, series, points, bytes, .. } = query;
     let about = if about.is_empty() { String::new() } else { format!("{about}: ") };
     let times = if *requests > 1 { format!("{requests} times, ") } else { String::new() };
-    let came = match &question.error {
-        Some(error) => format!("no answer: {error}"),
+    let result = match &query.error {
+        Some(error) => format!("failed: {error}"),
         None if *points == 0 && *series == 0 => format!("{bytes} bytes"),
         None => format!("{series} series, {}", count(*points, "point", "points")),
     };
-    format!("{about}{times}{millis} ms, {came}")
+    format!("{about}{times}{millis} ms, {result}")
 }
 
-/// A query in lines that fit: it is broken behind commas and blanks, and anywhere if there are none.
+/// Wraps a query after commas and spaces, or anywhere if there are none.
 fn wrap_query(query: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut pieces: Vec<String> =
         query.split_inclusive([',', ' ']).map(ToOwned::to_owned).collect();
     pieces.reverse();
     while let Some(piece) = pieces.pop() {
-        let room = width.saturating_sub(lines.last().map_or(0, |line| line.chars().count()));
+        let space = width.saturating_sub(lines.last().map_or(0, |line| line.chars().count()));
         let length = piece.chars().count();
         match lines.last_mut() {
-            Some(line) if length <= room => line.push_str(&piece),
+            Some(line) if length <= space => line.push_str(&piece),
             Some(line) if line.is_empty() => {
                 line.extend(piece.chars().take(width));
                 pieces.push(piece.chars().skip(width).collect());
@@ -145,11 +149,12 @@ fn wrap_query(query: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn summary(out: &mut String, report: &DoctorReport, look: &Style, every: bool) {
-    let of = |level| report.findings.iter().filter(|finding| finding.level == level).count() as u64;
-    let (problems, warnings) = (of(Level::Problem), of(Level::Warning));
+fn summary(out: &mut String, report: &DoctorReport, style: &Style, every: bool) {
+    let number_of =
+        |level| report.findings.iter().filter(|finding| finding.level == level).count() as u64;
+    let (problems, warnings) = (number_of(Level::Problem), number_of(Level::Warning));
     let (colour, text) = match (problems, warnings) {
-        (0, 0) => (GREEN, "Nothing to look at.".to_owned()),
+        (0, 0) => (GREEN, "No findings.".to_owned()),
         (0, warnings) => (YELLOW, format!("{}.", count(warnings, "warning", "warnings"))),
         (problems, 0) => (RED, format!("{}.", count(problems, "problem", "problems"))),
         (problems, warnings) => {
@@ -157,22 +162,22 @@ fn summary(out: &mut String, report: &DoctorReport, look: &Style, every: bool) {
             (RED, format!("{problems}, {}.", count(warnings, "warning", "warnings")))
         }
     };
-    push_line(out, format_args!("\n{}", look.paint(colour, &text)));
-    let mut asked: Vec<&Evidence> = Vec::new();
+    push_line(out, format_args!("\n{}", style.paint(colour, &text)));
+    let mut queries: Vec<&Evidence> = Vec::new();
     for evidence in report.findings.iter().flat_map(|finding| &finding.evidence) {
-        if !asked.contains(&evidence) {
-            asked.push(evidence);
+        if !queries.contains(&evidence) {
+            queries.push(evidence);
         }
     }
-    let requests = count(asked.iter().map(|one| one.requests).sum(), "request", "requests");
-    let millis: u64 = asked.iter().map(|one| one.millis).sum();
+    let requests = count(queries.iter().map(|query| query.requests).sum(), "request", "requests");
+    let millis: u64 = queries.iter().map(|query| query.millis).sum();
     let hint = if every { "" } else { "; --queries shows each of them" };
     let text = format!("{requests} to the server in {millis} ms{hint}.");
-    push_line(out, format_args!("{}", look.paint(DIM, &text)));
+    push_line(out, format_args!("{}", style.paint(DIM, &text)));
 }
 
-fn render_suggested_flags(out: &mut String, report: &DoctorReport, look: &Style) {
-    look.heading(out, "FLAGS TO USE", "");
+fn render_suggested_flags(out: &mut String, report: &DoctorReport, style: &Style) {
+    style.heading(out, "SUGGESTED FLAGS", "");
     let end = report.flags.len();
     push_line(out, format_args!("  plimsoll recommender \\"));
     for (at, flag) in report.flags.iter().enumerate() {
@@ -180,17 +185,17 @@ fn render_suggested_flags(out: &mut String, report: &DoctorReport, look: &Style)
     }
     if !report.secrets.is_empty() {
         let text = format!(
-            "And the secrets that you gave with {}, from a file or the environment: they are not repeated here.",
+            "Also pass the secrets that you gave with {}, from a file or the environment. They are not shown here.",
             report.secrets.join(", ")
         );
-        for line in look.wrap(&text, 2) {
+        for line in style.wrap(&text, 2) {
             push_line(out, format_args!("  {line}"));
         }
     }
 }
 
-fn count(number: u64, one: &str, more: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { more })
+fn count(number: u64, singular: &str, plural: &str) -> String {
+    format!("{number} {}", if number == 1 { singular } else { plural })
 }
 
 #[cfg(test)]
@@ -214,14 +219,15 @@ mod tests {
     fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
         let sample = include_str!("../../../tests/data/doctor-prometheus.json");
         let report: DoctorReport = serde_json::from_str(sample).expect("a report");
-        let look = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
-        let plain = render(&report, &look(false, Glyphs::Ascii), true);
+        let style = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
+        let plain = render(&report, &style(false, Glyphs::Ascii), true);
         assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
-        let painted = render(&report, &look(true, Glyphs::Ascii), true);
+        let painted = render(&report, &style(true, Glyphs::Ascii), true);
         assert_ne!(painted, plain);
         let mut stripped = String::new();
         for (index, part) in painted.split('\x1b').enumerate() {
-            let rest = if index == 0 { part } else { part.split_once('m').map_or("", |it| it.1) };
+            let rest =
+                if index == 0 { part } else { part.split_once('m').map_or("", |rest| rest.1) };
             stripped.push_str(rest);
         }
         assert_eq!(stripped, plain);

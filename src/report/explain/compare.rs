@@ -1,4 +1,4 @@
-//! Whether numbers in a status and numbers worked out anew are the same, but for what time explains.
+//! Compares the numbers in a status with recomputed numbers, allowing for the time in between.
 
 use plimsoll_core::types::Time;
 
@@ -12,11 +12,11 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// Share that may lie between the two: a histogram's bucket is 5 % wide, and bounds that moved by less than
-/// 5 % are not written.
+/// The tolerated relative difference: a histogram bucket is 5 % wide, and bounds that moved by less than 5 % are not
+/// written.
 const TOLERANCE: f64 = 0.06;
 
-/// How the numbers of a status stand to those of now.
+/// Compares the numbers of a status with the recomputed ones.
 pub fn agreement(
     resource: Resource,
     chain: &ResourceExplanation,
@@ -28,16 +28,16 @@ pub fn agreement(
     if status == now {
         return Agreement::Same;
     }
-    // The recommender may have seen more since its last save, at most all the time until now.
+    // The recommender may have ingested more samples since its last save, at most until now.
     let later = later_confidence(chain, at);
-    let near = |written: Option<Quantity>, fresh: Option<Quantity>, step: &EstimateStep| match (
-        written, fresh,
+    let near = |written: Option<Quantity>, recomputed: Option<Quantity>, step: &EstimateStep| match (
+        written, recomputed,
     ) {
         (None, None) => true,
-        (Some(written), Some(fresh)) => {
-            let (written, fresh) = (written.as_f64(), fresh.as_f64());
-            let moved = step.stretch.map_or(1.0, |stretch| confidence_ratio(stretch, chain, later));
-            within(resource, written, fresh, fresh * moved)
+        (Some(written), Some(recomputed)) => {
+            let (written, recomputed) = (written.as_f64(), recomputed.as_f64());
+            let moved = step.stretch.map_or(1.0, |factor| confidence_ratio(factor, chain, later));
+            within(resource, written, recomputed, recomputed * moved)
         }
         _ => false,
     };
@@ -49,23 +49,27 @@ pub fn agreement(
 }
 
 fn within(resource: Resource, written: f64, one: f64, other: f64) -> bool {
-    // The first buckets are wider than any share: 10 m and 10 MB.
+    // The first buckets, of 10 m and 10 MB, are wider than the tolerated relative difference.
     let first = match resource {
         Resource::Cpu => 0.012,
         Resource::Memory => 12e6,
     };
-    // Without any confidence a bound may be whatever it likes.
+    // Without any confidence a bound is unlimited.
     if !other.is_finite() {
         return true;
     }
-    let (least, most) = (one.min(other), one.max(other));
-    written >= least * (1.0 - TOLERANCE) - first && written <= most * (1.0 + TOLERANCE) + first
+    let (min, max) = (one.min(other), one.max(other));
+    written >= min * (1.0 - TOLERANCE) - first && written <= max * (1.0 + TOLERANCE) + first
 }
 
-/// By which factor a bound moves from the confidence of the chain to a later one.
-fn confidence_ratio(stretch: ConfidenceFactor, chain: &ResourceExplanation, later: f64) -> f64 {
-    confidence_multiplier(stretch, later)
-        / confidence_multiplier(stretch, chain.evidence.confidence)
+/// The factor by which a bound moves from the confidence of the chain to a later confidence.
+fn confidence_ratio(
+    confidence_factor: ConfidenceFactor,
+    chain: &ResourceExplanation,
+    later: f64,
+) -> f64 {
+    confidence_multiplier(confidence_factor, later)
+        / confidence_multiplier(confidence_factor, chain.evidence.confidence)
 }
 
 fn later_confidence(chain: &ResourceExplanation, at: Time) -> f64 {
@@ -132,9 +136,12 @@ mod tests {
         young.evidence.confidence = 0.001;
         young.evidence.last = Some(Time::from_secs(0));
         let (now, written) = (numbers("1", "900m", "1000"), numbers("1", "900m", "400"));
-        let of = |seconds| {
+        let agreement_after = |seconds| {
             agreement(Resource::Cpu, &young, Some(&written), &now, Time::from_secs(seconds))
         };
-        assert_eq!((of(0), of(300)), (Agreement::Differs, Agreement::Drift));
+        assert_eq!(
+            (agreement_after(0), agreement_after(300)),
+            (Agreement::Differs, Agreement::Drift)
+        );
     }
 }

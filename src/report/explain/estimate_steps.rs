@@ -1,4 +1,4 @@
-//! The way from what a histogram reads to a number, once more and step by step, from an explanation alone.
+//! Recomputes the steps from a percentile to the final number, from an explanation alone.
 
 use plimsoll_core::{
     recommender::{
@@ -9,73 +9,73 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// Which of the three numbers.
+/// One of the three estimates of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EstimateKind {
-    /// Below this the pod should be given more.
+    /// The lower bound: below it the request should grow.
     Lower,
-    /// What to request.
+    /// The recommended request.
     Target,
-    /// Above this the pod could do with less.
+    /// The upper bound: above it the request can shrink.
     Upper,
 }
 
-/// Every station of one number, in millicores or bytes.
+/// The intermediate results of one estimate, in millicores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EstimateSteps {
-    /// What was read.
+    /// The percentile, as read from the histogram.
     pub percentile: i64,
-    /// With the margin on top.
+    /// With the safety margin added.
     pub with_margin: i64,
-    /// Raised for throttling.
+    /// Raised because of CPU throttling.
     pub raised_for_throttling: i64,
-    /// By what confidence moves it.
+    /// The confidence multiplier, if this estimate has one.
     pub confidence_factor: Option<f64>,
-    /// After that.
+    /// After the confidence multiplier.
     pub scaled_by_confidence: i64,
-    /// Held to the floor, and the upper bound to its largest multiple of the target.
+    /// Clamped to the floor, and the upper bound to its maximum multiple of the target.
     pub clamped: i64,
-    /// Rounded.
+    /// After rounding.
     pub rounded: Quantity,
-    /// Within the policy's limits: the number, unless the pod has no room for it.
+    /// Within minAllowed and maxAllowed. This is the final number, unless the pod's capacity caps it further.
     pub capped: Quantity,
 }
 
 impl EstimateSteps {
-    /// Goes the way of one number.
-    pub fn compute(resource: Resource, chain: &ResourceExplanation, which: EstimateKind) -> Self {
-        let step = step(chain, which);
-        let read = resource.amount(step.largest_replica.unwrap_or(step.read));
-        let with_margin = read.saturating_add(resource.scale(read, chain.margin));
+    /// Computes the steps of one estimate.
+    pub fn compute(resource: Resource, chain: &ResourceExplanation, kind: EstimateKind) -> Self {
+        let step = step(chain, kind);
+        let percentile = resource.amount(step.largest_replica.unwrap_or(step.read));
+        let with_margin = percentile.saturating_add(resource.scale(percentile, chain.margin));
         let factor =
             step.stretch.map(|stretch| confidence_multiplier(stretch, chain.evidence.confidence));
         let raise =
             chain.throttled.map(|throttled| throttled.factor).filter(|factor| *factor > 1.0);
         let raised = raise.map_or(with_margin, |factor| resource.scale(with_margin, factor));
-        let stretched = factor.map_or(raised, |factor| resource.scale(raised, factor));
-        let mut held = stretched.max(chain.floor.amount);
-        if let (EstimateKind::Upper, Some(most)) = (which, chain.upper_bound_factor) {
+        let scaled = factor.map_or(raised, |factor| resource.scale(raised, factor));
+        let mut clamped = scaled.max(chain.floor.amount);
+        if let (EstimateKind::Upper, Some(most)) = (kind, chain.upper_bound_factor) {
             let target = Self::compute(resource, chain, EstimateKind::Target).clamped;
-            held = held.min(resource.scale(target, most.max(1.0)));
+            clamped = clamped.min(resource.scale(target, most.max(1.0)));
         }
-        let rounded = resource.quantity(held, &chain.rounding);
-        let limited = chain.cap.apply(rounded).0;
+        let rounded = resource.quantity(clamped, &chain.rounding);
+        let capped = chain.cap.apply(rounded).0;
         Self {
-            percentile: read,
+            percentile,
             with_margin,
             raised_for_throttling: raised,
             confidence_factor: factor,
-            scaled_by_confidence: stretched,
-            clamped: held,
+            scaled_by_confidence: scaled,
+            clamped,
             rounded,
-            capped: limited,
+            capped,
         }
     }
 }
 
-/// What an explanation says of one number.
-pub const fn step(chain: &ResourceExplanation, which: EstimateKind) -> &EstimateStep {
-    match which {
+/// Returns an explanation's data of one estimate.
+pub const fn step(chain: &ResourceExplanation, kind: EstimateKind) -> &EstimateStep {
+    match kind {
         EstimateKind::Lower => &chain.lower,
         EstimateKind::Target => &chain.target,
         EstimateKind::Upper => &chain.upper,

@@ -1,11 +1,12 @@
-//! `plimsoll explain`: the chain behind every number of an object, as data and as text for people.
+//! `plimsoll explain`: the steps behind every number of an object, as JSON and as text.
 //!
 //! ```text
-//!   what was read, what the recommender's own code makes of it ──▶ Report ─┬─▶ text
-//!                                                                         └─▶ JSON
+//!   stored history and status, recomputed by the recommender's code ──▶ VpaReport ─┬─▶ text
+//!                                                                                  └─▶ JSON
 //! ```
 //!
-//! Nothing is decided here: numbers and reasons come from `recommend`, and those about a pod from `update`.
+//! Nothing is decided here: numbers and reasons come from `plimsoll_core::recommender`, and those about a pod from
+//! `plimsoll_core::updater`.
 
 pub mod compare;
 pub mod estimate_steps;

@@ -1,6 +1,6 @@
-//! `plimsoll explain pod`: what the updater would do about a pod and why, as data and as text for people.
+//! `plimsoll explain pod`: what the updater would do with a pod and why, as JSON and as text.
 //!
-//! Nothing is decided here: reasons, numbers and guards come from `update`.
+//! Nothing is decided here: reasons, numbers and guards come from `plimsoll_core::updater`.
 
 pub mod report;
 pub mod text;

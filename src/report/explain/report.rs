@@ -1,4 +1,4 @@
-//! What there is to say about a VPA, as data: `--output json` prints it, and the text is made from nothing else.
+//! The report about a VPA. `--output json` prints it, and the text output is rendered from it alone.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
+/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A VPA, and why its numbers are what they are.
+/// A VPA, and how its recommendation was computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaReport {
@@ -27,33 +27,33 @@ pub struct VpaReport {
     pub namespace: String,
     /// Name of the VPA.
     pub name: String,
-    /// When the numbers were worked out anew.
+    /// When the numbers were recomputed.
     pub at: Time,
-    /// Whose numbers: `plimsoll` or `upstream`.
+    /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
-    /// The recommender that the VPA asks for.
+    /// The recommender that the VPA selects.
     pub recommender: String,
-    /// When pods get what is recommended.
+    /// The VPA's update mode.
     pub update_mode: String,
     /// The workload.
     pub target: Target,
-    /// Number of pods that match.
+    /// Number of matching pods.
     pub pods: usize,
-    /// What the numbers were worked out from.
+    /// The history that the numbers were computed from.
     pub history: History,
-    /// What all containers of a pod may have together, where that is limited.
+    /// The limits for all containers of a pod together, if there are any.
     pub room: PodCapacity,
-    /// The conditions: those that are written, and those that would be.
+    /// Conditions in the status, and conditions that the recommender would set.
     pub conditions: Vec<Condition>,
-    /// Annotations that make no sense and are ignored.
+    /// Invalid annotations, which are ignored.
     pub ignored_annotations: Vec<String>,
-    /// Containers with a recommendation, by name.
+    /// Containers with a recommendation, sorted by name.
     pub containers: Vec<Container>,
-    /// Containers without one.
+    /// Containers without a recommendation.
     pub left_out: Vec<OmittedContainer>,
-    /// What should be looked at; the exit code is 1 when there is any.
+    /// Problems to check. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// What is good to know.
+    /// Additional information.
     pub notes: Vec<String>,
 }
 
@@ -67,27 +67,27 @@ pub struct Target {
     pub name: String,
     /// `found`, `unsupported` or `unavailable`.
     pub state: String,
-    /// What is wrong with it.
+    /// Why the target cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The labels of its pods.
+    /// The label selector of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 }
 
-/// Where the stored history comes from.
+/// The stored history that was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
-    /// The storage, or `annotation` where all there is to go by is what the recommender said on the VPA.
+    /// The storage, or `annotation` if only the recommender's explanation on the VPA is available.
     pub storage: String,
-    /// What it has of each container.
+    /// The stored records, one for each container.
     pub records: Vec<StoredRecord>,
-    /// What could not be used.
+    /// Records that were skipped.
     pub skipped: Vec<SkippedRecord>,
 }
 
-/// What is stored of one container.
+/// The stored history of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredRecord {
@@ -95,9 +95,9 @@ pub struct StoredRecord {
     pub container: Arc<str>,
     /// `exact`, `upstream` for the form that leaves out open windows and exact weights, or `explanation`.
     pub form: RecordForm,
-    /// Whether it is the VPA's own; otherwise it was left by another VPA of the same workload.
+    /// Whether the record belongs to this VPA. Otherwise it was left by another VPA of the same workload.
     pub own: bool,
-    /// When it was written.
+    /// When the record was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Time>,
     /// When the history began.
@@ -106,67 +106,67 @@ pub struct StoredRecord {
     /// When a live pod last had the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_alive: Option<Time>,
-    /// What became of it: `used`, or `expired` when it lies too far back.
+    /// `used`, or `expired` if the record is too old.
     pub outcome: String,
 }
 
-/// How much a stored record can say.
+/// The precision of a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RecordForm {
-    /// Everything.
+    /// The complete history.
     Exact,
-    /// What upstream's checkpoints can say.
+    /// The subset that upstream's checkpoints contain.
     Upstream,
-    /// No history, but what the recommender said of it on the VPA when it wrote the status.
+    /// No history, only the explanation that the recommender stored on the VPA when it wrote the status.
     Explanation,
 }
 
-/// A record that was passed over.
+/// A record that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedRecord {
-    /// Which one.
+    /// The record.
     pub what: String,
-    /// Why.
+    /// Why it was skipped.
     pub why: String,
 }
 
-/// What all containers of a pod may have together.
+/// The limits for all containers of a pod together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodCapacity {
-    /// CPU.
+    /// The CPU limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CapacityLimit>,
-    /// Memory.
+    /// The memory limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<CapacityLimit>,
 }
 
-/// One limit.
+/// A limit for one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapacityLimit {
-    /// No more than this.
+    /// The maximum amount.
     pub amount: Quantity,
-    /// Who says so.
+    /// Where the limit comes from.
     pub by: RecommendationReason,
 }
 
-/// A condition, and whether it is written.
+/// A condition, and whether the status has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// The condition type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False`, `Unknown`.
     pub status: String,
-    /// In one word.
+    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// In a sentence.
+    /// The message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// `written`, `new` when the status does not have it yet, `outdated` when only the status has it.
+    /// `written`, `new` if the status does not have it yet, or `outdated` if only the status has it.
     pub state: String,
 }
 
@@ -176,26 +176,26 @@ pub struct Condition {
 pub struct Container {
     /// Its name.
     pub name: Arc<str>,
-    /// Number of pods that have it.
+    /// Number of pods with this container.
     pub pods: usize,
-    /// Kills for memory that its pods show.
+    /// OOM kills in the status of its pods.
     pub kills: Vec<OomKill>,
-    /// CPU, where it is recommended.
+    /// CPU, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Resource>,
-    /// Memory, where it is recommended.
+    /// Memory, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Resource>,
 }
 
-/// A kill for memory that a pod shows.
+/// An OOM kill in the status of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OomKill {
     /// The pod.
     pub pod: Arc<str>,
-    /// When.
+    /// When the container was killed.
     pub at: Time,
-    /// Whether the stored history knows of it; absent where that cannot be told.
+    /// Whether the stored history includes it; absent if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<bool>,
 }
@@ -204,80 +204,81 @@ pub struct OomKill {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
-    /// How the two rows of numbers stand to each other.
+    /// How the status and the recomputed numbers compare.
     pub agreement: Agreement,
-    /// What the status says; absent when it says nothing.
+    /// The numbers in the status; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RecommendedNumbers>,
-    /// What was worked out anew.
+    /// The recomputed numbers.
     pub recomputed: RecommendedNumbers,
-    /// Why: the recomputed numbers follow from these fields alone, and from the pod's room where that decides.
+    /// The inputs of each step. The recomputed numbers follow from these fields alone, and from the pod capacity if that
+    /// caps them.
     pub chain: ResourceExplanation,
-    /// What the pods request.
+    /// The requests of the pods.
     pub requests: Requests,
 }
 
-/// How written numbers stand to those that were worked out anew.
+/// How the numbers in the status compare with the recomputed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Agreement {
     /// They are equal.
     Same,
-    /// They differ by no more than samples since the last save explain, or than what is not worth a write.
+    /// They differ by no more than what samples since the last save explain, or by less than the dead band.
     Drift,
-    /// They differ by more.
+    /// They differ by more than that.
     Differs,
-    /// The status has none.
+    /// The status has no numbers yet.
     Unwritten,
 }
 
 /// The numbers of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecommendedNumbers {
-    /// What to request.
+    /// The recommended request.
     pub target: Option<Quantity>,
-    /// Below this the pod should be given more.
+    /// The lower bound: below it the request should grow.
     pub lower: Option<Quantity>,
-    /// Above this the pod could do with less.
+    /// The upper bound: above it the request can shrink.
     pub upper: Option<Quantity>,
-    /// The target before limits.
+    /// The target before minAllowed and maxAllowed.
     pub uncapped: Option<Quantity>,
 }
 
-/// The name in place of a storage's where the VPA's own annotation is all there is to go by.
+/// The storage name if only the explanation annotation of the VPA is available.
 pub const ANNOTATION_STORAGE: &str = "annotation";
 
 impl History {
-    /// Whether all there is to go by is what the recommender said on the VPA.
+    /// Whether only the explanation annotation of the VPA is available.
     pub fn is_from_annotation(&self) -> bool {
         self.storage == ANNOTATION_STORAGE
     }
 }
 
 impl RecommendedNumbers {
-    /// Those of one resource.
+    /// Picks the numbers of one resource.
     pub fn from_amounts(
-        all: [ResourceAmounts; 4],
+        estimates: [ResourceAmounts; 4],
         pick: fn(&ResourceAmounts) -> Option<Quantity>,
     ) -> Self {
-        let [target, lower, upper, uncapped] = all.map(|amounts| pick(&amounts));
+        let [target, lower, upper, uncapped] = estimates.map(|amounts| pick(&amounts));
         Self { target, lower, upper, uncapped }
     }
 }
 
-/// What the pods of a VPA request for one container.
+/// The requests of the pods of a VPA for one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests {
-    /// The least of them.
+    /// The smallest request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<Quantity>,
-    /// The most.
+    /// The largest request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<Quantity>,
-    /// Number of pods that request none.
+    /// Number of pods without a request.
     pub without: usize,
-    /// By how many percent the target is above the most that is requested; negative when it is below.
+    /// By how many percent the target is above the largest request; negative if it is below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_above_percent: Option<f64>,
 }
@@ -291,17 +292,17 @@ pub struct OmittedContainer {
     pub why: String,
 }
 
-/// Something that should be looked at.
+/// A problem to check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Stays the same whatever the words.
+    /// A stable identifier, independent of the message.
     pub code: String,
-    /// What is wrong and what to do.
+    /// What is wrong, and what to do.
     pub message: String,
 }
 
 impl Finding {
-    /// A finding.
+    /// Creates a finding.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into() }
     }

@@ -1,4 +1,4 @@
-//! The text about one resource of one container: its numbers, and the steps that lead to them.
+//! The text output about one resource of one container: its numbers, and the steps that lead to them.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ use plimsoll_core::{
     },
 };
 
-/// Everything about one resource.
+/// Renders one resource.
 pub(super) fn render_resource(
     out: &mut String,
-    look: &Style,
+    style: &Style,
     kind: Kind,
     resource: &Resource,
     at: Time,
@@ -38,7 +38,11 @@ pub(super) fn render_resource(
     let columns = format!("{:>12}{:>13}{:>13}{:>13}", "target", "lower", "upper", "uncapped");
     push_line(
         out,
-        format_args!("  {}{}", look.paint(BOLD, &format!("{name:<12}")), look.paint(DIM, &columns)),
+        format_args!(
+            "  {}{}",
+            style.paint(BOLD, &format!("{name:<12}")),
+            style.paint(DIM, &columns)
+        ),
     );
     match status {
         Some(numbers) => row(out, "in status", numbers, ""),
@@ -50,22 +54,22 @@ pub(super) fn render_resource(
         Agreement::Differs => (RED, "differs"),
         Agreement::Unwritten => (DIM, ""),
     };
-    row(out, "worked out", recomputed, &look.paint(code, word));
-    let mut line = |label: &str, text: &str| look.paragraph(out, label, text);
+    row(out, "recomputed", recomputed, &style.paint(code, word));
+    let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
     line("requested", &requested(requests));
     line("evidence", &evidence(chain, at));
-    for (label, which) in [
+    for (label, estimate) in [
         ("target", EstimateKind::Target),
         ("lower", EstimateKind::Lower),
         ("upper", EstimateKind::Upper),
     ] {
-        line(label, &number(kind, chain, which));
+        line(label, &number(kind, chain, estimate));
     }
     if let Some(bump) = &chain.bump {
         line(
             "OOM bump",
             &format!(
-                "killed {}: from {} to {}, which counts as a peak since",
+                "OOM-killed {}: memory peak raised from {} to {}",
                 ago(bump.at, at),
                 amount(kind, bump.base),
                 amount(kind, bump.counted)
@@ -83,11 +87,12 @@ pub(super) fn render_resource(
 }
 
 fn row(out: &mut String, label: &str, numbers: &RecommendedNumbers, note: &str) {
-    let text =
-        |number: Option<Quantity>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let text = |number: Option<Quantity>| {
+        number.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
+    };
     let RecommendedNumbers { target, lower, upper, uncapped } = numbers;
     let [target, lower, upper, uncapped] = [*target, *lower, *upper, *uncapped].map(text);
-    // The blanks before each column stay when a number is wider than it.
+    // The separating spaces stay even if a number is wider than its column.
     let line = format!("    {label:<10}{target:>12} {lower:>12} {upper:>12} {uncapped:>12} {note}");
     push_line(out, format_args!("{}", line.trim_end()));
 }
@@ -97,7 +102,7 @@ fn requested(requests: &super::report::Requests) -> String {
         (Some(least), Some(most)) if least == most => most.to_string(),
         (Some(least), Some(most)) => format!("{least} to {most}"),
         _ if requests.without > 0 => return "nothing".to_owned(),
-        _ => return "by no pod: none has this container now".to_owned(),
+        _ => return "by no pod: no pod has this container now".to_owned(),
     }];
     if requests.without > 0 {
         text.push(format!(", and nothing by {} pods", requests.without));
@@ -114,7 +119,7 @@ fn requested(requests: &super::report::Requests) -> String {
 
 fn evidence(chain: &ResourceExplanation, at: Time) -> String {
     let evidence = &chain.evidence;
-    let of = match evidence.of {
+    let resource = match evidence.of {
         Basis::Cpu => "CPU",
         Basis::Memory => "memory",
     };
@@ -124,7 +129,7 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
     let last =
         evidence.last.map_or_else(String::new, |last| format!(", the last {}", ago(last, at)));
     format!(
-        "{} {of} samples over {}{last}; confidence {} (1 is {} with a sample a minute)",
+        "{} {resource} samples over {}{last}; confidence {} (1 is {} with a sample a minute)",
         evidence.samples,
         format_span(evidence.covered()),
         short(evidence.confidence),
@@ -132,49 +137,49 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
     )
 }
 
-/// How one number came about: every step that changed something.
-fn number(kind: Kind, chain: &ResourceExplanation, which: EstimateKind) -> String {
-    let (step, walk) = (step(chain, which), EstimateSteps::compute(kind, chain, which));
+/// Describes one estimate: every step that changed it.
+fn number(kind: Kind, chain: &ResourceExplanation, estimate: EstimateKind) -> String {
+    let (step, steps) = (step(chain, estimate), EstimateSteps::compute(kind, chain, estimate));
     let of = if step.largest_replica.is_some() { " of the largest replica" } else { "" };
     let percentile = short(step.percentile * 100.0);
     let mut text = vec![format!(
         "{}: p{percentile}{of} reads {}",
         step.decided_by,
-        amount(kind, walk.percentile)
+        amount(kind, steps.percentile)
     )];
-    if walk.with_margin != walk.percentile {
+    if steps.with_margin != steps.percentile {
         let margin = short(chain.margin * 100.0);
-        text.push(format!(", with {margin} % margin {}", amount(kind, walk.with_margin)));
+        text.push(format!(", with {margin} % margin {}", amount(kind, steps.with_margin)));
     }
     if let Some(throttled) =
-        chain.throttled.filter(|_| walk.raised_for_throttling != walk.with_margin)
+        chain.throttled.filter(|_| steps.raised_for_throttling != steps.with_margin)
     {
         let factor = short(throttled.factor);
         text.push(format!(
             ", times {factor} for throttling {}",
-            amount(kind, walk.raised_for_throttling)
+            amount(kind, steps.raised_for_throttling)
         ));
     }
     if let (Some(factor), Some(ConfidenceFactor { weight, exponent })) =
-        (walk.confidence_factor, step.stretch)
+        (steps.confidence_factor, step.stretch)
     {
         text.push(format!(
             ", times {} for confidence, (1 + {weight} / {})^{exponent}: {}",
             short(factor),
             short(chain.evidence.confidence),
-            amount(kind, walk.scaled_by_confidence)
+            amount(kind, steps.scaled_by_confidence)
         ));
     }
-    if walk.clamped > walk.scaled_by_confidence {
-        text.push(format!(", held to the floor of {}", amount(kind, walk.clamped)));
-    } else if walk.clamped < walk.scaled_by_confidence {
-        text.push(format!(", held to {}", amount(kind, walk.clamped)));
+    if steps.clamped > steps.scaled_by_confidence {
+        text.push(format!(", raised to the floor of {}", amount(kind, steps.clamped)));
+    } else if steps.clamped < steps.scaled_by_confidence {
+        text.push(format!(", capped at {}", amount(kind, steps.clamped)));
     }
-    if walk.capped != walk.rounded {
-        text.push(format!(", limited to {}", walk.capped));
+    if steps.capped != steps.rounded {
+        text.push(format!(", limited to {}", steps.capped));
     }
     if matches!(step.decided_by, RecommendationReason::NodeCap | RecommendationReason::PodCap) {
-        text.push(", scaled down with the others to what a pod may have".to_owned());
+        text.push(", scaled down with the other containers to the pod capacity".to_owned());
     }
     text.concat()
 }
@@ -187,7 +192,7 @@ fn throttling(throttled: &Throttled) -> String {
             format!("in {share} % of its periods; --cpu-throttling-target would raise CPU for it")
         }
         Some(target) => {
-            format!("in {share} % of its periods; up to {} % are fine", short(target * 100.0))
+            format!("in {share} % of its periods; up to {} % are tolerated", short(target * 100.0))
         }
     }
 }
@@ -195,9 +200,9 @@ fn throttling(throttled: &Throttled) -> String {
 fn floor(kind: Kind, chain: &ResourceExplanation) -> String {
     let floor = amount(kind, chain.floor.amount);
     match chain.floor.split_among {
-        None => format!("{floor}, by an annotation of the VPA"),
-        Some(1) => format!("{floor}, the pod's"),
-        Some(containers) => format!("{floor}, the pod's split among {containers} containers"),
+        None => format!("{floor}, from an annotation of the VPA"),
+        Some(1) => format!("{floor}, the pod floor"),
+        Some(containers) => format!("{floor}, the pod floor split among {containers} containers"),
     }
 }
 
@@ -222,9 +227,9 @@ fn limits(chain: &ResourceExplanation) -> String {
         parts.push(format!("minAllowed {min}"));
     }
     if let Some(max) = chain.cap.max {
-        let whose =
+        let name =
             if chain.cap.max_is_global { "maximum for all containers" } else { "maxAllowed" };
-        parts.push(format!("{whose} {max}"));
+        parts.push(format!("{name} {max}"));
     }
     if let Some(factor) = chain.upper_bound_factor {
         parts.push(format!("upper bound at most {} times the target", short(factor)));
@@ -232,7 +237,7 @@ fn limits(chain: &ResourceExplanation) -> String {
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
 
-/// An amount for reading: exact ones are in the table and in the JSON.
+/// Formats an amount for reading. The table and the JSON have the exact amounts.
 fn amount(kind: Kind, amount: i64) -> String {
     const MEBIBYTE: f64 = 1_048_576.0;
     match kind {
@@ -244,7 +249,7 @@ fn amount(kind: Kind, amount: i64) -> String {
     }
 }
 
-/// A number in as many digits as say something.
+/// Formats a number with as many digits as are significant.
 fn short(number: f64) -> String {
     let digits = match number.abs() {
         size if size >= 100.0 => 0,
@@ -258,7 +263,7 @@ fn short(number: f64) -> String {
     text
 }
 
-/// How long ago something was.
+/// Formats how long ago a time is.
 pub(super) fn ago(then: Time, now: Time) -> String {
     let nanos = now.nanos_since(then);
     let passed = Duration::from_nanos(nanos.unsigned_abs());
@@ -275,10 +280,10 @@ mod tests {
 
     #[test]
     fn numbers_are_told_in_few_digits() {
-        for (number, told) in
+        for (number, expected) in
             [(0.0, "0"), (15.0, "15"), (0.006_94, "0.0069"), (145.6, "146"), (1.25, "1.25")]
         {
-            assert_eq!(short(number), told);
+            assert_eq!(short(number), expected);
         }
         assert_eq!(amount(Kind::Memory, 300 << 20), "300.0Mi");
         assert_eq!(amount(Kind::Cpu, 100_000_000_000_000), "100G");
@@ -286,16 +291,16 @@ mod tests {
 
     #[test]
     fn throttling_is_told_with_what_could_be_done_about_it() {
-        for (share, target, told) in [
+        for (share, target, expected) in [
             (0.0, None, "in none of its periods"),
             (
                 0.125,
                 None,
                 "in 12.5 % of its periods; --cpu-throttling-target would raise CPU for it",
             ),
-            (0.35, Some(0.1), "in 35 % of its periods; up to 10 % are fine"),
+            (0.35, Some(0.1), "in 35 % of its periods; up to 10 % are tolerated"),
         ] {
-            assert_eq!(throttling(&Throttled { share, target, factor: 1.0 }), told);
+            assert_eq!(throttling(&Throttled { share, target, factor: 1.0 }), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How an installation is, on one screen: what its Leases and pods say becomes lines, and what is wrong becomes findings.
+//! `plimsoll status`: summarizes the Leases and pods of an installation, and reports problems as findings.
 
 mod checks;
 pub mod text;
@@ -9,76 +9,76 @@ use serde::Serialize;
 pub use self::checks::build_report;
 use plimsoll_core::api::role_health::RoleHealth;
 
-/// Version of the report, and what it is.
+/// The schema version of the report.
 pub const SCHEMA_VERSION: u32 = 1;
 const KIND: &str = "status";
 
 /// A Lease of a role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaseFacts {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who holds it; empty for nobody.
+    /// The holder's identity; empty if there is no holder.
     pub holder: String,
-    /// When it was renewed last, by the clock of whoever did.
+    /// When it was last renewed, by the holder's clock.
     pub renewed: Option<Time>,
-    /// For how long that counts.
+    /// The lease duration in seconds.
     pub seconds: i64,
-    /// What the role says of itself; upstream's say nothing.
+    /// The health that the role reports; upstream's roles report none.
     pub vitals: Option<RoleHealth>,
-    /// Why that could not be read.
+    /// Why the health could not be read.
     pub unreadable: Option<String>,
 }
 
 /// A pod of an installation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Which role it has by its label.
+    /// The role, from the pod's component label.
     pub component: String,
-    /// What it runs.
+    /// The container image.
     pub image: String,
     /// Whether it is ready.
     pub is_ready: bool,
-    /// How often its containers were started again.
+    /// The number of container restarts.
     pub restarts: i64,
 }
 
-/// All that was read.
+/// The collected Leases and pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
-    /// Where it was asked.
+    /// The URL of the API server.
     pub cluster: String,
-    /// Leases of roles.
+    /// The Leases of roles.
     pub leases: Vec<LeaseFacts>,
-    /// Pods of this project.
+    /// The pods of the installation.
     pub pods: Vec<PodFacts>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-/// How an installation is.
+/// The status of an installation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
-    /// Which form this has.
+    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Always `status`.
     pub kind: &'static str,
-    /// Of this program.
+    /// Version of this program.
     pub version: String,
-    /// Where it was asked.
+    /// The URL of the API server.
     pub cluster: String,
-    /// When.
+    /// When the status was collected.
     pub time: Time,
     /// The roles that were found.
     pub roles: Vec<RoleReport>,
-    /// What somebody should look at, the worst first.
+    /// Problems and warnings, the most severe first.
     pub findings: Vec<Finding>,
 }
 
@@ -90,10 +90,10 @@ pub struct RoleReport {
     pub role: String,
     /// Its Lease: namespace and name.
     pub lease: String,
-    /// Who leads; of an admission controller, who was last to say that it can be reached.
+    /// The leader; for an admission controller, the replica that last renewed the Lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
-    /// Of the program that leads, where it says so.
+    /// Version of the leader, if it reports one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Seconds since the Lease was renewed.
@@ -102,45 +102,45 @@ pub struct RoleReport {
     /// Seconds since its last pass ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loop_age_seconds: Option<f64>,
-    /// How many objects it looks after.
+    /// Number of objects that it manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// About how many of them nothing new is known.
+    /// Number of objects with stale data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<u64>,
-    /// The state of the history as a whole.
+    /// The state of the history, such as `loading` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
-    /// Until when nothing is changed anywhere.
+    /// Until when the cluster-wide circuit breaker blocks all changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker_until: Option<Time>,
-    /// Workloads that are left alone because their pods got worse.
+    /// Workloads whose updates are paused because their pods got worse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_workloads: Option<u64>,
-    /// Its pods that are ready, and all of them.
+    /// Number of its ready pods.
     pub ready: usize,
-    /// All of its pods.
+    /// Number of its pods.
     pub pods: usize,
 }
 
-/// Something to look at.
+/// A problem or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// A word for it that stays.
+    /// A stable identifier, independent of the message.
     pub code: &'static str,
-    /// What is so, and what to do.
+    /// What is wrong, and what to do.
     pub message: String,
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
-    /// It keeps a role from its work.
+    /// A role does not work.
     Problem,
-    /// It could be better.
+    /// It works, but could be improved.
     Warning,
 }

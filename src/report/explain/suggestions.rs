@@ -1,38 +1,39 @@
-//! The names that somebody may have meant.
+//! Suggests similar names for a mistyped one.
 
-/// As many are told.
+/// The maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Of these names those that are nearest to the one that was typed, the nearest first.
+/// Returns the names most similar to the typed one, most similar first.
 pub fn suggestions<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut all: Vec<(usize, &str)> =
+    let mut candidates: Vec<(usize, &str)> =
         names.into_iter().map(|name| (edit_distance(typed, name), name)).collect();
-    all.sort_unstable();
-    // With some that are near, the others only distract.
-    let near = |(distance, name): &(usize, &str)| *distance <= name.len().max(typed.len()) / 3;
-    if all.first().is_some_and(near) {
-        all.retain(near);
+    candidates.sort_unstable();
+    // If there are similar names, omit the others.
+    let is_similar =
+        |(distance, name): &(usize, &str)| *distance <= name.len().max(typed.len()) / 3;
+    if candidates.first().is_some_and(is_similar) {
+        candidates.retain(is_similar);
     }
-    all.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
+    candidates.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
-/// How many letters have to be changed, put in or taken out; a name that begins with the other is near.
+/// The Levenshtein distance; 1 if one name is a prefix of the other.
 fn edit_distance(one: &str, other: &str) -> usize {
     if !one.is_empty() && (other.starts_with(one) || one.starts_with(other)) {
         return 1;
     }
-    let letters: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=letters.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
+    let characters: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=characters.len()).collect();
+    for (index, character) in one.chars().enumerate() {
         let mut diagonal = row[0];
         row[0] = index + 1;
-        for (at, known) in letters.iter().enumerate() {
-            let change = diagonal + usize::from(*known != letter);
+        for (at, known) in characters.iter().enumerate() {
+            let change = diagonal + usize::from(*known != character);
             diagonal = row[at + 1];
             row[at + 1] = change.min(row[at] + 1).min(diagonal + 1);
         }
     }
-    row[letters.len()]
+    row[characters.len()]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The report for people: plain lines that read well in 80 columns, without colour and in a pipe.
+//! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
 use super::{
     report::{Container, Finding, OmittedContainer, RecordForm, StoredRecord, VpaReport},
@@ -7,26 +7,26 @@ use super::{
 use crate::report::style::{BOLD, DIM, RED, Style, YELLOW, push_line};
 use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
 
-/// The whole report.
-pub fn render(report: &VpaReport, look: &Style) -> String {
+/// Renders the report.
+pub fn render(report: &VpaReport, style: &Style) -> String {
     let mut out = String::new();
-    head(&mut out, report, look);
+    head(&mut out, report, style);
     for container in &report.containers {
-        render_container(&mut out, report, container, look);
+        render_container(&mut out, report, container, style);
     }
-    left_out(&mut out, report, look);
-    conditions(&mut out, report, look);
-    render_findings_and_notes(&mut out, &report.findings, &notes(report), look);
+    left_out(&mut out, report, style);
+    conditions(&mut out, report, style);
+    render_findings_and_notes(&mut out, &report.findings, &notes(report), style);
     out
 }
 
-fn head(out: &mut String, report: &VpaReport, look: &Style) {
+fn head(out: &mut String, report: &VpaReport, style: &Style) {
     let VpaReport { namespace, name, target, .. } = report;
     push_line(
         out,
         format_args!(
             "{}  {} {}, {}, update mode {}",
-            look.paint(BOLD, &format!("{namespace}/{name}")),
+            style.paint(BOLD, &format!("{namespace}/{name}")),
             target.kind,
             target.name,
             pods(report.pods),
@@ -38,23 +38,23 @@ fn head(out: &mut String, report: &VpaReport, look: &Style) {
     } else {
         recomputed_text(report)
     };
-    for line in look.wrap(&words, 0) {
-        push_line(out, format_args!("{}", look.paint(DIM, &line)));
+    for line in style.wrap(&words, 0) {
+        push_line(out, format_args!("{}", style.paint(DIM, &line)));
     }
     if let Some(message) = &target.message {
         push_line(out, format_args!(""));
-        for line in look.wrap(message, 0) {
-            push_line(out, format_args!("{}", look.paint(YELLOW, &line)));
+        for line in style.wrap(message, 0) {
+            push_line(out, format_args!("{}", style.paint(YELLOW, &line)));
         }
     }
 }
 
-/// Where numbers come from that nobody but the recommender could work out.
+/// Introduces numbers that come from the explanation annotation, because the history is not available here.
 fn annotation_source_text(report: &VpaReport) -> String {
     let written = report.history.records.iter().find_map(|record| record.written);
     format!(
-        "As the recommender {:?} explained them on the VPA itself, in the annotation {}, when it wrote the \
-         status{}. Its history is not at hand; pods and their requests are as they are now.",
+        "As explained by the recommender {:?} in the annotation {} of the VPA when it wrote the status{}. Its history \
+         is not available here; pods and their requests are current.",
         report.recommender,
         explanation_annotation::ANNOTATION,
         written.map_or_else(String::new, |written| format!(" {}", ago(written, report.at))),
@@ -63,8 +63,8 @@ fn annotation_source_text(report: &VpaReport) -> String {
 
 fn recomputed_text(report: &VpaReport) -> String {
     format!(
-        "Worked out anew by the recommender's own code from the {}, the VPA and its pods as they are now. \
-         Flags have to be those of the recommender {:?}.",
+        "Recomputed by the recommender's own code from the {}, the VPA and its current pods. Pass the flags of the \
+         recommender {:?}.",
         if report.history.storage == "checkpoint" {
             "checkpoints".to_owned()
         } else {
@@ -82,14 +82,18 @@ fn pods(count: usize) -> String {
     }
 }
 
-fn render_container(out: &mut String, report: &VpaReport, container: &Container, look: &Style) {
-    look.heading(
+fn render_container(out: &mut String, report: &VpaReport, container: &Container, style: &Style) {
+    style.heading(
         out,
         &format!("CONTAINER {}", container.name),
         &format!("in {}", pods(container.pods)),
     );
-    let record = report.history.records.iter().find(|one| one.container == container.name);
-    look.paragraph(out, "history", &record.map_or_else(no_history_text, |it| stored(it, report)));
+    let record = report.history.records.iter().find(|record| record.container == container.name);
+    style.paragraph(
+        out,
+        "history",
+        &record.map_or_else(no_history_text, |record| stored(record, report)),
+    );
     for kill in &container.kills {
         let counted = match kill.counted {
             Some(true) => ": counted",
@@ -97,28 +101,28 @@ fn render_container(out: &mut String, report: &VpaReport, container: &Container,
             None => "",
         };
         let text = format!("of {}, {}{counted}", kill.pod, ago(kill.at, report.at));
-        look.paragraph(out, "OOM kill", &text);
+        style.paragraph(out, "OOM kill", &text);
     }
-    for (kind, what) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
-        if let Some(what) = what {
-            render_resource(out, look, kind, what, report.at);
+    for (kind, resource) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
+        if let Some(resource) = resource {
+            render_resource(out, style, kind, resource, report.at);
         }
     }
 }
 
 fn no_history_text() -> String {
-    "none is stored yet: nothing is known but that the container is there".to_owned()
+    "not stored yet: the container exists, but there is no data".to_owned()
 }
 
 fn stored(record: &StoredRecord, report: &VpaReport) -> String {
-    let place = if report.history.storage == "checkpoint" { "checkpoint" } else { "record" };
+    let storage = if report.history.storage == "checkpoint" { "checkpoint" } else { "record" };
     let mut text = vec![match record.form {
-        RecordForm::Exact => format!("exact {place}"),
+        RecordForm::Exact => format!("exact {storage}"),
         RecordForm::Upstream => {
-            format!("{place} in upstream's form, without open memory windows and exact weights")
+            format!("{storage} in upstream's form, without open memory windows and exact weights")
         }
         RecordForm::Explanation => {
-            "not at hand; what follows is what the recommender told of it".to_owned()
+            "not available; the steps below are those that the recommender explained".to_owned()
         }
     }];
     if !record.own {
@@ -131,32 +135,32 @@ fn stored(record: &StoredRecord, report: &VpaReport) -> String {
         text.push(format!("; history began {}", ago(created, report.at)));
     }
     if record.outcome != "used" {
-        text.push("; it lies too far back and is not used".to_owned());
+        text.push("; it is too old and is not used".to_owned());
     }
     text.concat()
 }
 
-fn left_out(out: &mut String, report: &VpaReport, look: &Style) {
+fn left_out(out: &mut String, report: &VpaReport, style: &Style) {
     if report.left_out.is_empty() {
         return;
     }
-    look.heading(out, "LEFT OUT", "");
+    style.heading(out, "WITHOUT RECOMMENDATION", "");
     for OmittedContainer { container, why } in &report.left_out {
         let why = match &**why {
-            "off" => "the policy switches it off (mode Off)",
-            "stale" => "it has left the pods, others are alive without it (stale)",
-            "unexplained" => "the status has it, but the annotation had no room to explain it",
-            _ => "the status has it, but nothing is stored of it and no pod has it now",
+            "off" => "disabled by the container policy (mode Off)",
+            "stale" => "no live pod has this container any more (stale)",
+            "unexplained" => "in the status, but the annotation had no space left to explain it",
+            _ => "in the status, but without stored history, and no pod has it now",
         };
-        look.paragraph(out, container, why);
+        style.paragraph(out, container, why);
     }
 }
 
-fn conditions(out: &mut String, report: &VpaReport, look: &Style) {
+fn conditions(out: &mut String, report: &VpaReport, style: &Style) {
     if report.conditions.is_empty() {
         return;
     }
-    look.heading(out, "CONDITIONS", "");
+    style.heading(out, "CONDITIONS", "");
     for condition in &report.conditions {
         let mut text = vec![format!("{} {}", condition.kind, condition.status)];
         if !condition.reason.is_empty() {
@@ -167,49 +171,49 @@ fn conditions(out: &mut String, report: &VpaReport, look: &Style) {
         }
         match &*condition.state {
             "new" => text.push(" [not in the status yet]".to_owned()),
-            "outdated" => text.push(" [in the status, but no longer so]".to_owned()),
+            "outdated" => text.push(" [in the status, but no longer true]".to_owned()),
             _ => {}
         }
-        for (index, line) in look.wrap(&text.concat(), 6).iter().enumerate() {
+        for (index, line) in style.wrap(&text.concat(), 6).iter().enumerate() {
             push_line(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
         }
     }
 }
 
 fn notes(report: &VpaReport) -> Vec<String> {
-    let room = [("CPU", report.room.cpu), ("memory", report.room.memory)];
-    let room = room.into_iter().filter_map(|(what, limit)| {
+    let limits = [("CPU", report.room.cpu), ("memory", report.room.memory)];
+    let limits = limits.into_iter().filter_map(|(resource, limit)| {
         let limit = limit?;
-        Some(format!("A pod may have {} of {what} ({}).", limit.amount, limit.by))
+        Some(format!("A pod can have at most {} of {resource} ({}).", limit.amount, limit.by))
     });
-    room.chain(report.notes.iter().cloned()).collect()
+    limits.chain(report.notes.iter().cloned()).collect()
 }
 
-/// What every report ends with.
+/// Renders findings and notes, which end every report.
 pub(super) fn render_findings_and_notes(
     out: &mut String,
     findings: &[Finding],
     notes: &[String],
-    look: &Style,
+    style: &Style,
 ) {
-    let bullet = look.choose_glyphs("•", "-");
+    let bullet = style.choose_glyphs("•", "-");
     if !findings.is_empty() {
-        look.heading(out, "TO LOOK AT", "");
+        style.heading(out, "FINDINGS", "");
         for finding in findings {
             let text = format!("{} [{}]", finding.message, finding.code);
-            bulleted(out, look, &look.paint(RED, bullet), &text);
+            bulleted(out, style, &style.paint(RED, bullet), &text);
         }
     }
     if !notes.is_empty() {
-        look.heading(out, "NOTES", "");
+        style.heading(out, "NOTES", "");
         for note in notes {
-            bulleted(out, look, bullet, note);
+            bulleted(out, style, bullet, note);
         }
     }
 }
 
-fn bulleted(out: &mut String, look: &Style, bullet: &str, text: &str) {
-    for (index, line) in look.wrap(text, 4).iter().enumerate() {
+fn bulleted(out: &mut String, style: &Style, bullet: &str, text: &str) {
+    for (index, line) in style.wrap(text, 4).iter().enumerate() {
         push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }
 }
@@ -226,18 +230,21 @@ mod tests {
         report.notes.push("This is good to know.".to_owned());
         report.findings.push(crate::report::explain::report::Finding::new("code", "Look at this."));
         report.left_out.push(OmittedContainer { container: "old".into(), why: "stale".to_owned() });
-        let look = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
-        let plain = render(&report, &look(false, Glyphs::Ascii));
+        let style = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
+        let plain = render(&report, &style(false, Glyphs::Ascii));
         assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
-        let painted = render(&report, &look(true, Glyphs::Ascii));
+        let painted = render(&report, &style(true, Glyphs::Ascii));
         assert_ne!(painted, plain);
         let mut stripped = String::new();
         for (index, part) in painted.split('\x1b').enumerate() {
-            let rest = if index == 0 { part } else { part.split_once('m').map_or("", |it| it.1) };
+            let rest =
+                if index == 0 { part } else { part.split_once('m').map_or("", |rest| rest.1) };
             stripped.push_str(rest);
         }
         assert_eq!(stripped, plain);
-        for words in ["Look at this. [code]", "- This is good to know.", "it has left the pods"] {
+        for words in
+            ["Look at this. [code]", "- This is good to know.", "no live pod has this container"]
+        {
             assert!(plain.contains(words), "{words} is not in\n{plain}");
         }
     }

@@ -1,6 +1,6 @@
-//! `plimsoll explain wpa`: what the watermark controller last decided about an object and why, as data and as text.
+//! `plimsoll explain wpa`: the watermark controller's last decision about an object, as JSON and as text.
 //!
-//! The decision is the controller's own, as it stands on the object: what metrics were at that moment, nobody can ask again.
+//! The decision is read from the object's status, because past metric values cannot be queried again.
 
 pub mod report;
 pub mod text;

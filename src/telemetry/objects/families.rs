@@ -1,4 +1,4 @@
-//! Which families there are of single objects, and what each takes from the rows of a kind.
+//! The families of single objects, and how each reads its values from rows.
 
 use super::{ContainerRow, VpaRow};
 use crate::telemetry::{
@@ -7,13 +7,13 @@ use crate::telemetry::{
 };
 use plimsoll_core::recommender::estimate::Resource;
 
-/// A family, and what it takes from each row. The text format wants a family in one piece, so each is a pass of its
-/// own, over all kinds.
+/// A family, and how it reads its values from rows. The text format requires the series of a family to be contiguous, so
+/// each family iterates over all objects.
 pub(in crate::telemetry) struct ObjectFamily {
     pub definition: Definition,
-    /// What it takes of VPAs.
+    /// The values for VPAs, if any.
     pub vpa_series: Option<VpaSeries>,
-    /// What it takes of WPAs, and those of its labels that they have.
+    /// The labels and values for WPAs, if any.
     pub wpa_series: Option<(&'static [&'static str], WpaSeries)>,
 }
 
@@ -38,7 +38,7 @@ const PER_RESOURCE: &str = "2 per container";
 const PER_RESOURCE_OR_METRIC: &str = "2 per container, 1 per metric of a WPA";
 const PER_WPA: &str = "1 per WPA";
 
-/// Of containers and of metrics of WPAs.
+/// A gauge for containers of VPAs and for metrics of WPAs.
 const fn per_container_or_metric(name: &'static str, help: &'static str) -> Definition {
     gauge(name, help).labels(
         &["container", "kind", "metric", "name", "namespace", "resource"],
@@ -57,7 +57,7 @@ const fn per_wpa(name: &'static str, help: &'static str) -> Definition {
     gauge(name, help).labels(WPA_LABELS, PER_WPA).unit("replicas")
 }
 
-/// A request is of a pod, and what no pod has is not 0.
+/// Without pods there are no requests, which is different from a request of 0.
 const NO_POD: &str = "no pod has the container, or it has no recommendation";
 const AMOUNT_UNIT: &str = "cores or bytes; of a WPA what the metric counts";
 
@@ -65,7 +65,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: gauge(
             "plimsoll_object_info",
-            "Always 1; what else is to be known of an object.",
+            "Always 1; the labels have further information about an object.",
         )
         .labels(
             &[
@@ -97,7 +97,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: gauge(
             "plimsoll_replicas",
-            "How many pods there are of an object, without those that have ended: a container's target counts as often.",
+            "Number of pods of an object that have not terminated; multiply a container's target by this.",
         )
         .labels(VPA_LABELS, "1 per VPA")
         .unit("pods"),
@@ -107,64 +107,64 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: per_container_or_metric(
             "plimsoll_value",
-            "What is measured. Of a VPA: the largest use of a container of late. Of a WPA: what is compared with the marks.",
+            "The measured value. Of a VPA: the recent peak usage of a container. Of a WPA: the value compared with the watermarks.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("no use was seen, or the metric is not known"),
+        .absent("there are no usage samples, or the metric is not available"),
         vpa_series: Some(VpaSeries::Container(|row| row.recommendation.peak)),
         wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.value_milli? / 1000.0)))),
     },
     ObjectFamily {
         definition: per_container_or_metric(
             "plimsoll_low",
-            "Below this something is done. Of a VPA: the lower bound, below which a request is raised. Of a WPA: the low mark, below which replicas are removed.",
+            "The lower threshold. Of a VPA: the lower bound, below which a request is raised. Of a WPA: the low watermark, below which replicas are removed.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("the container has no recommendation, or the metric no mark"),
+        .absent("the container has no recommendation, or the metric has no watermark"),
         vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.lower))),
         wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.low_milli? / 1000.0)))),
     },
     ObjectFamily {
         definition: per_container_or_metric(
             "plimsoll_high",
-            "Above this something is done. Of a VPA: the upper bound, above which a request is cut. Of a WPA: the high mark, above which replicas are added.",
+            "The upper threshold. Of a VPA: the upper bound, above which a request is lowered. Of a WPA: the high watermark, above which replicas are added.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("the container has no recommendation, or the metric no mark"),
+        .absent("the container has no recommendation, or the metric has no watermark"),
         vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.upper))),
         wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.high_milli? / 1000.0)))),
     },
     ObjectFamily {
         definition: gauge(
             "plimsoll_tolerance",
-            "How far beyond its marks a value of a WPA may lie: replicas are added above high * (1 + this), and removed below low * (1 - this).",
+            "Tolerance around the watermarks of a WPA: replicas are added above high * (1 + this), and removed below low * (1 - this).",
         )
         .labels(WPA_LABELS, PER_WPA)
-        .unit("share of the mark"),
+        .unit("share of the watermark"),
         vpa_series: None,
         wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.tolerance)))),
     },
     ObjectFamily {
-        definition: per_container("plimsoll_target", "What it should be. Of a VPA: the target."),
+        definition: per_container("plimsoll_target", "The recommended target of a VPA."),
         vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.target))),
         wpa_series: None,
     },
     ObjectFamily {
         definition: per_container_or_metric(
             "plimsoll_proposal",
-            "What it would be without limits. Of a VPA: the uncapped target. Of a WPA: the replicas that a metric asks for.",
+            "The proposal before limits. Of a VPA: the uncapped target. Of a WPA: the replicas that a metric proposes.",
         )
         .unit("cores or bytes; of a WPA replicas")
-        .absent("the container has no recommendation, or the metric is not known"),
+        .absent("the container has no recommendation, or the metric is not available"),
         vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.uncapped))),
         wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| row.proposal))),
     },
     ObjectFamily {
         definition: per_wpa(
             "plimsoll_effective",
-            "What it is after everything that limits it. Of a WPA: the replicas that were decided last, in a dry run too.",
+            "The replicas of the last decision of a WPA, after all limits, including in dry-run mode.",
         )
-        .absent("nothing could be decided yet"),
+        .absent("no decision has been made yet"),
         vpa_series: None,
         wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| row.effective_replicas))),
     },
@@ -181,7 +181,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: gauge(
             "plimsoll_transition_countdown_seconds",
-            "How long it is until replicas may be added (upscale) or removed (downscale) again, for all that the last change says; 0 once they may.",
+            "Time until the forbidden window after the last change ends and replicas may be added (upscale) or removed (downscale) again; 0 once they may.",
         )
         .labels(&["kind", "name", "namespace", "transition"], "2 per WPA")
         .unit("seconds")
@@ -195,16 +195,16 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: per_container(
             "plimsoll_request",
-            "The largest request that a container has in any pod of a VPA, of pods that have not ended.",
+            "The largest request of a container in any pod of a VPA that has not terminated.",
         )
-        .absent("no pod has a request for it"),
+        .absent("no pod has such a request"),
         vpa_series: Some(VpaSeries::Container(|row| (row.requests)(row.resource)?.largest)),
         wpa_series: None,
     },
     ObjectFamily {
         definition: per_container(
             "plimsoll_request_min",
-            "The smallest request that a container has in any pod of a VPA, of pods that have not ended. One that states none has 0.",
+            "The smallest request of a container in any pod of a VPA that has not terminated. A pod without a request counts as 0.",
         )
         .absent(NO_POD),
         vpa_series: Some(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.smallest))),
@@ -213,7 +213,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: per_container(
             "plimsoll_request_all_pods",
-            "What a container requests in all pods of a VPA together, of pods that have not ended. One that states none adds 0.",
+            "The sum of the requests of a container in all pods of a VPA that have not terminated. A pod without a request counts as 0.",
         )
         .absent(NO_POD),
         vpa_series: Some(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.sum))),
@@ -222,7 +222,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: per_container(
             "plimsoll_confidence",
-            "How much the numbers rest on. Of a VPA: days of samples.",
+            "Confidence of the recommendation of a VPA, in days of samples.",
         )
         .unit("days"),
         vpa_series: Some(VpaSeries::Container(|row| Some(f64::from(row.recommendation.confidence)))),
@@ -231,7 +231,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: counter(
             "plimsoll_container_oom_kills_total",
-            "Out-of-memory kills of a container that its history has counted since this process knows of it.",
+            "OOM kills of a container that were added to its history since this process started tracking it.",
         )
         .labels(CONTAINER_LABELS, "1 per container")
         .absent("the container has no recommendation"),
@@ -243,13 +243,13 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
     ObjectFamily {
         definition: gauge(
             "plimsoll_restricted_scaling",
-            "Whether the target would be another one, or pods would be changed, without this limit: 1 while it is so, else 0.",
+            "1 while this restriction limits the target or blocks updates of pods, else 0.",
         )
         .labels(
             RESTRICTION_LABELS,
-            "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA, of which there are those that have held",
+            "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA; only those that have been 1",
         )
-        .absent("it has not held since the process started; with `all` it is 0 then"),
+        .absent("it has not been 1 since the process started; with `all` it is 0"),
         vpa_series: Some(VpaSeries::Restrictions),
         wpa_series: Some((&["kind", "name", "namespace", "reason"], WpaSeries::Restrictions)),
     },

@@ -1,42 +1,42 @@
-//! What the pods of a container request: the largest, the smallest, and all together.
+//! Requests of a container over all pods: the largest, the smallest, and the sum.
 
 use plimsoll_core::{
     recommender::estimate::Resource,
     types::units::{Bytes, MilliCpu},
 };
 
-/// Requests for one resource, over the pods that have the container, in cores or bytes. They differ while pods are
-/// replaced or resized one after the other.
+/// Requests for one resource, in cores or bytes, over the pods with the container. Pods differ while they are replaced or
+/// resized one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodRequests {
-    /// The largest of those that there are.
+    /// The largest request; `None` if no pod has one.
     pub largest: Option<f64>,
-    /// The smallest. Where a pod states none it reserves nothing: that is known, and 0.
+    /// The smallest request. A pod without a request counts as 0.
     pub smallest: f64,
-    /// All together.
+    /// The sum of the requests.
     pub sum: f64,
 }
 
 impl PodRequests {
-    /// Of what each pod that has the container states, in thousandths of a core or bytes. `None`: there is no such pod.
+    /// Summarizes the requests of all pods with the container, in millicores or bytes. Returns `None` without pods.
     pub fn from_pods(
         resource: Resource,
-        stated: impl Iterator<Item = Option<i64>>,
+        requests: impl Iterator<Item = Option<i64>>,
     ) -> Option<Self> {
-        // Whole thousandths and bytes add up exactly, which cores would not.
+        // Sums of integers are exact, sums of fractional cores are not.
         let (mut largest, mut smallest, mut sum) = (None, None, 0_i64);
-        for request in stated {
+        for request in requests {
             let reserved = request.unwrap_or(0);
             largest = largest.max(request);
             smallest = Some(smallest.map_or(reserved, |least: i64| least.min(reserved)));
             sum = sum.saturating_add(reserved);
         }
-        let told = |amount| match resource {
+        let to_float = |amount| match resource {
             Resource::Cpu => MilliCpu(amount).as_cores(),
             Resource::Memory => Bytes(amount).as_f64(),
         };
-        let smallest = told(smallest?);
-        Some(Self { largest: largest.map(told), smallest, sum: told(sum) })
+        let smallest = to_float(smallest?);
+        Some(Self { largest: largest.map(to_float), smallest, sum: to_float(sum) })
     }
 }
 
@@ -44,23 +44,23 @@ impl PodRequests {
 mod tests {
     use super::*;
 
-    fn of_cpu(stated: &[Option<i64>]) -> Option<PodRequests> {
-        PodRequests::from_pods(Resource::Cpu, stated.iter().copied())
+    fn of_cpu(requests: &[Option<i64>]) -> Option<PodRequests> {
+        PodRequests::from_pods(Resource::Cpu, requests.iter().copied())
     }
 
     #[test]
     fn one_raised_pod_hides_none_of_the_others() {
-        let told = of_cpu(&[Some(100), Some(700), Some(100), Some(100)]);
-        let wanted = PodRequests { largest: Some(0.7), smallest: 0.1, sum: 1.0 };
-        assert_eq!(told, Some(wanted));
+        let summary = of_cpu(&[Some(100), Some(700), Some(100), Some(100)]);
+        let expected = PodRequests { largest: Some(0.7), smallest: 0.1, sum: 1.0 };
+        assert_eq!(summary, Some(expected));
     }
 
     #[test]
     fn a_pod_without_a_request_reserves_nothing_and_no_pod_tells_nothing() {
-        let wanted = PodRequests { largest: Some(0.25), smallest: 0.0, sum: 0.25 };
-        assert_eq!(of_cpu(&[Some(250), None]), Some(wanted));
-        let wanted = PodRequests { largest: None, smallest: 0.0, sum: 0.0 };
-        assert_eq!(of_cpu(&[None, None]), Some(wanted));
+        let expected = PodRequests { largest: Some(0.25), smallest: 0.0, sum: 0.25 };
+        assert_eq!(of_cpu(&[Some(250), None]), Some(expected));
+        let expected = PodRequests { largest: None, smallest: 0.0, sum: 0.0 };
+        assert_eq!(of_cpu(&[None, None]), Some(expected));
         assert_eq!(of_cpu(&[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! One scrape of objects of all kinds under way: family by family, and within a family kind by kind, page by page.
+//! A scrape of the objects of all kinds: family by family, within a family kind by kind, and page by page.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use plimsoll_core::types::ObjectKey;
 use super::{ObjectMetrics, families::OBJECT_FAMILIES};
 use crate::telemetry::{definition::Definition, text::FamilyWriter, watermark::WpaObjectMetrics};
 
-/// What the families are of what is printed.
+/// The definitions of all exposed families.
 pub(in crate::telemetry) fn definitions(
     objects: Option<&ObjectMetrics>,
     watermarks: Option<&WpaObjectMetrics>,
 ) -> Vec<Definition> {
-    let shared = OBJECT_FAMILIES.iter().filter(|pass| {
-        objects.is_some_and(|objects| objects.rows(pass).is_some())
-            || watermarks.is_some_and(|watermarks| watermarks.prints(pass))
+    let shared = OBJECT_FAMILIES.iter().filter(|family| {
+        objects.is_some_and(|objects| objects.rows(family).is_some())
+            || watermarks.is_some_and(|watermarks| watermarks.prints(family))
     });
-    let mut definitions: Vec<Definition> = shared.map(|pass| pass.definition).collect();
+    let mut definitions: Vec<Definition> = shared.map(|family| family.definition).collect();
     definitions.extend(watermarks.iter().flat_map(|watermarks| watermarks.upstream_definitions()));
     definitions
 }
 
-/// One scrape of the objects under way.
+/// The progress of a scrape of the objects.
 pub(in crate::telemetry) struct ObjectScrape {
     objects: Option<Arc<ObjectMetrics>>,
     watermarks: Option<Arc<WpaObjectMetrics>>,
-    /// Those that kinds share come first, then upstream's of watermark controllers.
+    /// Index of the family: first the shared families, then upstream's of watermark controllers.
     family: usize,
     step: ScrapeStep,
     after: Option<ObjectKey>,
-    /// The family's two lines were written: it has a series.
+    /// Whether the HELP and TYPE lines of the family were written, which they are with its first series.
     header_written: bool,
 }
 
-/// Whose series of a family are being written.
+/// The objects whose series of a family are being rendered.
 #[derive(Clone, Copy)]
 enum ScrapeStep {
     Vpas,
@@ -56,23 +56,24 @@ impl ObjectScrape {
         }
     }
 
-    /// Writes the next page. `false`: there is none.
+    /// Renders the next page. Returns `false` if there is none.
     pub(in crate::telemetry) fn write(&mut self, text: &mut String) -> bool {
         let after = self.after.as_ref();
         let (objects, watermarks) = (self.objects.as_deref(), self.watermarks.as_deref());
-        let (next, then) = if let Some(pass) = OBJECT_FAMILIES.get(self.family) {
-            let mut lines = FamilyWriter::new(text, &pass.definition, &mut self.header_written);
+        let (next, next_step) = if let Some(family) = OBJECT_FAMILIES.get(self.family) {
+            let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
             match self.step {
                 ScrapeStep::Vpas => {
-                    let next = objects.and_then(|objects| objects.write(pass, after, &mut lines));
+                    let next = objects.and_then(|objects| objects.write(family, after, &mut lines));
                     (next, Some(ScrapeStep::Updates))
                 }
                 ScrapeStep::Updates => {
-                    let write = |it: &ObjectMetrics| it.write_updates(pass, after, &mut lines);
+                    let write =
+                        |source: &ObjectMetrics| source.write_updates(family, after, &mut lines);
                     (objects.and_then(write), Some(ScrapeStep::Watermarks))
                 }
                 ScrapeStep::Watermarks => {
-                    let write = |it: &WpaObjectMetrics| it.write(pass, after, &mut lines);
+                    let write = |source: &WpaObjectMetrics| source.write(family, after, &mut lines);
                     (watermarks.and_then(write), None)
                 }
             }
@@ -87,8 +88,8 @@ impl ObjectScrape {
         };
         self.after = next;
         if self.after.is_none() {
-            self.step = then.unwrap_or(ScrapeStep::Vpas);
-            if then.is_none() {
+            self.step = next_step.unwrap_or(ScrapeStep::Vpas);
+            if next_step.is_none() {
                 self.family += 1;
                 self.header_written = false;
             }

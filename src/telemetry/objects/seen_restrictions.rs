@@ -1,7 +1,7 @@
-//! Which restrictions of an object have held so far: those have a series, 1 or 0, and the others none. Most never hold, and
-//! with ten thousand objects their zeros would be most of what there is.
+//! The restrictions of an object that have been active so far. Only those have a series, with value 1 or 0. Most are never
+//! active, and with ten thousand objects their zeros would be most of a scrape.
 //!
-//! What counts is what a scrape has shown. A restriction that came and went between two scrapes has never been 1 for anybody.
+//! Only scrapes count: a restriction that was active only between two scrapes is not recorded, because nothing saw it as 1.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,21 +11,21 @@ use std::{
 
 use plimsoll_core::types::ObjectKey;
 
-/// The parts of an object, by name, with a bit for each restriction that has held.
+/// The parts of an object by name, with one bit for each restriction that has been active.
 type Parts = HashMap<Box<str>, u64>;
 
-/// Of all objects of a kind. Objects and parts of which nothing has held take no room.
+/// The restrictions of all objects of a kind. Objects and parts without any are not stored.
 #[derive(Debug, Default)]
 pub(in crate::telemetry) struct SeenRestrictions(Mutex<BTreeMap<ObjectKey, Parts>>);
 
-/// One page of a scrape: its objects come in the order of their keys.
+/// One page of a scrape. Its objects are visited in the order of their keys.
 pub(in crate::telemetry) struct SeenRestrictionsPage<'a> {
     objects: MutexGuard<'a, BTreeMap<ObjectKey, Parts>>,
     seen: Vec<(ObjectKey, Parts)>,
 }
 
 impl SeenRestrictions {
-    /// Begins a page of a scrape.
+    /// Starts a page of a scrape.
     pub fn page(&self) -> SeenRestrictionsPage<'_> {
         let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         SeenRestrictionsPage { objects, seen: Vec::new() }
@@ -33,29 +33,29 @@ impl SeenRestrictions {
 }
 
 impl SeenRestrictionsPage<'_> {
-    /// Notes which restrictions of a part hold now, and answers which ones have held so far, these included.
+    /// Records the active restrictions of a part, and returns all that have been active so far, including these.
     pub fn record(&mut self, object: &ObjectKey, part: &str, now: u64) -> u64 {
         let before = self.objects.get(object).and_then(|parts| parts.get(part));
-        let all = now | before.copied().unwrap_or_default();
-        if all == 0 {
+        let seen = now | before.copied().unwrap_or_default();
+        if seen == 0 {
             return 0;
         }
         if self.seen.last().is_none_or(|(last, _)| last != object) {
             self.seen.push((object.clone(), Parts::new()));
         }
         if let Some((_, parts)) = self.seen.last_mut() {
-            *parts.entry(part.into()).or_default() |= all;
+            *parts.entry(part.into()).or_default() |= seen;
         }
-        all
+        seen
     }
 
-    /// Ends the page of the objects behind `after` up to `next`, or of all behind it. What it did not come by is gone.
+    /// Ends the page of the objects after `after` up to `next`, or to the end. Objects that were not visited are removed.
     pub fn end(mut self, after: Option<&ObjectKey>, next: Option<&ObjectKey>) {
-        let begins = after.map_or(Unbounded, Excluded);
-        let ends = next.map_or(Unbounded, Included);
+        let start = after.map_or(Unbounded, Excluded);
+        let end = next.map_or(Unbounded, Included);
         let is_empty = matches!((after, next), (Some(after), Some(next)) if after >= next);
         if !is_empty {
-            let before = self.objects.range::<ObjectKey, _>((begins, ends));
+            let before = self.objects.range::<ObjectKey, _>((start, end));
             let before: Vec<ObjectKey> = before.map(|(key, _)| key.clone()).collect();
             for key in &before {
                 self.objects.remove(key);
@@ -73,16 +73,18 @@ mod tests {
         ObjectKey::new("shop", name)
     }
 
-    /// One scrape of these objects in pages of two; answers what has held of each.
-    fn scrape(held: &SeenRestrictions, objects: &[(&str, &str, u64)]) -> Vec<u64> {
+    /// Scrapes these objects in pages of two, and returns the recorded restrictions of each.
+    fn scrape(restrictions: &SeenRestrictions, objects: &[(&str, &str, u64)]) -> Vec<u64> {
         let mut found = Vec::new();
         let mut after: Option<ObjectKey> = None;
         let mut pages = objects.chunks(2).peekable();
         while let Some(page) = pages.next() {
             let next = pages.peek().and_then(|_| page.last()).map(|(name, ..)| key(name));
-            let mut now = held.page();
-            found.extend(page.iter().map(|(name, part, bits)| now.record(&key(name), part, *bits)));
-            now.end(after.as_ref(), next.as_ref());
+            let mut open_page = restrictions.page();
+            found.extend(
+                page.iter().map(|(name, part, bits)| open_page.record(&key(name), part, *bits)),
+            );
+            open_page.end(after.as_ref(), next.as_ref());
             after = next;
         }
         found
@@ -90,39 +92,42 @@ mod tests {
 
     #[test]
     fn what_held_once_is_remembered_until_its_object_or_its_part_is_gone() {
-        let held = SeenRestrictions::default();
-        let quiet = [("a", "main", 0), ("b", "main", 0), ("c", "main", 0)];
-        assert_eq!(scrape(&held, &quiet), [0, 0, 0]);
-        assert!(held.page().objects.is_empty(), "nothing is kept of what never held");
+        let restrictions = SeenRestrictions::default();
+        let inactive = [("a", "main", 0), ("b", "main", 0), ("c", "main", 0)];
+        assert_eq!(scrape(&restrictions, &inactive), [0, 0, 0]);
+        assert!(
+            restrictions.page().objects.is_empty(),
+            "nothing is stored for restrictions that were never active"
+        );
         assert_eq!(
-            scrape(&held, &[("a", "main", 1), ("b", "main", 2), ("c", "main", 4)]),
+            scrape(&restrictions, &[("a", "main", 1), ("b", "main", 2), ("c", "main", 4)]),
             [1, 2, 4]
         );
         assert_eq!(
-            scrape(&held, &[("a", "main", 2), ("b", "main", 0), ("c", "main", 0)]),
+            scrape(&restrictions, &[("a", "main", 2), ("b", "main", 0), ("c", "main", 0)]),
             [3, 2, 4]
         );
-        assert_eq!(scrape(&held, &quiet), [3, 2, 4]);
-        // One is gone, another has a container of another name.
-        assert_eq!(scrape(&held, &[("a", "main", 0), ("c", "side", 0)]), [3, 0]);
-        assert_eq!(scrape(&held, &quiet), [3, 0, 0]);
-        assert_eq!(held.page().objects.len(), 1);
+        assert_eq!(scrape(&restrictions, &inactive), [3, 2, 4]);
+        // One object is deleted, another has a container with another name.
+        assert_eq!(scrape(&restrictions, &[("a", "main", 0), ("c", "side", 0)]), [3, 0]);
+        assert_eq!(scrape(&restrictions, &inactive), [3, 0, 0]);
+        assert_eq!(restrictions.page().objects.len(), 1);
     }
 
     #[test]
     fn two_who_scrape_at_once_forget_nothing() {
-        let held = SeenRestrictions::default();
-        scrape(&held, &[("a", "main", 1), ("b", "main", 1), ("c", "main", 1)]);
-        let mut one = held.page();
-        one.record(&key("a"), "main", 0);
-        one.end(None, Some(&key("a")));
+        let restrictions = SeenRestrictions::default();
+        scrape(&restrictions, &[("a", "main", 1), ("b", "main", 1), ("c", "main", 1)]);
+        let mut page = restrictions.page();
+        page.record(&key("a"), "main", 0);
+        page.end(None, Some(&key("a")));
         assert_eq!(
-            scrape(&held, &[("a", "main", 0), ("b", "main", 0), ("c", "main", 0)]),
+            scrape(&restrictions, &[("a", "main", 0), ("b", "main", 0), ("c", "main", 0)]),
             [1, 1, 1]
         );
-        let mut one = held.page();
-        assert_eq!([one.record(&key("b"), "main", 0), one.record(&key("c"), "main", 0)], [1, 1]);
-        one.end(Some(&key("a")), None);
-        assert_eq!(held.page().objects.len(), 3);
+        let mut page = restrictions.page();
+        assert_eq!([page.record(&key("b"), "main", 0), page.record(&key("c"), "main", 0)], [1, 1]);
+        page.end(Some(&key("a")), None);
+        assert_eq!(restrictions.page().objects.len(), 3);
     }
 }

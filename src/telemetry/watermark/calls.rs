@@ -1,4 +1,4 @@
-//! Calls of recommenders, under upstream's names; who is called is shown without what nobody else is to read.
+//! Metrics of calls to external recommenders, under upstream's names. The URL in the label has no credentials.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,9 +12,9 @@ use crate::telemetry::{
 };
 
 const NOT_YET_OBSERVED: &str = "it has not happened yet";
-/// Recommenders that have series of their own.
+/// Maximum number of recommenders with series of their own.
 const MAX_CLIENTS: usize = 256;
-/// Of each a few codes.
+/// Maximum number of series by response code.
 const MAX_RESPONSE_SERIES: usize = 1024;
 const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
 
@@ -41,7 +41,7 @@ const INFLIGHT: Definition =
         .labels(&["client"], "1 per recommender, 256 in all")
         .absent("the recommender was never called");
 
-/// What is told of calls of recommenders.
+/// Metrics of calls to recommenders.
 #[derive(Clone, Debug)]
 pub(super) struct RecommenderCallMetrics {
     requests: Arc<Family<Counter, 3>>,
@@ -50,7 +50,7 @@ pub(super) struct RecommenderCallMetrics {
     inflight: Arc<Family<Gauge, 1>>,
 }
 
-/// A call under way, until it is dropped.
+/// A call in flight, until it is dropped.
 #[derive(Debug)]
 pub struct RecommenderCall {
     client: String,
@@ -77,16 +77,16 @@ impl RecommenderCallMetrics {
     }
 
     pub(super) fn retain_clients(&self, used: &HashSet<String>) {
-        let is_kept = |client: &str| client == OVERFLOW_LABEL || used.contains(client);
-        self.requests.retain(|labels| is_kept(&labels[0]));
-        self.durations.retain(|labels| is_kept(&labels[0]));
-        self.errors.retain(|labels| is_kept(&labels[0]));
-        self.inflight.retain(|labels| is_kept(&labels[0]));
+        let is_used = |client: &str| client == OVERFLOW_LABEL || used.contains(client);
+        self.requests.retain(|labels| is_used(&labels[0]));
+        self.durations.retain(|labels| is_used(&labels[0]));
+        self.errors.retain(|labels| is_used(&labels[0]));
+        self.inflight.retain(|labels| is_used(&labels[0]));
     }
 }
 
 impl RecommenderCall {
-    /// An answer came, be it one that leads elsewhere.
+    /// Records a response, including redirects.
     pub fn on_response(&self, method: &str, code: u16, took: Duration) {
         let (code, method) = (code.to_string(), method.to_ascii_lowercase());
         let labels = [self.client.as_str(), &code, &method];
@@ -94,7 +94,7 @@ impl RecommenderCall {
         self.calls.durations.with_labels(labels).observe(took.as_secs_f64());
     }
 
-    /// None came.
+    /// Counts a call without a response.
     pub fn on_failure(&self) {
         self.calls.errors.with_labels([&self.client]).increment();
     }
@@ -106,27 +106,29 @@ impl Drop for RecommenderCall {
     }
 }
 
-/// The label for who is called: the address without user, password, query and fragment, which may hold secrets or be
-/// another one each time.
+/// The label value for a recommender: its URL without user, password, query and fragment, which may contain secrets or
+/// change with each call.
 pub fn client_label(url: &str) -> String {
     let Ok(uri) = url.trim().parse::<Uri>() else { return UNREADABLE.to_owned() };
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else {
         return UNREADABLE.to_owned();
     };
-    // What stands where a port should be and is none may be a part of a password.
+    // An invalid port may be a part of a password.
     let authority = uri.authority().map_or("", |authority| authority.as_str());
-    let place = authority.rsplit('@').next().unwrap_or_default();
-    if uri.port().is_none() && place.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
+    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
+    if uri.port().is_none()
+        && host_and_port.rsplit(']').next().is_some_and(|rest| rest.contains(':'))
+    {
         return UNREADABLE.to_owned();
     }
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let without = url.split(['?', '#']).next().unwrap_or_default();
-    // No path is told as the path `/`, and upstream's label is the address as it was written.
-    let path = if uri.path() == "/" && !without.ends_with('/') { "" } else { uri.path() };
+    let without_query = url.split(['?', '#']).next().unwrap_or_default();
+    // A missing path is parsed as `/`, but upstream's label is the URL as written.
+    let path = if uri.path() == "/" && !without_query.ends_with('/') { "" } else { uri.path() };
     format!("{scheme}://{host}{port}{path}")
 }
 
-/// The label of what is no address.
+/// The label value of an invalid URL.
 const UNREADABLE: &str = "unreadable";
 
 #[cfg(test)]

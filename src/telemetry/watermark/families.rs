@@ -1,4 +1,4 @@
-//! Upstream's families of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
+//! Upstream's metrics of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
 
 use super::rows::{EmitSample, SourceRow, WatermarkRow, bool_value};
 use crate::telemetry::{
@@ -6,21 +6,21 @@ use crate::telemetry::{
     labels::LabelSet,
 };
 
-/// What a family takes from the row of an object.
+/// How a family reads its values from the row of an object.
 pub(in crate::telemetry) enum WpaSeries {
     /// One value.
     Object(fn(&WatermarkRow<'_>) -> Option<f64>),
     /// A value for each metric.
     Metric(fn(&SourceRow<'_>) -> Option<f64>),
-    /// A value for each of a few words.
+    /// A value for each value of a label.
     Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
     /// 1 or 0 for each restriction.
     Restrictions,
-    /// 1, beside labels of the object.
+    /// Always 1, with labels of the object.
     Tags,
 }
 
-/// A family of upstream's.
+/// A family of upstream.
 pub(super) struct UpstreamFamilyDefinition {
     pub definition: Definition,
     pub labels: LabelsByRelease,
@@ -30,7 +30,7 @@ pub(super) struct UpstreamFamilyDefinition {
 /// Labels by release.
 pub(super) type LabelsByRelease = [&'static [&'static str]; 3];
 
-/// The labels of a series about an object, and one of its own where its name belongs in alphabetical order.
+/// The labels of a series of an object, with one additional label at its alphabetical position.
 macro_rules! object_and {
     ($($first:literal)?; $($second:literal)?; $($third:literal)?; $($fourth:literal)?) => {
         [
@@ -81,10 +81,10 @@ const TAGS: LabelsByRelease = [
 const PER_WPA: &str = "1 per WPA";
 const PER_METRIC: &str = "1 per metric of a WPA";
 const MILLI: &str = "thousandths of what the metric counts";
-const UNDECIDED: &str = "nothing could be decided yet";
+const UNDECIDED: &str = "no decision has been made yet";
 
 impl UpstreamFamilyDefinition {
-    /// What it is, with the labels of a release.
+    /// The definition with the labels of a release.
     pub(super) const fn definition(&self, set: LabelSet) -> Definition {
         self.definition.labels(self.labels[set as usize], self.definition.series_count)
     }
@@ -113,7 +113,7 @@ const fn watermark(
     help: &'static str,
     read: fn(&SourceRow<'_>) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
-    per_metric(gauge(name, help).unit(MILLI), "the metric has no mark", read)
+    per_metric(gauge(name, help).unit(MILLI), "the metric has no watermark", read)
 }
 
 const fn labelled(
@@ -214,7 +214,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
             "The replicas that a metric asks for, before any limit.",
         )
         .unit("replicas"),
-        "the metric is not known",
+        "the metric is not available",
         |row| row.proposal,
     ),
     labelled(
@@ -223,7 +223,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
             "1 while this limit holds (between the marks, or as fast as may be), else 0.",
         )
         .labels(&[], "3 per WPA")
-        .absent("a metric is not known"),
+        .absent("a metric is not available"),
         REASON,
         |row, each| row.emit_cappings(each),
     ),
@@ -257,7 +257,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     ),
     per_metric(
         gauge("wpa_controller_value", "What is compared with the marks.").unit(MILLI),
-        "the metric is not known, or is a zero that says nothing",
+        "the metric is not available, or is a zero that is ignored",
         |row| row.value_milli,
     ),
 ];

@@ -1,36 +1,35 @@
-//! Labels of objects as labels of a series: under names that Prometheus takes, each of them once.
+//! Maps labels of objects to labels of a series, with unique names that are valid in Prometheus.
 
 use std::collections::BTreeSet;
 
 /// A label of a series.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LabelTag {
-    /// Its name there.
+    /// The name of the label in the series.
     pub name: String,
-    /// Of which label of the object it has its value; none is a label of our own.
+    /// The key of the label of the object; `None` for one of our own labels.
     pub key: Option<String>,
 }
 
-/// The labels of a series in alphabetical order: these of our own, and one for each key. A key that Prometheus takes for
-/// a name keeps it; of others each character that it does not take becomes an underscore. Where that leads two of them
-/// to one name, or to one that is ours, the latter in order of keys is numbered from 2 on: whatever order they were
-/// given in, each has the same name after each start.
+/// The labels of a series in alphabetical order: our own, and one for each key. A key that is a valid name is kept; in
+/// others each invalid character becomes an underscore. If two keys map to the same name, or to one of our own, the later
+/// one in the order of keys is numbered from 2. The names do not depend on the order in which keys are given.
 pub(super) fn label_tags(own: &[&str], keys: &[String]) -> Vec<LabelTag> {
     let mut taken: BTreeSet<String> = own.iter().map(|name| (*name).to_owned()).collect();
     let mut tags: Vec<LabelTag> =
         own.iter().map(|name| LabelTag { name: (*name).to_owned(), key: None }).collect();
     let keys: BTreeSet<&String> = keys.iter().filter(|key| !key.is_empty()).collect();
-    let (kept, changed): (Vec<_>, Vec<_>) =
+    let (valid, changed): (Vec<_>, Vec<_>) =
         keys.into_iter().map(|key| (key, label_name(key))).partition(|(key, name)| *key == name);
-    for (key, wanted) in kept.into_iter().chain(changed) {
+    for (key, wanted) in valid.into_iter().chain(changed) {
         let numbered = (2..).map(|number| format!("{wanted}_{number}"));
-        let free = std::iter::once(wanted.clone()).chain(numbered);
-        if let Some(name) = free.into_iter().find(|name| !taken.contains(name)) {
+        let candidates = std::iter::once(wanted.clone()).chain(numbered);
+        if let Some(name) = candidates.into_iter().find(|name| !taken.contains(name)) {
             taken.insert(name.clone());
             tags.push(LabelTag { name, key: Some(key.clone()) });
         }
     }
-    tags.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    tags.sort_unstable_by(|left, right| left.name.cmp(&right.name));
     tags
 }
 
@@ -40,7 +39,7 @@ fn label_name(key: &str) -> String {
     };
     let name: String = key.chars().map(plain).collect();
     if name.starts_with("__") {
-        // Prometheus keeps those for itself.
+        // These names are reserved by Prometheus.
         format!("label{name}")
     } else if name.starts_with(|first: char| first.is_ascii_digit()) {
         format!("_{name}")

@@ -1,4 +1,4 @@
-//! Prints the objects of a watermark controller: upstream's families, and those that all kinds share.
+//! Renders the objects of a watermark controller: upstream's families, and the families shared by all kinds.
 
 use std::{fmt, sync::Arc};
 
@@ -17,12 +17,12 @@ use crate::telemetry::{
 };
 use plimsoll_core::watermark::Restriction;
 
-/// The `kind` of these objects.
+/// The label `kind` of these objects.
 const WPA: &str = "wpa";
-/// More labels no series has, but the one with labels of objects.
+/// The maximum number of labels, except for the series with labels of objects.
 const MAX_LABELS: usize = 9;
 
-/// Prints a role's objects: all series of upstream's, and of our own as many as asked for.
+/// Renders the objects of a controller: all of upstream's series, and our own with the configured cardinality.
 pub struct WpaObjectMetrics {
     source: Arc<dyn WpaMetricsSource>,
     cardinality: Cardinality,
@@ -31,18 +31,18 @@ pub struct WpaObjectMetrics {
     seen_restrictions: SeenRestrictions,
 }
 
-/// A family of upstream's with the labels of one release.
+/// A family of upstream with the labels of one release.
 pub(in crate::telemetry) struct UpstreamFamily {
     pub definition: Definition,
     values: &'static WpaSeries,
 }
 
-/// What becomes of metrics with the same name.
+/// How metrics with the same name are rendered.
 #[derive(Clone, Copy)]
 enum DuplicateNames {
-    /// The last one is shown.
+    /// Only the last one is rendered.
     LastWins,
-    /// They are numbered.
+    /// Their names are numbered.
     Numbered,
 }
 
@@ -53,9 +53,9 @@ impl fmt::Debug for WpaObjectMetrics {
 }
 
 impl WpaObjectMetrics {
-    /// Prints this state. `labels_as_tags` are keys of labels of objects that are shown.
+    /// Renders the objects of `source`. `labels_as_tags` are the keys of the labels of objects to expose.
     pub fn new(
-        state: Arc<dyn WpaMetricsSource>,
+        source: Arc<dyn WpaMetricsSource>,
         cardinality: Cardinality,
         set: LabelSet,
         labels_as_tags: &[String],
@@ -70,48 +70,44 @@ impl WpaObjectMetrics {
         let with_tags = families.iter().find(|family| matches!(family.values, WpaSeries::Tags));
         let tags =
             label_tags(with_tags.map_or(&[], |family| family.definition.labels), labels_as_tags);
-        Self {
-            source: state,
-            cardinality,
-            families,
-            tags,
-            seen_restrictions: SeenRestrictions::default(),
-        }
+        Self { source, cardinality, families, tags, seen_restrictions: SeenRestrictions::default() }
     }
 
-    /// What upstream's families are.
+    /// The definitions of upstream's families.
     pub(in crate::telemetry) fn upstream_definitions(&self) -> impl Iterator<Item = Definition> {
         self.families.iter().map(|family| family.definition)
     }
 
-    /// One of upstream's families, if there are as many.
-    pub(in crate::telemetry) fn upstream_family(&self, place: usize) -> Option<&UpstreamFamily> {
-        self.families.get(place)
+    /// One of upstream's families by index.
+    pub(in crate::telemetry) fn upstream_family(&self, index: usize) -> Option<&UpstreamFamily> {
+        self.families.get(index)
     }
 
-    /// Whether a family that kinds share has series of these objects.
-    pub(in crate::telemetry) fn prints(&self, pass: &ObjectFamily) -> bool {
-        pass.wpa_series.as_ref().is_some_and(|(_, values)| match self.cardinality {
+    /// Whether a shared family has series of these objects.
+    pub(in crate::telemetry) fn prints(&self, family: &ObjectFamily) -> bool {
+        family.wpa_series.as_ref().is_some_and(|(_, values)| match self.cardinality {
             Cardinality::Standard | Cardinality::All => true,
             Cardinality::Restricted => !matches!(values, WpaSeries::Metric(_)),
             Cardinality::Off => false,
         })
     }
 
-    /// Writes a page of a family that kinds share.
+    /// Renders a page of a shared family.
     pub(in crate::telemetry) fn write(
         &self,
-        pass: &ObjectFamily,
+        family: &ObjectFamily,
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        let &(names, ref values) = pass.wpa_series.as_ref().filter(|_| self.prints(pass))?;
+        let &(names, ref values) = family.wpa_series.as_ref().filter(|_| self.prints(family))?;
         if matches!(values, WpaSeries::Restrictions) && self.cardinality != Cardinality::All {
             let mut page = self.seen_restrictions.page();
             let next = self.source.visit(after, &mut |row| {
                 let Some(now) = row.restrictions else { return };
                 let so_far = Restrictions::from_bits(page.record(row.key, "", now.bits()));
-                for restriction in Restriction::ALL.into_iter().filter(|it| so_far.has(*it)) {
+                for restriction in
+                    Restriction::ALL.into_iter().filter(|restriction| so_far.has(*restriction))
+                {
                     write_row(
                         lines,
                         names,
@@ -125,13 +121,13 @@ impl WpaObjectMetrics {
             return next;
         }
         self.source.visit(after, &mut |row| {
-            emit_row(values, &row, DuplicateNames::Numbered, &mut |own, value| {
-                write_row(lines, names, &row, own, value);
+            emit_row(values, &row, DuplicateNames::Numbered, &mut |extra_label, value| {
+                write_row(lines, names, &row, extra_label, value);
             });
         })
     }
 
-    /// Writes a page of a family of upstream's.
+    /// Renders a page of one of upstream's families.
     pub(in crate::telemetry) fn write_upstream(
         &self,
         family: &UpstreamFamily,
@@ -151,47 +147,47 @@ impl WpaObjectMetrics {
         }
         let names = family.definition.labels;
         self.source.visit(after, &mut |row| {
-            emit_row(family.values, &row, DuplicateNames::LastWins, &mut |own, value| {
-                write_row(lines, names, &row, own, value);
+            emit_row(family.values, &row, DuplicateNames::LastWins, &mut |extra_label, value| {
+                write_row(lines, names, &row, extra_label, value);
             });
         })
     }
 }
 
-/// Hands out what a family takes from a row.
+/// Emits the values that a family reads from a row.
 fn emit_row(
     values: &WpaSeries,
     row: &WatermarkRow<'_>,
-    namesakes: DuplicateNames,
-    each: &mut EmitSample<'_>,
+    duplicates: DuplicateNames,
+    emit: &mut EmitSample<'_>,
 ) {
-    match (values, namesakes) {
+    match (values, duplicates) {
         (WpaSeries::Object(read), _) => {
             if let Some(value) = read(row) {
-                each("", value);
+                emit("", value);
             }
         }
-        (WpaSeries::Labelled(of), _) => of(row, each),
+        (WpaSeries::Labelled(read), _) => read(row, emit),
         (WpaSeries::Restrictions, _) => {
             for restriction in row.restrictions.iter().flat_map(|_| Restriction::ALL) {
                 let holds = row.restrictions.is_some_and(|set| set.has(restriction));
-                each(restriction.as_str(), bool_value(holds));
+                emit(restriction.as_str(), bool_value(holds));
             }
         }
-        (WpaSeries::Tags, _) => each("", 1.0),
+        (WpaSeries::Tags, _) => emit("", 1.0),
         (WpaSeries::Metric(read), DuplicateNames::LastWins) => {
             for source in row.last_source_by_name() {
                 if let Some(value) = read(source) {
-                    each(source.metric_name, value);
+                    emit(source.metric_name, value);
                 }
             }
         }
         (WpaSeries::Metric(read), DuplicateNames::Numbered) => {
-            for (before, source) in row.numbered_sources() {
+            for (preceding, source) in row.numbered_sources() {
                 let Some(value) = read(source) else { continue };
-                match before {
-                    0 => each(source.metric_name, value),
-                    before => each(&format!("{}#{}", source.metric_name, before + 1), value),
+                match preceding {
+                    0 => emit(source.metric_name, value),
+                    preceding => emit(&format!("{}#{}", source.metric_name, preceding + 1), value),
                 }
             }
         }
@@ -202,18 +198,18 @@ fn write_row(
     lines: &mut FamilyWriter<'_>,
     names: &[&str],
     row: &WatermarkRow<'_>,
-    own: &str,
+    extra_label: &str,
     value: f64,
 ) {
     let mut values = [""; MAX_LABELS];
     for (value, name) in values.iter_mut().zip(names) {
-        *value = label_value(row, name, own);
+        *value = label_value(row, name, extra_label);
     }
     lines.write(names, &values, value);
 }
 
-/// The value of a label: most are about the object, and what is none of them is the series' own.
-fn label_value<'a>(row: &'a WatermarkRow<'_>, name: &str, own: &'a str) -> &'a str {
+/// The value of a label. Any name that is not a label of the object is the additional label of the series.
+fn label_value<'a>(row: &'a WatermarkRow<'_>, name: &str, extra_label: &'a str) -> &'a str {
     match name {
         "dry_run" => bool_label(row.dry_run),
         "kind" => WPA,
@@ -221,8 +217,8 @@ fn label_value<'a>(row: &'a WatermarkRow<'_>, name: &str, own: &'a str) -> &'a s
         "namespace" | "resource_namespace" | "wpa_namespace" => &row.key.namespace,
         "resource_kind" | "target_kind" => row.target_kind,
         "resource_name" | "target_name" => row.target_name,
-        "monitor_name" => row.monitor_gate.map_or("", |lifecycle| lifecycle.monitor_name),
-        "monitor_namespace" => row.monitor_gate.map_or("", |lifecycle| lifecycle.monitor_namespace),
-        _ => own,
+        "monitor_name" => row.monitor_gate.map_or("", |gate| gate.monitor_name),
+        "monitor_namespace" => row.monitor_gate.map_or("", |gate| gate.monitor_namespace),
+        _ => extra_label,
     }
 }

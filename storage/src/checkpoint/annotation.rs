@@ -1,7 +1,8 @@
-//! The annotation with what a status cannot say: exact weights, open windows, the origin of bumps, the owner.
+//! The annotation with the state that does not fit into a checkpoint status: exact weights, open windows, OOM bumps, and
+//! the owner.
 //!
-//! It names the status that it belongs to by a hash. When somebody else has written the status since, or
-//! the text cannot be read, the status alone counts.
+//! It contains a hash of the status that it belongs to. If another program has changed the status since, or the
+//! annotation is malformed, it is ignored and only the status is used.
 
 use std::cmp::Reverse;
 
@@ -12,26 +13,26 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// Key of the annotation.
+/// The key of the annotation.
 pub const KEY: &str = "plimsoll.dev/history";
 
-/// Bytes that the annotation may have.
+/// Maximum size of the annotation in bytes.
 pub const MAX_BYTES: usize = plimsoll_core::api::annotations::MAX_STATE_BYTES;
 
-/// Number of the format. It changes when old readers would misunderstand.
+/// The version of the format. It changes if old readers would misread new annotations.
 const VERSION: u32 = 1;
 
-/// Why an annotation does not count.
+/// Why an annotation is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// The status was written by somebody else since.
-    #[error("it belongs to a status that somebody has replaced since: the status alone counts")]
+    /// Another program has changed the status since.
+    #[error("it belongs to a status that has been replaced since: using the status only")]
     Stale,
-    /// Another format.
-    #[error("its version is {0} and only {VERSION} can be read: the status alone counts")]
+    /// The format has another version.
+    #[error("unsupported version {0}, expected {VERSION}: using the status only")]
     UnsupportedVersion(u32),
-    /// No format at all.
-    #[error("it cannot be read ({0}): the status alone counts")]
+    /// The annotation is malformed.
+    #[error("it is malformed ({0}): using the status only")]
     Malformed(String),
 }
 
@@ -56,7 +57,7 @@ struct VersionOnly {
 #[serde(rename_all = "camelCase")]
 struct ParsedAnnotation {
     of: String,
-    /// Whether the snapshot had this, which is left out because the status says it.
+    /// Whether the snapshot has this field. It is omitted here because the status contains it.
     #[serde(default)]
     cpu_standard: bool,
     #[serde(default)]
@@ -64,9 +65,9 @@ struct ParsedAnnotation {
     snapshot: Snapshot,
 }
 
-/// The annotation of a snapshot whose status has this fingerprint. Pods that do not fit are left out,
-/// those with the smallest open peaks first: their windows count as closed from then on. `None` when it
-/// does not fit even so.
+/// Encodes the annotation of a snapshot whose status has this fingerprint. Pods that do not fit are omitted, those with
+/// the smallest open peaks first: their windows count as closed from then on. `None` if it does not fit even without
+/// pods.
 pub fn encode(snapshot: &Snapshot, fingerprint: u64) -> Option<String> {
     let of = format!("{fingerprint:016x}");
     let mut slim = Snapshot { cpu_standard: None, memory_closed: None, ..snapshot.clone() };
@@ -84,14 +85,19 @@ pub fn encode(snapshot: &Snapshot, fingerprint: u64) -> Option<String> {
         return Some(text);
     }
     let replicas = std::mem::take(&mut slim.replicas);
-    // The field itself, and a comma after each.
+    // The field itself, and a comma after each pod.
     let bytes = text(&slim)?.len() + r#","replicas":[]"#.len();
-    slim.replicas = fitting(replicas, MAX_BYTES.saturating_sub(bytes), snapshot.memory_seen.last);
+    slim.replicas =
+        largest_peaks(replicas, MAX_BYTES.saturating_sub(bytes), snapshot.memory_seen.last);
     text(&slim)
 }
 
-/// The pods with the largest open peaks whose texts fit into so many bytes, in the order they came in.
-fn fitting(replicas: Vec<ReplicaState>, bytes: usize, latest: Option<Time>) -> Vec<ReplicaState> {
+/// The pods with the largest open peaks whose encodings fit into this many bytes, in their original order.
+fn largest_peaks(
+    replicas: Vec<ReplicaState>,
+    bytes: usize,
+    latest: Option<Time>,
+) -> Vec<ReplicaState> {
     let rank = |replica: &ReplicaState| {
         let open = replica.window_end.is_some_and(|end| latest.is_none_or(|latest| end > latest));
         (open, replica.usage_peak.max(replica.bump_peak), replica.last_memory)
@@ -109,25 +115,25 @@ fn fitting(replicas: Vec<ReplicaState>, bytes: usize, latest: Option<Time>) -> V
     replicas.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(replica, _)| replica).collect()
 }
 
-/// The snapshot of an annotation, together with what the status says in its place.
+/// Decodes the snapshot of an annotation, with the fields that the status contains.
 pub fn decode(
     text: &str,
     status: &Snapshot,
     fingerprint: u64,
 ) -> Result<Snapshot, AnnotationError> {
-    let unreadable = |error: serde_json::Error| AnnotationError::Malformed(error.to_string());
-    let VersionOnly { v } = serde_json::from_str(text).map_err(unreadable)?;
+    let malformed = |error: serde_json::Error| AnnotationError::Malformed(error.to_string());
+    let VersionOnly { v } = serde_json::from_str(text).map_err(malformed)?;
     if v != VERSION {
         return Err(AnnotationError::UnsupportedVersion(v));
     }
-    let read: ParsedAnnotation = serde_json::from_str(text).map_err(unreadable)?;
-    if read.of != format!("{fingerprint:016x}") {
+    let annotation: ParsedAnnotation = serde_json::from_str(text).map_err(malformed)?;
+    if annotation.of != format!("{fingerprint:016x}") {
         return Err(AnnotationError::Stale);
     }
     Ok(Snapshot {
-        cpu_standard: read.cpu_standard.then(|| status.cpu.clone()),
-        memory_closed: read.memory_closed.then(|| status.memory.clone()),
-        ..read.snapshot
+        cpu_standard: annotation.cpu_standard.then(|| status.cpu.clone()),
+        memory_closed: annotation.memory_closed.then(|| status.memory.clone()),
+        ..annotation.snapshot
     })
 }
 
@@ -148,19 +154,19 @@ mod tests {
         }
     }
 
-    /// Of pods whose window is open, and of as many whose window is over.
-    fn snapshot(open: i64, over: i64) -> Snapshot {
+    /// A snapshot with this many pods with an open and with a closed window.
+    fn snapshot(open: i64, closed: i64) -> Snapshot {
         let at = Time::from_secs(1_790_000_000);
         let seen = SampleStats { count: 9, first: Some(at), last: Some(at) };
         let open = (0..open).map(|n| replica(n, 1 << 20 | (n * 7919 % 1000), at.as_secs() + 1));
-        let over = (0..over).map(|n| replica(n + 50_000, 1 << 40, at.as_secs()));
+        let closed = (0..closed).map(|n| replica(n + 50_000, 1 << 40, at.as_secs()));
         Snapshot {
             owner: Some("apps/Deployment/web".into()),
             memory_seen: seen,
             cpu_seen: seen,
             memory_closed: Some(HistogramWeights { total: 5.0, ..HistogramWeights::default() }),
             bump: Some(OomBump { at, base: 1, counted: 2 }),
-            replicas: over.chain(open).collect(),
+            replicas: closed.chain(open).collect(),
             ..Snapshot::default()
         }
     }
@@ -191,13 +197,13 @@ mod tests {
         let original = snapshot(300, 300);
         let text = encode(&original, 7).expect("it fits");
         assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 400, "{} bytes", text.len());
-        let kept = decode(&text, &Snapshot::default(), 7).expect("readable").replicas;
-        assert!(kept.len() > 100, "{} pods are kept", kept.len());
-        let smallest = kept.iter().filter_map(|replica| replica.usage_peak).min();
-        let left_out = original.replicas[300..].iter().filter(|one| !kept.contains(one));
-        assert!(kept.iter().all(|replica| original.replicas[300..].contains(replica)));
+        let decoded = decode(&text, &Snapshot::default(), 7).expect("readable").replicas;
+        assert!(decoded.len() > 100, "{} pods are kept", decoded.len());
+        let smallest = decoded.iter().filter_map(|replica| replica.usage_peak).min();
+        let left_out = original.replicas[300..].iter().filter(|one| !decoded.contains(one));
+        assert!(decoded.iter().all(|replica| original.replicas[300..].contains(replica)));
         assert!(left_out.filter_map(|replica| replica.usage_peak).max() <= smallest);
-        assert!(kept.is_sorted_by_key(|replica| &replica.name));
+        assert!(decoded.is_sorted_by_key(|replica| &replica.name));
     }
 
     #[test]

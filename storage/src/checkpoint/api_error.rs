@@ -1,44 +1,44 @@
-//! What an API server's refusal means for a checkpoint.
+//! Classifies API server errors for checkpoints.
 
 use std::time::Duration;
 
 use crate::Error;
 
-/// The rule that a role needs.
+/// The RBAC rule that is needed.
 const REQUIRED_RBAC: &str = "a role needs apiGroups [autoscaling.k8s.io], resources \
     [verticalpodautoscalercheckpoints], verbs [get, list, create, patch, delete]";
 
-/// Longest wait that a server can ask for within one save or load.
+/// Maximum `Retry-After` that is honored within one save or load.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Why a call did not do what it was to do.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
-    /// There is no such object, namespace or definition.
+    /// The object, the namespace or the CRD does not exist.
     NotFound(String),
-    /// There is one of that name already.
+    /// An object with this name already exists.
     AlreadyExists,
-    /// It changed since it was read.
+    /// The object has changed since it was read.
     Conflict,
-    /// The server will never take that.
+    /// The server rejects the object.
     Invalid(String),
-    /// The right is missing.
+    /// The permission is missing.
     Forbidden(String),
-    /// It may work later: so soon, if the server said when.
+    /// A retry may succeed, after this delay if the server requested one.
     Transient(String, Option<Duration>),
 }
 
 impl ApiError {
-    /// What an error of the client means.
+    /// Classifies an error of the client.
     pub fn from_kube(error: &kube::Error) -> Self {
         let status = match error {
             kube::Error::Api(status) => status,
             kube::Error::BuildRequest(error) => return Self::Invalid(one_line(&error.to_string())),
-            // Among them answers that did not come, and answers that are no JSON.
+            // Includes connection errors and responses that are not JSON.
             other => return Self::Transient(causes(other), None),
         };
         let message = if status.message.is_empty() {
-            format!("the API server answers {}", status.code)
+            format!("the API server responded with {}", status.code)
         } else {
             one_line(&status.message)
         };
@@ -46,7 +46,7 @@ impl ApiError {
             404 => Self::NotFound(message),
             409 if status.is_already_exists() => Self::AlreadyExists,
             409 => Self::Conflict,
-            // A namespace that is being removed is no matter of rights.
+            // The namespace is terminating, which is not a permission problem.
             403 if message.contains("being terminated") => Self::NotFound(message),
             401 | 403 => Self::Forbidden(message),
             400 | 405 | 413 | 415 | 422 => Self::Invalid(message),
@@ -60,17 +60,17 @@ impl ApiError {
         }
     }
 
-    /// In one line, with what to do.
+    /// The message in one line, with the remedy.
     pub fn why(&self) -> String {
         match self {
             Self::NotFound(why) | Self::Invalid(why) | Self::Transient(why, _) => why.clone(),
-            Self::AlreadyExists => "another object has its name".into(),
-            Self::Conflict => "others changed it again and again".into(),
+            Self::AlreadyExists => "another object has the same name".into(),
+            Self::Conflict => "too many conflicts with other writers".into(),
             Self::Forbidden(why) => format!("{why}; {REQUIRED_RBAC}"),
         }
     }
 
-    /// As the error of a whole load or collection at this place.
+    /// Converts it to the error of a load or a garbage collection.
     pub fn into_error(self, place: &str) -> Error {
         let (place, why) = (place.to_owned(), self.why());
         match self {
@@ -79,9 +79,7 @@ impl ApiError {
             }
             Self::NotFound(_) => Error::Unusable {
                 place,
-                why: format!(
-                    "{why}; if the definition is missing, apply the output of `plimsoll crds`"
-                ),
+                why: format!("{why}; if the CRD is missing, apply the output of `plimsoll crds`"),
             },
             Self::Forbidden(_) | Self::Invalid(_) => Error::Unusable { place, why },
         }
@@ -92,7 +90,7 @@ fn one_line(text: &str) -> String {
     text.replace('\n', " ")
 }
 
-/// An error with what caused it: the outermost line of a failed connection says nothing.
+/// An error with its causes: the outermost message of a failed connection is not informative.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -1,4 +1,4 @@
-//! The backend itself: history in the VerticalPodAutoscalerCheckpoint objects of a cluster.
+//! The backend: history in the VerticalPodAutoscalerCheckpoint objects of a cluster.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// How checkpoints are read and written.
+/// Options of the checkpoint backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Only checkpoints of this namespace are looked at.
+    /// Restricts the backend to checkpoints of this namespace.
     pub namespace: Option<String>,
-    /// Whether the annotation with what a status cannot say is written. It is always read.
+    /// Whether to write the annotation. It is always read.
     pub write_annotations: bool,
-    /// Writes under way at once.
+    /// Maximum number of concurrent writes.
     pub concurrency: usize,
-    /// Objects a page of a list.
+    /// Objects per page of a list.
     pub page_size: u32,
 }
 
@@ -33,8 +33,8 @@ impl Default for CheckpointOptions {
     }
 }
 
-/// History in checkpoint objects, as upstream keeps it; what the format cannot say goes into an annotation
-/// of the same object. A write is one object.
+/// Stores history in checkpoint objects, as upstream does. State that does not fit into the format goes into an
+/// annotation of the same object. A write is one object.
 pub struct CheckpointStorage {
     pub(super) calls: CheckpointClient,
     pub(super) now: Box<dyn Fn() -> Time + Send + Sync>,
@@ -43,7 +43,7 @@ pub struct CheckpointStorage {
 }
 
 impl CheckpointStorage {
-    /// The checkpoints that this client can reach. Nothing is asked before the first load or save.
+    /// Creates a backend. It makes no calls before the first load or save.
     pub fn new(
         client: Client,
         now: impl Fn() -> Time + Send + Sync + 'static,
@@ -57,12 +57,12 @@ impl CheckpointStorage {
         }
     }
 
-    /// Of how many objects something is remembered.
+    /// The number of cached objects.
     pub fn cached_objects(&self) -> usize {
         self.table.len()
     }
 
-    /// What errors and skipped records name.
+    /// The location for errors and skipped records.
     pub(super) fn location(namespace: Option<&str>) -> String {
         match namespace {
             Some(namespace) => format!("checkpoints of namespace {namespace}"),
@@ -73,7 +73,7 @@ impl CheckpointStorage {
 
 impl fmt::Debug for CheckpointStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Checkpoints").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("CheckpointStorage").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

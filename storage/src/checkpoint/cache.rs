@@ -1,7 +1,7 @@
-//! What is known of the stored objects without asking: a few bytes for each key, filled by loads and writes.
+//! A cache of the stored objects: a few bytes per key, filled by loads and writes.
 //!
-//! It may be behind, never ahead: every write names the version it was decided on, so that an object that
-//! changed since refuses it, and is then read.
+//! An entry may be outdated: every write includes the resourceVersion that it is based on, so a write to a changed object
+//! fails with a conflict, and the object is read again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,42 +14,42 @@ use super::{
 };
 use plimsoll_core::types::ContainerKey;
 
-/// What is known of the object of one key.
+/// The cached state of the object of one key.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
-    /// Its name, where that is not upstream's.
+    /// The name of the object, if it differs from upstream's.
     name: Option<Box<str>>,
-    /// The resourceVersion at which it was seen.
+    /// The resourceVersion of this state.
     pub version: Box<str>,
-    /// Whether it has any annotations.
+    /// Whether the object has any annotations.
     pub annotated: bool,
-    /// What it holds.
+    /// The content of the object.
     pub content: CachedContent,
 }
 
-/// What an object holds, as far as a writer cares.
+/// The content of an object, as far as writes need it.
 #[derive(Clone, Debug)]
 pub enum CachedContent {
-    /// It has to be read: a write to it may or may not have gone through.
+    /// Unknown: the result of a write is indeterminate, so the object has to be read.
     Unknown,
-    /// Nothing that would be worth keeping.
+    /// Nothing worth keeping.
     Empty,
-    /// A format of somebody else; says why it is left as it is.
+    /// A foreign format, with the reason why it is not overwritten.
     Foreign(Box<str>),
     /// History.
     History(StoredFingerprint),
 }
 
 impl CacheEntry {
-    /// An object that may be there.
+    /// An object that may exist.
     pub fn unsure(key: &ContainerKey, name: &str) -> Self {
         let name = (object_names::upstream_name(key) != name).then(|| name.into());
         Self { name, version: "".into(), annotated: false, content: CachedContent::Unknown }
     }
 
-    /// An object that was read.
+    /// The state of an object that was read.
     pub fn from_object(object: &CheckpointObject) -> Self {
-        let holds = match &object.content {
+        let content = match &object.content {
             CheckpointContent::Empty | CheckpointContent::Malformed(_) => CachedContent::Empty,
             CheckpointContent::Foreign(error) => CachedContent::Foreign(error.to_string().into()),
             CheckpointContent::History(history) => CachedContent::History(history.fingerprint),
@@ -57,7 +57,7 @@ impl CacheEntry {
         Self {
             version: object.version.clone(),
             annotated: object.annotated,
-            content: holds,
+            content,
             ..Self::unsure(&object.key, &object.name)
         }
     }
@@ -68,27 +68,27 @@ impl CacheEntry {
     }
 }
 
-/// What is known, by key.
+/// The cached objects by key.
 #[derive(Debug, Default)]
 pub struct CheckpointCache(Mutex<HashMap<ContainerKey, CacheEntry>>);
 
 impl CheckpointCache {
     fn entries(&self) -> MutexGuard<'_, HashMap<ContainerKey, CacheEntry>> {
-        // A panic elsewhere cannot leave the map half changed: each change is one call of it.
+        // A panic elsewhere cannot leave the map half changed: each change is a single call.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of keys.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// What is known of a key.
+    /// Returns the entry of a key.
     pub fn get(&self, key: &ContainerKey) -> Option<CacheEntry> {
         self.entries().get(key).cloned()
     }
 
-    /// Notes what is known of a key; `None` when there is no object.
+    /// Sets the entry of a key; `None` if the object does not exist.
     pub fn put(&self, key: &ContainerKey, entry: Option<CacheEntry>) {
         let mut entries = self.entries();
         match entry {
@@ -97,35 +97,35 @@ impl CheckpointCache {
         }
     }
 
-    /// Notes that the object of a key has to be read before it is written again.
+    /// Requires that the object of a key is read before the next write.
     pub fn mark_unknown(&self, key: &ContainerKey) {
         if let Some(entry) = self.entries().get_mut(key) {
             entry.content = CachedContent::Unknown;
         }
     }
 
-    /// Forgets the keys that nobody owns any more: their objects may have been deleted by others, and nobody loads or
-    /// writes them again. Forgetting too much is harmless, since a write that meets an object reads it.
+    /// Removes orphaned keys: other programs may have deleted their objects, and they are not loaded or written again.
+    /// Removing too many is harmless, because a conflicting write reads the object.
     pub fn forget_orphans(&self, orphaned: impl Fn(&ContainerKey) -> bool) {
-        // The judge takes a lock of its own, so it is not asked under this one.
+        // The predicate takes its own lock, so do not call it under this one.
         let keys: Vec<ContainerKey> = self.entries().keys().cloned().collect();
         let gone: Vec<ContainerKey> = keys.into_iter().filter(|key| orphaned(key)).collect();
         let mut entries = self.entries();
         for key in &gone {
             entries.remove(key);
         }
-        // A table that was large once gives its memory back.
+        // Release the memory of a map that was once large.
         if entries.len() < entries.capacity() / 4 {
             entries.shrink_to_fit();
         }
     }
 
-    /// Forgets what a whole look at these keys did not come across.
+    /// Removes the keys in scope that a complete list did not contain.
     pub fn retain_seen(
         &self,
-        looked_at: impl Fn(&ContainerKey) -> bool,
+        in_scope: impl Fn(&ContainerKey) -> bool,
         seen: &HashSet<ContainerKey>,
     ) {
-        self.entries().retain(|key, _| !looked_at(key) || seen.contains(key));
+        self.entries().retain(|key, _| !in_scope(key) || seen.contains(key));
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of the API that this backend makes, each with an end, and each answer with a meaning.
+//! The API calls of this backend, with timeouts and classified errors.
 
 use std::{future::Future, time::Duration};
 
@@ -17,22 +17,22 @@ use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint;
 
 use super::api_error::ApiError;
 
-/// How the object's managedFields call us.
+/// The field manager in managedFields.
 const FIELD_MANAGER: &str = "plimsoll";
-/// A call that has not ended by then never will.
-const LONGEST_CALL: Duration = Duration::from_secs(30);
-/// Waits between attempts at something that may work later.
+/// Timeout of a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Delays between attempts after transient errors.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// The checkpoints of a cluster.
+/// A client for checkpoint objects.
 pub struct CheckpointClient {
     client: Client,
     resource: ApiResource,
 }
 
-/// Where a pause ends the attempts: how long to wait after the nth failure, if at all.
-pub fn pause(failures: usize, asked: Option<Duration>) -> Option<Duration> {
-    RETRY_DELAYS.get(failures).map(|&pause| asked.unwrap_or(pause))
+/// The delay after this many failures; `None` to give up.
+pub fn pause(failures: usize, retry_after: Option<Duration>) -> Option<Duration> {
+    RETRY_DELAYS.get(failures).map(|&delay| retry_after.unwrap_or(delay))
 }
 
 impl CheckpointClient {
@@ -44,7 +44,7 @@ impl CheckpointClient {
         Api::namespaced_with(self.client.clone(), namespace, &self.resource)
     }
 
-    /// One page of a list, tried again when it may work later.
+    /// Lists one page. Retries transient errors.
     pub async fn page(
         &self,
         namespace: Option<&str>,
@@ -61,7 +61,7 @@ impl CheckpointClient {
             match with_timeout(api.list(&parameters)).await? {
                 Ok(page) => Ok(page),
                 Err(kube::Error::Api(status)) if status.code == 410 => {
-                    // The list took longer than the server remembers; it says from where it can go on.
+                    // The continue token has expired. The server returns a token to continue with an inconsistent list.
                     let token = status.metadata.as_ref().and_then(|list| list.continue_.clone());
                     let Some(token) = token else {
                         return Err(ApiError::Transient(status.message.clone(), None));
@@ -77,7 +77,7 @@ impl CheckpointClient {
         .await
     }
 
-    /// One object, if it is there; asked once.
+    /// Gets an object, if it exists. Does not retry.
     pub async fn get(
         &self,
         namespace: &str,
@@ -88,7 +88,7 @@ impl CheckpointClient {
             .map_err(|error| ApiError::from_kube(&error))
     }
 
-    /// Creates an object; once. Answers its resourceVersion.
+    /// Creates an object and returns its resourceVersion. Does not retry.
     pub async fn create(
         &self,
         namespace: &str,
@@ -101,7 +101,7 @@ impl CheckpointClient {
         Ok(created.metadata.resource_version.unwrap_or_default().into())
     }
 
-    /// Changes an object by these operations of a JSON patch; once. Answers its resourceVersion.
+    /// Changes an object with these JSON patch operations and returns its resourceVersion. Does not retry.
     pub async fn patch(
         &self,
         namespace: &str,
@@ -111,7 +111,7 @@ impl CheckpointClient {
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         let path = VerticalPodAutoscalerCheckpoint::url_path(&(), Some(namespace));
-        // The client has JSON patches only together with a crate to make them; these are made by hand.
+        // The client supports JSON patches only with an additional crate, so build the request by hand.
         let request =
             Request::new(path).patch_metadata(name, &parameters, &Patch::Merge(operations));
         let mut request = request.map_err(|error| ApiError::Invalid(error.to_string()))?;
@@ -125,7 +125,7 @@ impl CheckpointClient {
         Ok(patched.metadata.resource_version.unwrap_or_default().into())
     }
 
-    /// Removes exactly this state of this object; once.
+    /// Deletes the object if it has this UID and resourceVersion. Does not retry.
     pub async fn delete(
         &self,
         namespace: &str,
@@ -145,12 +145,12 @@ impl CheckpointClient {
 async fn with_timeout<T>(
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<kube::Result<T>, ApiError> {
-    tokio::time::timeout(LONGEST_CALL, call).await.map_err(|_| {
-        ApiError::Transient(format!("no answer within {} s", LONGEST_CALL.as_secs()), None)
+    tokio::time::timeout(CALL_TIMEOUT, call).await.map_err(|_| {
+        ApiError::Transient(format!("no response within {}s", CALL_TIMEOUT.as_secs()), None)
     })
 }
 
-/// Tries a reading call again as long as it makes sense.
+/// Retries a read after transient errors.
 pub async fn with_retries<T, F>(mut call: impl FnMut() -> F) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ApiError>>,
@@ -158,9 +158,9 @@ where
     let mut failures = 0;
     loop {
         match call().await {
-            Err(ApiError::Transient(why, asked)) => match pause(failures, asked) {
+            Err(ApiError::Transient(why, retry_after)) => match pause(failures, retry_after) {
                 Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(ApiError::Transient(why, asked)),
+                None => return Err(ApiError::Transient(why, retry_after)),
             },
             other => return other,
         }

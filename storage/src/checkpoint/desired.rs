@@ -1,4 +1,4 @@
-//! What is to be written of a record: worked out once, then compared and sent.
+//! The desired checkpoint of a record: computed once, then compared and written.
 
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -18,26 +18,27 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// A record as it will be stored.
+/// The desired state of a checkpoint object.
 pub struct DesiredCheckpoint {
     status: Value,
     annotation: Option<String>,
-    /// Whether annotations are written at all.
-    extras: bool,
-    /// What tells the state from others once it is stored.
+    /// Whether annotations are written.
+    writes_annotation: bool,
+    /// The fingerprint of the state once it is stored.
     pub fingerprint: StoredFingerprint,
 }
 
 impl DesiredCheckpoint {
-    /// Works out what to write. The error says why this can never be a checkpoint.
-    pub fn new(record: &Record, now: Time, extras: bool) -> Result<Self, FormatError> {
+    /// Computes the desired checkpoint. Fails if the record cannot be a checkpoint.
+    pub fn new(record: &Record, now: Time, writes_annotation: bool) -> Result<Self, FormatError> {
         let snapshot = &record.snapshot;
-        if let Some(weight) = not_finite(snapshot) {
+        if let Some(weight) = find_non_finite(snapshot) {
             return Err(FormatError::Total(weight));
         }
         let status = status_from_snapshot(snapshot, now)?;
         let fingerprint = fingerprint(&status)?;
-        let annotation = if extras { annotation::encode(snapshot, fingerprint) } else { None };
+        let annotation =
+            if writes_annotation { annotation::encode(snapshot, fingerprint) } else { None };
         let richness = match &annotation {
             Some(_) => snapshot.sample_rank(),
             None => snapshot_from_status(&status)?.sample_rank(),
@@ -50,18 +51,18 @@ impl DesiredCheckpoint {
             },
             status: serde_json::to_value(&status).unwrap_or_default(),
             annotation,
-            extras,
+            writes_annotation,
         })
     }
 
-    /// Whether this is what is stored. Without annotations of ours the status alone is compared, because
-    /// one that is there is left as it is.
+    /// Whether this is already stored. If annotations are not written, only the status is compared, because an existing
+    /// annotation is not changed.
     pub fn equals_stored(&self, stored: &StoredFingerprint) -> bool {
         self.fingerprint.status == stored.status
-            && (!self.extras || self.fingerprint.annotation == stored.annotation)
+            && (!self.writes_annotation || self.fingerprint.annotation == stored.annotation)
     }
 
-    /// The object to create under this name.
+    /// The object to create with this name.
     pub fn object(&self, record: &Record, name: &str) -> DynamicObject {
         let resource = kube::api::ApiResource::erase::<VerticalPodAutoscalerCheckpoint>(&());
         let mut object = DynamicObject::new(name, &resource).within(&record.key.vpa.namespace);
@@ -78,55 +79,59 @@ impl DesiredCheckpoint {
         object
     }
 
-    /// The operations that make a stored object this one, if it is still at the version that was seen.
-    /// Adding replaces: the status as a whole, so that buckets that are no more do not stay.
+    /// The JSON patch operations that update a stored object, if it still has the cached version. `add` replaces the whole
+    /// status, so that old buckets are removed.
     pub fn operations(&self, stored: &CacheEntry) -> Vec<Value> {
         let mut operations = vec![
             json!({"op": "replace", "path": "/metadata/resourceVersion", "value": &*stored.version}),
             json!({"op": "add", "path": "/status", "value": self.status}),
         ];
-        let place = format!("/metadata/annotations/{}", annotation::KEY.replace('/', "~1"));
-        let had_one = matches!(&stored.content, super::cache::CachedContent::History(print) if print.annotation.is_some());
+        let path = format!("/metadata/annotations/{}", annotation::KEY.replace('/', "~1"));
+        let had_annotation = matches!(&stored.content, super::cache::CachedContent::History(print) if print.annotation.is_some());
         match &self.annotation {
             Some(text) if stored.annotated => {
-                operations.push(json!({"op": "add", "path": place, "value": text}));
+                operations.push(json!({"op": "add", "path": path, "value": text}));
             }
             Some(text) => operations.push(json!({
                 "op": "add", "path": "/metadata/annotations", "value": {annotation::KEY: text},
             })),
-            // What does not fit is not there; it must not look as if it did.
-            None if self.extras && had_one => {
-                operations.push(json!({"op": "remove", "path": place}));
+            // The annotation does not fit anymore, so remove the outdated one.
+            None if self.writes_annotation && had_annotation => {
+                operations.push(json!({"op": "remove", "path": path}));
             }
             None => {}
         }
         operations
     }
 
-    /// Whether the object has annotations once this is written over it.
+    /// Whether the object has annotations after this write.
     pub fn has_annotations_after(&self, stored: &CacheEntry) -> bool {
         stored.annotated || self.annotation.is_some()
     }
 
-    /// What is stored once this is written over it.
+    /// The fingerprint of the object after this write.
     pub fn fingerprint_after(&self, stored: Option<&CacheEntry>) -> StoredFingerprint {
-        let kept = stored.and_then(|stored| match &stored.content {
+        let stored_annotation = stored.and_then(|stored| match &stored.content {
             super::cache::CachedContent::History(print) => print.annotation,
             _ => None,
         });
         StoredFingerprint {
-            annotation: if self.extras { self.fingerprint.annotation } else { kept },
+            annotation: if self.writes_annotation {
+                self.fingerprint.annotation
+            } else {
+                stored_annotation
+            },
             ..self.fingerprint
         }
     }
 }
 
-/// A weight that no JSON can hold.
-fn not_finite(snapshot: &Snapshot) -> Option<f64> {
-    let all = [Some(&snapshot.cpu), Some(&snapshot.memory), snapshot.fleet.as_ref()];
-    let numbers = |weights: &HistogramWeights| {
+/// Finds a weight that JSON cannot represent.
+fn find_non_finite(snapshot: &Snapshot) -> Option<f64> {
+    let histograms = [Some(&snapshot.cpu), Some(&snapshot.memory), snapshot.fleet.as_ref()];
+    let non_finite = |weights: &HistogramWeights| {
         let buckets = weights.buckets.iter().map(|&(_, weight)| weight);
         buckets.chain([weights.total]).find(|weight| !weight.is_finite())
     };
-    all.into_iter().flatten().find_map(numbers)
+    histograms.into_iter().flatten().find_map(non_finite)
 }

@@ -1,4 +1,4 @@
-//! What tells one status from another, whatever an API server does to its JSON on the way.
+//! A fingerprint of a status that does not depend on how an API server formats its JSON.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 use twox_hash::XxHash3_64;
@@ -8,9 +8,8 @@ use plimsoll_core::{
     history::checkpoint::{FormatError, STANDARD_BUCKETS, checkpoint_weights},
 };
 
-/// A hash over the parsed fields, but for the time of writing. Annotations are bound to a status by it, so
-/// its bytes are part of their format: numbers as their values, times in whole seconds, buckets in order,
-/// and nothing for what is absent or weighs nothing.
+/// A hash of the parsed fields except the update time. Annotations refer to their status by it, so it is part of their
+/// format: numbers by value, times in whole seconds, buckets in order, without absent fields and empty buckets.
 pub fn fingerprint(status: &VerticalPodAutoscalerCheckpointStatus) -> Result<u64, FormatError> {
     let mut bytes = Vec::with_capacity(512);
     put(&mut bytes, status.version.len() as u64);
@@ -25,7 +24,7 @@ pub fn fingerprint(status: &VerticalPodAutoscalerCheckpointStatus) -> Result<u64
 
 fn histogram(bytes: &mut Vec<u8>, histogram: &HistogramCheckpoint) -> Result<(), FormatError> {
     time(bytes, histogram.reference_timestamp.as_ref());
-    // Adding zero makes one zero of both.
+    // Adding zero turns negative zero into positive zero.
     put(bytes, (histogram.total_weight + 0.0).to_bits());
     let mut parts = checkpoint_weights(histogram, STANDARD_BUCKETS)?;
     parts.retain(|&(_, parts)| parts > 0);
@@ -68,9 +67,9 @@ mod tests {
         fingerprint(&serde_json::from_value(status).expect("a status")).expect("a good one")
     }
 
-    fn with(place: &str, value: Value) -> Value {
+    fn with(pointer: &str, value: Value) -> Value {
         let mut status = status();
-        *status.pointer_mut(place).expect(place) = value;
+        *status.pointer_mut(pointer).expect(pointer) = value;
         status
     }
 

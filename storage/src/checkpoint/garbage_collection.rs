@@ -1,4 +1,4 @@
-//! Removing the objects of which nobody is the owner any more.
+//! Deletes orphaned checkpoint objects.
 
 use super::{
     api_error::ApiError,
@@ -9,7 +9,7 @@ use super::{
 use crate::{Error, OrphanPredicate, WritePermit};
 
 impl CheckpointStorage {
-    /// One pass over all objects, a page at a time. What cannot be read is nobody's to remove.
+    /// Lists all objects page by page and deletes the orphans. Objects that cannot be read are kept.
     pub(super) async fn collect_orphans(
         &self,
         orphaned: OrphanPredicate<'_>,
@@ -50,11 +50,13 @@ impl CheckpointStorage {
                     self.table.put(&object.key, None);
                     return Ok(true);
                 }
-                // Gone already, or written since: whoever wrote it knows of an owner.
+                // Already deleted, or changed since: the writer knows of an owner.
                 Err(ApiError::NotFound(_) | ApiError::Conflict) => return Ok(false),
                 Err(failure) => {
                     let pause = match &failure {
-                        ApiError::Transient(_, asked) => super::client::pause(failures, *asked),
+                        ApiError::Transient(_, retry_after) => {
+                            super::client::pause(failures, *retry_after)
+                        }
                         _ => None,
                     };
                     let Some(pause) = pause else {

@@ -1,4 +1,4 @@
-//! Loading: lists a page at a time, and hands each object to the sink as it is read.
+//! Loads checkpoints: lists them page by page, and passes each object to the sink as it is read.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -16,41 +16,41 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey},
 };
 
-/// So many namespaces are listed one by one; of more the whole cluster is.
+/// Maximum number of namespaces to list one by one. With more, the whole cluster is listed.
 const MAX_NAMESPACE_LISTS: usize = 8;
 
 impl CheckpointStorage {
-    /// Loads what is wanted.
+    /// Loads the requested records.
     pub(super) async fn load_all(
         &self,
         wanted: &LoadRequest,
         sink: &mut dyn Sink,
     ) -> Result<LoadReport, Error> {
-        let places = self.list_scopes(wanted);
-        let mut loading = LoadState::new(wanted);
-        for place in &places {
-            let mut list = CheckpointPages::new(place.as_deref());
+        let scopes = self.list_scopes(wanted);
+        let mut load_state = LoadState::new(wanted);
+        for scope in &scopes {
+            let mut list = CheckpointPages::new(scope.as_deref());
             while let Some(page) = list.next(self).await? {
                 for object in page {
                     match CheckpointObject::read(object) {
-                        Ok(object) => self.accept(object, &mut loading, sink),
-                        Err(skipped) => loading.report.skipped.push(skipped),
+                        Ok(object) => self.accept(object, &mut load_state, sink),
+                        Err(skipped) => load_state.report.skipped.push(skipped),
                     }
                 }
             }
         }
-        let looked_at = |key: &ContainerKey| {
-            let there = |place: &Option<String>| {
-                place.as_deref().is_none_or(|namespace| *namespace == *key.vpa.namespace)
+        let in_scope = |key: &ContainerKey| {
+            let contains_namespace = |scope: &Option<String>| {
+                scope.as_deref().is_none_or(|namespace| *namespace == *key.vpa.namespace)
             };
-            wanted.includes(key) && places.iter().any(there)
+            wanted.includes(key) && scopes.iter().any(contains_namespace)
         };
-        self.table.retain_seen(looked_at, &loading.seen_keys);
-        self.inherit(&mut loading, sink).await?;
-        Ok(loading.report)
+        self.table.retain_seen(in_scope, &load_state.seen_keys);
+        self.inherit(&mut load_state, sink).await?;
+        Ok(load_state.report)
     }
 
-    /// What to list: namespaces, or the whole cluster.
+    /// The lists to make: namespaces, or the whole cluster.
     fn list_scopes(&self, wanted: &LoadRequest) -> Vec<Option<String>> {
         let only = self.options.namespace.as_ref();
         let LoadRequest::Vpas(vpas) = wanted else { return vec![only.cloned()] };
@@ -65,38 +65,46 @@ impl CheckpointStorage {
         namespaces.into_iter().map(|namespace| Some(namespace.to_owned())).collect()
     }
 
-    /// Takes one object that was read.
-    fn accept(&self, object: CheckpointObject, loading: &mut LoadState<'_>, sink: &mut dyn Sink) {
+    /// Processes an object that was read.
+    fn accept(
+        &self,
+        object: CheckpointObject,
+        load_state: &mut LoadState<'_>,
+        sink: &mut dyn Sink,
+    ) {
         if let CheckpointContent::History(history) = &object.content
             && let Some(owner) = &history.snapshot.owner
             && sink.may_inherit_from(&object.key.vpa)
         {
-            loading.add_inheritable(&object, owner, history.fingerprint.richness);
+            load_state.add_inheritable(&object, owner, history.fingerprint.richness);
         }
-        if !loading.wanted.includes(&object.key) {
+        if !load_state.wanted.includes(&object.key) {
             return;
         }
-        if !loading.seen_keys.insert(object.key.clone()) {
-            loading.report.skipped.push(SkippedRecord {
+        if !load_state.seen_keys.insert(object.key.clone()) {
+            load_state.report.skipped.push(SkippedRecord {
                 record: format!("{} (object {})", object.key, object.name),
-                reason: "another object is of the same container and was taken: delete one of them"
-                    .into(),
+                reason: "another object of the same container was used: delete one of them".into(),
             });
             return;
         }
         self.table.put(&object.key, Some(CacheEntry::from_object(&object)));
-        loading.report.skipped.extend(object.skipped());
+        load_state.report.skipped.extend(object.skipped());
         if let CheckpointContent::History(history) = object.content {
-            loading.vpas_with_history.insert(object.key.vpa.clone());
+            load_state.vpas_with_history.insert(object.key.vpa.clone());
             sink.snapshot(object.key, history.snapshot);
-            loading.report.snapshots += 1;
+            load_state.report.snapshots += 1;
         }
     }
 
-    /// VPAs that have nothing of their own take over what an earlier one for the same workload left.
-    async fn inherit(&self, loading: &mut LoadState<'_>, sink: &mut dyn Sink) -> Result<(), Error> {
-        for (key, legacy) in std::mem::take(&mut loading.inheritable) {
-            if loading.vpas_with_history.contains(&key.vpa) {
+    /// VPAs without their own history inherit that of a previous VPA of the same workload.
+    async fn inherit(
+        &self,
+        load_state: &mut LoadState<'_>,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Error> {
+        for (key, legacy) in std::mem::take(&mut load_state.inheritable) {
+            if load_state.vpas_with_history.contains(&key.vpa) {
                 continue;
             }
             let namespace = &*key.vpa.namespace;
@@ -104,36 +112,36 @@ impl CheckpointStorage {
             let found =
                 found.map_err(|failure| failure.into_error(&Self::location(Some(namespace))))?;
             let object = found.map(CheckpointObject::read);
-            // It may have changed or gone meanwhile; then there is nothing to inherit.
+            // It may have changed or been deleted meanwhile. Then there is nothing to inherit.
             if let Some(Ok(CheckpointObject {
                 content: CheckpointContent::History(history),
-                key: of,
+                key: found_key,
                 ..
             })) = object
-                && of == legacy.source_key
+                && found_key == legacy.source_key
                 && history.snapshot.owner.is_some()
             {
                 sink.snapshot(key, history.snapshot);
-                loading.report.snapshots += 1;
+                load_state.report.snapshots += 1;
             }
         }
         Ok(())
     }
 }
 
-/// What a load keeps in mind: names, never histories.
+/// The state of a load: names, never histories.
 struct LoadState<'a> {
     wanted: &'a LoadRequest,
-    /// Wanted VPAs by the owner of their pods.
+    /// Requested VPAs by the owner of their pods.
     vpas_by_owner: HashMap<(&'a str, &'a str), Vec<&'a ObjectKey>>,
     seen_keys: HashSet<ContainerKey>,
-    /// Wanted VPAs that have something of their own.
+    /// Requested VPAs with their own history.
     vpas_with_history: HashSet<ObjectKey>,
     inheritable: HashMap<ContainerKey, InheritableCheckpoint>,
     report: LoadReport,
 }
 
-/// What another VPA left.
+/// The checkpoint of another VPA that can be inherited.
 struct InheritableCheckpoint {
     source_key: ContainerKey,
     name: Box<str>,
@@ -160,7 +168,7 @@ impl<'a> LoadState<'a> {
         }
     }
 
-    /// Notes who could inherit this object: of several the richest is inherited.
+    /// Records which VPAs can inherit this object. The richest one wins.
     fn add_inheritable(&mut self, object: &CheckpointObject, owner: &str, richness: u64) {
         let heirs = self.vpas_by_owner.get(&(&*object.key.vpa.namespace, owner));
         for &heir in heirs.into_iter().flatten().filter(|heir| ***heir != object.key.vpa) {
@@ -178,10 +186,10 @@ impl<'a> LoadState<'a> {
     }
 }
 
-/// A list, page by page.
+/// Lists checkpoints page by page.
 pub struct CheckpointPages<'a> {
     namespace: Option<&'a str>,
-    /// Where it goes on; `None` when it is over.
+    /// The continue token; `None` after the last page.
     token: Option<String>,
 }
 
@@ -193,11 +201,11 @@ impl<'a> CheckpointPages<'a> {
     /// The next page, if there is one.
     pub async fn next(
         &mut self,
-        of: &CheckpointStorage,
+        storage: &CheckpointStorage,
     ) -> Result<Option<Vec<DynamicObject>>, Error> {
         let Some(token) = self.token.take() else { return Ok(None) };
         let token = Some(token.as_str()).filter(|token| !token.is_empty());
-        let page = of.calls.page(self.namespace, of.options.page_size, token).await;
+        let page = storage.calls.page(self.namespace, storage.options.page_size, token).await;
         let ObjectList { items, metadata, .. } = page
             .map_err(|failure| failure.into_error(&CheckpointStorage::location(self.namespace)))?;
         self.token = metadata.continue_.filter(|token| !token.is_empty());

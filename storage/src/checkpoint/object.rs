@@ -1,4 +1,4 @@
-//! What a stored object turns out to be. Each is read by itself, so that a bad one harms no other.
+//! Parses stored objects. Each is parsed separately, so that a malformed one does not affect others.
 
 use kube::api::DynamicObject;
 use twox_hash::XxHash3_64;
@@ -13,55 +13,55 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey},
 };
 
-/// An object of the cluster.
+/// A parsed checkpoint object.
 #[derive(Debug)]
 pub struct CheckpointObject {
-    /// What it says it is of.
+    /// The container in its spec.
     pub key: ContainerKey,
-    /// Its own name.
+    /// The name of the object.
     pub name: Box<str>,
-    /// Tells it from one that is made anew under the same name.
+    /// The UID, which distinguishes it from a recreated object with the same name.
     pub uid: Option<String>,
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub version: Box<str>,
-    /// Whether it has any annotations.
+    /// Whether the object has any annotations.
     pub annotated: bool,
-    /// What it holds.
+    /// The content.
     pub content: CheckpointContent,
 }
 
-/// What an object holds.
+/// The content of an object.
 #[derive(Debug)]
 pub enum CheckpointContent {
-    /// Nothing yet.
+    /// No status yet.
     Empty,
-    /// A format of somebody else, which is left as it is.
+    /// A foreign format, which is not changed.
     Foreign(FormatError),
-    /// Nothing that can be read.
+    /// The content cannot be parsed.
     Malformed(String),
     /// History.
     History(Box<StoredHistory>),
 }
 
-/// History, as far as it can be read.
+/// The history in an object.
 #[derive(Debug)]
 pub struct StoredHistory {
-    /// What is remembered.
+    /// The history.
     pub snapshot: Snapshot,
-    /// What tells its state from others.
+    /// The fingerprint of the stored state.
     pub fingerprint: StoredFingerprint,
-    /// Why the annotation does not count, if there is one and it does not.
+    /// Why the annotation is ignored, if it is.
     pub annotation_error: Option<annotation::AnnotationError>,
 }
 
-/// What tells a stored state from others, in few bytes.
+/// A compact fingerprint of a stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFingerprint {
-    /// How much was seen.
+    /// The richness of the history.
     pub richness: u64,
-    /// Of the status.
+    /// Fingerprint of the status.
     pub status: u64,
-    /// Of the annotation.
+    /// Hash of the annotation.
     pub annotation: Option<u64>,
 }
 
@@ -71,7 +71,7 @@ pub fn print_of_text(text: &str) -> u64 {
 }
 
 impl CheckpointObject {
-    /// Reads an object. The error is for one that does not even say which container it is of.
+    /// Parses an object. Fails if its container cannot be determined.
     pub fn read(mut object: DynamicObject) -> Result<Self, SkippedRecord> {
         let metadata = object.metadata;
         let namespace = metadata.namespace.unwrap_or_default();
@@ -80,13 +80,13 @@ impl CheckpointObject {
             |why: &str| SkippedRecord { record: format!("{namespace}/{name}"), reason: why.into() };
         let spec: VerticalPodAutoscalerCheckpointSpec = match object.data.get_mut("spec") {
             Some(spec) => serde_json::from_value(spec.take())
-                .map_err(|error| skipped(&format!("its spec cannot be read: {error}")))?,
-            None => return Err(skipped("it has no spec, so nobody knows what it is of")),
+                .map_err(|error| skipped(&format!("its spec is malformed: {error}")))?,
+            None => return Err(skipped("it has no spec, so its container is unknown")),
         };
         let vpa = ObjectKey::new(namespace.as_str(), spec.vpa_object_name);
         let key = ContainerKey::new(vpa, spec.container_name);
         if object_names::invalid_key_reason(&key).is_some() {
-            return Err(skipped("its spec does not say which container of which VPA it is of"));
+            return Err(skipped("its spec has no valid VPA and container name"));
         }
         let annotation =
             metadata.annotations.as_ref().and_then(|annotations| annotations.get(annotation::KEY));
@@ -101,16 +101,16 @@ impl CheckpointObject {
         })
     }
 
-    /// Why it cannot be used, if so.
+    /// Why the object or its annotation was skipped, if it was.
     pub fn skipped(&self) -> Option<SkippedRecord> {
         let why = match &self.content {
-            CheckpointContent::Empty => "it holds nothing yet".to_owned(),
+            CheckpointContent::Empty => "it has no status yet".to_owned(),
             CheckpointContent::Foreign(error) => error.to_string(),
             CheckpointContent::Malformed(why) => why.clone(),
             CheckpointContent::History(history) => {
-                let ignored = history.annotation_error.as_ref()?;
-                let what = format!("{}, annotation {}", self.key, annotation::KEY);
-                return Some(SkippedRecord { record: what, reason: ignored.to_string() });
+                let error = history.annotation_error.as_ref()?;
+                let record = format!("{}, annotation {}", self.key, annotation::KEY);
+                return Some(SkippedRecord { record, reason: error.to_string() });
             }
         };
         Some(SkippedRecord { record: format!("{} (object {})", self.key, self.name), reason: why })
@@ -119,28 +119,28 @@ impl CheckpointObject {
 
 impl CheckpointContent {
     fn read(status: Option<serde_json::Value>, annotation: Option<&str>) -> Self {
-        let nothing = status
+        let is_empty = status
             .as_ref()
             .is_none_or(|status| status.as_object().is_some_and(serde_json::Map::is_empty));
-        let Some(status) = status.filter(|_| !nothing) else { return Self::Empty };
+        let Some(status) = status.filter(|_| !is_empty) else { return Self::Empty };
         let status: VerticalPodAutoscalerCheckpointStatus = match serde_json::from_value(status) {
             Ok(status) => status,
-            Err(error) => return Self::Malformed(format!("its status cannot be read: {error}")),
+            Err(error) => return Self::Malformed(format!("its status is malformed: {error}")),
         };
         if status.version != VERSION {
             return Self::Foreign(FormatError::Version(status.version));
         }
         let read = snapshot_from_status(&status)
             .and_then(|snapshot| fingerprint(&status).map(|print| (snapshot, print)));
-        let (alone, print) = match read {
+        let (from_status, print) = match read {
             Ok(read) => read,
             Err(error) => return Self::Malformed(error.to_string()),
         };
         let (snapshot, ignored) =
-            match annotation.map(|text| annotation::decode(text, &alone, print)) {
-                None => (alone, None),
+            match annotation.map(|text| annotation::decode(text, &from_status, print)) {
+                None => (from_status, None),
                 Some(Ok(snapshot)) => (snapshot, None),
-                Some(Err(ignored)) => (alone, Some(ignored)),
+                Some(Err(ignored)) => (from_status, Some(ignored)),
             };
         let print = StoredFingerprint {
             richness: snapshot.sample_rank(),

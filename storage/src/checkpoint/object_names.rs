@@ -1,46 +1,46 @@
-//! How the objects are called. Which container one is of is in its spec, never in its name.
+//! Names of checkpoint objects. The spec, not the name, determines the container.
 
 use twox_hash::XxHash3_64;
 
 use plimsoll_core::types::ContainerKey;
 
-/// The longest name that an object may have.
-const LONGEST: usize = 253;
+/// Maximum length of an object name.
+const MAX_LENGTH: usize = 253;
 
-/// The name as upstream makes it. Two keys can have the same one: `a` and `b-c`, `a-b` and `c`.
+/// Upstream's name. Two keys can have the same one: `a` and `b-c`, `a-b` and `c`.
 pub fn upstream_name(key: &ContainerKey) -> String {
     format!("{}-{}", key.vpa.name, key.container)
 }
 
-/// The name of a new object: upstream's, unless that is too long or taken by another key.
-pub fn object_name(key: &ContainerKey, plain_is_taken: bool) -> String {
-    let plain = upstream_name(key);
-    if plain.len() <= LONGEST && !plain_is_taken {
-        return plain;
+/// The name of a new object: upstream's, unless it is too long or used by another key.
+pub fn object_name(key: &ContainerKey, upstream_is_taken: bool) -> String {
+    let upstream = upstream_name(key);
+    if upstream.len() <= MAX_LENGTH && !upstream_is_taken {
+        return upstream;
     }
     let unique = format!("{}/{}", key.vpa.name, key.container);
-    let end = format!("-{:016x}", XxHash3_64::oneshot(unique.as_bytes()));
-    // All characters are ASCII, as `why_impossible` says.
-    let beginning: String = plain.chars().take(LONGEST - end.len()).collect();
-    format!("{}{end}", beginning.trim_end_matches(['-', '.']))
+    let suffix = format!("-{:016x}", XxHash3_64::oneshot(unique.as_bytes()));
+    // All characters are ASCII, as `invalid_key_reason` ensures.
+    let prefix: String = upstream.chars().take(MAX_LENGTH - suffix.len()).collect();
+    format!("{}{suffix}", prefix.trim_end_matches(['-', '.']))
 }
 
-/// Why no object can be of this key, if so.
+/// Why a key cannot be that of an object, if so.
 pub fn invalid_key_reason(key: &ContainerKey) -> Option<String> {
     let parts = [
         ("namespace", &key.vpa.namespace),
         ("VerticalPodAutoscaler", &key.vpa.name),
         ("container", &key.container),
     ];
-    let wrong = parts.into_iter().find(|(_, name)| !is_possible(name))?;
-    Some(format!("no {} can be called {:?}", wrong.0, wrong.1))
+    let invalid = parts.into_iter().find(|(_, name)| !is_valid_name(name))?;
+    Some(format!("invalid name of a {}: {:?}", invalid.0, invalid.1))
 }
 
-fn is_possible(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let inner = name.bytes().all(|byte| plain(byte) || byte == b'-' || byte == b'.');
     let ends = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
-    inner && ends && name.len() <= LONGEST
+    inner && ends && name.len() <= MAX_LENGTH
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
             );
             assert_ne!(one, other);
             for name in [&one, &other] {
-                assert!(is_possible(name) && !name.contains(".-"), "{name}");
+                assert!(is_valid_name(name) && !name.contains(".-"), "{name}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Saving: many records at once, each by one call in which status and annotation change together.
+//! Saves records concurrently. Each is one call that changes the status and the annotation together.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -19,9 +19,9 @@ use super::{
 use crate::{Error, NotLeader, SaveDecision, SaveReport, WritePermit};
 use plimsoll_core::history::{Record, SkippedRecord};
 
-/// So often others may get in between before a record is left for the next save.
+/// Maximum number of conflicts before a record is left to the next save.
 const MAX_CONFLICT_ROUNDS: usize = 8;
-/// After so many records in a row for which the server had no answer, the others are not tried.
+/// Maximum number of consecutive records without a response. Then the others are not tried.
 const MAX_CONSECUTIVE_FAILURES: usize = 5;
 
 impl CheckpointStorage {
@@ -36,33 +36,33 @@ impl CheckpointStorage {
         let mut results = Vec::with_capacity(batch.len());
         let mut waiting = batch.iter().enumerate();
         let mut running = FuturesUnordered::new();
-        let mut fenced = None;
+        let mut not_leader = None;
         loop {
-            while running.len() < self.options.concurrency.max(1) && fenced.is_none() {
+            while running.len() < self.options.concurrency.max(1) && not_leader.is_none() {
                 let Some((index, record)) = waiting.next() else { break };
                 running.push(self.write_nth(index, record, &run));
             }
-            // Without the right to write nothing more begins; what is under way ends.
+            // Without the lease no new writes start, but running ones complete.
             match running.next().await {
                 Some((index, Ok(outcome))) => results.push((index, outcome)),
-                Some((_, Err(refusal))) => drop(fenced.get_or_insert(refusal)),
+                Some((_, Err(refusal))) => drop(not_leader.get_or_insert(refusal)),
                 None => break,
             }
         }
-        if let Some(fenced) = fenced {
-            return Err(fenced.into());
+        if let Some(not_leader) = not_leader {
+            return Err(not_leader.into());
         }
         results.sort_unstable_by_key(|&(index, _)| index);
         let mut report = SaveReport::default();
         for (index, outcome) in results {
             let key = &batch[index].key;
-            let named = |why| SkippedRecord { record: key.to_string(), reason: why };
+            let skipped = |why| SkippedRecord { record: key.to_string(), reason: why };
             match outcome {
                 RecordOutcome::Written => report.written += 1,
                 RecordOutcome::Unchanged => report.unchanged += 1,
                 RecordOutcome::StoredIsRicher => report.stored_richer.push(key.clone()),
-                RecordOutcome::Refused(why) => report.refused.push(named(why)),
-                RecordOutcome::Failed(why) => report.failed.push(named(why)),
+                RecordOutcome::Refused(why) => report.refused.push(skipped(why)),
+                RecordOutcome::Failed(why) => report.failed.push(skipped(why)),
             }
         }
         Ok(report)
@@ -77,37 +77,38 @@ impl CheckpointStorage {
         (index, self.write(record, run).await)
     }
 
-    /// Writes one record, unless what is stored is the same or richer.
+    /// Writes one record, unless the stored one is the same or richer.
     async fn write(&self, record: &Record, run: &SaveRun<'_>) -> Result<RecordOutcome, NotLeader> {
         if let Some(why) = object_names::invalid_key_reason(&record.key) {
             return Ok(RecordOutcome::Refused(why));
         }
-        let plan =
+        let desired =
             match DesiredCheckpoint::new(record, (self.now)(), self.options.write_annotations) {
-                Ok(plan) => plan,
+                Ok(desired) => desired,
                 Err(error) => return Ok(RecordOutcome::Refused(error.to_string())),
             };
         let mut attempt = Attempt::default();
         for _ in 0..MAX_CONFLICT_ROUNDS {
-            let known = self.table.get(&record.key);
-            if let Some(outcome) = decide_without_call(record, &plan, known.as_ref(), &attempt) {
+            let cached = self.table.get(&record.key);
+            if let Some(outcome) = decide_without_call(record, &desired, cached.as_ref(), &attempt)
+            {
                 return Ok(outcome);
             }
-            let done = match &known {
+            let result = match &cached {
                 Some(CacheEntry { content: CachedContent::Unknown, .. }) => {
                     self.refresh_cached(record, &mut attempt).await.map(|()| false)
                 }
                 _ if run.should_give_up() => {
                     return Ok(RecordOutcome::Failed(
-                        "not tried, as others were not answered".into(),
+                        "not tried, because the API server did not respond to other writes".into(),
                     ));
                 }
                 _ => {
                     run.acquire().await?;
-                    self.send(record, &plan, known.as_ref(), &mut attempt).await
+                    self.send(record, &desired, cached.as_ref(), &mut attempt).await
                 }
             };
-            let failure = match done {
+            let failure = match result {
                 Ok(true) => {
                     run.unanswered.store(0, Relaxed);
                     return Ok(RecordOutcome::Written);
@@ -122,41 +123,41 @@ impl CheckpointStorage {
         Ok(RecordOutcome::Failed(attempt.why.unwrap_or(ApiError::Conflict).why()))
     }
 
-    /// Creates or changes the object; answers whether that is done. From the moment of sending until the answer nobody knows what is
-    /// stored, even if this is never resumed.
+    /// Creates or changes the object, and returns whether that succeeded. The cached state is unknown from sending until
+    /// the response, even if this future is dropped.
     async fn send(
         &self,
         record: &Record,
-        plan: &DesiredCheckpoint,
-        known: Option<&CacheEntry>,
+        desired: &DesiredCheckpoint,
+        cached: Option<&CacheEntry>,
         attempt: &mut Attempt,
     ) -> Result<bool, ApiError> {
         let (key, namespace) = (&record.key, &*record.key.vpa.namespace);
         attempt.write_unconfirmed = true;
-        let name = match known {
+        let name = match cached {
             Some(stored) => stored.name(key),
             None => object_names::object_name(key, attempt.plain_is_taken),
         };
-        let sent = if let Some(stored) = known {
+        let result = if let Some(stored) = cached {
             self.table.mark_unknown(key);
-            self.calls.patch(namespace, &name, &plan.operations(stored)).await
+            self.calls.patch(namespace, &name, &desired.operations(stored)).await
         } else {
             self.table.put(key, Some(CacheEntry::unsure(key, &name)));
-            self.calls.create(namespace, &plan.object(record, &name)).await
+            self.calls.create(namespace, &desired.object(record, &name)).await
         };
-        match sent {
+        match result {
             Ok(version) => {
                 let mut entry = CacheEntry::unsure(key, &name);
                 entry.version = version;
-                entry.annotated = match known {
-                    Some(stored) => plan.has_annotations_after(stored),
-                    None => plan.fingerprint.annotation.is_some(),
+                entry.annotated = match cached {
+                    Some(stored) => desired.has_annotations_after(stored),
+                    None => desired.fingerprint.annotation.is_some(),
                 };
-                entry.content = CachedContent::History(plan.fingerprint_after(known));
+                entry.content = CachedContent::History(desired.fingerprint_after(cached));
                 self.table.put(key, Some(entry));
                 Ok(true)
             }
-            // Somebody has changed or created it: it is read in the next round, and judged again.
+            // Another writer changed or created it: read it and decide again in the next round.
             Err(ApiError::Conflict | ApiError::AlreadyExists) => {
                 attempt.write_unconfirmed = false;
                 Ok(false)
@@ -164,12 +165,12 @@ impl CheckpointStorage {
             Err(ApiError::NotFound(why)) => {
                 attempt.write_unconfirmed = false;
                 self.table.put(key, None);
-                // Gone since it was seen: it is made anew. What cannot be made for want of a namespace is not.
-                if known.is_some() { Ok(false) } else { Err(ApiError::NotFound(why)) }
+                // Deleted since it was cached: create it again. If a create fails, the namespace is missing.
+                if cached.is_some() { Ok(false) } else { Err(ApiError::NotFound(why)) }
             }
             Err(ApiError::Invalid(why)) => {
                 attempt.write_unconfirmed = false;
-                if known.is_none() {
+                if cached.is_none() {
                     self.table.put(key, None);
                     attempt.invalid = true;
                 }
@@ -179,7 +180,7 @@ impl CheckpointStorage {
         }
     }
 
-    /// Reads the object that may be there.
+    /// Reads the object, which may exist, into the cache.
     async fn refresh_cached(&self, record: &Record, attempt: &mut Attempt) -> Result<(), ApiError> {
         let key = &record.key;
         let Some(name) = self.table.get(key).map(|entry| entry.name(key)) else { return Ok(()) };
@@ -188,7 +189,7 @@ impl CheckpointStorage {
             Some(Ok(object)) if object.key == *key => {
                 self.table.put(key, Some(CacheEntry::from_object(&object)));
             }
-            // The name belongs to another container, or to nobody who says so.
+            // The object belongs to another container, or is malformed.
             Some(_) => {
                 self.table.put(key, None);
                 if attempt.plain_is_taken {
@@ -202,21 +203,21 @@ impl CheckpointStorage {
     }
 }
 
-/// What becomes of a record, as far as it is known without a call.
+/// Decides from the cache, without a call, whether the record has to be written. `None` if it has.
 fn decide_without_call(
     record: &Record,
-    plan: &DesiredCheckpoint,
-    known: Option<&CacheEntry>,
+    desired: &DesiredCheckpoint,
+    cached: Option<&CacheEntry>,
     attempt: &Attempt,
 ) -> Option<RecordOutcome> {
-    match &known?.content {
+    match &cached?.content {
         CachedContent::Unknown | CachedContent::Empty => None,
         CachedContent::Foreign(_) if record.supersede => None,
         CachedContent::Foreign(why) => Some(RecordOutcome::Refused(why.to_string())),
         CachedContent::History(stored) => {
-            let (richness, same) = (record.snapshot.sample_rank(), plan.equals_stored(stored));
+            let (richness, same) = (record.snapshot.sample_rank(), desired.equals_stored(stored));
             match SaveDecision::decide(richness, record.supersede, Some(stored.richness), same) {
-                // It went through, though nobody said so.
+                // An earlier write succeeded, although its response was lost.
                 SaveDecision::Unchanged if attempt.write_unconfirmed => {
                     Some(RecordOutcome::Written)
                 }
@@ -228,7 +229,7 @@ fn decide_without_call(
     }
 }
 
-/// What became of a record.
+/// The outcome of saving a record.
 enum RecordOutcome {
     Written,
     Unchanged,
@@ -237,16 +238,16 @@ enum RecordOutcome {
     Failed(String),
 }
 
-/// What was tried for one record.
+/// The attempts to write one record.
 #[derive(Default)]
 struct Attempt {
-    /// The name that upstream would choose is that of another container.
+    /// Upstream's name is used by another container.
     plain_is_taken: bool,
-    /// A write went out whose answer did not come.
+    /// A write was sent without a response.
     write_unconfirmed: bool,
-    /// Calls that were not answered.
+    /// Number of calls without a response.
     failures: usize,
-    /// It was refused for what it says.
+    /// The server rejected the content.
     invalid: bool,
     why: Option<ApiError>,
 }
@@ -255,7 +256,7 @@ struct Attempt {
 struct SaveRun<'a> {
     permit: &'a dyn WritePermit,
     stopped: AtomicBool,
-    /// Records in a row for which there was no answer.
+    /// Number of consecutive records without a response.
     unanswered: AtomicUsize,
 }
 
@@ -264,9 +265,9 @@ impl SaveRun<'_> {
         self.unanswered.load(Relaxed) >= MAX_CONSECUTIVE_FAILURES
     }
 
-    /// The permit for one call that writes.
+    /// Acquires the permit for one write.
     async fn acquire(&self) -> Result<(), NotLeader> {
-        let lost = || NotLeader("another write of the same batch was refused".into());
+        let lost = || NotLeader("another write of the same batch was not permitted".into());
         if self.stopped.load(SeqCst) {
             return Err(lost());
         }
@@ -277,24 +278,24 @@ impl SaveRun<'_> {
         granted
     }
 
-    /// What a failure means for the record: `None` to go on after a while.
+    /// Decides whether to retry after a failure: `None` to retry, after the delay.
     async fn handle_error(
         &self,
         failure: ApiError,
         attempt: &mut Attempt,
     ) -> Option<RecordOutcome> {
         match &failure {
-            ApiError::Transient(_, asked) => {
-                let Some(pause) = pause(attempt.failures, *asked) else {
+            ApiError::Transient(_, retry_after) => {
+                let Some(delay) = pause(attempt.failures, *retry_after) else {
                     self.unanswered.fetch_add(1, Relaxed);
                     return Some(RecordOutcome::Failed(failure.why()));
                 };
                 attempt.failures += 1;
                 attempt.why = Some(failure);
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(delay).await;
                 None
             }
-            // A patch that does not fit what is stored is refused so too: looked at once more.
+            // The server also rejects a patch that does not apply to the stored object: read it and try once more.
             ApiError::Invalid(_) if !attempt.invalid => {
                 attempt.invalid = true;
                 attempt.why = Some(failure);

@@ -1,4 +1,4 @@
-//! The cases. Each begins on an empty place and says in one line what went otherwise than it must.
+//! The cases for writable backends. Each starts with an empty storage and fails with a one-line message.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,153 +21,154 @@ use plimsoll_core::{
 type CaseResult = Result<(), CaseError>;
 
 /// Runs one case.
-pub async fn run(case: Case, maker: &dyn BackendFactory) -> CaseResult {
-    let subject = maker.create().await?;
+pub async fn run(case: Case, factory: &dyn BackendFactory) -> CaseResult {
+    let backend = factory.create().await?;
     match case {
-        Case::RoundTrip => round_trip(&*subject).await,
-        Case::Extremes => extremes_survive(&*subject).await,
-        Case::WantedFilter => wanted_filter(&*subject).await,
-        Case::LoadTwice => load_twice(&*subject).await,
-        Case::SurvivesReopen => survives_reopen(subject).await,
-        Case::UnchangedIsNotWritten => unchanged_is_not_written(&*subject).await,
-        Case::RicherIsKept => richer_is_kept(&*subject).await,
-        Case::SupersedeIsObeyed => supersede_is_obeyed(&*subject).await,
-        Case::OnlyOrphansAreCollected => only_orphans_are_collected(&*subject).await,
-        Case::NoWriteWithoutPermit => no_write_without_permit(&*subject).await,
-        Case::PermitLostHalfWay => permit_lost_half_way(&*subject).await,
-        Case::ConcurrentWriters => concurrent_writers(subject).await,
-        Case::CrashMidSave => crash::crash_mid_save(maker, subject).await,
-        Case::MalformedIsSkipped => malformed_is_skipped(subject).await,
-        Case::ForeignIsLeftAlone => foreign_is_left_alone(subject).await,
+        Case::RoundTrip => round_trip(&*backend).await,
+        Case::Extremes => extremes_survive(&*backend).await,
+        Case::WantedFilter => wanted_filter(&*backend).await,
+        Case::LoadTwice => load_twice(&*backend).await,
+        Case::SurvivesReopen => survives_reopen(backend).await,
+        Case::UnchangedIsNotWritten => unchanged_is_not_written(&*backend).await,
+        Case::RicherIsKept => richer_is_kept(&*backend).await,
+        Case::SupersedeIsObeyed => supersede_is_obeyed(&*backend).await,
+        Case::OnlyOrphansAreCollected => only_orphans_are_collected(&*backend).await,
+        Case::NoWriteWithoutPermit => no_write_without_permit(&*backend).await,
+        Case::PermitLostHalfWay => permit_lost_half_way(&*backend).await,
+        Case::ConcurrentWriters => concurrent_writers(backend).await,
+        Case::CrashMidSave => crash::crash_mid_save(factory, backend).await,
+        Case::MalformedIsSkipped => malformed_is_skipped(backend).await,
+        Case::ForeignIsLeftAlone => foreign_is_left_alone(backend).await,
         Case::SamplesAreWhole | Case::OthersStayOut | Case::SamplesComeAgain => {
-            Err(CaseError::NotApplicable("it is about backends that only read"))
+            Err(CaseError::NotApplicable("it applies only to read-only backends"))
         }
     }
 }
 
-fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> CaseResult {
-    if holds { Ok(()) } else { Err(CaseError::Failed(otherwise())) }
+fn ensure(condition: bool, message: impl FnOnce() -> String) -> CaseResult {
+    if condition { Ok(()) } else { Err(CaseError::Failed(message())) }
 }
 
 async fn reopen(
-    subject: Arc<dyn TestBackend>,
+    backend: Arc<dyn TestBackend>,
     tampering: Tampering,
-    unable: &'static str,
+    reason: &'static str,
 ) -> Result<Arc<dyn TestBackend>, CaseError> {
-    match subject.reopen(tampering).await? {
-        Reopened::Opened(subject) => Ok(subject),
-        Reopened::Unsupported(_) => Err(CaseError::NotApplicable(unable)),
+    match backend.reopen(tampering).await? {
+        Reopened::Opened(backend) => Ok(backend),
+        Reopened::Unsupported(_) => Err(CaseError::NotApplicable(reason)),
     }
 }
 
-async fn round_trip(subject: &dyn TestBackend) -> CaseResult {
-    expect_stored(subject, &[]).await?;
+async fn round_trip(backend: &dyn TestBackend) -> CaseResult {
+    expect_stored(backend, &[]).await?;
     let mut batch = records(120, 1);
     batch.push(record(&vpa("web-0"), "sidecar", 2));
-    let report = save(subject, &batch).await?;
+    let report = save(backend, &batch).await?;
     let expected = SaveReport { written: batch.len(), ..SaveReport::default() };
-    ensure(report == expected, || format!("the save reports {report:?}, not {expected:?}"))?;
-    expect_stored(subject, &batch).await?;
+    ensure(report == expected, || format!("the save reports {report:?}, expected {expected:?}"))?;
+    expect_stored(backend, &batch).await?;
 
     let newer = records(120, 2);
-    save(subject, &newer).await?;
+    save(backend, &newer).await?;
     batch.splice(..120, newer);
-    expect_stored(subject, &batch).await
+    expect_stored(backend, &batch).await
 }
 
-async fn extremes_survive(subject: &dyn TestBackend) -> CaseResult {
-    let report = save(subject, &extremes()).await?;
-    let (kept, others): (Vec<_>, Vec<_>) =
-        extremes().into_iter().partition(|record| subject.has_room(record));
-    ensure(report.refused.len() == others.len() && report.failed.is_empty(), || {
-        format!("the save reports {report:?}, not {} records as refused", others.len())
+async fn extremes_survive(backend: &dyn TestBackend) -> CaseResult {
+    let report = save(backend, &extremes()).await?;
+    let (supported, unsupported): (Vec<_>, Vec<_>) =
+        extremes().into_iter().partition(|record| backend.has_room(record));
+    ensure(report.refused.len() == unsupported.len() && report.failed.is_empty(), || {
+        format!("the save reports {report:?}, expected {} refused records", unsupported.len())
     })?;
-    expect_stored(subject, &kept).await
+    expect_stored(backend, &supported).await
 }
 
-async fn wanted_filter(subject: &dyn TestBackend) -> CaseResult {
+async fn wanted_filter(backend: &dyn TestBackend) -> CaseResult {
     let batch = [
         record(&vpa("web"), "app", 1),
         record(&vpa("web"), "sidecar", 1),
         record(&vpa("db"), "app", 1),
         record(&ObjectKey::new("other", "web"), "app", 1),
     ];
-    save(subject, &batch).await?;
+    save(backend, &batch).await?;
     let wanted = HashMap::from([(vpa("web"), None), (vpa("unknown"), None)]);
-    let loaded = load(subject, &LoadRequest::Vpas(wanted)).await?;
-    expect_loaded(subject, &loaded, &batch[..2])?;
-    let loaded = load(subject, &LoadRequest::Vpas(HashMap::new())).await?;
-    expect_loaded(subject, &loaded, &[])
+    let loaded = load(backend, &LoadRequest::Vpas(wanted)).await?;
+    expect_loaded(backend, &loaded, &batch[..2])?;
+    let loaded = load(backend, &LoadRequest::Vpas(HashMap::new())).await?;
+    expect_loaded(backend, &loaded, &[])
 }
 
-async fn load_twice(subject: &dyn TestBackend) -> CaseResult {
+async fn load_twice(backend: &dyn TestBackend) -> CaseResult {
     let batch = records(10, 3);
-    save(subject, &batch).await?;
-    let first = load(subject, &LoadRequest::All).await?;
-    let second = load(subject, &LoadRequest::All).await?;
+    save(backend, &batch).await?;
+    let first = load(backend, &LoadRequest::All).await?;
+    let second = load(backend, &LoadRequest::All).await?;
     ensure(first.report == second.report, || {
         format!("the first load reports {:?}, the second {:?}", first.report, second.report)
     })?;
-    expect_loaded(subject, &first, &batch)?;
-    expect_loaded(subject, &second, &batch)
+    expect_loaded(backend, &first, &batch)?;
+    expect_loaded(backend, &second, &batch)
 }
 
-async fn survives_reopen(subject: Arc<dyn TestBackend>) -> CaseResult {
-    const UNABLE: &str = "the backend forgets with the process";
+async fn survives_reopen(backend: Arc<dyn TestBackend>) -> CaseResult {
+    const UNABLE: &str = "the backend is not persistent";
     let batch = records(10, 3);
-    save(&*subject, &batch).await?;
-    let subject = reopen(subject, Tampering::None, UNABLE).await?;
-    expect_stored(&*subject, &batch).await?;
-    writer(&*subject)?
+    save(&*backend, &batch).await?;
+    let backend = reopen(backend, Tampering::None, UNABLE).await?;
+    expect_stored(&*backend, &batch).await?;
+    writer(&*backend)?
         .collect_garbage(&|key| key.vpa != vpa("web-1"), &LimitedPermit::all())
         .await?;
-    let subject = reopen(subject, Tampering::None, UNABLE).await?;
-    expect_stored(&*subject, &batch[1..2]).await
+    let backend = reopen(backend, Tampering::None, UNABLE).await?;
+    expect_stored(&*backend, &batch[1..2]).await
 }
 
-async fn unchanged_is_not_written(subject: &dyn TestBackend) -> CaseResult {
+async fn unchanged_is_not_written(backend: &dyn TestBackend) -> CaseResult {
     let batch = records(5, 1);
-    save(subject, &batch).await?;
-    let report = writer(subject)?.save(&batch, &LimitedPermit::new(0)).await.map_err(|e| {
-        format!("saving what is stored exactly so asked for the right to write: {e}")
-    })?;
+    save(backend, &batch).await?;
+    let report = writer(backend)?
+        .save(&batch, &LimitedPermit::new(0))
+        .await
+        .map_err(|e| format!("saving unchanged records acquired a permit: {e}"))?;
     let expected = SaveReport { unchanged: batch.len(), ..SaveReport::default() };
-    ensure(report == expected, || format!("the save reports {report:?}, not {expected:?}"))?;
-    expect_stored(subject, &batch).await
+    ensure(report == expected, || format!("the save reports {report:?}, expected {expected:?}"))?;
+    expect_stored(backend, &batch).await
 }
 
-async fn richer_is_kept(subject: &dyn TestBackend) -> CaseResult {
+async fn richer_is_kept(backend: &dyn TestBackend) -> CaseResult {
     let rich = records(3, 9);
-    save(subject, &rich).await?;
+    save(backend, &rich).await?;
     let poor = records(3, 2);
     let mixed = [poor[0].clone(), record(&vpa("new"), "app", 1), poor[2].clone()];
-    let report = save(subject, &mixed).await?;
+    let report = save(backend, &mixed).await?;
     let kept = vec![poor[0].key.clone(), poor[2].key.clone()];
     let expected = SaveReport { written: 1, stored_richer: kept, ..SaveReport::default() };
-    ensure(report == expected, || format!("the save reports {report:?}, not {expected:?}"))?;
+    ensure(report == expected, || format!("the save reports {report:?}, expected {expected:?}"))?;
     let stored = [&rich[..], &mixed[1..2]].concat();
-    expect_stored(subject, &stored).await
+    expect_stored(backend, &stored).await
 }
 
-async fn supersede_is_obeyed(subject: &dyn TestBackend) -> CaseResult {
-    save(subject, &records(2, 9)).await?;
+async fn supersede_is_obeyed(backend: &dyn TestBackend) -> CaseResult {
+    save(backend, &records(2, 9)).await?;
     let reset = Record { supersede: true, ..records(1, 1).remove(0) };
-    save(subject, std::slice::from_ref(&reset)).await?;
-    expect_stored(subject, &[reset, records(2, 9).remove(1)]).await
+    save(backend, std::slice::from_ref(&reset)).await?;
+    expect_stored(backend, &[reset, records(2, 9).remove(1)]).await
 }
 
-async fn only_orphans_are_collected(subject: &dyn TestBackend) -> CaseResult {
+async fn only_orphans_are_collected(backend: &dyn TestBackend) -> CaseResult {
     let batch = [
         record(&vpa("web"), "app", 1),
         record(&vpa("web"), "sidecar", 1),
         record(&vpa("gone"), "app", 1),
         record(&vpa("gone"), "sidecar", 1),
-        // The same name elsewhere, and names that only look alike when glued together.
+        // The same name in another namespace, and names that are equal only when concatenated.
         record(&ObjectKey::new("other", "web"), "app", 1),
         record(&ObjectKey::new("shop-web", "x"), "app", 1),
         record(&ObjectKey::new("shop", "web-x"), "app", 1),
     ];
-    save(subject, &batch).await?;
+    save(backend, &batch).await?;
     let living = HashSet::from([
         vpa("web"),
         ObjectKey::new("shop", "web-x"),
@@ -175,35 +176,37 @@ async fn only_orphans_are_collected(subject: &dyn TestBackend) -> CaseResult {
         vpa("never-seen"),
     ]);
     let orphaned = |key: &ContainerKey| !living.contains(&key.vpa);
-    let writer = writer(subject)?;
+    let writer = writer(backend)?;
     let removed = writer.collect_garbage(&orphaned, &LimitedPermit::all()).await?;
-    ensure(removed == 4, || format!("{removed} records were removed, not the 4 of vanished VPAs"))?;
+    ensure(removed == 4, || {
+        format!("{removed} records were removed, expected the 4 of deleted VPAs")
+    })?;
     let left = [&batch[..2], &batch[6..]].concat();
-    expect_stored(subject, &left).await?;
+    expect_stored(backend, &left).await?;
     let removed = writer
         .collect_garbage(&orphaned, &LimitedPermit::new(0))
         .await
-        .map_err(|e| format!("with no orphan left the right to write was asked for: {e}"))?;
-    ensure(removed == 0, || format!("{removed} records were removed though none was an orphan"))
+        .map_err(|e| format!("a garbage collection without orphans acquired a permit: {e}"))?;
+    ensure(removed == 0, || format!("{removed} records were removed, but there were no orphans"))
 }
 
-async fn no_write_without_permit(subject: &dyn TestBackend) -> CaseResult {
+async fn no_write_without_permit(backend: &dyn TestBackend) -> CaseResult {
     let batch = records(3, 1);
-    let writer = writer(subject)?;
+    let writer = writer(backend)?;
     expect_fenced(writer.save(&batch, &LimitedPermit::new(0)).await)?;
-    expect_stored(subject, &[]).await?;
-    save(subject, &batch).await?;
+    expect_stored(backend, &[]).await?;
+    save(backend, &batch).await?;
     expect_fenced(writer.save(&records(3, 2), &LimitedPermit::new(0)).await)?;
     expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(0)).await)?;
-    expect_stored(subject, &batch).await
+    expect_stored(backend, &batch).await
 }
 
-async fn permit_lost_half_way(subject: &dyn TestBackend) -> CaseResult {
+async fn permit_lost_half_way(backend: &dyn TestBackend) -> CaseResult {
     let (old, new) = (records(6, 1), records(6, 2));
-    save(subject, &old).await?;
-    let writer = writer(subject)?;
+    save(backend, &old).await?;
+    let writer = writer(backend)?;
     let permit = LimitedPermit::new(2);
-    let granted = match subject.write_unit() {
+    let granted = match backend.write_unit() {
         WriteUnit::Record => {
             expect_fenced(writer.save(&new, &permit).await)?;
             2
@@ -215,72 +218,72 @@ async fn permit_lost_half_way(subject: &dyn TestBackend) -> CaseResult {
             4
         }
     };
-    let loaded = load(subject, &LoadRequest::All).await?;
+    let loaded = load(backend, &LoadRequest::All).await?;
     let changed: Vec<&Record> = new
         .iter()
         .filter(|record| {
             let old = old.iter().find(|old| old.key == record.key);
             let found = loaded.snapshots.get(&record.key);
-            old.map(|old| subject.expected_snapshot(old)).as_ref() != found
+            old.map(|old| backend.expected_snapshot(old)).as_ref() != found
         })
         .collect();
     ensure(changed.len() <= granted, || {
-        format!("{granted} records could be paid for, {} were changed", changed.len())
+        format!("{granted} writes were permitted, but {} records were changed", changed.len())
     })?;
     let now: Vec<Record> = old
         .iter()
         .map(|old| changed.iter().find(|new| new.key == old.key).map_or(old, |new| *new).clone())
         .collect();
-    expect_loaded(subject, &loaded, &now)?;
+    expect_loaded(backend, &loaded, &now)?;
 
     expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(0)).await)?;
-    if subject.write_unit() == WriteUnit::Record {
+    if backend.write_unit() == WriteUnit::Record {
         expect_fenced(writer.collect_garbage(&|_| true, &LimitedPermit::new(2)).await)?;
-        let left = load(subject, &LoadRequest::All).await?.snapshots.len();
-        ensure(left >= 4, || format!("2 removals could be paid for, {} were made", 6 - left))?;
+        let left = load(backend, &LoadRequest::All).await?.snapshots.len();
+        ensure(left >= 4, || format!("2 removals were permitted, but {} were made", 6 - left))?;
     }
     Ok(())
 }
 
-async fn concurrent_writers(subject: Arc<dyn TestBackend>) -> CaseResult {
+async fn concurrent_writers(backend: Arc<dyn TestBackend>) -> CaseResult {
     const WRITERS: u32 = 8;
     const ROUNDS: u32 = 6;
-    writer(&*subject)?;
-    let shared = |by: u32| {
-        // As rich as those of the others, and told apart by its content.
+    writer(&*backend)?;
+    let shared = |writer_id: u32| {
+        // As rich as those of the other writers, with different content.
         let mut record = record(&vpa("shared"), "app", 50);
-        record.snapshot.owner = Some(format!("apps/Deployment/{by}").into());
-        record.snapshot.cpu.total = f64::from(by);
+        record.snapshot.owner = Some(format!("apps/Deployment/{writer_id}").into());
+        record.snapshot.cpu.total = f64::from(writer_id);
         record
     };
-    let own = |by: u32, round: u32| record(&vpa(&format!("own-{by}")), "app", round);
+    let own = |writer_id: u32, round: u32| record(&vpa(&format!("own-{writer_id}")), "app", round);
     let running: Vec<_> = (0..WRITERS)
-        .map(|by| {
-            let subject = Arc::clone(&subject);
+        .map(|writer_id| {
+            let backend = Arc::clone(&backend);
             tokio::spawn(async move {
                 for round in 1..=ROUNDS {
-                    save(&*subject, &[own(by, round), shared(by)]).await?;
+                    save(&*backend, &[own(writer_id, round), shared(writer_id)]).await?;
                 }
                 Ok::<(), CaseError>(())
             })
         })
         .collect();
     for writer in running {
-        writer.await.map_err(|e| format!("a writer died: {e}"))??;
+        writer.await.map_err(|e| format!("a writer panicked: {e}"))??;
     }
-    let loaded = load(&*subject, &LoadRequest::All).await?;
+    let loaded = load(&*backend, &LoadRequest::All).await?;
     let winner = loaded.snapshots.get(&shared(0).key);
-    let whole =
-        (0..WRITERS).map(shared).find(|record| Some(&subject.expected_snapshot(record)) == winner);
-    let Some(whole) = whole else {
-        return Err("the record that all wrote is none of those written".to_string().into());
+    let last_written =
+        (0..WRITERS).map(shared).find(|record| Some(&backend.expected_snapshot(record)) == winner);
+    let Some(last_written) = last_written else {
+        return Err("the shared record is none of those written".to_string().into());
     };
-    let mut expected: Vec<Record> = (0..WRITERS).map(|by| own(by, ROUNDS)).collect();
-    expected.push(whole);
-    expect_loaded(&*subject, &loaded, &expected)
+    let mut expected: Vec<Record> = (0..WRITERS).map(|writer_id| own(writer_id, ROUNDS)).collect();
+    expected.push(last_written);
+    expect_loaded(&*backend, &loaded, &expected)
 }
 
-/// Expects one thing to be passed over, and named by its VPA.
+/// Expects one skipped record, identified by its VPA.
 fn expect_one_skipped(loaded: &super::fixtures::LoadedRecords, key: &ContainerKey) -> CaseResult {
     match loaded.report.skipped.as_slice() {
         [one] if one.record.contains(&*key.vpa.name) && !one.reason.is_empty() => Ok(()),
@@ -288,33 +291,33 @@ fn expect_one_skipped(loaded: &super::fixtures::LoadedRecords, key: &ContainerKe
     }
 }
 
-async fn malformed_is_skipped(subject: Arc<dyn TestBackend>) -> CaseResult {
+async fn malformed_is_skipped(backend: Arc<dyn TestBackend>) -> CaseResult {
     let batch = records(5, 1);
-    save(&*subject, &batch).await?;
+    save(&*backend, &batch).await?;
     let damaged = batch[2].clone();
     let tampering = Tampering::Corrupt(damaged.key.clone());
-    let subject = reopen(subject, tampering, "its records cannot be corrupted").await?;
-    let loaded = load(&*subject, &LoadRequest::All).await?;
+    let backend = reopen(backend, tampering, "its records cannot be corrupted").await?;
+    let loaded = load(&*backend, &LoadRequest::All).await?;
     let others = [&batch[..2], &batch[3..]].concat();
-    expect_loaded(&*subject, &loaded, &others)?;
+    expect_loaded(&*backend, &loaded, &others)?;
     expect_one_skipped(&loaded, &damaged.key)?;
-    save(&*subject, &[damaged]).await?;
-    expect_stored(&*subject, &batch).await
+    save(&*backend, &[damaged]).await?;
+    expect_stored(&*backend, &batch).await
 }
 
-async fn foreign_is_left_alone(subject: Arc<dyn TestBackend>) -> CaseResult {
+async fn foreign_is_left_alone(backend: Arc<dyn TestBackend>) -> CaseResult {
     let batch = records(3, 1);
-    save(&*subject, &batch).await?;
+    save(&*backend, &batch).await?;
     let key = ContainerKey::new(vpa("foreign"), "app");
     let tampering = Tampering::Foreign(key.clone());
-    let subject = reopen(subject, tampering, "nothing foreign can get into it").await?;
-    let loaded = load(&*subject, &LoadRequest::All).await?;
-    expect_loaded(&*subject, &loaded, &batch)?;
+    let backend = reopen(backend, tampering, "other programs cannot write to it").await?;
+    let loaded = load(&*backend, &LoadRequest::All).await?;
+    expect_loaded(&*backend, &loaded, &batch)?;
     expect_one_skipped(&loaded, &key)?;
 
-    let removed = writer(&*subject)?.collect_garbage(&|_| true, &LimitedPermit::all()).await?;
-    ensure(removed == 3, || format!("{removed} records were removed, not the 3 of its own"))?;
-    let loaded = load(&*subject, &LoadRequest::All).await?;
-    expect_loaded(&*subject, &loaded, &[])?;
+    let removed = writer(&*backend)?.collect_garbage(&|_| true, &LimitedPermit::all()).await?;
+    ensure(removed == 3, || format!("{removed} records were removed, expected its own 3"))?;
+    let loaded = load(&*backend, &LoadRequest::All).await?;
+    expect_loaded(&*backend, &loaded, &[])?;
     expect_one_skipped(&loaded, &key)
 }

@@ -1,4 +1,4 @@
-//! The case of a save that dies: at every point where it waits for something, it is dropped and never resumed.
+//! The case of an interrupted save: it is dropped at every point where it waits.
 
 use std::{
     future::{Future, poll_fn},
@@ -15,21 +15,21 @@ use super::{
 };
 use crate::{LoadRequest, NotLeader, WritePermit};
 
-/// More waiting points than any save has; a save that never ends is a failure too.
-const POINTS: usize = 1_000;
+/// Maximum number of wait points. A save with more is a failure.
+const MAX_POINTS: usize = 1_000;
 
-/// Grants everything, and waits once before it does: a point at which a save can die.
+/// Grants everything, but yields once before, so that a save can be interrupted there.
 struct YieldingPermit;
 
 #[async_trait]
 impl WritePermit for YieldingPermit {
     async fn acquire(&self) -> Result<(), NotLeader> {
-        let mut asked = false;
+        let mut yielded = false;
         poll_fn(|context| {
-            if asked {
+            if yielded {
                 return Poll::Ready(Ok(()));
             }
-            asked = true;
+            yielded = true;
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -37,7 +37,7 @@ impl WritePermit for YieldingPermit {
     }
 }
 
-/// Runs a future up to its `points`th wait and drops it there; `Some` when it ended before.
+/// Polls a future up to its `points`th wait and drops it there; `Some` if it completed before.
 async fn poll_until<T>(points: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut left = points;
@@ -54,43 +54,43 @@ async fn poll_until<T>(points: usize, future: impl Future<Output = T>) -> Option
 }
 
 pub async fn crash_mid_save(
-    maker: &dyn BackendFactory,
+    factory: &dyn BackendFactory,
     first: Arc<dyn TestBackend>,
 ) -> Result<(), CaseError> {
     let (old, new) = (records(4, 1), records(4, 2));
-    let mut subject = first;
-    for points in 0..POINTS {
-        save(&*subject, &old).await?;
-        let done = poll_until(points, writer(&*subject)?.save(&new, &YieldingPermit)).await;
-        // A backend that forgets with its process is looked at as it is: the task died, not the process.
-        let (Reopened::Opened(left) | Reopened::Unsupported(left)) =
-            subject.reopen(Tampering::None).await?;
-        let loaded = load(&*left, &LoadRequest::All).await?;
-        let mut renewed = 0;
+    let mut backend = first;
+    for points in 0..MAX_POINTS {
+        save(&*backend, &old).await?;
+        let result = poll_until(points, writer(&*backend)?.save(&new, &YieldingPermit)).await;
+        // A backend that is not persistent is checked as it is: only the task was dropped.
+        let (Reopened::Opened(reopened) | Reopened::Unsupported(reopened)) =
+            backend.reopen(Tampering::None).await?;
+        let loaded = load(&*reopened, &LoadRequest::All).await?;
+        let mut updated = 0;
         for (old, new) in old.iter().zip(&new) {
             let found = loaded.snapshots.get(&old.key);
-            if found == Some(&left.expected_snapshot(new)) {
-                renewed += 1;
-            } else if found != Some(&left.expected_snapshot(old)) {
+            if found == Some(&reopened.expected_snapshot(new)) {
+                updated += 1;
+            } else if found != Some(&reopened.expected_snapshot(old)) {
                 return Err(format!(
-                    "after a save died at point {points}, {} is neither as it was nor as it was to be",
+                    "after a save was interrupted at point {points}, {} is neither in the old nor in the new state",
                     old.key
                 )
                 .into());
             }
         }
-        if left.write_unit() == WriteUnit::Batch && renewed != 0 && renewed != new.len() {
-            return Err(format!("{renewed} of {} records of an atomic batch", new.len()).into());
+        if reopened.write_unit() == WriteUnit::Batch && updated != 0 && updated != new.len() {
+            return Err(format!("{updated} of {} records of an atomic batch", new.len()).into());
         }
-        if let Some(report) = done {
+        if let Some(report) = result {
             report?;
-            return if renewed == new.len() {
+            return if updated == new.len() {
                 Ok(())
             } else {
-                Err("a save ended well and was lost".to_string().into())
+                Err("a successful save was lost".to_string().into())
             };
         }
-        subject = maker.create().await?;
+        backend = factory.create().await?;
     }
-    Err(format!("a save of four records still ran after {POINTS} waits").into())
+    Err(format!("a save of four records did not complete after {MAX_POINTS} waits").into())
 }

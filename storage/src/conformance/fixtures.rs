@@ -1,4 +1,4 @@
-//! What the cases save and load: records, permits of all tempers, and a sink that remembers.
+//! Fixtures of the cases: records, permits, and a sink that collects what is loaded.
 
 use std::{
     collections::BTreeMap,
@@ -17,8 +17,8 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey, Time},
 };
 
-/// A record whose every part tells of `generation`, so that a mixture of two shows. Richer with each
-/// generation; its numbers are small whole ones, which every format can keep.
+/// A record in which every field depends on `generation`, so that a mixture of two is detected. It is richer with each
+/// generation. Its numbers are small integers, which every format can represent.
 pub fn record(vpa: &ObjectKey, container: &str, generation: u32) -> Record {
     let at = Time::from_secs(1_790_000_000 + i64::from(generation) * 60);
     let weight = f64::from(generation);
@@ -52,17 +52,17 @@ pub fn record(vpa: &ObjectKey, container: &str, generation: u32) -> Record {
     Record::new(ContainerKey::new(vpa.clone(), container), snapshot)
 }
 
-/// A VPA of the namespace that most cases use.
+/// A VPA in the namespace that most cases use.
 pub fn vpa(name: &str) -> ObjectKey {
     ObjectKey::new("shop", name)
 }
 
-/// `count` records of different VPAs.
+/// Creates `count` records of different VPAs.
 pub fn records(count: u32, generation: u32) -> Vec<Record> {
     (0..count).map(|n| record(&vpa(&format!("web-{n}")), "app", generation)).collect()
 }
 
-/// Records at the borders of what a snapshot can hold.
+/// Records with extreme values.
 pub fn extremes() -> Vec<Record> {
     let floats = [
         f64::MIN_POSITIVE,
@@ -124,7 +124,7 @@ pub fn extremes() -> Vec<Record> {
     ]
 }
 
-/// Grants this many writes, then none.
+/// Grants a limited number of writes.
 pub struct LimitedPermit(AtomicUsize);
 
 impl LimitedPermit {
@@ -132,7 +132,7 @@ impl LimitedPermit {
         Self(AtomicUsize::new(count))
     }
 
-    /// As many as are asked for.
+    /// Grants all writes.
     pub fn all() -> Self {
         Self::new(usize::MAX)
     }
@@ -145,11 +145,11 @@ impl WritePermit for LimitedPermit {
         self.0
             .fetch_update(SeqCst, SeqCst, left)
             .map(|_| ())
-            .map_err(|_| NotLeader("no more".into()))
+            .map_err(|_| NotLeader("the permit is exhausted".into()))
     }
 }
 
-/// What a load brought.
+/// The result of a load.
 #[derive(Default)]
 pub struct LoadedRecords {
     pub snapshots: BTreeMap<ContainerKey, Snapshot>,
@@ -170,82 +170,88 @@ impl Sink for LoadedRecords {
     }
 }
 
-/// Loads what is wanted, and checks that the report tells of what the sink got.
+/// Loads the requested records, and checks that the report matches what the sink received.
 pub async fn load(
-    subject: &dyn TestBackend,
+    backend: &dyn TestBackend,
     wanted: &LoadRequest,
 ) -> Result<LoadedRecords, CaseError> {
     let mut loaded = LoadedRecords::default();
-    let report = subject.storage().load(wanted, &mut loaded).await?;
+    let report = backend.storage().load(wanted, &mut loaded).await?;
     if let Some(key) = &loaded.duplicate {
         return Err(format!("{key} was loaded twice in one load").into());
     }
-    let counted = (report.snapshots, report.samples);
-    let came = (loaded.snapshots.len(), loaded.samples);
-    if counted != came {
-        return Err(format!("the report counts {counted:?}, the sink was given {came:?}").into());
+    let reported = (report.snapshots, report.samples);
+    let received = (loaded.snapshots.len(), loaded.samples);
+    if reported != received {
+        return Err(
+            format!("the report counts {reported:?}, the sink received {received:?}").into()
+        );
     }
     loaded.report = report;
     Ok(loaded)
 }
 
-/// Loads everything and compares it with what was saved.
+/// Loads everything and compares it with the expected records.
 pub async fn expect_stored(
-    subject: &dyn TestBackend,
+    backend: &dyn TestBackend,
     expected: &[Record],
 ) -> Result<(), CaseError> {
-    let loaded = load(subject, &LoadRequest::All).await?;
+    let loaded = load(backend, &LoadRequest::All).await?;
     if let Some(skipped) = loaded.report.skipped.first() {
         return Err(format!("{} was skipped: {}", skipped.record, skipped.reason).into());
     }
-    expect_loaded(subject, &loaded, expected)
+    expect_loaded(backend, &loaded, expected)
 }
 
-/// Compares what was loaded with what was saved, number by number.
+/// Compares the loaded with the expected records exactly.
 pub fn expect_loaded(
-    subject: &dyn TestBackend,
+    backend: &dyn TestBackend,
     loaded: &LoadedRecords,
     expected: &[Record],
 ) -> Result<(), CaseError> {
     for record in expected {
         let Some(found) = loaded.snapshots.get(&record.key) else {
-            return Err(format!("{} was saved and not loaded", record.key).into());
+            return Err(format!("{} was saved but not loaded", record.key).into());
         };
-        if !identical(found, &subject.expected_snapshot(record)) {
-            return Err(format!("{} was loaded otherwise than it was saved", record.key).into());
+        if !identical(found, &backend.expected_snapshot(record)) {
+            return Err(format!(
+                "{} was loaded with other content than it was saved with",
+                record.key
+            )
+            .into());
         }
     }
     let known = |key: &ContainerKey| expected.iter().any(|record| record.key == *key);
     match loaded.snapshots.keys().find(|key| !known(key)) {
-        Some(key) => Err(format!("{key} was loaded and should not be there").into()),
+        Some(key) => Err(format!("{key} was loaded but should not exist").into()),
         None => Ok(()),
     }
 }
 
-/// Whether two snapshots are the same to the last bit, signs of zeros included.
+/// Whether two snapshots are identical, including the signs of zeros.
 pub fn identical(a: &Snapshot, b: &Snapshot) -> bool {
     crate::codec::encode_snapshot(a) == crate::codec::encode_snapshot(b)
 }
 
-/// Saves, expecting it to go through.
+/// Saves a batch that is expected to succeed.
 pub async fn save(
-    subject: &dyn TestBackend,
+    backend: &dyn TestBackend,
     batch: &[Record],
 ) -> Result<crate::SaveReport, CaseError> {
-    let writer = writer(subject)?;
+    let writer = writer(backend)?;
     Ok(writer.save(batch, &LimitedPermit::all()).await?)
 }
 
-/// The writing half, for the cases that need one.
-pub fn writer(subject: &dyn TestBackend) -> Result<&dyn crate::Writer, CaseError> {
-    subject.storage().writer().ok_or(CaseError::NotApplicable("the backend is read-only"))
+/// Returns the writer, for cases that need one.
+pub fn writer(backend: &dyn TestBackend) -> Result<&dyn crate::Writer, CaseError> {
+    backend.storage().writer().ok_or(CaseError::NotApplicable("the backend is read-only"))
 }
 
-/// Expects that the right to write was missed.
+/// Expects that the permit was refused.
 pub fn expect_fenced<T>(result: Result<T, Error>) -> Result<(), CaseError> {
     match result {
         Err(Error::NotLeader(_)) => Ok(()),
-        Err(other) => Err(format!("expected the refusal of the permit, got: {other}").into()),
-        Ok(_) => Err("the permit refused and the call still succeeded".to_string().into()),
+        Err(other) => Err(format!("expected a refused permit, got: {other}").into()),
+        Ok(_) => Err("the call succeeded without a permit".to_string().into()),
     }
 }

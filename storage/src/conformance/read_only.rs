@@ -1,5 +1,5 @@
-//! The cases of backends that only read what others have seen. Nothing can be saved first, so what they read from is
-//! filled from outside: with the lives of containers that use the same all the time.
+//! The cases for read-only backends. Nothing can be saved first, so the test fixture provides the data: containers with
+//! constant usage.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,65 +16,65 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey, Time},
 };
 
-/// What a backend reads from, and how it is filled.
+/// Provides a read-only backend with data.
 #[async_trait]
 pub trait ReadOnlyFixture: Send + Sync {
-    /// A backend that finds these lives, and nothing else. An error ends the case as failed.
+    /// Creates a backend with the data of exactly these containers. An error fails the case.
     async fn backend_with(&self, lives: &[ContainerLifetime]) -> Result<Arc<dyn Storage>, String>;
 
-    /// When the backend is asked; lives end then or before.
+    /// The time of the load. Containers end then or before.
     fn now(&self) -> Time;
 }
 
-/// The life of one container of one pod.
+/// The lifetime of one container of one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerLifetime {
     /// Namespace of the pod.
     pub namespace: &'static str,
-    /// Name of the pod, as its controller would make it.
+    /// Name of the pod, as its controller would generate it.
     pub pod: &'static str,
     /// Name of the container.
     pub container: &'static str,
     /// The topmost owner of the pod, as in [`Snapshot::owner`].
     pub owner: &'static str,
-    /// CPU that it uses.
+    /// CPU usage in cores.
     pub cores: f64,
-    /// Memory that it uses.
+    /// Memory usage in bytes.
     pub bytes: f64,
-    /// When it began.
+    /// Start of the container.
     pub start: Time,
-    /// When it ended.
+    /// End of the container.
     pub end: Time,
 }
 
-/// How far a number may be off: formats have decimals.
+/// Relative tolerance of values, for rounding in formats.
 const PRECISION: f64 = 1e-6;
-/// How much of a life may be missing or doubled, at its ends: backends have steps.
+/// Relative tolerance of the covered time, for the steps of a backend.
 const DURATION_TOLERANCE: f64 = 0.05;
-/// How long after its end a life may be heard of: the longest step.
+/// How long after its end a container may have a sample: the longest step.
 const MAX_SAMPLE_DELAY: Duration = Duration::from_mins(5);
 
-/// Runs every case of backends that only read.
-pub async fn run_read_only_suite(source: &dyn ReadOnlyFixture) -> Vec<CaseOutcome> {
+/// Runs every case for read-only backends.
+pub async fn run_read_only_suite(fixture: &dyn ReadOnlyFixture) -> Vec<CaseOutcome> {
     let mut outcomes = Vec::with_capacity(Case::READ_ONLY.len());
     for case in Case::READ_ONLY {
-        let ended = match case {
-            Case::SamplesAreWhole => samples_are_whole(source).await,
-            Case::OthersStayOut => others_stay_out(source).await,
-            _ => samples_come_again(source).await,
+        let result = match case {
+            Case::SamplesAreWhole => samples_are_whole(fixture).await,
+            Case::OthersStayOut => others_stay_out(fixture).await,
+            _ => samples_come_again(fixture).await,
         };
-        outcomes.push(outcome(case, ended));
+        outcomes.push(outcome(case, result));
     }
     outcomes
 }
 
-/// The life of a container of a pod in `shop`, from so many hours ago to so many.
+/// The lifetime of a container in the namespace `shop`, in hours ago.
 fn lifetime(
-    source: &dyn ReadOnlyFixture,
+    fixture: &dyn ReadOnlyFixture,
     pod: &'static str,
     (from, to): (u64, u64),
 ) -> ContainerLifetime {
-    let ago = |hours| source.now().earlier(Duration::from_hours(hours));
+    let ago = |hours| fixture.now().earlier(Duration::from_hours(hours));
     ContainerLifetime {
         namespace: "shop",
         pod,
@@ -96,62 +96,62 @@ fn load_request(vpas: &[(&str, Option<&str>)]) -> LoadRequest {
     LoadRequest::Vpas(vpas.collect())
 }
 
-/// A workload with pods that are alive, one that is gone, and one with two containers; two VPAs that want it.
-async fn samples_are_whole(source: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
+/// A workload with running pods, a deleted one, and one with two containers; two VPAs target it.
+async fn samples_are_whole(fixture: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
     let lives = [
-        lifetime(source, "db-0", (12, 0)),
-        ContainerLifetime { cores: 1.5, bytes: 3e9, ..lifetime(source, "db-1", (12, 6)) },
-        ContainerLifetime { cores: 0.002, bytes: 5e6, ..lifetime(source, "db-2", (6, 0)) },
+        lifetime(fixture, "db-0", (12, 0)),
+        ContainerLifetime { cores: 1.5, bytes: 3e9, ..lifetime(fixture, "db-1", (12, 6)) },
+        ContainerLifetime { cores: 0.002, bytes: 5e6, ..lifetime(fixture, "db-2", (6, 0)) },
         ContainerLifetime {
             container: "sidecar",
             cores: 0.0,
             bytes: 7e7,
-            ..lifetime(source, "db-2", (6, 0))
+            ..lifetime(fixture, "db-2", (6, 0))
         },
     ];
-    let storage = read_only_backend(source, &lives).await?;
+    let storage = read_only_backend(fixture, &lives).await?;
     let both = [("db", Some(lives[0].owner)), ("again", Some(lives[0].owner))];
-    let taken = load(&*storage, &load_request(&both)).await?;
-    taken.expect(&lives, &["again", "db"])?;
-    match taken.report.skipped.as_slice() {
+    let loaded = load(&*storage, &load_request(&both)).await?;
+    loaded.expect(&lives, &["again", "db"])?;
+    match loaded.report.skipped.as_slice() {
         [] => Ok(()),
-        other => Err(format!("nothing was to be skipped, not {other:?}").into()),
+        other => Err(format!("expected no skipped records, got {other:?}").into()),
     }
 }
 
-/// Pods of another workload, and of another namespace; VPAs without pods and without a target.
-async fn others_stay_out(source: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
+/// Pods of other workloads and of another namespace; VPAs without pods and without a target.
+async fn others_stay_out(fixture: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
     let lives = [
-        lifetime(source, "db-0", (6, 0)),
+        lifetime(fixture, "db-0", (6, 0)),
         ContainerLifetime {
             owner: "apps/StatefulSet/db-main",
-            ..lifetime(source, "db-main-0", (6, 0))
+            ..lifetime(fixture, "db-main-0", (6, 0))
         },
         ContainerLifetime {
             owner: "apps/StatefulSet/my-db",
-            ..lifetime(source, "my-db-0", (6, 0))
+            ..lifetime(fixture, "my-db-0", (6, 0))
         },
-        ContainerLifetime { namespace: "bank", bytes: 9e9, ..lifetime(source, "db-0", (6, 0)) },
+        ContainerLifetime { namespace: "bank", bytes: 9e9, ..lifetime(fixture, "db-0", (6, 0)) },
     ];
-    let storage = read_only_backend(source, &lives).await?;
+    let storage = read_only_backend(fixture, &lives).await?;
     let others =
         [("db", Some(lives[0].owner)), ("gone", Some("apps/StatefulSet/gone")), ("lost", None)];
-    let taken = load(&*storage, &load_request(&others)).await?;
-    taken.expect(&lives[..1], &["db", "gone"])?;
-    match taken.report.skipped.as_slice() {
+    let loaded = load(&*storage, &load_request(&others)).await?;
+    loaded.expect(&lives[..1], &["db", "gone"])?;
+    match loaded.report.skipped.as_slice() {
         [one] if one.record.contains("lost") && !one.reason.is_empty() => {}
         other => {
-            let why = format!("a VPA without a target was to be skipped by name, not {other:?}");
+            let why = format!("expected the VPA without a target to be skipped, got {other:?}");
             return Err(why.into());
         }
     }
-    let nobody = load(&*storage, &LoadRequest::Vpas(HashMap::new())).await?;
-    nobody.expect(&[], &[])
+    let empty = load(&*storage, &LoadRequest::Vpas(HashMap::new())).await?;
+    empty.expect(&[], &[])
 }
 
-async fn samples_come_again(source: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
-    let lives = [lifetime(source, "db-0", (6, 0)), lifetime(source, "db-1", (6, 3))];
-    let storage = read_only_backend(source, &lives).await?;
+async fn samples_come_again(fixture: &dyn ReadOnlyFixture) -> Result<(), CaseError> {
+    let lives = [lifetime(fixture, "db-0", (6, 0)), lifetime(fixture, "db-1", (6, 3))];
+    let storage = read_only_backend(fixture, &lives).await?;
     let wanted = load_request(&[("db", Some(lives[0].owner))]);
     let first = load(&*storage, &wanted).await?;
     first.expect(&lives, &["db"])?;
@@ -159,26 +159,26 @@ async fn samples_come_again(source: &dyn ReadOnlyFixture) -> Result<(), CaseErro
     if first.samples == second.samples && first.report == second.report {
         return Ok(());
     }
-    Err("the second load brought something else than the first".to_owned().into())
+    Err("the second load differs from the first".to_owned().into())
 }
 
 async fn read_only_backend(
-    source: &dyn ReadOnlyFixture,
+    fixture: &dyn ReadOnlyFixture,
     lives: &[ContainerLifetime],
 ) -> Result<Arc<dyn Storage>, CaseError> {
-    let storage = source.backend_with(lives).await?;
+    let storage = fixture.backend_with(lives).await?;
     if storage.writer().is_some() {
-        return Err(CaseError::NotApplicable("the backend can be written to"));
+        return Err(CaseError::NotApplicable("the backend is writable"));
     }
     Ok(storage)
 }
 
-/// What a load brought.
+/// The result of a load.
 #[derive(Debug, Default)]
 struct LoadedSamples {
     samples: BTreeMap<(ContainerKey, Box<str>), Vec<Sample>>,
-    whole: Vec<ObjectKey>,
-    /// The first thing that a backend must not do.
+    complete: Vec<ObjectKey>,
+    /// The first violation by the backend.
     fault: Option<String>,
     count: usize,
     report: LoadReport,
@@ -186,105 +186,112 @@ struct LoadedSamples {
 
 impl Sink for LoadedSamples {
     fn snapshot(&mut self, key: ContainerKey, _: Snapshot) {
-        self.fault.get_or_insert(format!("{key}: a snapshot came, of which there are none"));
+        self.fault.get_or_insert(format!("{key}: unexpected snapshot"));
     }
 
     fn sample(&mut self, key: &ContainerKey, sample: Sample) {
-        if self.whole.contains(&key.vpa) {
-            self.fault.get_or_insert(format!("{key}: a sample came after all of it had come"));
+        if self.complete.contains(&key.vpa) {
+            self.fault.get_or_insert(format!("{key}: a sample arrived after completion"));
         }
         self.count += 1;
         self.samples.entry((key.clone(), (&*sample.replica).into())).or_default().push(sample);
     }
 
     fn abandon(&mut self, vpa: &ObjectKey) {
-        self.fault.get_or_insert(format!("{vpa} was discarded though all of it is there"));
+        self.fault.get_or_insert(format!("{vpa} was abandoned although its history is available"));
     }
 
     fn complete(&mut self, vpa: &ObjectKey) {
-        self.whole.push(vpa.clone());
+        self.complete.push(vpa.clone());
     }
 }
 
 async fn load(storage: &dyn Storage, wanted: &LoadRequest) -> Result<LoadedSamples, CaseError> {
-    let mut taken = LoadedSamples::default();
-    let report = storage.load(wanted, &mut taken).await?;
-    if let Some(fault) = taken.fault.take() {
+    let mut loaded = LoadedSamples::default();
+    let report = storage.load(wanted, &mut loaded).await?;
+    if let Some(fault) = loaded.fault.take() {
         return Err(fault.into());
     }
-    if (report.snapshots, report.samples) != (0, taken.count) {
-        let (told, came) = ((report.snapshots, report.samples), taken.count);
-        return Err(format!("the report counts {told:?}, the sink was given {came} samples").into());
+    if (report.snapshots, report.samples) != (0, loaded.count) {
+        let (reported, received) = ((report.snapshots, report.samples), loaded.count);
+        return Err(format!(
+            "the report counts {reported:?}, the sink received {received} samples"
+        )
+        .into());
     }
-    taken.report = report;
-    Ok(taken)
+    loaded.report = report;
+    Ok(loaded)
 }
 
 impl LoadedSamples {
-    /// These lives for each of these VPAs, if it is of their namespace, and nothing else; and all of it.
+    /// Expects exactly the samples of these containers for each of these VPAs, and that all VPAs are complete.
     fn expect(&self, lives: &[ContainerLifetime], vpas: &[&str]) -> Result<(), CaseError> {
-        let mut whole = self.whole.clone();
-        whole.sort();
-        if !whole.iter().map(|vpa| &*vpa.name).eq(vpas.iter().copied()) {
-            return Err(format!("{vpas:?} were to be whole, once each, not {whole:?}").into());
+        let mut complete = self.complete.clone();
+        complete.sort();
+        if !complete.iter().map(|vpa| &*vpa.name).eq(vpas.iter().copied()) {
+            return Err(
+                format!("expected {vpas:?} to be complete once each, got {complete:?}").into()
+            );
         }
-        let mut left: Vec<_> = self.samples.keys().collect();
-        // What is gone has no pods.
+        let mut unexpected: Vec<_> = self.samples.keys().collect();
+        // This VPA has no pods.
         for name in vpas.iter().filter(|name| **name != "gone") {
             for life in lives {
-                let of = (ContainerKey::new(vpa(name), life.container), Box::from(life.pod));
-                let Some(samples) = self.samples.get(&of) else {
-                    return Err(format!("nothing came of {} in {}", life.pod, of.0).into());
+                let key = (ContainerKey::new(vpa(name), life.container), Box::from(life.pod));
+                let Some(samples) = self.samples.get(&key) else {
+                    return Err(format!("no samples of {} in {}", life.pod, key.0).into());
                 };
-                left.retain(|key| **key != of);
+                unexpected.retain(|other| **other != key);
                 let is_cpu =
                     |sample: &&Sample| matches!(sample.measurement, Measurement::CpuCores(_));
                 let (cpu, memory): (Vec<_>, Vec<_>) = samples.iter().partition(is_cpu);
-                for (what, value, samples) in
+                for (resource, value, samples) in
                     [("CPU", life.cores, cpu), ("memory", life.bytes, memory)]
                 {
                     check_samples(life, value, &samples).map_err(|why| {
-                        CaseError::Failed(format!("{what} of {} in {}: {why}", life.pod, of.0))
+                        CaseError::Failed(format!("{resource} of {} in {}: {why}", life.pod, key.0))
                     })?;
                 }
             }
         }
-        match left.first() {
-            Some((key, pod)) => Err(format!("{pod} came for {key}, whose it is not").into()),
+        match unexpected.first() {
+            Some((key, pod)) => {
+                Err(format!("{pod} was loaded for {key}, but does not belong to it").into())
+            }
             None => Ok(()),
         }
     }
 }
 
-/// Whether these samples, of one kind, are what can be seen of a life.
+/// Checks the samples of one resource of a container.
 fn check_samples(life: &ContainerLifetime, value: f64, samples: &[&Sample]) -> Result<(), String> {
-    let mut stands_for = 0.0;
-    let mut before: Option<Time> = None;
+    let mut covered = 0.0;
+    let mut previous: Option<Time> = None;
     for sample in samples {
-        let (Measurement::CpuCores(seen) | Measurement::MemoryBytes(seen)) = sample.measurement
+        let (Measurement::CpuCores(actual) | Measurement::MemoryBytes(actual)) = sample.measurement
         else {
-            return Err("it was killed, and never was".to_owned());
+            return Err("unexpected OOM kill".to_owned());
         };
-        if (seen - value).abs() > PRECISION * value.max(PRECISION) {
-            return Err(format!("{seen} at {} is not {value}", sample.at));
+        if (actual - value).abs() > PRECISION * value.max(PRECISION) {
+            return Err(format!("{actual} at {}, expected {value}", sample.at));
         }
-        if before.is_some_and(|before| before >= sample.at) {
-            return Err(format!("{} does not come after the one before it", sample.at));
+        if previous.is_some_and(|previous| previous >= sample.at) {
+            return Err(format!("{} is not after the previous sample", sample.at));
         }
         if sample.at < life.start || sample.at > life.end.later(MAX_SAMPLE_DELAY) {
             return Err(format!("{} is not within {} to {}", sample.at, life.start, life.end));
         }
         let covers = sample.covers.unwrap_or_default();
-        if before.is_some_and(|before| sample.at.earlier(covers) < before) {
-            return Err(format!("what {} stands for has come already", sample.at));
+        if previous.is_some_and(|previous| sample.at.earlier(covers) < previous) {
+            return Err(format!("the time that {} covers was covered already", sample.at));
         }
-        stands_for += covers.as_secs_f64();
-        before = Some(sample.at);
+        covered += covers.as_secs_f64();
+        previous = Some(sample.at);
     }
     let length = life.end.nanos_since(life.start) as f64 / 1e9;
     let is_point = samples.iter().all(|sample| sample.covers.is_none());
-    if samples.is_empty() || (!is_point && (stands_for / length - 1.0).abs() > DURATION_TOLERANCE) {
-        return Err(format!("{stands_for} s came of {length} s"));
+    if samples.is_empty() || (!is_point && (covered / length - 1.0).abs() > DURATION_TOLERANCE) {
+        return Err(format!("{covered}s of {length}s are covered"));
     }
     Ok(())
 }

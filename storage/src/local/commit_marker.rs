@@ -1,8 +1,7 @@
-//! The two marks at the beginning of the history file: up to where it is committed.
+//! The two commit markers at the start of the history file, which contain the committed length.
 //!
-//! A save writes its entries behind the committed end, then one mark; the next save writes the other. So
-//! one whole mark is left whatever happens, and a file that was cut is found out even when the cut falls
-//! between two saves.
+//! A save appends its entries after the committed end, and then writes one marker. The next save writes the other one. So
+//! one marker is always intact, and a truncated file is detected even if the cut is between two saves.
 //!
 //! ```text
 //!   magic 8 │ version 2 │ sequence 8 │ length 8 │ records 8 │ XXH3 of these 8     little-endian
@@ -11,46 +10,46 @@
 use super::frame::{check, number};
 
 const MAGIC: &[u8; 8] = b"PLIMSOLL";
-/// Layout of the file. A higher one is refused, untouched.
+/// The layout version of the file. A newer one is rejected, and the file is not changed.
 const VERSION: u16 = 1;
 const GUARDED: usize = 34;
 
-/// Bytes of a mark.
+/// Length of a marker in bytes.
 pub const LENGTH: usize = GUARDED + 8;
-/// Where the second mark lies: in another sector than the first, so that a torn write hits one of them.
+/// Offset of the second marker: in another sector than the first, so that a torn write damages only one.
 pub const SECOND_MARKER_OFFSET: u64 = 512;
-/// Where the entries begin.
+/// Offset of the first entry.
 pub const FIRST_FRAME_OFFSET: u64 = 1024;
 
-/// What is committed.
+/// The committed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitMarker {
-    /// Number of the latest save.
+    /// Sequence number of the latest save.
     pub sequence: u64,
-    /// Where the committed entries end.
+    /// End offset of the committed entries.
     pub length: u64,
-    /// How many keys have a record.
+    /// Number of keys with a record.
     pub records: u64,
 }
 
-/// What a mark turned out to be.
+/// The result of decoding a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodedMarker {
-    /// Whole.
+    /// The marker is intact.
     Valid(CommitMarker),
-    /// Written by a version with another layout.
+    /// The marker has another layout version.
     UnsupportedVersion(u16),
-    /// Damaged, or never written.
+    /// The marker is damaged or was never written.
     Damaged,
 }
 
 impl CommitMarker {
-    /// Where this mark belongs: the two take turns.
+    /// The offset of this marker: the two alternate.
     pub fn offset(&self) -> u64 {
         if self.sequence.is_multiple_of(2) { 0 } else { SECOND_MARKER_OFFSET }
     }
 
-    /// Its bytes.
+    /// Encodes the marker.
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(MAGIC);
@@ -63,7 +62,7 @@ impl CommitMarker {
         bytes
     }
 
-    /// Reads a mark.
+    /// Decodes a marker.
     pub fn decode(bytes: &[u8]) -> DecodedMarker {
         if bytes.len() < LENGTH
             || !bytes.starts_with(MAGIC)

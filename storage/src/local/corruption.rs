@@ -1,4 +1,4 @@
-//! Damage on purpose, for tests: what disks, crashes and foreign hands do to a history file.
+//! Corrupts a history file for tests, as disks, crashes and other programs do.
 
 use std::{fs, io, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{Error, codec};
 use plimsoll_core::types::ContainerKey;
 
-/// Puts bytes of this format under a key, as another version might have written them.
+/// Writes a record with this format and content, as another version might.
 pub fn write_raw_record(
     directory: &Path,
     key: &ContainerKey,
@@ -25,7 +25,7 @@ pub fn write_raw_record(
         .map(|_| ())
 }
 
-/// Flips one bit inside the stored content of a key. Answers whether the key was there.
+/// Flips one bit in the stored content of a key. Returns whether the key exists.
 pub fn flip_bit(directory: &Path, key: &ContainerKey) -> io::Result<bool> {
     let path = directory.join("history.plimsoll");
     let Ok(found) = scan(&fs::File::open(&path)?)? else { return Ok(false) };
@@ -41,15 +41,15 @@ pub fn flip_bit(directory: &Path, key: &ContainerKey) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Makes the file claim another layout, as a later version would write it.
+/// Sets the layout version of the file, as a later version would.
 pub fn set_layout_version(directory: &Path, version: u16) -> io::Result<()> {
     let path = directory.join("history.plimsoll");
     let mut bytes = fs::read(&path)?;
-    for place in [0, commit_marker::SECOND_MARKER_OFFSET as usize] {
-        let one = &mut bytes[place..place + commit_marker::LENGTH];
-        one[8..10].copy_from_slice(&version.to_le_bytes());
-        let guard = check(&one[..commit_marker::LENGTH - 8]);
-        one[commit_marker::LENGTH - 8..].copy_from_slice(&guard.to_le_bytes());
+    for offset in [0, commit_marker::SECOND_MARKER_OFFSET as usize] {
+        let marker = &mut bytes[offset..offset + commit_marker::LENGTH];
+        marker[8..10].copy_from_slice(&version.to_le_bytes());
+        let checksum = check(&marker[..commit_marker::LENGTH - 8]);
+        marker[commit_marker::LENGTH - 8..].copy_from_slice(&checksum.to_le_bytes());
     }
     fs::write(&path, bytes)
 }

@@ -1,43 +1,43 @@
-//! What opening a damaged history says, in one line.
+//! The report about a damaged history, in one line.
 
 use std::fmt;
 
 use plimsoll_core::history::SkippedRecord;
 
-/// What was found damaged when history was opened.
+/// The damage found when a history was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamageReport {
-    /// Directory of the history.
+    /// The directory of the history.
     pub location: String,
-    /// Records that are whole.
+    /// Number of intact records.
     pub intact_records: usize,
-    /// What is lost or set back to an older state. Empty: the damage cost nothing.
+    /// Records that are lost or restored to an older state. Empty if the damage is harmless.
     pub lost: Vec<SkippedRecord>,
-    /// Damage that cost nothing.
+    /// Harmless damage.
     pub harmless: Vec<SkippedRecord>,
-    /// Name of the damaged file, which is kept beside the new one when anything is lost.
+    /// The name of the copy of the damaged file, which is kept if anything is lost.
     pub damaged_copy: Option<String>,
 }
 
 impl fmt::Display for DamageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMED: usize = 5;
+        const MAX_LISTED: usize = 5;
         write!(
             f,
-            "{}: history was damaged; {} records are whole",
+            "{}: history is damaged; {} records are intact",
             self.location, self.intact_records
         )?;
         if self.lost.is_empty() {
             write!(f, ", nothing is lost")?;
         } else {
             write!(f, "; lost: ")?;
-            for (n, SkippedRecord { record: what, reason: why }) in
-                self.lost.iter().take(NAMED).enumerate()
+            for (n, SkippedRecord { record, reason }) in
+                self.lost.iter().take(MAX_LISTED).enumerate()
             {
-                write!(f, "{}{what} ({why})", if n > 0 { ", " } else { "" })?;
+                write!(f, "{}{record} ({reason})", if n > 0 { ", " } else { "" })?;
             }
-            if self.lost.len() > NAMED {
-                write!(f, " and {} more", self.lost.len() - NAMED)?;
+            if self.lost.len() > MAX_LISTED {
+                write!(f, " and {} more", self.lost.len() - MAX_LISTED)?;
             }
         }
         if let Some(name) = &self.damaged_copy {

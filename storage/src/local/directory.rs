@@ -1,4 +1,4 @@
-//! The directory that history lives in: who may use it, which files are in it, and what goes wrong there.
+//! The directory of a history: its lock, its files, and its errors.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -13,41 +13,41 @@ use crate::Error;
 const HISTORY: &str = "history.plimsoll";
 const UNFINISHED: &str = "history.plimsoll.new";
 const LOCK: &str = "lock";
-/// How many damaged files are kept; the last place is used again and again.
+/// Maximum number of damaged copies to keep. The last one is overwritten.
 const MAX_DAMAGED_COPIES: u32 = 9;
-/// How long a lock is waited for, and how often it is looked at.
+/// How long to wait for a lock, and how often to try.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A directory in use by this process alone.
+/// A locked directory.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Opened once: a process without free file descriptors can still sync it.
+    /// Kept open, so that a process without free file descriptors can still sync it.
     handle: File,
-    /// The operating system gives the lock back when the process ends, however it ends.
+    /// The operating system releases the lock when the process ends.
     _lock: Option<File>,
     is_read_only: bool,
 }
 
-/// A history file that took the place of the one before.
+/// The result of replacing the history file.
 #[derive(Debug)]
 pub struct ReplacedFile<T> {
     pub file: File,
-    /// What writing it came to.
+    /// The result of the write function.
     pub written: T,
-    /// Whether the directory was synced. If not, the file before may come back after a crash of the machine.
+    /// Whether the directory was synced. If not, the previous file may reappear after a crash of the machine.
     pub synced: io::Result<()>,
 }
 
 impl Directory {
-    /// Takes the directory; makes it when only its last part is missing.
+    /// Locks the directory exclusively. Creates it if its parent exists.
     pub fn lock_exclusive(path: &Path) -> Result<Self, Error> {
         let unusable = |why: String| Error::Unusable { place: path.display().to_string(), why };
         match fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(unusable(
-                    "the directory above it does not exist: create it, or mount the volume".into(),
+                    "its parent directory does not exist: create it, or mount the volume".into(),
                 ));
             }
             Err(error) if error.kind() != ErrorKind::AlreadyExists && !path.is_dir() => {
@@ -56,17 +56,17 @@ impl Directory {
             _ => {}
         }
         if !path.is_dir() {
-            return Err(unusable("it is not a directory: name a directory for the history".into()));
+            return Err(unusable("it is not a directory: use a directory for the history".into()));
         }
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(path.join(LOCK))
-            .map_err(|e| unusable(format!("cannot write into it: {}", explain(&e))))?;
+            .map_err(|e| unusable(format!("cannot write to it: {}", explain(&e))))?;
         let handle =
             File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
-        match lock_patiently(|| lock.try_lock()) {
+        match lock_with_timeout(|| lock.try_lock()) {
             Ok(()) => {
                 Ok(Self { path: path.into(), handle, _lock: Some(lock), is_read_only: false })
             }
@@ -74,12 +74,12 @@ impl Directory {
                 Err(Error::InUse { place: path.display().to_string() })
             }
             Err(TryLockError::Error(error)) => {
-                Err(unusable(format!("it cannot be locked: {}", explain(&error))))
+                Err(unusable(format!("cannot lock it: {}", explain(&error))))
             }
         }
     }
 
-    /// Takes the directory to read in it, beside others who do. Nothing in it is created, changed or removed.
+    /// Locks the directory for reading, which allows other readers. Changes nothing in it.
     pub fn take_read_only(path: &Path) -> Result<Self, Error> {
         let place = || path.display().to_string();
         let unusable = |why: String| Error::Unusable { place: place(), why };
@@ -87,43 +87,43 @@ impl Directory {
             File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
         let lock = match File::open(path.join(LOCK)) {
             Ok(lock) => Some(lock),
-            // Whoever writes there has made one.
+            // A writer would have created it.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                return Err(unusable(format!("it cannot be locked: {}", explain(&error))));
+                return Err(unusable(format!("cannot lock it: {}", explain(&error))));
             }
         };
-        match lock.as_ref().map_or(Ok(()), |lock| lock_patiently(|| lock.try_lock_shared())) {
+        match lock.as_ref().map_or(Ok(()), |lock| lock_with_timeout(|| lock.try_lock_shared())) {
             Ok(()) => Ok(Self { path: path.into(), handle, _lock: lock, is_read_only: true }),
             Err(TryLockError::WouldBlock) => Err(Error::InUse { place: place() }),
             Err(TryLockError::Error(error)) => {
-                Err(unusable(format!("it cannot be locked: {}", explain(&error))))
+                Err(unusable(format!("cannot lock it: {}", explain(&error))))
             }
         }
     }
 
-    /// Whether nothing is written.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// The directory itself, as a file.
+    /// The handle of the directory.
     pub fn as_file(&self) -> io::Result<File> {
         self.handle.try_clone()
     }
 
-    /// Where it is, for messages.
+    /// The path for messages.
     pub fn location(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// Replaces the handle by which the directory is synced, to make that fail.
+    /// Replaces the handle that syncs the directory, to make syncing fail.
     #[cfg(test)]
     pub fn replace_handle(&mut self, handle: File) -> File {
         std::mem::replace(&mut self.handle, handle)
     }
 
-    /// The history file, if there is one.
+    /// Opens the history file, if it exists.
     pub fn open_history(&self) -> io::Result<Option<File>> {
         if !self.is_read_only {
             let _ = fs::remove_file(self.path.join(UNFINISHED));
@@ -137,7 +137,7 @@ impl Directory {
         }
     }
 
-    /// Replaces the history file by what `write` writes. After an error it is as it was.
+    /// Replaces the history file with the output of `write`. After an error the file is unchanged.
     pub fn replace_history<T>(
         &self,
         write: impl FnOnce(&mut File) -> io::Result<T>,
@@ -162,49 +162,47 @@ impl Directory {
         replaced
     }
 
-    /// Keeps the history file under another name as well, for somebody to look at. Answers the name.
+    /// Keeps a copy of the history file for inspection, and returns its name.
     pub fn keep_damaged_copy(&self) -> io::Result<String> {
         let history = self.path.join(HISTORY);
         for number in 1..=MAX_DAMAGED_COPIES {
             let name = format!("{HISTORY}.damaged-{number}");
-            let aside = self.path.join(&name);
+            let copy = self.path.join(&name);
             if number == MAX_DAMAGED_COPIES {
-                let _ = fs::remove_file(&aside);
+                let _ = fs::remove_file(&copy);
             }
-            match fs::hard_link(&history, &aside) {
+            match fs::hard_link(&history, &copy) {
                 Ok(()) => return Ok(name),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 // Not every file system has hard links.
-                Err(_) => return fs::copy(&history, &aside).map(|_| name),
+                Err(_) => return fs::copy(&history, &copy).map(|_| name),
             }
         }
         Err(ErrorKind::AlreadyExists.into())
     }
 }
 
-/// Locks a file. A process that is on its way out, or a child that was just started and still holds the
-/// open files of its parent, lets go within moments.
-fn lock_patiently(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
-    let begun = Instant::now();
+/// Locks a file. Waits briefly, because a process that is exiting, or a new child that still holds the open files of its
+/// parent, releases the lock soon.
+fn lock_with_timeout(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    let start = Instant::now();
     loop {
         match lock() {
-            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_TIMEOUT => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_TIMEOUT => thread::sleep(PAUSE),
             other => return other,
         }
     }
 }
 
-/// A failure of the file system in words, with what to do where that is known.
+/// Describes an I/O error, with the remedy if known.
 pub fn explain(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::PermissionDenied => "no permission: let this user write there".into(),
-        ErrorKind::ReadOnlyFilesystem => {
-            "the file system is read-only: mount it for writing".into()
-        }
-        ErrorKind::StorageFull => "no space left: free some or give it more".into(),
-        ErrorKind::QuotaExceeded => "the quota is used up: raise it".into(),
-        ErrorKind::FileTooLarge => "the file may not grow: raise the limit on file sizes".into(),
-        ErrorKind::Unsupported => "the file system cannot do that: use a local one".into(),
+        ErrorKind::PermissionDenied => "permission denied: allow this user to write there".into(),
+        ErrorKind::ReadOnlyFilesystem => "the file system is read-only: mount it writable".into(),
+        ErrorKind::StorageFull => "no space left: free some or enlarge the volume".into(),
+        ErrorKind::QuotaExceeded => "the quota is exceeded: raise it".into(),
+        ErrorKind::FileTooLarge => "the file is too large: raise the file size limit".into(),
+        ErrorKind::Unsupported => "the file system does not support this: use a local one".into(),
         _ => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Records that are encoded, and ready to be appended to the history file.
+//! Encoded records, ready to be appended to the history file.
 
 use super::frame::{self, FrameHeader, FrameKind};
 use crate::codec;
@@ -7,7 +7,7 @@ use plimsoll_core::{
     types::ContainerKey,
 };
 
-/// A record, encoded.
+/// An encoded record.
 #[derive(Debug)]
 pub struct EncodedRecord {
     pub(super) key: ContainerKey,
@@ -24,7 +24,7 @@ impl EncodedRecord {
             .map(|raw| Self { supersede: record.supersede, ..raw })
     }
 
-    /// A record of bytes as they are.
+    /// Creates a record from encoded content.
     pub fn raw(
         key: &ContainerKey,
         format: u8,
@@ -35,7 +35,7 @@ impl EncodedRecord {
         let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
             return Err(SkippedRecord {
                 record: key.to_string().chars().take(80).collect(),
-                reason: "its name or its content is too long to be kept".into(),
+                reason: "its name or its content is too long".into(),
             });
         };
         let head = FrameHeader {

@@ -1,20 +1,20 @@
-//! One entry of the history file: a head that names the record and guards itself, then the content.
+//! One entry of the history file: a header with its own checksum, then the content.
 //!
 //! ```text
-//!   magic    4   where an entry begins: a reader that lost its place looks for it
-//!   kind     1   record, removal, or the end of a save
+//!   magic    4   the start of an entry: a reader resynchronizes by it after damage
+//!   kind     1   record, removal, or end of a save
 //!   format   1   encoding of the content
 //!   key      4   length of the key            \
 //!   body     4   length of the content         | little-endian
-//!   sequence 8   which save it belongs to      |
-//!   richness 8   how much the record saw      /   (end of a save: how many entries it has)
+//!   sequence 8   number of the save            |
+//!   richness 8   richness of the record       /   (end of a save: number of its entries)
 //!   check    8   XXH3 of the content              (end of a save: of all its entries)
 //!   key bytes
 //!   check    8   XXH3 of everything above
 //!   content bytes
 //! ```
 //!
-//! The head has a check of its own, so that a record whose content is damaged can still be named.
+//! The header has its own checksum, so that a record with damaged content can still be identified.
 
 use twox_hash::XxHash3_64;
 
@@ -22,14 +22,13 @@ const MAGIC: [u8; 4] = [0xA7, b'P', b'l', 0x1E];
 const HEAD: usize = 38;
 const CHECK: usize = 8;
 
-/// Longest key: far beyond what three Kubernetes names can be, small enough that a damaged length is
-/// found out at once.
+/// Maximum length of a key: longer than three Kubernetes names, and short enough to detect a damaged length.
 pub const MAX_KEY: usize = 64 * 1024;
 
-/// Bytes of an end mark. No record and no removal is as short.
+/// Length of an end mark in bytes. Records and removals are longer.
 pub const END_MARK: u64 = (HEAD + CHECK) as u64;
 
-/// What an entry says.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The state of a key.
@@ -40,42 +39,42 @@ pub enum FrameKind {
     End,
 }
 
-/// The head of an entry, proven whole.
+/// The header of an entry, with a verified checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the entry says.
+    /// The kind of the entry.
     pub kind: FrameKind,
     /// Encoding of the content.
     pub format: u8,
     /// Length of the content in bytes.
     pub body: u32,
-    /// The save it belongs to.
+    /// The sequence number of its save.
     pub sequence: u64,
-    /// How much the record saw; of an end mark, how many entries its save has.
+    /// The richness of the record; for an end mark, the number of entries of its save.
     pub richness: u64,
-    /// XXH3 of the content; of an end mark, of all entries of its save.
+    /// XXH3 of the content; for an end mark, of all entries of its save.
     pub check: u64,
     /// The key; empty for an end mark.
     pub key: Box<[u8]>,
 }
 
 impl FrameHeader {
-    /// Bytes from the beginning of the entry to its content.
+    /// Offset of the content within the entry.
     pub fn to_body(&self) -> u64 {
         (HEAD + self.key.len() + CHECK) as u64
     }
 
-    /// Bytes of the whole entry.
+    /// Length of the entry in bytes.
     pub fn length(&self) -> u64 {
         self.to_body() + u64::from(self.body)
     }
 
-    /// Whether this is the content that the head speaks of.
+    /// Whether this content matches the length and the checksum.
     pub fn matches_checksum(&self, body: &[u8]) -> bool {
         body.len() as u64 == u64::from(self.body) && XxHash3_64::oneshot(body) == self.check
     }
 
-    /// Appends the entry. `body` must be what `self.body` and `self.check` were made from.
+    /// Appends the entry. `body` must match `self.body` and `self.check`.
     pub fn write(&self, body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
@@ -96,7 +95,7 @@ impl FrameHeader {
         out.extend_from_slice(body);
     }
 
-    /// Reads the head of the entry that begins at `offset`; `None` when no whole head begins there.
+    /// Reads the header of the entry at `offset`; `None` if there is no intact header.
     pub fn read<E>(
         offset: u64,
         bytes: &mut impl FnMut(u64, usize) -> Result<Option<Vec<u8>>, E>,
@@ -132,12 +131,12 @@ impl FrameHeader {
     }
 }
 
-/// The check of these bytes.
+/// The checksum of these bytes.
 pub fn check(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Whether an entry may begin with these bytes.
+/// Whether these bytes may be the start of an entry.
 pub fn starts_with_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }

@@ -1,4 +1,4 @@
-//! The history file: saves are appended whole, committed by a mark, and compacted when most of it is old.
+//! The history file: saves are appended, committed by a marker, and compacted when most of the file is obsolete.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use super::{
 use crate::{Error, LoadRequest, SaveDecision, SaveReport, codec};
 use plimsoll_core::types::ContainerKey;
 
-/// How much old data may lie around before a small history is compacted.
+/// Amount of obsolete data to tolerate before a small history is compacted.
 const COMPACTION_SLACK: u64 = 1 << 20;
 
 /// The history of one directory.
@@ -33,25 +33,25 @@ pub struct HistoryFile {
     directory: Directory,
     file: Arc<File>,
     entries: HashMap<Box<[u8]>, RecordLocation>,
-    /// Where the next save goes.
+    /// Offset of the next save.
     end: u64,
-    /// Bytes of all current entries.
+    /// Total length of the current entries in bytes.
     live_bytes: u64,
     sequence: u64,
-    /// After a failed write nobody knows what is on disk: the next save starts from a new file.
+    /// Whether a write failed, so that the state on disk is unknown. The next save starts with a new file.
     needs_rewrite: bool,
-    /// What was lost, until it is saved anew.
+    /// Lost records, until they are saved again.
     lost: Vec<LostRecord>,
 }
 
 impl HistoryFile {
-    /// Opens the history of a directory, or begins one.
+    /// Opens the history of a directory, or creates one.
     pub fn open(path: &Path) -> Result<(Self, Option<DamageReport>), Error> {
         let directory = Directory::lock_exclusive(path)?;
         let place = directory.location();
-        let failed = |what: &str, error: &io::Error| unusable(&place, what, error);
-        let Some(file) = directory.open_history().map_err(|e| failed("opened", &e))? else {
-            let begun = directory.replace_history(|file| {
+        let failed = |action: &str, error: &io::Error| unusable(&place, action, error);
+        let Some(file) = directory.open_history().map_err(|e| failed("open", &e))? else {
+            let replaced = directory.replace_history(|file| {
                 let mark = CommitMarker {
                     sequence: 0,
                     length: commit_marker::FIRST_FRAME_OFFSET,
@@ -60,44 +60,44 @@ impl HistoryFile {
                 file.write_all(&[0; commit_marker::FIRST_FRAME_OFFSET as usize])?;
                 write_marks(file, mark)
             });
-            let file = begun.and_then(|begun| begun.synced.map(|()| begun.file));
-            let file = file.map_err(|e| failed("begun", &e))?;
+            let file = replaced.and_then(|replaced| replaced.synced.map(|()| replaced.file));
+            let file = file.map_err(|e| failed("create", &e))?;
             return Ok((Self::from_scan(directory, file, ScanResult::empty()), None));
         };
-        let (mut history, damage, overtaken) = Self::read(directory, file)?;
+        let (mut history, damage, markers_outdated) = Self::read(directory, file)?;
         let Some(mut damage) = damage else {
-            history.recover_tail(overtaken).map_err(|e| failed("opened", &e))?;
+            history.recover_tail(markers_outdated).map_err(|e| failed("open", &e))?;
             return Ok((history, None));
         };
         if !damage.lost.is_empty() {
-            let aside = history.directory.keep_damaged_copy();
-            damage.damaged_copy = Some(aside.map_err(|e| failed("repaired", &e))?);
+            let copy = history.directory.keep_damaged_copy();
+            damage.damaged_copy = Some(copy.map_err(|e| failed("repair", &e))?);
         }
-        history.rewrite().map_err(|e| failed("repaired", &e))?;
+        history.rewrite().map_err(|e| failed("repair", &e))?;
         Ok((history, Some(damage)))
     }
 
-    /// Opens the history of a directory to read it, and leaves it as it is, whatever is damaged.
+    /// Opens the history of a directory read-only. Does not repair damage.
     pub fn open_read_only(path: &Path) -> Result<(Self, Option<DamageReport>), Error> {
         let directory = Directory::take_read_only(path)?;
         let place = directory.location();
-        let failed = |error: &io::Error| unusable(&place, "opened", error);
+        let failed = |error: &io::Error| unusable(&place, "open", error);
         if let Some(file) = directory.open_history().map_err(|e| failed(&e))? {
             return Self::read(directory, file).map(|(history, damage, _)| (history, damage));
         }
-        // Without entries nothing is read from it.
+        // There are no entries, so this file is never read.
         let file = directory.as_file().map_err(|e| failed(&e))?;
         Ok((Self::from_scan(directory, file, ScanResult::empty()), None))
     }
 
-    /// Reads a history file; also answers what of it is damaged, and whether its marks are behind.
+    /// Reads a history file. Also returns its damage, and whether its markers are outdated.
     fn read(directory: Directory, file: File) -> Result<(Self, Option<DamageReport>, bool), Error> {
         let place = directory.location();
         let scan = scan::scan(&file).map_err(|e| unusable(&place, "read", &e))?;
         let scan = scan.map_err(|version| Error::Unusable {
             place: place.clone(),
             why: format!(
-                "history is in layout {version}, which this version does not read: use the version that wrote it, or \
+                "history has layout {version}, which this version does not support: use the version that wrote it, or \
                  another directory"
             ),
         })?;
@@ -109,8 +109,8 @@ impl HistoryFile {
             harmless: scan.harmless.clone(),
             damaged_copy: None,
         });
-        let overtaken = scan.markers_outdated;
-        Ok((Self::from_scan(directory, file, scan), damage, overtaken))
+        let markers_outdated = scan.markers_outdated;
+        Ok((Self::from_scan(directory, file, scan), damage, markers_outdated))
     }
 
     fn from_scan(directory: Directory, file: File, scan: ScanResult) -> Self {
@@ -126,12 +126,12 @@ impl HistoryFile {
         }
     }
 
-    /// Cuts off what an unfinished save left behind, and commits one that is complete but not marked.
-    fn recover_tail(&self, overtaken: bool) -> io::Result<()> {
+    /// Truncates an unfinished save, and commits a complete one whose marker is missing.
+    fn recover_tail(&self, markers_outdated: bool) -> io::Result<()> {
         if self.file.metadata()?.len() > self.end {
             self.file.set_len(self.end)?;
         }
-        if overtaken {
+        if markers_outdated {
             self.file.sync_data()?;
             let mark = self.mark();
             self.file.write_all_at(&mark.encode(), mark.offset())?;
@@ -148,22 +148,22 @@ impl HistoryFile {
         }
     }
 
-    /// Whether nothing is written.
+    /// Whether it is read-only.
     pub fn is_read_only(&self) -> bool {
         self.directory.is_read_only()
     }
 
-    /// Where it is, for messages.
+    /// The path for messages.
     pub fn location(&self) -> String {
         self.directory.location()
     }
 
-    /// How many keys have a record.
+    /// Number of keys with a record.
     pub fn records(&self) -> usize {
         self.entries.len()
     }
 
-    /// How each record of a batch stands to what is stored, those before it in the batch included.
+    /// Decides for each record of a batch whether to write it, given the stored records and the earlier ones of the batch.
     fn decide_each(&self, batch: &[EncodedRecord]) -> Vec<SaveDecision> {
         let mut earlier: HashMap<&[u8], &FrameHeader> = HashMap::new();
         batch
@@ -178,21 +178,21 @@ impl HistoryFile {
                         == (head.format, head.body, head.check)
                 });
                 let stored = stored.map(|stored| stored.richness);
-                let standing = SaveDecision::decide(head.richness, *supersede, stored, same);
-                if standing == SaveDecision::Write {
+                let decision = SaveDecision::decide(head.richness, *supersede, stored, same);
+                if decision == SaveDecision::Write {
                     earlier.insert(&head.key, head);
                 }
-                standing
+                decision
             })
             .collect()
     }
 
-    /// What saving this batch would do: the report, and the places in the batch of what would be written.
+    /// The result of saving this batch: the report, and the indices of the records to write.
     pub fn compare(&self, batch: &[EncodedRecord]) -> (SaveReport, Vec<usize>) {
         let mut report = SaveReport::default();
         let mut changes = Vec::new();
-        for (n, standing) in self.decide_each(batch).into_iter().enumerate() {
-            match standing {
+        for (n, decision) in self.decide_each(batch).into_iter().enumerate() {
+            match decision {
                 SaveDecision::Write => changes.push(n),
                 SaveDecision::Unchanged => report.unchanged += 1,
                 SaveDecision::StoredIsRicher => report.stored_richer.push(batch[n].key.clone()),
@@ -202,7 +202,7 @@ impl HistoryFile {
         (report, changes)
     }
 
-    /// Saves a batch: all of it, or nothing.
+    /// Saves a batch completely or not at all.
     pub fn save(&mut self, batch: &[EncodedRecord]) -> Result<SaveReport, Error> {
         let (report, changes) = self.compare(batch);
         let changes =
@@ -211,14 +211,16 @@ impl HistoryFile {
         Ok(report)
     }
 
-    /// The keys of all records, with their encoded form. Records of other formats are left out: whoever
-    /// wrote them knows better what becomes of them.
+    /// The keys of all records, with their encoded form. Records in other formats are omitted: they belong to another
+    /// version.
     pub fn keys(&self) -> Vec<(ContainerKey, Box<[u8]>)> {
-        let own = self.entries.iter().filter(|(_, entry)| entry.format == codec::FORMAT);
-        own.filter_map(|(bytes, _)| Some((codec::decode_key(bytes).ok()?, bytes.clone()))).collect()
+        let readable = self.entries.iter().filter(|(_, entry)| entry.format == codec::FORMAT);
+        readable
+            .filter_map(|(bytes, _)| Some((codec::decode_key(bytes).ok()?, bytes.clone())))
+            .collect()
     }
 
-    /// Removes these keys. Answers how many there were.
+    /// Removes these keys, and returns how many existed.
     pub fn remove(&mut self, mut keys: Vec<Box<[u8]>>) -> Result<usize, Error> {
         keys.retain(|key| self.entries.contains_key(key));
         let removed = keys.len();
@@ -240,14 +242,14 @@ impl HistoryFile {
             return Ok(());
         }
         if self.directory.is_read_only() {
-            let why = "it was opened to be read".to_owned();
+            let why = "it was opened read-only".to_owned();
             return Err(Error::Unusable { place: self.location(), why });
         }
         if self.needs_rewrite {
             self.rewrite().map_err(|e| self.unavailable(&e))?;
         }
-        // A number is used once, also by a save that fails: what it left behind is never taken for
-        // part of the next one.
+        // A failed save uses up its sequence number too, so that its leftovers are never mistaken for a part of the
+        // next one.
         self.sequence += 1;
         let count = changes.len() as u64;
         let mut bytes = Vec::new();
@@ -271,7 +273,7 @@ impl HistoryFile {
         debug_assert_eq!(end.length(), END_MARK, "readers know end marks by their length");
 
         if let Err(error) = self.file.write_all_at(&bytes, self.end) {
-            // It lies behind the committed end, where nobody reads it; give the space back.
+            // It is after the committed end and is never read. Truncate it to free the space.
             self.needs_rewrite = self.file.set_len(self.end).is_err();
             return Err(self.unavailable(&error));
         }
@@ -286,10 +288,10 @@ impl HistoryFile {
         }
         self.end = mark.length;
         if !self.lost.is_empty() {
-            let anew: HashSet<&[u8]> = written.iter().map(|(_, head)| &*head.key).collect();
+            let saved_keys: HashSet<&[u8]> = written.iter().map(|(_, head)| &*head.key).collect();
             self.lost.retain(|loss| {
                 let key = loss.key.as_ref().map(codec::encode_key);
-                key.is_none_or(|key| !anew.contains(&*key))
+                key.is_none_or(|key| !saved_keys.contains(&*key))
             });
         }
         for (offset, head) in written {
@@ -302,31 +304,31 @@ impl HistoryFile {
             self.live_bytes -= old.map_or(0, |entry| entry.length);
         }
         if self.end > 2 * self.live_bytes + COMPACTION_SLACK {
-            // This save is on disk; a compaction that fails is tried again with the next one.
+            // This save is on disk. A failed compaction is retried with the next one.
             let _ = self.rewrite();
         }
         Ok(())
     }
 
     fn records_after(&self, written: &[(u64, FrameHeader)]) -> u64 {
-        let mut touched: HashMap<&[u8], bool> = HashMap::new();
+        let mut changed: HashMap<&[u8], bool> = HashMap::new();
         for (_, head) in written {
-            touched.insert(&head.key, head.kind == FrameKind::Record);
+            changed.insert(&head.key, head.kind == FrameKind::Record);
         }
-        let before = touched.keys().filter(|key| self.entries.contains_key(**key)).count();
-        let after = touched.values().filter(|record| **record).count();
+        let before = changed.keys().filter(|key| self.entries.contains_key(**key)).count();
+        let after = changed.values().filter(|record| **record).count();
         (self.entries.len() - before + after) as u64
     }
 
     fn commit(&self, mark: CommitMarker) -> io::Result<()> {
-        // In this order: a mark must never speak of entries that are not on disk yet.
+        // In this order: a marker must never refer to entries that are not on disk yet.
         self.file.sync_data()?;
         self.file.write_all_at(&mark.encode(), mark.offset())?;
         self.file.sync_data()
     }
 
-    /// Writes the current records into a new file that takes the place of the old one. If it fails before that, the old
-    /// file is still in place and in use; if the directory cannot be synced afterwards, the next save rewrites again.
+    /// Writes the current records to a new file that replaces the old one. If that fails, the old file stays in use. If the
+    /// directory cannot be synced afterwards, the next save rewrites the file again.
     fn rewrite(&mut self) -> io::Result<()> {
         let mut current: Vec<(&Box<[u8]>, &RecordLocation)> = self.entries.iter().collect();
         current.sort_by_key(|(_, entry)| entry.offset);
@@ -353,7 +355,7 @@ impl HistoryFile {
             Ok((entries, offset, lost))
         })?;
         let ReplacedFile { file, written: (entries, end, lost), synced } = replaced;
-        // The old file is unlinked by now, so whatever is saved to it would be lost.
+        // The old file is unlinked by now, so saves to it would be lost.
         self.file = Arc::new(file);
         self.live_bytes = entries.values().map(|entry| entry.length).sum();
         self.entries = entries;
@@ -366,14 +368,11 @@ impl HistoryFile {
     fn unavailable(&self, error: &io::Error) -> Error {
         Error::Unavailable {
             place: self.location(),
-            why: format!(
-                "nothing of this save is kept, what was saved before is: {}",
-                explain(error)
-            ),
+            why: format!("save failed, earlier saves are kept: {}", explain(error)),
         }
     }
 
-    /// What a load will read: the state of this moment, whatever is saved meanwhile.
+    /// A reader for the current state, which later saves do not affect.
     pub fn listing(&self, wanted: &LoadRequest) -> RecordReader {
         let entries = self
             .entries
@@ -381,17 +380,17 @@ impl HistoryFile {
             .filter(|(key, _)| codec::decode_key(key).map_or(true, |key| wanted.includes(&key)))
             .map(|(_, entry)| *entry)
             .collect();
-        let asked_for = |loss: &&LostRecord| match &loss.key {
+        let is_requested = |loss: &&LostRecord| match &loss.key {
             Some(key) => wanted.includes(key),
             None => *wanted == LoadRequest::All,
         };
-        let lost = self.lost.iter().filter(asked_for).map(|loss| loss.skipped.clone()).collect();
+        let lost = self.lost.iter().filter(is_requested).map(|loss| loss.skipped.clone()).collect();
         RecordReader::new(Arc::clone(&self.file), entries, lost)
     }
 }
 
-fn unusable(place: &str, what: &str, error: &io::Error) -> Error {
-    let why = format!("history cannot be {what}: {}", explain(error));
+fn unusable(place: &str, action: &str, error: &io::Error) -> Error {
+    let why = format!("failed to {action} history: {}", explain(error));
     Error::Unusable { place: place.to_owned(), why }
 }
 

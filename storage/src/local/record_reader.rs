@@ -1,4 +1,4 @@
-//! Reading single entries again: for a load, a handful at a time, and for compaction.
+//! Reads single entries, for loads and for compaction.
 
 use std::{
     cmp::Reverse,
@@ -19,18 +19,18 @@ use plimsoll_core::{
     types::ContainerKey,
 };
 
-/// The records of one load. Saves append behind them, and compaction leaves their file as it is.
+/// The records of one load. Later saves append to the file, and compaction does not change it.
 #[derive(Debug)]
 pub struct RecordReader {
     file: Arc<File>,
-    /// Last one first.
+    /// In descending order of offset.
     entries: Vec<RecordLocation>,
-    /// What is known to be lost.
+    /// Lost records.
     pub lost: Vec<SkippedRecord>,
 }
 
 impl RecordReader {
-    /// These entries of this file.
+    /// Creates a reader for these entries of a file.
     pub fn new(
         file: Arc<File>,
         mut entries: Vec<RecordLocation>,
@@ -40,7 +40,7 @@ impl RecordReader {
         Self { file, entries, lost }
     }
 
-    /// The next records, at most `count`; none at the end.
+    /// Returns up to `count` records; empty at the end.
     pub fn next(&mut self, count: usize) -> Vec<Result<(ContainerKey, Snapshot), SkippedRecord>> {
         let rest = self.entries.len().saturating_sub(count);
         let file = &self.file;
@@ -52,17 +52,17 @@ fn read_record(
     file: &File,
     entry: &RecordLocation,
 ) -> Result<(ContainerKey, Snapshot), SkippedRecord> {
-    let unnamed = |why: String| SkippedRecord {
+    let skipped_at_offset = |why: String| SkippedRecord {
         record: format!("the record at byte {}", entry.offset),
         reason: why,
     };
     let (head, bytes) = read_entry(file, entry)
-        .map_err(|e| unnamed(format!("it cannot be read: {}", explain(&e))))?
+        .map_err(|e| skipped_at_offset(format!("failed to read it: {}", explain(&e))))?
         .map_err(|head| match head {
             Some(head) => LostRecord::of_record(&head.key, LostRecord::CHECKSUM_MISMATCH).skipped,
-            None => unnamed(LostRecord::CHECKSUM_MISMATCH.into()),
+            None => skipped_at_offset(LostRecord::CHECKSUM_MISMATCH.into()),
         })?;
-    let key = codec::decode_key(&head.key).map_err(|e| unnamed(e.to_string()))?;
+    let key = codec::decode_key(&head.key).map_err(|e| skipped_at_offset(e.to_string()))?;
     let body = &bytes[head.to_body() as usize..];
     match codec::decode_snapshot(head.format, body) {
         Ok(snapshot) => Ok((key, snapshot)),
@@ -72,10 +72,10 @@ fn read_record(
     }
 }
 
-/// The head and the bytes of an entry, or what is left of them.
+/// The header and the bytes of an entry, or the header alone if the content is damaged.
 pub type FrameRead = Result<(FrameHeader, Vec<u8>), Option<FrameHeader>>;
 
-/// The head and the bytes of an entry; where it is damaged, the head alone if that is whole.
+/// Reads the header and the bytes of an entry. Of a damaged entry, returns the header if it is intact.
 pub fn read_entry(file: &File, entry: &RecordLocation) -> io::Result<FrameRead> {
     let mut bytes = vec![0; entry.length as usize];
     match file.read_exact_at(&mut bytes, entry.offset) {

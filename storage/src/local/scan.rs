@@ -1,7 +1,7 @@
-//! Reads a history file from beginning to end and says what is whole, what is damaged and what is unfinished.
+//! Scans a history file and determines which entries are intact, damaged or unfinished.
 //!
-//! Nothing is believed without its check. A place that cannot be read is passed over up to the next
-//! entry that proves itself, so damage costs the entries that it touches and no others.
+//! Every checksum is verified. After damage the scan continues at the next valid entry, so that only the damaged entries
+//! are lost.
 
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
@@ -12,25 +12,25 @@ use super::{
 use crate::codec;
 use plimsoll_core::{history::SkippedRecord, types::ContainerKey};
 
-/// Where the current record of a key lies.
+/// The location of the current record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLocation {
-    /// Where its entry begins.
+    /// Offset of the entry.
     pub offset: u64,
-    /// Bytes of its entry.
+    /// Length of the entry in bytes.
     pub length: u64,
-    /// Encoding of its content.
+    /// Encoding of the content.
     pub format: u8,
-    /// How much it saw.
+    /// The richness of the record.
     pub richness: u64,
-    /// Length of its content.
+    /// Length of the content.
     pub body: u32,
-    /// XXH3 of its content.
+    /// XXH3 of the content.
     pub check: u64,
 }
 
 impl RecordLocation {
-    /// The entry of this head at this place.
+    /// The location of an entry with this header at this offset.
     pub fn at(offset: u64, head: &FrameHeader) -> Self {
         Self {
             offset,
@@ -43,50 +43,49 @@ impl RecordLocation {
     }
 }
 
-/// Something that is lost or set back to an older state.
+/// A record that is lost or restored to an older state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostRecord {
-    /// Whose it was, when that could be read.
+    /// The key, if it could be read.
     pub key: Option<ContainerKey>,
-    /// What it is, and why.
+    /// The description and the reason.
     pub skipped: SkippedRecord,
 }
 
 impl LostRecord {
-    /// Why most are lost.
-    pub const CHECKSUM_MISMATCH: &str = "it fails its check";
+    /// The most common reason.
+    pub const CHECKSUM_MISMATCH: &str = "checksum mismatch";
 
-    /// The loss of a record.
+    /// A lost record with this key.
     pub fn of_record(key: &[u8], why: &str) -> Self {
         let key = codec::decode_key(key).ok();
         let what = key.as_ref().map_or("a record without a name".into(), ContainerKey::to_string);
         Self { key, skipped: skipped(&what, why) }
     }
 
-    fn of_place(what: &str, why: &str) -> Self {
+    fn of_location(what: &str, why: &str) -> Self {
         Self { key: None, skipped: skipped(what, why) }
     }
 }
 
-/// What a history file holds.
+/// The content of a history file.
 #[derive(Debug, Default)]
 pub struct ScanResult {
     /// The current record of each key.
     pub entries: HashMap<Box<[u8]>, RecordLocation>,
-    /// Where the next save goes.
+    /// Offset of the next save.
     pub end: u64,
-    /// Number of the latest save.
+    /// Sequence number of the latest save.
     pub sequence: u64,
-    /// What is lost or set back to an older state, and why.
+    /// Records that are lost or restored to an older state.
     pub lost: Vec<LostRecord>,
-    /// Damage that cost nothing.
+    /// Harmless damage.
     pub harmless: Vec<SkippedRecord>,
-    /// Whether the marks at the beginning must be written anew: a complete save lies behind the
-    /// committed end.
+    /// Whether the commit markers must be rewritten, because there is a complete save after the committed end.
     pub markers_outdated: bool,
 }
 
-/// Reads the whole file. `Err(version)` inside: it was written by a version with another layout.
+/// Reads the whole file. The inner `Err(version)` means that it has another layout version.
 pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
     let length = file.metadata()?.len();
     let mut window = ReadBuffer { file, length, bytes: Vec::new(), start: 0 };
@@ -108,16 +107,17 @@ pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
             Some(if a.sequence > b.sequence { a } else { b })
         }
         (DecodedMarker::Valid(one), _) | (_, DecodedMarker::Valid(one)) => {
-            scan.harmless.push(skipped("one of the two marks", "it fails its check"));
+            scan.harmless
+                .push(skipped("one of the two commit markers", LostRecord::CHECKSUM_MISMATCH));
             Some(one)
         }
         _ => None,
     };
 
     let Some(committed) = committed else {
-        scan.lost.push(LostRecord::of_place(
-            "the beginning of the file",
-            "both marks fail their checks",
+        scan.lost.push(LostRecord::of_location(
+            "the start of the file",
+            "checksum mismatch of both commit markers",
         ));
         scan.read_committed(&mut window, length, u64::MAX)?;
         return Ok(Ok(scan));
@@ -127,20 +127,23 @@ pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
     if length > committed.length {
         let unfinished = scan.read_tail(&mut window, &committed)?;
         if unfinished && !scan.harmless.is_empty() {
-            // With both marks whole this is a save that was cut short and was never promised to anybody.
-            scan.lost.push(LostRecord::of_place("perhaps the last save", "its mark is damaged"));
+            // With two intact markers this is an interrupted save that was never confirmed.
+            scan.lost.push(LostRecord::of_location(
+                "possibly the last save",
+                "its commit marker is damaged",
+            ));
         }
     }
     Ok(Ok(scan))
 }
 
 impl ScanResult {
-    /// Of a history that begins.
+    /// The content of a new history.
     pub fn empty() -> Self {
         Self { end: commit_marker::FIRST_FRAME_OFFSET, ..Self::default() }
     }
 
-    /// Reads what is committed: `length` bytes, saves up to number `newest`.
+    /// Reads the committed part: `length` bytes, saves up to sequence number `newest`.
     fn read_committed(
         &mut self,
         window: &mut ReadBuffer<'_>,
@@ -175,11 +178,11 @@ impl ScanResult {
                         self.entries.insert(head.key.clone(), RecordLocation::at(offset, &head));
                         damaged.remove(&head.key);
                     } else {
-                        let whole = offset + head.length() <= window.length;
-                        let cause = if whole {
+                        let is_complete = offset + head.length() <= window.length;
+                        let cause = if is_complete {
                             LostRecord::CHECKSUM_MISMATCH
                         } else {
-                            "the file ends inside it"
+                            "the file ends within it"
                         };
                         damaged.insert(head.key.clone(), LostRecord::of_record(&head.key, cause));
                     }
@@ -189,33 +192,32 @@ impl ScanResult {
         }
         for (key, mut damage) in damaged {
             if self.entries.contains_key(&key) {
-                damage.skipped.reason += "; the state before it is used";
+                damage.skipped.reason += "; using the previous state";
             }
             self.lost.push(damage);
         }
         self.lost.sort_by(|a, b| a.skipped.record.cmp(&b.skipped.record));
         if window.length < length && newest != u64::MAX {
-            self.lost.push(LostRecord::of_place(
+            self.lost.push(LostRecord::of_location(
                 "the end of the file",
-                &format!("it is cut at {} of {length} bytes", window.length),
+                &format!("it is truncated at {} of {length} bytes", window.length),
             ));
         }
         self.end = limit.max(commit_marker::FIRST_FRAME_OFFSET);
         Ok(())
     }
 
-    /// Notes a stretch that no entry could be read from.
+    /// Records a range without valid entries.
     fn record_gap(&mut self, from: u64, to: u64) {
-        let what = format!("bytes {from} to {to}");
+        let range = format!("bytes {from} to {to}");
         if to - from == END_MARK {
-            self.harmless.push(skipped(&what, "the end mark of a save fails its check"));
+            self.harmless.push(skipped(&range, "checksum mismatch of the end mark of a save"));
         } else {
-            self.lost.push(LostRecord::of_place(&what, "they fail their check"));
+            self.lost.push(LostRecord::of_location(&range, "checksum mismatch"));
         }
     }
 
-    /// Reads what lies behind the committed end: complete saves only, in sequence and without a flaw.
-    /// Answers whether something unfinished is left.
+    /// Reads complete, intact and consecutive saves after the committed end. Returns whether an unfinished one is left.
     fn read_tail(
         &mut self,
         window: &mut ReadBuffer<'_>,
@@ -261,7 +263,7 @@ impl ScanResult {
     }
 }
 
-/// A file seen through a buffer, so that reading it in order costs few calls.
+/// A read buffer, so that sequential reads need few system calls.
 struct ReadBuffer<'a> {
     file: &'a File,
     length: u64,
@@ -272,7 +274,7 @@ struct ReadBuffer<'a> {
 impl ReadBuffer<'_> {
     const SPAN: usize = 1 << 20;
 
-    /// These bytes of the file; `None` when it ends before them.
+    /// These bytes of the file; `None` if it ends before.
     fn bytes(&mut self, offset: u64, length: usize) -> io::Result<Option<&[u8]>> {
         let Some(end) = offset.checked_add(length as u64).filter(|end| *end <= self.length) else {
             return Ok(None);
@@ -296,7 +298,7 @@ impl ReadBuffer<'_> {
         })
     }
 
-    /// The next place from `offset` on where a whole head of one of these saves begins, or `limit`.
+    /// The next offset with an intact header of one of these saves, or `limit`.
     fn next_head(
         &mut self,
         mut offset: u64,

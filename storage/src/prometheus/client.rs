@@ -1,13 +1,13 @@
-//! A client of Prometheus for whoever asks it: queries whose answers are read as streams, and single numbers for
-//! autoscalers, under limits that keep both sides well.
+//! A Prometheus client: queries with streamed responses, and single numbers for autoscalers, under limits that protect
+//! both sides.
 //!
 //! ```text
-//!   range ──▶ parts of at most 11,000 steps ──▶ one query each: permit, time limit, budget ──▶ Transport
-//!     ▲ halves what is too large or too slow, waits when the server is busy, and asks again
+//!   range ──▶ parts of at most 11,000 steps ──▶ one query each: permit, timeout, budget ──▶ Transport
+//!     ▲ halves parts that are too large or too slow; backs off and retries when the server is busy
 //! ```
 //!
-//! Sending and reading are our own and not the crate prometheus-http-query: that holds whole answers, several times
-//! over, knows whole seconds only, and keeps the status of an answer to itself that is no JSON.
+//! The crate prometheus-http-query is not used: it holds several copies of a whole response in memory, supports only
+//! whole seconds, and hides the status of a response that is not JSON.
 
 mod backoff;
 mod instant;
@@ -32,25 +32,25 @@ pub use self::{
 };
 use super::{schema::Dialect, transport::Transport};
 
-/// How much may be asked at once, and how patiently.
+/// Limits of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
-    /// Queries that may be under way at once, over all clones of a client. At least 1.
+    /// Maximum number of concurrent queries over all clones of a client. At least 1.
     pub max_in_flight: usize,
-    /// The time for one query, the reading of its answer included. The server is told it too.
+    /// Timeout of one query, including reading the response. It is sent to the server too.
     pub timeout: Duration,
-    /// Steps of one query; Prometheus refuses more than 11,000.
+    /// Maximum number of steps of one query. Prometheus rejects more than 11,000.
     pub max_steps: u32,
-    /// Bytes that one answer may bring, after decompression. A query above it counts as too large. Answers are read as
-    /// they arrive, so it bounds time and not memory; no answer that is of use is as long as the default.
+    /// Maximum size of a response in bytes, after decompression. A query above it counts as too large. Responses are
+    /// streamed, so this bounds time and not memory. No useful response is as long as the default.
     pub max_response_bytes: Option<u64>,
-    /// Points that one answer may bring. A query above it counts as too large.
+    /// Maximum number of points in a response. A query above it counts as too large.
     pub max_response_points: Option<u64>,
-    /// How often one query is tried before it has failed. At least 1.
+    /// Maximum number of attempts of one query. At least 1.
     pub max_attempts: u32,
-    /// The pause after a first failure. It doubles with each one more.
+    /// Backoff after the first failure. It doubles with each further failure.
     pub initial_backoff: Duration,
-    /// The longest pause, whatever the server asks for.
+    /// Maximum backoff, even if the server asks for more.
     pub max_backoff: Duration,
 }
 
@@ -69,66 +69,65 @@ impl Default for QueryLimits {
     }
 }
 
-/// Asks one server. Clones share its limits.
+/// A client of one server. Clones share its limits.
 #[derive(Clone, Debug)]
 pub struct PrometheusClient {
     transport: Arc<dyn Transport>,
     limits: QueryLimits,
     permits: Arc<Semaphore>,
     dialect: Dialect,
-    /// Whether half an answer is none.
+    /// Whether a partial response is an error.
     rejects_partial: bool,
-    watch: Option<Arc<dyn QueryObserver>>,
+    observer: Option<Arc<dyn QueryObserver>>,
 }
 
 impl PrometheusClient {
-    /// Asks through this transport.
+    /// Creates a client that sends its requests through this transport.
     pub fn new(transport: Arc<dyn Transport>, limits: QueryLimits) -> Self {
         let permits =
             Arc::new(Semaphore::new(limits.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)));
         let dialect = Dialect::default();
-        Self { transport, limits, permits, dialect, rejects_partial: false, watch: None }
+        Self { transport, limits, permits, dialect, rejects_partial: false, observer: None }
     }
 
-    /// Asks for ranges as this dialect wants them. VictoriaMetrics moves the start of a range to its own steps, unless it
-    /// is told not to by `nocache=1`.
+    /// Sends range queries in this dialect. VictoriaMetrics aligns the start of a range to its own steps unless a query
+    /// has `nocache=1`.
     #[must_use]
     pub fn with_dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
         self
     }
 
-    /// Takes an answer for a failure that its server calls partial: for whoever would take it for all that there is, and
-    /// never asks again.
+    /// Treats a partial response as a failure, for callers that would otherwise take it as complete and never retry.
     #[must_use]
     pub fn rejecting_partial(mut self) -> Self {
         self.rejects_partial = true;
         self
     }
 
-    /// The same, but each query is tried so often: for whoever asks anew before long anyway.
+    /// Sets the number of attempts of a query. Use few if the caller queries again soon anyway.
     #[must_use]
     pub fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.limits.max_attempts = attempts;
         self
     }
 
-    /// The same with a limit of its own on queries under way, for questions that must not wait behind a long load.
+    /// Returns a client with a separate limit on concurrent queries, for queries that must not wait behind a long load.
     #[must_use]
-    pub fn with_separate_permits(&self, in_flight: usize) -> Self {
-        let in_flight = in_flight.clamp(1, Semaphore::MAX_PERMITS);
-        let limits = QueryLimits { max_in_flight: in_flight, ..self.limits };
-        Self { limits, permits: Arc::new(Semaphore::new(in_flight)), ..self.clone() }
+    pub fn with_separate_permits(&self, max_in_flight: usize) -> Self {
+        let max_in_flight = max_in_flight.clamp(1, Semaphore::MAX_PERMITS);
+        let limits = QueryLimits { max_in_flight, ..self.limits };
+        Self { limits, permits: Arc::new(Semaphore::new(max_in_flight)), ..self.clone() }
     }
 
-    /// Tells of each question.
+    /// Reports every completed query to this observer.
     #[must_use]
-    pub fn with_observer(mut self, watch: Arc<dyn QueryObserver>) -> Self {
-        self.watch = Some(watch);
+    pub fn with_observer(mut self, observer: Arc<dyn QueryObserver>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
-    /// The limits.
+    /// Returns the limits of queries.
     pub fn limits(&self) -> &QueryLimits {
         &self.limits
     }

@@ -1,14 +1,14 @@
-//! Reads the answer to a query while it arrives: series by series, point by point, and none of it is kept.
+//! Decodes the response to a query while it arrives, series by series and point by point, without keeping it in memory.
 //!
 //! ```text
-//!   bytes, in pieces of any size ──▶ Reader ──▶ Series: begin(labels) point point … end
-//!                                       │            begin(labels) point … end
-//!                                       └─ at the true end only: finish
+//!   bytes, in pieces of any size ──▶ ResponseDecoder ──▶ SeriesVisitor: begin(labels) point point … end
+//!                                          │                            begin(labels) point … end
+//!                                          └─ only at the end of a complete response: finish
 //! ```
 //!
-//! What is held is the piece at hand and the labels of one series. The parser is our own because it is fed: a
-//! deserializer of serde pulls, so it would need a thread that blocks for each answer, and hands out a
-//! text for each number.
+//! Only the current piece and the labels of one series are in memory. The parser is our own because it is a push parser:
+//! a serde deserializer pulls, so it would need a blocking thread per response, and it allocates a string for each
+//! number.
 
 mod cursor;
 mod decimal;
@@ -22,73 +22,73 @@ pub(crate) use self::error::one_line;
 pub use self::{decoder::ResponseDecoder, error::DecodeError, labels::Labels};
 use plimsoll_core::types::Time;
 
-/// Takes series as they are read.
+/// Receives series as they are decoded.
 ///
-/// What came since the last `finish` or `discard` counts only with the next `finish`: until then it may turn
-/// out to be half an answer. Parts of a longer range come in order of time, and each ends with a `finish`.
+/// Points since the last `finish` or `discard` count only after the next `finish`: until then the response may turn out
+/// to be incomplete. Parts of a longer range arrive in order of time, and each ends with a `finish`.
 pub trait SeriesVisitor: Send {
-    /// A series begins. Its labels are gone after the call.
+    /// A series starts. The labels are valid only during the call.
     fn begin(&mut self, labels: Labels<'_>) -> Interest;
-    /// A point of the series that began last, later than the one before.
+    /// A point of the current series, later than the previous one.
     fn point(&mut self, at: Time, value: f64);
-    /// The series is over.
+    /// The current series ends.
     fn end(&mut self) {}
-    /// The answer is whole: what came counts.
+    /// The response is complete: its points count.
     fn finish(&mut self) {}
-    /// Whether it can hold no more. Asked now and then while an answer comes, which is broken off then.
+    /// Whether the visitor is full. Checked periodically; the response is aborted then.
     fn is_full(&self) -> bool {
         false
     }
-    /// The answer broke off or was too large: what came since the last `finish` does not count, and may come again.
+    /// The response failed: points since the last `finish` do not count, and may be sent again.
     fn discard(&mut self) {}
 }
 
-/// What a visitor wants of a series.
+/// The part of a series that a visitor wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Its points.
+    /// The points.
     Points,
-    /// No more than that it is there: its points are passed over without being parsed.
+    /// Only the labels: the points are skipped without parsing.
     LabelsOnly,
 }
 
 /// The type of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultType {
-    /// One point a series.
+    /// One point per series.
     Vector,
     /// Points over time.
     Matrix,
     /// One point without labels.
     Scalar,
-    /// A text.
+    /// A string.
     String,
 }
 
-/// What an answer had besides its points.
+/// The summary of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
-    /// The type of the result, where the server says it.
+    /// The type of the result, if the server reports it.
     pub kind: Option<ResultType>,
-    /// Series, unwanted ones included.
+    /// Number of series, including those without interest in points.
     pub series: u64,
-    /// Points that were handed out.
+    /// Number of points passed to the visitor.
     pub points: u64,
-    /// Native histograms among wanted series, which are passed over.
+    /// Number of skipped native histograms in series with interest in points.
     pub histograms: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Whether the server says that part of the result is missing.
+    /// Whether the server reports a partial result.
     pub is_partial: bool,
-    /// What the server warns of: the first few.
+    /// The first warnings of the server.
     pub warnings: Vec<String>,
-    /// What the server remarks: the first few.
+    /// The first infos of the server.
     pub infos: Vec<String>,
     /// The result of type string.
     pub text: Option<String>,
 }
 
-/// Counts what an answer has and takes nothing else.
+/// Ignores all series; only the summary is of interest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreSeries;
 

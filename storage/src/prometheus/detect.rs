@@ -1,11 +1,11 @@
-//! Finds out what a server calls its series: by a handful of cheap queries, each about one moment.
+//! Detects the names of a server's series with a handful of cheap instant queries.
 //!
 //! ```text
-//!   one container of each job ──▶ labels ──▶ jobs, copies, clusters ──▶ its samples ──▶ scrape interval
+//!   one container of each job ──▶ labels ──▶ jobs, replicas, clusters ──▶ its samples ──▶ scrape interval
 //!                                   └──────▶ the same pod in kube-state-metrics
 //! ```
 //!
-//! What is set is not looked for, and means what it says even where the server has nothing of it.
+//! Configured names are not detected, and apply even if the server has no such series.
 
 mod kube_state_metrics;
 mod recording_rules;
@@ -25,10 +25,10 @@ use super::{
 };
 use plimsoll_core::types::Time;
 
-/// What somebody has set. `None` is looked for.
+/// Names from the configuration. `None` is detected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchemaOverrides {
-    /// The job of usage; the empty one means any (`--prometheus-cadvisor-job-name`).
+    /// The job of usage series; empty for any job (`--prometheus-cadvisor-job-name`).
     pub job: Option<String>,
     /// The counter of CPU seconds (`--history-cpu-metric`).
     pub cpu: Option<String>,
@@ -42,20 +42,20 @@ pub struct SchemaOverrides {
     pub container: Option<String>,
     /// The time between two scrapes.
     pub scrape_interval: Option<Duration>,
-    /// Matchers that go into every query (`--prometheus-matcher`).
+    /// Matchers for every query (`--prometheus-matcher`).
     pub matchers: LabelMatchers,
 }
 
-/// Why nothing can be read.
+/// Why detection failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DetectError {
-    /// There was no answer.
+    /// A query failed.
     #[error(transparent)]
     Failed(#[from] QueryError),
-    /// The server has no usage of containers under any name that is known.
+    /// The server has no container usage series under any known name.
     #[error(
-        "the server has no series of {metric} with labels of pods and containers{matching}: check that it scrapes \
-         cAdvisor (the kubelets' /metrics/cadvisor), the matchers, and the labels if they are set"
+        "the server has no {metric} series with pod and container labels{matching}: check that it scrapes \
+         cAdvisor (the kubelets' /metrics/cadvisor), the matchers, and the label settings"
     )]
     NoUsageSeries {
         /// The metric.
@@ -65,63 +65,65 @@ pub enum DetectError {
     },
 }
 
-/// Finds the names. Looks at these namespaces only, where they have anything, and at all otherwise. Whether there are
-/// recorded series hangs on which time is asked about: [`find_recorded`].
+/// Detects the names. Searches these namespaces first, then all. Recording rules depend on the time range, so they are
+/// detected by [`find_recorded`].
 pub async fn detect(
     client: &PrometheusClient,
     known: &SchemaOverrides,
     namespaces: &[&str],
     at: Time,
 ) -> Result<Schema, DetectError> {
-    let found = usage::find(client, known, namespaces, at).await?;
-    let states = kube_state_metrics::find(client, known, &found, at).await?;
-    let pace = match known.scrape_interval {
+    let detected = usage::find(client, known, namespaces, at).await?;
+    let states = kube_state_metrics::find(client, known, &detected, at).await?;
+    let scrape_interval = match known.scrape_interval {
         Some(interval) => {
             WithOrigin::configured(ScrapeInterval { interval, longest_gap: interval })
         }
-        None => pace(client, &found.samples, at).await?,
+        None => detect_scrape_interval(client, &detected.samples, at).await?,
     };
     let dialect = dialect(client, at).await?;
     Ok(Schema {
-        usage: found.usage,
+        usage: detected.usage,
         kube_state_metrics: states,
         recording_rules: RecordingRules::Absent,
-        scrape_interval: pace,
+        scrape_interval,
         dialect,
-        replica_labels: found.replicas,
-        cluster_labels: found.clusters,
+        replica_labels: detected.replicas,
+        cluster_labels: detected.clusters,
         matchers: known.matchers.clone(),
     })
 }
 
-/// Told by a word that only one of them has.
+/// Detects the dialect by a keyword that only MetricsQL has.
 async fn dialect(client: &PrometheusClient, at: Time) -> Result<Dialect, QueryError> {
     let Ok(query) = Query::from_user("vector(1) default 2", &LabelMatchers::default()) else {
         return Ok(Dialect::PromQl);
     };
-    let mut kept = SeriesCollector::default();
-    match client.instant(&query, at, &mut kept).await {
+    let mut collector = SeriesCollector::default();
+    match client.instant(&query, at, &mut collector).await {
         Ok(_) => Ok(Dialect::MetricsQl),
         Err(failure) if failure.is_query_specific() => Ok(Dialect::PromQl),
-        // A login page is no answer.
+        // For example a login page, which says nothing about the dialect.
         Err(failure) => Err(failure),
     }
 }
 
-/// The time in which samples are looked at to find their interval. Long enough for one of five minutes.
+/// The window of samples from which to detect the scrape interval. Long enough for an interval of five minutes.
 const LOOK_BACK: Duration = Duration::from_mins(20);
 
-/// From the times of samples of a few series.
-async fn pace(
+/// Detects the scrape interval from the timestamps of a few series.
+async fn detect_scrape_interval(
     client: &PrometheusClient,
     samples: &[series_collector::CollectedSeries],
     at: Time,
 ) -> Result<WithOrigin<ScrapeInterval>, QueryError> {
     let mut gaps = Vec::new();
     for sample in samples.iter().take(3) {
-        let mut kept = SeriesCollector::default();
-        client.instant(&Query::range_samples(&sample.selector(), LOOK_BACK), at, &mut kept).await?;
-        for series in &kept.series {
+        let mut collector = SeriesCollector::default();
+        client
+            .instant(&Query::range_samples(&sample.selector(), LOOK_BACK), at, &mut collector)
+            .await?;
+        for series in &collector.series {
             let times = series.points.iter().map(|(at, _)| at.as_nanos());
             let times: Vec<_> = times.collect();
             gaps.extend(times.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()));
@@ -132,31 +134,31 @@ async fn pace(
     }
     gaps.sort_unstable();
     let interval = gaps[gaps.len() / 2].max(1);
-    // A gap of two intervals is a scrape that is missing.
+    // A gap of two intervals means a missing scrape.
     let longest = gaps.iter().rev().find(|&&gap| gap < interval * 19 / 10).copied();
-    let whole = |nanos: u64| Duration::from_millis(nanos.div_ceil(1_000_000));
-    // What differs by milliseconds is meant to be the same.
-    let interval = match whole(interval).as_millis() {
+    let whole_millis = |nanos: u64| Duration::from_millis(nanos.div_ceil(1_000_000));
+    // Ignore differences of some milliseconds.
+    let interval = match whole_millis(interval).as_millis() {
         millis if millis % 1000 <= 20 || millis % 1000 >= 980 => {
             Duration::from_secs(u64::try_from((millis + 500) / 1000).unwrap_or(60).max(1))
         }
-        _ => whole(interval),
+        _ => whole_millis(interval),
     };
-    let longest = whole(longest.unwrap_or(0)).max(interval);
-    // Shorter than a fiftieth is how late a scrape may be.
+    let longest = whole_millis(longest.unwrap_or(0)).max(interval);
+    // A scrape may be late by up to 2% of the interval.
     let longest = if longest < interval + interval / 50 { interval } else { longest };
     Ok(WithOrigin::detected(ScrapeInterval { interval, longest_gap: longest }))
 }
 
-/// Labels that have values here, each with all of them.
+/// The labels that have at least this many distinct values, with these values.
 fn distinct(groups: &SeriesCollector, labels: &[&str], at_least: usize) -> Vec<LabelValues> {
-    let mut all = Vec::new();
+    let mut distinct = Vec::new();
     for &label in labels {
         let values = groups.series.iter().map(|series| series.get(label).to_owned());
         let values: std::collections::BTreeSet<_> = values.collect();
         if values.len() >= at_least && values.iter().any(|value| !value.is_empty()) {
-            all.push(LabelValues { label: label.to_owned(), values });
+            distinct.push(LabelValues { label: label.to_owned(), values });
         }
     }
-    all
+    distinct
 }

@@ -1,12 +1,12 @@
-//! The backend that reads history from a server that speaks Prometheus' API. It never writes.
+//! The read-only backend that loads history from a server with the Prometheus API.
 //!
 //! ```text
-//!   VPAs ─▶ batches: one namespace, a pattern of pods ─▶ who owns which pod, who was killed
-//!              └▶ slices of time: CPU, memory, kills ─▶ whole? ─▶ in order of time ─▶ Sink
+//!   VPAs ─▶ WorkloadBatch: one namespace, a pattern of pods ─▶ PodInfo: owners, OOM-killed pods
+//!              └▶ TimeSlice: CPU, memory, OOM kills ─▶ complete? ─▶ in order of time ─▶ Sink
 //! ```
 //!
-//! A slice is held until all of it has come, and then handed on at once; so half an answer never counts, memory is
-//! bounded by a budget and not by the length of a history, and reading goes on where it stopped.
+//! A slice is held in memory until it is complete, and then emitted as a whole. So a partial response never counts,
+//! memory is bounded by a budget and not by the length of the history, and a load resumes where it stopped.
 
 mod batch_load;
 mod live_pods;
@@ -67,31 +67,31 @@ use plimsoll_core::{
     types::{ObjectKey, Time},
 };
 
-/// Points of one slice. With sixteen bytes each, and as many again while they grow, some MB for each query under way.
+/// Default number of points in a slice. At sixteen bytes each, doubled while vectors grow: some MB per concurrent query.
 const DEFAULT_POINT_BUDGET: u64 = 250_000;
 
-/// What was not found of a server's series is looked for again after this: they may just not have been there.
+/// An incomplete schema is detected again after this: the missing series may appear later.
 const INCOMPLETE_SCHEMA_TTL: Duration = Duration::from_mins(10);
-/// However much was found, it is looked for again after this: an upgrade renames jobs and labels while this process runs.
+/// Even a complete schema is detected again after this: an upgrade may rename jobs and labels.
 const SCHEMA_TTL: Duration = Duration::from_hours(1);
 
-/// After so many readings in a row without a series, names are looked for again at once, but not more often than this.
+/// After this many consecutive reads without a series, the schema is detected again, at most every [`EMPTY_SCHEMA_TTL`].
 const MAX_EMPTY_READS: u32 = 3;
 const EMPTY_SCHEMA_TTL: Duration = Duration::from_mins(5);
 
-/// What is read of a history.
+/// Settings of a history load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistorySettings {
-    /// What is known of the server's names.
+    /// Configured names of series.
     pub overrides: SchemaOverrides,
-    /// Where labels of pods are, if those are to tell whose pods there were. Otherwise owners and names do.
+    /// Where to read pod labels, if they should determine which VPA a pod belongs to. Otherwise owners and names do.
     pub pod_labels: Option<PodLabelQuery>,
-    /// How far back (`--history-length`).
+    /// The length of the history (`--history-length`).
     pub length: Duration,
-    /// What samples weigh (`--history-weighting`).
+    /// The weighting of samples (`--history-weighting`).
     pub weighting: Weighting,
-    /// Points that are held of each batch that is under way, with what is known of the owners of its pods. A step is read
-    /// whole, whatever it has.
+    /// Maximum number of points held in memory per concurrent batch, including the owners of its pods. A single step is
+    /// always read as a whole, however large it is.
     pub point_budget: u64,
 }
 
@@ -107,7 +107,7 @@ impl Default for HistorySettings {
     }
 }
 
-/// History in a server's series.
+/// Reads history from the series of a server.
 #[derive(Debug)]
 pub struct PrometheusHistory {
     server: String,
@@ -115,9 +115,9 @@ pub struct PrometheusHistory {
     settings: HistorySettings,
     clock: WallClock,
     schema: Mutex<Option<CachedSchema>>,
-    /// Readings in a row that brought no series.
+    /// Consecutive reads without a series.
     empty_reads: AtomicU32,
-    /// Whether it was said that labels of pods tell whose they are, or that they do not.
+    /// Whether it was logged that pod labels are used, or that they cannot be used.
     logged_pod_labels: AtomicBool,
     logged_no_pod_labels: AtomicBool,
 }
@@ -129,18 +129,18 @@ struct CachedSchema {
 }
 
 impl PrometheusHistory {
-    /// Of this server; `place` is its address, as errors are to show it.
+    /// Creates a backend for this server; `server` is its address for errors.
     pub fn new(
-        place: impl Into<String>,
+        server: impl Into<String>,
         client: PrometheusClient,
         settings: HistorySettings,
-        now: WallClock,
+        clock: WallClock,
     ) -> Self {
         Self {
-            server: place.into(),
+            server: server.into(),
             client,
             settings,
-            clock: now,
+            clock,
             schema: Mutex::new(None),
             empty_reads: AtomicU32::new(0),
             logged_pod_labels: AtomicBool::new(false),
@@ -148,61 +148,61 @@ impl PrometheusHistory {
         }
     }
 
-    /// Who asks it, for other questions under the same limits.
+    /// Returns the client, for other queries under the same limits.
     pub fn client(&self) -> &PrometheusClient {
         &self.client
     }
 
-    /// Where it is, as errors show it.
+    /// Returns the address of the server for errors.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// What the server calls its series. It is found out again each hour; earlier where something was lacking, for a server or
-    /// kube-state-metrics that had just begun, or where readings by it stay empty ([`Self::note_reading`]). What was found
-    /// before is used on while the server cannot be asked or has less than before.
+    /// Returns the schema of the server's series. It is detected again every hour, and earlier if it is incomplete because
+    /// the server or kube-state-metrics had just started, or if reads return nothing ([`Self::record_read`]). The previous
+    /// schema stays in use while the server is unavailable or has less than before.
     pub async fn schema(&self, namespaces: &[&str]) -> Result<Arc<Schema>, DetectError> {
         let now = self.clock.now();
-        let before = self.cached_schema().clone();
+        let previous = self.cached_schema().clone();
         if let Some(CachedSchema { schema, .. }) =
-            before.as_ref().filter(|found| !self.is_redetection_due(found, now))
+            previous.as_ref().filter(|cached| !self.is_redetection_due(cached, now))
         {
             return Ok(Arc::clone(schema));
         }
         self.empty_reads.store(0, Ordering::Relaxed);
-        let found = match (self.find(namespaces, now).await, &before) {
+        let found = match (self.find(namespaces, now).await, &previous) {
             (Ok(found), None) => Arc::new(found),
-            (Ok(found), Some(before)) => Arc::new(found.or_previous(&before.schema)),
-            (Err(unknown), None) => return Err(unknown),
-            (Err(unknown), Some(before)) => {
-                tracing::debug!(server = self.server, %unknown, "what was found before is used on");
-                Arc::clone(&before.schema)
+            (Ok(found), Some(previous)) => Arc::new(found.or_previous(&previous.schema)),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(previous)) => {
+                tracing::debug!(server = self.server, %error, "failed to detect series; using the previous schema");
+                Arc::clone(&previous.schema)
             }
         };
-        if before.as_ref().is_none_or(|before| !found.has_same_names(&before.schema)) {
-            tracing::info!(server = self.server, schema = %found, "the server's series");
+        if previous.as_ref().is_none_or(|previous| !found.has_same_names(&previous.schema)) {
+            tracing::info!(server = self.server, schema = %found, "detected series of the server");
         }
-        if before.is_none() && found.mixes_clusters() {
+        if previous.is_none() && found.mixes_clusters() {
             tracing::warn!(
                 server = self.server,
-                "there are series of several clusters: choose one by --prometheus-matcher, or pods of the same name \
-                 are taken for one another"
+                "the server has series of several clusters: select one with --prometheus-matcher, or pods with the same \
+                 name are mixed up"
             );
         }
         *self.cached_schema() = Some(CachedSchema { schema: Arc::clone(&found), at: now });
         Ok(found)
     }
 
-    /// Whether names are to be looked for again.
-    fn is_redetection_due(&self, found: &CachedSchema, now: Time) -> bool {
-        let since = |pause| now >= found.at.later(pause);
+    /// Whether the schema has to be detected again.
+    fn is_redetection_due(&self, cached: &CachedSchema, now: Time) -> bool {
+        let is_older_than = |ttl| now >= cached.at.later(ttl);
         let is_empty = self.empty_reads.load(Ordering::Relaxed) >= MAX_EMPTY_READS;
-        (found.schema.is_incomplete() && since(INCOMPLETE_SCHEMA_TTL))
-            || (is_empty && found.schema.usage.containers > 0 && since(EMPTY_SCHEMA_TTL))
-            || since(SCHEMA_TTL)
+        (cached.schema.is_incomplete() && is_older_than(INCOMPLETE_SCHEMA_TTL))
+            || (is_empty && cached.schema.usage.containers > 0 && is_older_than(EMPTY_SCHEMA_TTL))
+            || is_older_than(SCHEMA_TTL)
     }
 
-    /// Notes that usage was read by the schema, and of how many containers there was any.
+    /// Records a read of usage with the current schema, and how many containers it returned.
     pub fn record_read(&self, containers: u64) {
         if containers > 0 {
             self.empty_reads.store(0, Ordering::Relaxed);
@@ -212,7 +212,7 @@ impl PrometheusHistory {
     }
 
     async fn find(&self, namespaces: &[&str], now: Time) -> Result<Schema, DetectError> {
-        // Of half an answer some of what is there would seem to be lacking.
+        // In a partial response, existing series would seem to be missing.
         let client = self.client.clone().rejecting_partial();
         let mut schema = detect(&client, &self.settings.overrides, namespaces, now).await?;
         let plan = QueryPlan::new(self.settings.weighting, &schema);
@@ -221,9 +221,9 @@ impl PrometheusHistory {
         Ok(schema)
     }
 
-    /// Begins to read: of these VPAs, each with the owner of its pods; what came after one time, or all of it, up to another
-    /// one, or to now. Both are taken back to whole steps, so that what is read next may begin where this ends
-    /// ([`Loading::until`]). Also returns what cannot be read at all.
+    /// Starts to load the history of these VPAs, each with the owner of its pods, from `after` (or the start of the history)
+    /// until `until` (or now). Both are rounded down to whole steps, so that the next load can start where this one ends
+    /// ([`HistoryLoad::until`]). Also returns the VPAs that cannot be loaded.
     pub async fn start_load(
         &self,
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
@@ -233,8 +233,8 @@ impl PrometheusHistory {
         self.start_load_with_pods(wanted, after, until, KnownPods::default()).await
     }
 
-    /// Whose pods there were within this time until now by their labels, if those are to tell it. `None` where they do not:
-    /// then owners and names do, and a warning is logged once.
+    /// Determines by labels which VPAs the pods of this time range belong to, if configured. `None` if that is impossible:
+    /// then owners and names are used, and a warning is logged once.
     pub async fn pod_ownership(
         &self,
         namespaces: &[&str],
@@ -247,19 +247,19 @@ impl PrometheusHistory {
         };
         let schema = &*self.schema(namespaces).await?;
         let (within, now) = (within.unwrap_or(self.settings.length), self.clock.now());
-        let question = OwnershipQuery { schema, namespaces, within, now };
-        // Half an answer would be taken for all pods that there were.
+        let ownership_query = OwnershipQuery { schema, namespaces, within, now };
+        // A partial response would be taken as complete.
         let client = self.client.clone().rejecting_partial();
-        let why = match labels.query_ownership(&client, question, selects).await {
-            Ok(Some(whose)) => {
+        let why = match labels.query_ownership(&client, ownership_query, selects).await {
+            Ok(Some(ownership)) => {
                 if !self.logged_pod_labels.swap(true, Ordering::Relaxed) {
-                    let [namespace, pod, prefix] = &whose.names;
+                    let [namespace, pod, prefix] = &ownership.names;
                     let query = &*labels.query;
-                    tracing::info!(query, namespace, pod, prefix, "pods are known by their labels");
+                    tracing::info!(query, namespace, pod, prefix, "matching pods by their labels");
                 }
-                return Ok(Some(whose));
+                return Ok(Some(ownership));
             }
-            Ok(None) => "it tells of no pod's labels".to_owned(),
+            Ok(None) => "the result has no pod labels".to_owned(),
             Err(failure) if failure.is_query_specific() => failure.to_string(),
             Err(failure) => return Err(failure.into()),
         };
@@ -268,13 +268,13 @@ impl PrometheusHistory {
                 server = self.server,
                 query = labels.query,
                 why,
-                "--metric-for-pod-labels does not tell whose pods there were: owners and names of pods do"
+                "cannot match pods by --metric-for-pod-labels; using owners and names of pods"
             );
         }
         Ok(None)
     }
 
-    /// As [`Self::begin`], with pods that are known by their labels, or because they are there now.
+    /// Like [`Self::start_load`], with pods that are known from their labels or because they exist now.
     pub async fn start_load_with_pods(
         &self,
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
@@ -287,10 +287,10 @@ impl PrometheusHistory {
         let mut schema = self.schema(&namespaces).await?;
         let plan = QueryPlan::new(self.settings.weighting, &schema);
         let (start, end) = plan.span(self.settings.length, self.clock.now());
-        let moment = |time| plan.moment_before(end, time).max(start);
-        let to = until.map_or(end, moment);
-        let after = after.map_or(start, moment).min(to);
-        // Of this time, and as it is now: rules come and go.
+        let step_time = |time| plan.moment_before(end, time).max(start);
+        let to = until.map_or(end, step_time);
+        let after = after.map_or(start, step_time).min(to);
+        // Check for this time range, and again: rules come and go.
         let recorded = self.recorded(&schema, &plan, &namespaces, (after, to)).await?;
         if recorded != schema.recording_rules {
             schema = Arc::new(Schema { recording_rules: recorded, ..Schema::clone(&schema) });
@@ -301,12 +301,12 @@ impl PrometheusHistory {
         Ok((HistoryLoad::new(client, schema, plan, budget, batches, (after, to)), skipped))
     }
 
-    /// How much the containers of these VPAs were held back by their CPU limits, within this time until now. Fails only
-    /// where not even the names of series can be had: what could not be asked otherwise is named.
+    /// Queries how much CPU limits throttled the containers of these VPAs, within this time until now. Fails only if the
+    /// schema is not available; other failures are part of the report.
     pub async fn throttling(
         &self,
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
-        over: Duration,
+        lookback: Duration,
         pods: KnownPods<'_>,
     ) -> Result<ThrottlingReport, DetectError> {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
@@ -315,10 +315,10 @@ impl PrometheusHistory {
         let client = self.client.clone().rejecting_partial();
         let budget = self.settings.point_budget.max(1);
         let now = || self.clock.now();
-        Ok(ThrottlingReport::query(&client, &schema, batches, (over, budget), now).await)
+        Ok(ThrottlingReport::query(&client, &schema, batches, (lookback, budget), now).await)
     }
 
-    /// Which of these namespaces have containers with series now: a workload there without any history is odd.
+    /// Returns the namespaces that have container series now: there, a workload without history is unexpected.
     pub async fn namespaces_with_series(
         &self,
         namespaces: &[&str],
@@ -327,15 +327,15 @@ impl PrometheusHistory {
         Ok(with_series(&self.client, &schema, namespaces, self.clock.now()).await?)
     }
 
-    /// What is asked together, and what cannot be asked for.
+    /// Groups workloads into batches. Also returns those that cannot be queried.
     fn batches(
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
         pods: KnownPods<'_>,
     ) -> (Vec<WorkloadBatch>, Vec<SkippedRecord>) {
         let (mut batches, skipped) = WorkloadBatch::all(wanted);
         for batch in &mut batches {
-            if let Some(whose) = pods.by_label {
-                assign_labelled_pods(batch, whose);
+            if let Some(ownership) = pods.by_label {
+                assign_labelled_pods(batch, ownership);
             }
             if let Some(live) = pods.live {
                 live.assign_to(batch);
@@ -344,7 +344,7 @@ impl PrometheusHistory {
         (batches, skipped)
     }
 
-    /// What of this time is recorded. Where that takes too much to find out, nothing is.
+    /// Detects the recording rules of this time range. If that is too expensive, they are not used.
     async fn recorded(
         &self,
         schema: &Schema,
@@ -363,7 +363,7 @@ impl PrometheusHistory {
                 | QueryError::Timeout(_)
                 | QueryError::BadQuery(_)),
             ) => {
-                tracing::debug!(server = self.server, %failure, "recorded series are not used");
+                tracing::debug!(server = self.server, %failure, "not using recorded series");
                 Ok(RecordingRules::Absent)
             }
             found => found,
@@ -371,7 +371,7 @@ impl PrometheusHistory {
     }
 
     fn cached_schema(&self) -> std::sync::MutexGuard<'_, Option<CachedSchema>> {
-        // Nothing can be half changed: it is one value.
+        // It is a single value, so a panic cannot leave it half changed.
         self.schema.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -386,28 +386,26 @@ impl Storage for PrometheusHistory {
         "prometheus"
     }
 
-    /// Reads all of it, or fails. Whoever wants to go on after a failure takes [`PrometheusHistory::begin`].
+    /// Loads all of the history, or fails. Use [`PrometheusHistory::start_load`] to resume after a failure.
     async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         let LoadRequest::Vpas(wanted) = wanted else {
             return Err(Error::Unusable {
                 place: self.server.clone(),
-                why:
-                    "it has series of pods and knows nothing of VPAs: ask for those that are known"
-                        .to_owned(),
+                why: "it has series of pods and no list of VPAs: request specific VPAs".to_owned(),
             });
         };
         if wanted.is_empty() {
             return Ok(LoadReport::default());
         }
-        let (mut loading, mut skipped) =
-            self.start_load(wanted, None, None).await.map_err(|unknown| self.failed(&unknown))?;
-        loading.advance(sink).await.map_err(|stalled| self.failed(&stalled))?;
-        let report = loading.report();
-        tracing::info!(server = self.server, ?report, "history read");
+        let (mut load, mut skipped) =
+            self.start_load(wanted, None, None).await.map_err(|error| self.failed(&error))?;
+        load.advance(sink).await.map_err(|error| self.failed(&error))?;
+        let report = load.report();
+        tracing::info!(server = self.server, ?report, "loaded history");
         if report.skipped.unlabelled > 0 {
             skipped.push(SkippedRecord {
                 record: format!("{} series", report.skipped.unlabelled),
-                reason: "they have no labels of pod and container".to_owned(),
+                reason: "they have no pod and container labels".to_owned(),
             });
         }
         let samples = usize::try_from(report.samples).unwrap_or(usize::MAX);

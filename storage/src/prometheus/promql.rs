@@ -1,4 +1,4 @@
-//! Queries: functions over selectors, and those that users write, with the matchers of the client in each selector.
+//! Queries: built from functions over selectors, or written by users, with additional matchers in each selector.
 
 mod check;
 mod selector_scan;
@@ -11,93 +11,93 @@ use super::{
     selector::{LabelMatcher, LabelMatchers, Selector, is_label, quoted},
 };
 
-/// A query in PromQL.
+/// A PromQL query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     text: String,
-    /// Whether it is one selector and nothing else: then each sample has a time of its own.
+    /// Whether it is a plain selector, so that samples have their own timestamps.
     is_selector: bool,
 }
 
-/// A function over the samples of a window.
+/// A function over a range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeFunction {
-    /// Increase of a counter by second. Needs two samples: no window of one interval has them on release 3.
+    /// Per-second increase of a counter. Needs two samples, which a window of one interval does not contain on release 3.
     Rate,
-    /// Increase of a counter by second, between its last two samples: what a metrics server would have said. A longer
-    /// window changes nothing but how long it is said after the last sample.
+    /// Per-second increase of a counter between its last two samples, as a metrics server computes it. A longer window only
+    /// extends how long the value is returned after the last sample.
     InstantRate,
     /// Increase of a counter.
     Increase,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The smallest.
+    /// The minimum.
     Min,
-    /// The mean.
+    /// The average.
     Average,
     /// The sum.
     Sum,
-    /// How many.
+    /// The count.
     Count,
-    /// The last one.
+    /// The last value.
     Last,
-    /// How often it changed.
+    /// The number of changes.
     Changes,
-    /// How often a counter began anew.
+    /// The number of counter resets.
     Resets,
 }
 
-/// One series out of several.
+/// An aggregation of several series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The smallest.
+    /// The minimum.
     Min,
-    /// How many.
+    /// The count.
     Count,
-    /// 1: which ones there are.
+    /// The constant 1 for each group.
     Group,
 }
 
-/// What is folded into one.
+/// The grouping of an aggregation.
 #[derive(Clone, Copy, Debug)]
 pub enum Grouping<'a> {
-    /// Series that have these labels in common. Only these stay.
+    /// Groups by these labels and drops all others.
     By(&'a [&'a str]),
-    /// Series that differ in these labels only. All others stay.
+    /// Drops these labels and groups by all others.
     Without(&'a [&'a str]),
 }
 
 impl Query {
-    /// A function over a window of these series.
+    /// Applies a function to a window of these series.
     ///
-    /// Windows have both edges on release 2 (`[10m]` over series of a minute holds eleven samples where the edges
-    /// meet them) and are open on the left from release 3 on (ten).
+    /// Windows include both ends on release 2 (`[10m]` with an interval of one minute contains up to eleven samples) and are
+    /// open on the left since release 3 (ten).
     pub fn range_function(function: RangeFunction, selector: &Selector, window: Duration) -> Self {
         Self::built(format!("{}({selector}[{}])", function.name(), format_duration(window)))
     }
 
-    /// The samples themselves within a window, for instant queries: a matrix, with the samples' own times.
+    /// The raw samples of a window, for instant queries. The result is a matrix with the timestamps of the samples.
     pub fn range_samples(selector: &Selector, window: Duration) -> Self {
         Self::built(format!("{selector}[{}]", format_duration(window)))
     }
 
-    /// A function over a window of what this query answers, asked each `step` of it.
+    /// Applies a function to a window of this query, evaluated at each `step`.
     #[must_use]
     pub fn subquery(&self, function: RangeFunction, window: Duration, step: Duration) -> Self {
         let (window, step) = (format_duration(window), format_duration(step));
         Self::built(format!("{}({}[{window}:{step}])", function.name(), self.as_operand()))
     }
 
-    /// The last sample of each series within this window, of a query that is one selector; all others as they are.
-    /// What a user wrote for an instant becomes an answer about everything that was there meanwhile.
+    /// For a plain selector, the last sample of each series within this window. Other queries are unchanged. This turns a
+    /// user's instant query into one about everything that existed in the window.
     #[must_use]
     pub fn last_within(&self, window: Duration) -> Self {
         if self.is_selector {
-            // What is behind a sign of a comment ends with its line.
+            // A comment ends only at the end of its line.
             let end = if self.text.contains('#') { "\n" } else { "" };
             let window = format_duration(window);
             return Self::built(format!("last_over_time({}{end}[{window}])", self.text));
@@ -105,51 +105,51 @@ impl Query {
         self.clone()
     }
 
-    /// Folds series.
+    /// Aggregates series.
     #[must_use]
-    pub fn aggregate(&self, fold: Aggregation, along: Grouping<'_>) -> Self {
-        let (word, labels) = match along {
+    pub fn aggregate(&self, aggregation: Aggregation, grouping: Grouping<'_>) -> Self {
+        let (keyword, labels) = match grouping {
             Grouping::By(labels) => ("by", labels),
             Grouping::Without(labels) => ("without", labels),
         };
-        Self::built(format!("{} {word} ({}) ({})", fold.name(), list(labels), self.text))
+        Self::built(format!("{} {keyword} ({}) ({})", aggregation.name(), list(labels), self.text))
     }
 
-    /// The series with the largest values, so many for each combination of these labels: with all their labels, so that
-    /// a few show what all look like.
+    /// The series with the largest values, this many for each combination of these labels. They keep all their labels, so
+    /// they can serve as examples.
     #[must_use]
     pub fn topk(&self, count: u32, by: &[&str]) -> Self {
         Self::built(format!("topk by ({}) ({count}, {})", list(by), self.text))
     }
 
-    /// Those series of this query that the other one has too, as far as these labels tell.
+    /// The series of this query that match a series of the other query on these labels.
     #[must_use]
     pub fn and_on(&self, other: &Self, on: &[&str]) -> Self {
         Self::built(format!("({}) and on ({}) ({})", self.text, list(on), other.text))
     }
 
-    /// Only where the value is this one.
+    /// Keeps series with this value.
     #[must_use]
     pub fn equal_to(&self, value: u32) -> Self {
         Self::built(format!("({}) == {value}", self.text))
     }
 
-    /// Only where the value is larger than this one.
+    /// Keeps series with a larger value.
     #[must_use]
     pub fn greater_than(&self, value: u32) -> Self {
         Self::built(format!("({}) > {value}", self.text))
     }
 
-    /// When each sample was taken, in seconds: of a selector its own time, of anything else the time of the query.
+    /// The timestamp of each sample in seconds: its own for a selector, the evaluation time for anything else.
     #[must_use]
     pub fn timestamps(&self) -> Self {
-        // What is behind a sign of a comment ends with its line.
+        // A comment ends only at the end of its line.
         let end = if self.text.contains('#') { "\n" } else { "" };
         Self::built(format!("timestamp({}{end})", self.text))
     }
 
-    /// What a user wrote, with these matchers in each of its selectors. It is taken apart no further than that takes,
-    /// so that dialects pass too.
+    /// A user's query with these matchers in each of its selectors. It is parsed only as far as needed for that, so that
+    /// other dialects work too.
     pub fn from_user(text: &str, matchers: &LabelMatchers) -> Result<Self, InvalidQuery> {
         let scanned = selector_scan::scan(text)?;
         let text = if matchers.is_empty() {
@@ -160,12 +160,12 @@ impl Query {
         Ok(Self { text, is_selector: scanned.is_selector })
     }
 
-    /// What a user wrote who may only read the series of a tenant: each selector gets the matcher that tells them, beside
-    /// those of the client. Stricter than [`Self::of_user`], since the matcher is a boundary: the text has to be plain
-    /// PromQL in which two readers find the same selectors.
+    /// A query of a user who may only read the series of a tenant: each selector gets the tenant's matcher in addition to
+    /// the client's. Stricter than [`Self::from_user`], because the matcher is a security boundary: the query must be plain
+    /// PromQL in which two parsers find the same selectors.
     ///
-    /// A matcher of the user's own for that label is refused unless it is the same. With both of them the server would find
-    /// a part of the series that are asked for, or none, and a sum over a part looks like a value.
+    /// A user's own matcher for that label is rejected unless it is the same. With both, the server would return only a part
+    /// of the series, and a sum over a part looks like a valid value.
     pub fn from_tenant(
         text: &str,
         matchers: &LabelMatchers,
@@ -177,7 +177,7 @@ impl Query {
         if !scanned.positions().eq(found.iter().map(|selector| selector.at)) {
             return Err(InvalidQuery::at_byte(
                 text,
-                "it cannot be told for certain where its selectors are",
+                "the positions of its selectors are ambiguous",
                 0,
             ));
         }
@@ -185,7 +185,7 @@ impl Query {
             let own = LabelMatcher::written(written)
                 .map_err(|wrong| InvalidQuery::at_byte(text, wrong.why, *at))?;
             if own.label() == tenant.label() && own != *tenant {
-                let why = format!("it asks for {own}, and only series with {tenant} may be read");
+                let why = format!("it selects {own}, but only series with {tenant} may be read");
                 return Err(InvalidQuery::at_byte(text, why, *at));
             }
         }
@@ -193,18 +193,19 @@ impl Query {
         Ok(Self { text: text.trim().to_owned(), is_selector: scanned.is_selector })
     }
 
-    /// Whether a text is a query, and each of its selectors has a matcher for this label.
+    /// Whether a text is a valid query and each of its selectors has a matcher for this label.
     pub fn every_selector_has_label(text: &str, label: &str) -> bool {
-        let asks = |selector: &check::FoundSelector<'_>| {
+        let has_label = |selector: &check::FoundSelector<'_>| {
             let mut matchers = selector.matchers.iter();
-            matchers
-                .any(|(text, _)| LabelMatcher::written(text).is_ok_and(|it| it.label() == label))
+            matchers.any(|(text, _)| {
+                LabelMatcher::written(text).is_ok_and(|matcher| matcher.label() == label)
+            })
         };
-        check::selectors(text).is_ok_and(|found| found.iter().all(asks))
+        check::selectors(text).is_ok_and(|found| found.iter().all(has_label))
     }
 
-    /// Whether a text that a user wrote can be a query whose answer is numbers. What is wrong everywhere is refused;
-    /// what only some servers know passes, and so does most of what MetricsQL adds, where that is spoken.
+    /// Checks that a user's query is valid and returns numbers. Rejects what is invalid on every server, and accepts what
+    /// only some servers support. With MetricsQL most extensions pass.
     pub fn validate(text: &str, dialect: Dialect) -> Result<(), InvalidQuery> {
         selector_scan::scan(text)?;
         if dialect == Dialect::MetricsQl {
@@ -213,12 +214,12 @@ impl Query {
         check::check(text).map_err(|flaw| InvalidQuery::at_byte(text, flaw.why, flaw.at))
     }
 
-    /// The PromQL.
+    /// The query text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is one selector and nothing else.
+    /// Whether it is a plain selector.
     pub fn is_selector(&self) -> bool {
         self.is_selector
     }
@@ -227,7 +228,7 @@ impl Query {
         Self { text, is_selector: false }
     }
 
-    /// As something that a window can be put behind.
+    /// The query in a form that a window can follow.
     fn as_operand(&self) -> String {
         if self.text.ends_with(')') && self.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return self.text.clone();
@@ -278,19 +279,19 @@ impl Aggregation {
     }
 }
 
-/// Names of labels, as a grouping has them.
+/// Label names, separated by commas.
 fn list(labels: &[&str]) -> String {
     let mut list = String::new();
     for (at, label) in labels.iter().enumerate() {
         let comma = if at == 0 { "" } else { "," };
         let label = if is_label(label) { (*label).to_owned() } else { quoted(label) };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(list, "{comma}{label}");
     }
     list
 }
 
-/// A duration as PromQL reads it, to the millisecond; never nothing, which PromQL refuses.
+/// A PromQL duration, to the millisecond. Never zero, which PromQL rejects.
 pub fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis().max(1);
     for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
@@ -350,24 +351,24 @@ mod tests {
         }
         let both = Query::from_tenant("up", &cluster, &tenant).expect("a query");
         assert_eq!(both.as_str(), r#"up{cluster="qa",namespace="shop"}"#);
-        for (text, words) in [
+        for (text, expected) in [
             (
                 r#"up{namespace="other"}"#,
                 r#"only series with namespace="shop" may be read, at character 4"#,
             ),
-            (r#"up{namespace!="shop"}"#, r#"it asks for namespace!="shop""#),
-            (r#"up + b{"namespace"=~"shop|other"}"#, "it asks for namespace=~"),
-            (r#"up{namespace!=""}"#, "it asks for namespace!="),
-            (r#"up{a="\q"}"#, "not quoted well"),
+            (r#"up{namespace!="shop"}"#, r#"it selects namespace!="shop""#),
+            (r#"up + b{"namespace"=~"shop|other"}"#, "it selects namespace=~"),
+            (r#"up{namespace!=""}"#, "it selects namespace!="),
+            (r#"up{a="\q"}"#, "not a valid quoted string"),
             ("info(up)", "info() reads series that no selector names"),
-            ("up[5m]", "it answers a range"),
-            ("median by (a) (up)", "is missing"),
-            (r#"WITH (x = {namespace="other"}) up{x}"#, "no operator is known"),
+            ("up[5m]", "the result is a range vector"),
+            ("median by (a) (up)", "missing"),
+            (r#"WITH (x = {namespace="other"}) up{x}"#, "unknown operator"),
             ("vector(0) #\r + up", "a carriage return"),
             (r#"up{or namespace="other"}"#, "alternatives within braces"),
         ] {
-            let told = of(text).expect_err(text).to_string();
-            assert!(told.contains(words), "{text}: {told}");
+            let error = of(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
         }
         assert!(of("up # namespace=\"other\"").is_ok());
     }

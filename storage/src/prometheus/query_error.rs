@@ -1,4 +1,4 @@
-//! Why a query failed, told apart by what can be done about it.
+//! Query failures, classified by their remedy.
 
 use std::time::Duration;
 
@@ -9,56 +9,56 @@ use super::{
     transport::TransportError,
 };
 
-/// Why a query failed. Each is one line.
+/// Why a query failed. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// More than the server or our own budget lets through: half as much may work.
-    #[error("too much for one query: {0}: ask for a shorter range or fewer series")]
+    /// The query exceeds a limit of the server or our own budget. Half as much may work.
+    #[error("query too large: {0}: query a shorter range or fewer series")]
     TooLarge(String),
-    /// More than whoever takes the answer may hold at once.
-    #[error("more came than may be held at once: ask for a shorter range or fewer series")]
+    /// The result exceeds what the visitor may hold in memory.
+    #[error("result exceeds the memory budget: query a shorter range or fewer series")]
     CollectorFull,
-    /// The server wants fewer queries (429, 503).
-    #[error("the server is too busy: {why}: it is asked again later")]
+    /// The server is overloaded (429, 503).
+    #[error("the server is too busy: {why}: will be retried")]
     Busy {
-        /// What it says.
+        /// The server's message.
         why: String,
-        /// When it wants to be asked again.
+        /// The delay that the server asks for.
         retry_after: Option<Duration>,
     },
-    /// No answer in time, or not all of it.
+    /// The response did not arrive in time.
     #[error("{0}")]
     Timeout(String),
-    /// Nobody there, a failure of the server's, or an answer that broke off.
-    #[error("{0}: it is asked again later")]
+    /// The server cannot be reached or failed, or the response was truncated.
+    #[error("{0}: will be retried")]
     Unavailable(String),
-    /// We are not let in, or cannot even knock: a setting, a secret or a right has to change.
+    /// Access was denied, or the request could not be sent: a setting, a secret or a permission has to change.
     #[error("{0}")]
     AccessDenied(String),
-    /// Whatever answers there is no Prometheus, or stands before one.
+    /// The response is not from Prometheus, but from another server or a proxy in front of it.
     #[error("{0}")]
     NotPrometheus(String),
-    /// The server does not take the query.
-    #[error("the server does not take the query: {0}")]
+    /// The server rejects the query.
+    #[error("the server rejected the query: {0}")]
     BadQuery(String),
 }
 
 impl QueryError {
-    /// All words that [`Failure::reason`] knows.
+    /// All values of [`QueryError::reason`].
     pub const REASONS: [&str; 7] =
         ["too_large", "busy", "timeout", "unavailable", "refused", "not_prometheus", "bad_query"];
 
-    /// Whether the same query may work later without anybody doing something.
+    /// Whether a retry of the same query may succeed without intervention.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Timeout(_) | Self::Unavailable(_))
     }
 
-    /// Whether it is about this query alone: others may well be answered.
+    /// Whether only this query is affected, so that others may succeed.
     pub fn is_query_specific(&self) -> bool {
         matches!(self, Self::TooLarge(_) | Self::CollectorFull | Self::BadQuery(_))
     }
 
-    /// The word for labels of metrics and for reports.
+    /// The reason for metric labels and reports.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge(_) | Self::CollectorFull => "too_large",
@@ -88,7 +88,7 @@ impl From<DecodeError> for QueryError {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::Malformed { at: 0, .. } => Self::NotPrometheus(format!(
-                "what answers is no Prometheus: {error}: check the address and what is in front of it"
+                "the response is not from Prometheus: {error}: check the address and any proxy in front of it"
             )),
             DecodeError::ReportedByServer { kind, message } => {
                 reported(None, &kind, &message, None)
@@ -98,7 +98,7 @@ impl From<DecodeError> for QueryError {
     }
 }
 
-/// What is known of an answer besides its body.
+/// The status and headers of a response.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
@@ -107,45 +107,45 @@ pub(super) struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Whether the body is what was asked for.
+    /// Whether the body is a query result.
     pub(super) fn is_answer(&self) -> bool {
-        // Not all proxies keep the header; the body tells then.
+        // Some proxies drop the header. The body decides then.
         self.status.is_success() && self.content_type.as_deref().is_none_or(is_json)
     }
 
-    /// Why the body is not what was asked for, from its beginning.
+    /// Classifies an error response by its status and the start of its body.
     pub(super) fn failure(&self, error: Option<(String, String)>, body: &str) -> QueryError {
         let Self { status, content_type, retry_after } = self;
         if let Some((kind, message)) = error {
             return reported(Some(*status), &kind, &message, *retry_after);
         }
         let kind = content_type.as_deref().unwrap_or("no content type");
-        let came = match title(body) {
+        let description = match title(body) {
             Some(title) => format!("{status}, {kind}, titled {title:?}"),
-            None if body.trim().is_empty() => format!("{status}, {kind}, with nothing in it"),
+            None if body.trim().is_empty() => format!("{status}, {kind}, empty body"),
             None => {
-                let begins: String = body.chars().take(80).collect();
-                format!("{status}, {kind}, that begins with {:?}", one_line(&begins))
+                let start: String = body.chars().take(80).collect();
+                format!("{status}, {kind}, starting with {:?}", one_line(&start))
             }
         };
         match status.as_u16() {
             401 | 403 | 407 => QueryError::AccessDenied(format!(
-                "the server does not let us in ({came}): check the credentials and what they may do"
+                "the server denied access ({description}): check the credentials and their permissions"
             )),
-            429 | 503 => QueryError::Busy { why: came, retry_after: *retry_after },
-            408 | 499 | 504 => QueryError::Timeout(format!("no answer in time ({came})")),
-            413 => QueryError::TooLarge(came),
-            400 | 422 if is_size(body) => QueryError::TooLarge(came),
-            400 | 422 => QueryError::BadQuery(came),
-            500.. => QueryError::Unavailable(format!("the server failed ({came})")),
+            429 | 503 => QueryError::Busy { why: description, retry_after: *retry_after },
+            408 | 499 | 504 => QueryError::Timeout(format!("no response in time ({description})")),
+            413 => QueryError::TooLarge(description),
+            400 | 422 if is_size(body) => QueryError::TooLarge(description),
+            400 | 422 => QueryError::BadQuery(description),
+            500.. => QueryError::Unavailable(format!("the server failed ({description})")),
             _ => QueryError::NotPrometheus(format!(
-                "what answers is no Prometheus ({came}): check the address and what is in front of it"
+                "the response is not from Prometheus ({description}): check the address and any proxy in front of it"
             )),
         }
     }
 }
 
-/// What to make of a failure that the server tells in its own form.
+/// Classifies an error that the server reports in the Prometheus format.
 fn reported(
     status: Option<StatusCode>,
     kind: &str,
@@ -159,13 +159,13 @@ fn reported(
     let status = status.map_or(0, |status| status.as_u16());
     match (status, kind) {
         (401 | 403, _) => QueryError::AccessDenied(format!(
-            "the server does not let us in ({status} {line}): check the credentials and what they may do"
+            "the server denied access ({status} {line}): check the credentials and their permissions"
         )),
         (429, _) | (_, "too_many_requests") => QueryError::Busy { why: line, retry_after },
         _ if is_size(message) => QueryError::TooLarge(line),
-        (408 | 499 | 504, _) | (_, "timeout" | "canceled") => {
-            QueryError::Timeout(format!("the server gave up ({line}): ask for less at once"))
-        }
+        (408 | 499 | 504, _) | (_, "timeout" | "canceled") => QueryError::Timeout(format!(
+            "the query timed out on the server ({line}): query less at once"
+        )),
         (503, _) | (_, "unavailable") => QueryError::Busy { why: line, retry_after },
         (400 | 404 | 422, _) | (_, "bad_data" | "execution" | "not_found" | "422") => {
             QueryError::BadQuery(line)
@@ -174,12 +174,12 @@ fn reported(
     }
 }
 
-/// Whether a server's words are about the size of an answer. Prometheus says "too many samples" and "exceeded maximum
+/// Whether an error message is about the size of a query. Prometheus says "too many samples" and "exceeded maximum
 /// resolution of 11,000 points", Mimir and Thanos "exceeded limit", VictoriaMetrics "cannot select more than".
 fn is_size(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     let about = |word: &&str| message.contains(*word);
-    // It repeats the query, in which there may be any words.
+    // A parse error repeats the query, which may contain any of these words.
     !message.contains("parse error")
         && [
             "too many",
@@ -195,13 +195,13 @@ fn is_size(message: &str) -> bool {
         .any(about)
 }
 
-/// Whether a content type is one of JSON.
+/// Whether a content type is JSON.
 fn is_json(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     media.ends_with("/json") || media.ends_with("+json")
 }
 
-/// The title of a page: login pages and error pages say there what they are.
+/// The title of an HTML page, which identifies login pages and error pages.
 fn title(body: &str) -> Option<String> {
     let lower = body.to_ascii_lowercase();
     let tag = lower.find("<title")?;

@@ -1,74 +1,74 @@
-//! What a server calls the series that history is read from: names of metrics, jobs and labels, as plain data.
+//! The names of a server's series: metrics, jobs and labels, as plain data.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use super::selector::{LabelMatchers, Pattern, Selector};
 use plimsoll_core::types::Time;
 
-/// CPU time that a container has used, as cAdvisor counts it.
+/// The cAdvisor counter of CPU time used by a container.
 pub const CPU_METRIC: &str = "container_cpu_usage_seconds_total";
-/// Memory that a container cannot do without, as cAdvisor measures it.
+/// The cAdvisor gauge of the working set of a container.
 pub const MEMORY_METRIC: &str = "container_memory_working_set_bytes";
-/// Scheduling periods in which a container was held back by its CPU limit, as cAdvisor counts them.
+/// The cAdvisor counter of scheduling periods in which the CPU limit throttled a container.
 pub const THROTTLED_PERIODS_METRIC: &str = "container_cpu_cfs_throttled_periods_total";
 
-/// Cores in use by each container, as `deploy/recommender/rules.yaml` has a server record them.
+/// CPU cores used by each container, as recorded by `deploy/recommender/rules.yaml`.
 pub const RECORDED_CPU_METRIC: &str = "plimsoll:container_cpu_usage_cores:irate";
-/// The largest memory of five minutes of each container, as it has a server record it.
+/// Peak memory of each container in five minutes, as recorded by the same rules.
 pub const RECORDED_MEMORY_METRIC: &str = "plimsoll:container_memory_working_set_bytes:max5m";
 
-/// How much is known of a server's names.
+/// The names of a server's series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The series of what containers use.
+    /// The container usage series.
     pub usage: UsageSeries,
-    /// The series of kube-state-metrics, where they are there.
+    /// The series of kube-state-metrics, if they exist.
     pub kube_state_metrics: Option<KubeStateMetrics>,
-    /// What recording rules have made of usage.
+    /// The state of the recording rules for usage.
     pub recording_rules: RecordingRules,
-    /// How often usage is scraped.
+    /// The scrape interval of usage.
     pub scrape_interval: WithOrigin<ScrapeInterval>,
-    /// How the server understands queries.
+    /// The query dialect of the server.
     pub dialect: Dialect,
-    /// Labels by which several copies of one series are told apart, with their values. They are folded away.
+    /// Labels that distinguish replicas of a series, with their values. Queries aggregate over them.
     pub replica_labels: Vec<LabelValues>,
-    /// Labels that name clusters, with their values. Where one has several, pods of the same name would be taken for
-    /// one another: a matcher has to choose.
+    /// Labels with the name of the cluster, and their values. With several values a matcher is needed, or pods with the same
+    /// name are mixed up.
     pub cluster_labels: Vec<LabelValues>,
-    /// Matchers that are in every query.
+    /// Matchers of every query.
     pub matchers: LabelMatchers,
 }
 
-/// Something known, and why.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithOrigin<T> {
-    /// What.
+    /// The value.
     pub value: T,
-    /// Why.
+    /// Where the value comes from.
     pub origin: Origin,
 }
 
-/// Why something is believed.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A setting says so.
+    /// From the configuration.
     Configured,
-    /// The server's series say so.
+    /// Detected from the server's series.
     Detected,
-    /// Nothing says otherwise.
+    /// A default, because nothing was detected.
     Assumed,
 }
 
-/// The series of what containers use.
+/// The container usage series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSeries {
     /// The counter of CPU seconds.
     pub cpu: WithOrigin<String>,
     /// The gauge of memory.
     pub memory: WithOrigin<String>,
-    /// The job that they are restricted to, if to any.
+    /// The job to which queries are restricted, if any.
     pub job: WithOrigin<Option<String>>,
-    /// The path that they are restricted to: one kubelet shows the same numbers in two places.
+    /// The metrics path to which queries are restricted: a kubelet exposes the same numbers at two paths.
     pub metrics_path: Option<String>,
     /// The label of namespaces.
     pub namespace: WithOrigin<String>,
@@ -76,100 +76,99 @@ pub struct UsageSeries {
     pub pod: WithOrigin<String>,
     /// The label of containers.
     pub container: WithOrigin<String>,
-    /// Containers that the server knows usage of, in the namespaces that were looked at; one that is there twice
-    /// counts once.
+    /// Number of distinct containers with usage series in the searched namespaces.
     pub containers: u64,
-    /// All jobs and paths that have them.
+    /// All jobs and paths with usage series.
     pub jobs: Vec<UsageJob>,
 }
 
-/// Where series come from.
+/// A job and path with usage series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageJob {
     /// The job.
     pub job: String,
-    /// The path, where series carry it.
+    /// The metrics path, if the series have it.
     pub metrics_path: String,
-    /// Containers that it has.
+    /// Number of containers.
     pub containers: u64,
 }
 
 /// The series of kube-state-metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeStateMetrics {
-    /// The job that they are restricted to, if to any.
+    /// The job to which queries are restricted, if any.
     pub job: Option<String>,
-    /// The label of namespaces: `exported_namespace` where the scrape has one of its own.
+    /// The label of namespaces: `exported_namespace` if the scrape adds its own.
     pub namespace: String,
     /// The label of pods.
     pub pod: String,
     /// The label of containers.
     pub container: String,
-    /// Families that were seen.
+    /// Detected metric families.
     pub families: BTreeSet<String>,
 }
 
-/// Whether [`RECORDED_CPU`] and [`RECORDED_MEMORY`] can be read in place of what they were made of.
+/// Whether [`RECORDED_CPU_METRIC`] and [`RECORDED_MEMORY_METRIC`] can be read instead of the raw series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordingRules {
-    /// There are none.
+    /// There are no recorded series.
     #[default]
     Absent,
-    /// There are some, and not of everything at this time.
+    /// The recorded series do not cover all containers at this time.
     Incomplete {
-        /// Where some were looked for: the end of the history, or its beginning.
+        /// The time of the check: the end or the start of the history.
         at: Time,
-        /// Containers that they are of.
+        /// Number of containers with recorded series.
         containers: u64,
-        /// Containers whose usage there is.
+        /// Number of containers with raw series.
         total_containers: u64,
     },
-    /// They are of everything at the beginning and at the end of the history that is wanted.
+    /// The recorded series cover all containers at the start and the end of the history.
     Complete,
 }
 
-/// How often something is scraped.
+/// The interval between samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrapeInterval {
-    /// The usual time between two samples.
+    /// The usual interval.
     pub interval: Duration,
-    /// The longest one that was seen without a scrape missing. More than the interval where samples keep the time at
-    /// which a node measured them.
+    /// The longest interval without a missing scrape. It is longer than the usual one if samples keep the timestamps at
+    /// which the node measured them.
     pub longest_gap: Duration,
 }
 
-/// How a server understands queries, as far as numbers depend on it.
+/// The query dialect of a server, as far as it affects results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
-    /// As Prometheus does: a window has its samples and no others.
+    /// Prometheus: a window contains only its own samples.
     #[default]
     PromQl,
-    /// As VictoriaMetrics does: a rate also knows the last sample before its window, and a range begins where its cache
-    /// does unless that is turned off.
+    /// VictoriaMetrics: a rate also uses the last sample before its window, and the start of a range is aligned to the cache
+    /// unless the cache is disabled.
     MetricsQl,
 }
 
-/// A label and the values that it has.
+/// A label and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelValues {
     /// The label.
     pub label: String,
-    /// Its values; the empty one is that of series without it.
+    /// The values. Series without the label have the empty value.
     pub values: BTreeSet<String>,
 }
 
 impl<T> WithOrigin<T> {
-    /// From a setting.
+    /// Creates a configured value.
     pub fn configured(value: T) -> Self {
         Self { value, origin: Origin::Configured }
     }
 
-    /// From what was seen.
+    /// Creates a detected value.
     pub fn detected(value: T) -> Self {
         Self { value, origin: Origin::Detected }
     }
 
-    /// For want of something better.
+    /// Creates a default value.
     pub fn assumed(value: T) -> Self {
         Self { value, origin: Origin::Assumed }
     }
@@ -186,14 +185,14 @@ impl fmt::Display for Origin {
 }
 
 impl Default for ScrapeInterval {
-    /// What most installations have: the interval of Prometheus' own default.
+    /// The default scrape interval of Prometheus.
     fn default() -> Self {
         Self { interval: Duration::from_mins(1), longest_gap: Duration::from_mins(1) }
     }
 }
 
 impl Schema {
-    /// The series of a metric of usage, in one namespace, of containers and not of the sandboxes around them.
+    /// Selects the series of a usage metric for containers in one namespace, without pod sandboxes.
     pub fn usage_selector(
         &self,
         metric: &WithOrigin<String>,
@@ -204,19 +203,19 @@ impl Schema {
         self.of_containers(self.of_source(metric).equals(label, namespace).matches(pod, pods))
     }
 
-    /// The same in all of these namespaces, or in all that there are where none is named.
+    /// The same for several namespaces, or for all if the list is empty.
     pub fn usage_selector_in(&self, metric: &WithOrigin<String>, namespaces: &[&str]) -> Selector {
         self.of_containers(self.of_pods(self.of_source(metric), namespaces))
     }
 
-    /// The recorded series of a metric, in one namespace. What they were made of has chosen job and path already.
+    /// Selects the recorded series of a metric in one namespace. The rules have already selected the job and the path.
     pub fn recorded_selector(&self, metric: &str, namespace: &str, pods: Pattern) -> Selector {
         let [label, pod, _] = self.usage.container_labels();
         let recorded = Selector::metric(metric).equals(label, namespace);
         self.of_containers(recorded.matches(pod, pods))
     }
 
-    /// The same in all of these namespaces, or in all that there are where none is named.
+    /// The same for several namespaces, or for all if the list is empty.
     pub fn recorded_selector_in(&self, metric: &str, namespaces: &[&str]) -> Selector {
         self.of_containers(self.of_pods(Selector::metric(metric), namespaces))
     }
@@ -246,31 +245,30 @@ impl Schema {
         selector.not_equals(container, "").not_equals(container, "POD").with_all(&self.matchers)
     }
 
-    /// Whether something was not found that most servers have.
+    /// Whether something that most servers have was not detected.
     pub fn is_incomplete(&self) -> bool {
         self.usage.containers == 0
             || self.kube_state_metrics.is_none()
             || self.scrape_interval.origin == Origin::Assumed
     }
 
-    /// This, with what was known before in place of what is lacking now: a server that was just started has not scraped
-    /// everything yet.
+    /// Fills missing parts from the previous schema: a server that has just started has not scraped everything yet.
     #[must_use]
-    pub fn or_previous(mut self, before: &Self) -> Self {
-        if self.usage.containers == 0 && before.usage.containers > 0 {
-            self.usage = before.usage.clone();
-            self.scrape_interval = before.scrape_interval.clone();
+    pub fn or_previous(mut self, previous: &Self) -> Self {
+        if self.usage.containers == 0 && previous.usage.containers > 0 {
+            self.usage = previous.usage.clone();
+            self.scrape_interval = previous.scrape_interval.clone();
         }
         if self.kube_state_metrics.is_none() {
-            self.kube_state_metrics.clone_from(&before.kube_state_metrics);
+            self.kube_state_metrics.clone_from(&previous.kube_state_metrics);
         }
         if self.scrape_interval.origin == Origin::Assumed {
-            self.scrape_interval = before.scrape_interval.clone();
+            self.scrape_interval = previous.scrape_interval.clone();
         }
         self
     }
 
-    /// Whether queries by this and by the other are the same. How many containers there are does not matter.
+    /// Whether both schemas result in the same queries. The number of containers does not matter.
     pub fn has_same_names(&self, other: &Self) -> bool {
         let names = |schema: &Self| {
             let mut usage = schema.usage.clone();
@@ -290,27 +288,27 @@ impl Schema {
         names(self) == names(other) && self.scrape_interval == other.scrape_interval
     }
 
-    /// Whether several clusters would be mixed.
+    /// Whether the series of several clusters would be mixed up.
     pub fn mixes_clusters(&self) -> bool {
         self.cluster_labels.iter().any(|label| label.values.len() > 1)
     }
 }
 
 impl UsageSeries {
-    /// The labels that tell containers apart.
+    /// The labels that identify a container.
     pub fn container_labels(&self) -> [&str; 3] {
         [&self.namespace.value, &self.pod.value, &self.container.value]
     }
 }
 
-/// The container of a name that Docker gave: `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. Others are names already. The
-/// sandbox around containers is called `POD`.
+/// The container name in a Docker name: `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. Other names are returned as they are.
+/// The pod sandbox is called `POD`.
 pub fn container_name(label: &str) -> &str {
     label.strip_prefix("k8s_").and_then(|rest| rest.split('_').next()).unwrap_or(label)
 }
 
 impl KubeStateMetrics {
-    /// The series of a family, in one namespace.
+    /// Selects the series of a family in one namespace.
     pub fn selector(&self, family: &str, namespace: &str, matchers: &LabelMatchers) -> Selector {
         let mut selector = Selector::metric(family);
         if let Some(job) = &self.job {
@@ -319,25 +317,25 @@ impl KubeStateMetrics {
         selector.equals(&self.namespace, namespace).with_all(matchers)
     }
 
-    /// Whether a family was seen.
+    /// Whether a family was detected.
     pub fn has_family(&self, family: &str) -> bool {
         self.families.contains(family)
     }
 
-    /// The labels that tell containers apart.
+    /// The labels that identify a container.
     pub fn container_labels(&self) -> [&str; 3] {
         [&self.namespace, &self.pod, &self.container]
     }
 }
 
 impl fmt::Display for Schema {
-    /// One line for a log.
+    /// One line for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UsageSeries {
             cpu,
             memory,
             job,
-            metrics_path: path,
+            metrics_path,
             namespace,
             pod,
             container,
@@ -349,7 +347,7 @@ impl fmt::Display for Schema {
             Some(name) => write!(f, " of job {name:?} ({})", job.origin)?,
             None => write!(f, " of any job ({})", job.origin)?,
         }
-        if let Some(path) = path {
+        if let Some(path) = metrics_path {
             write!(f, " at {path}")?;
         }
         write!(f, ", {containers} containers, labels ")?;
@@ -365,9 +363,12 @@ impl fmt::Display for Schema {
         match self.recording_rules {
             RecordingRules::Absent => {}
             RecordingRules::Incomplete { at, containers, total_containers: of } => {
-                write!(f, ", recorded of {containers} of {of} containers at {at}: not read")?;
+                write!(
+                    f,
+                    ", not using recording rules: recorded for {containers} of {of} containers at {at}"
+                )?;
             }
-            RecordingRules::Complete => f.write_str(", recorded by rules, which is read")?,
+            RecordingRules::Complete => f.write_str(", using recording rules")?,
         }
         match &self.kube_state_metrics {
             Some(states) => {
@@ -379,11 +380,12 @@ impl fmt::Display for Schema {
             }
             None => f.write_str("; no kube-state-metrics")?,
         }
-        for (what, labels) in [("copies", &self.replica_labels), ("clusters", &self.cluster_labels)]
+        for (kind, labels) in
+            [("replicas", &self.replica_labels), ("clusters", &self.cluster_labels)]
         {
             for LabelValues { label, values } in labels {
                 let values: Vec<_> = values.iter().take(5).map(String::as_str).collect();
-                write!(f, "; {what} by {label}: {}", values.join(", "))?;
+                write!(f, "; {kind} by {label}: {}", values.join(", "))?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Selectors of series: built from their parts, so that no value can become syntax.
+//! Series selectors, built from their parts so that no value can be interpreted as syntax.
 
 mod matcher;
 mod pattern;
@@ -12,7 +12,7 @@ pub use self::{
     pattern::Pattern,
 };
 
-/// Which series: a metric and what its labels must be like. Printed as PromQL.
+/// A selector: a metric and label matchers. Prints as PromQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     metric: Option<String>,
@@ -20,48 +20,48 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Of the series of this metric.
+    /// Selects the series of this metric.
     pub fn metric(name: impl Into<String>) -> Self {
         Self { metric: Some(name.into()), matchers: Vec::new() }
     }
 
-    /// Of series of any metric. A server refuses it without a matcher that asks for something.
+    /// Selects series of any metric. Servers reject it without a matcher for a non-empty value.
     pub fn any_metric() -> Self {
         Self { metric: None, matchers: Vec::new() }
     }
 
-    /// Those whose label has this value; the empty one also means that it is not there.
+    /// Restricts to series whose label has this value. An empty value also matches a missing label.
     #[must_use]
     pub fn equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(LabelMatcher::new(label, MatchOperator::Equals, value))
     }
 
-    /// Those whose label has another value, or that do not have it.
+    /// Restricts to series whose label does not have this value.
     #[must_use]
     pub fn not_equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(LabelMatcher::new(label, MatchOperator::NotEquals, value))
     }
 
-    /// Those whose label fits the pattern, from its first character to its last.
+    /// Restricts to series whose label matches the whole pattern.
     #[must_use]
     pub fn matches(self, label: impl Into<String>, pattern: Pattern) -> Self {
         self.with(LabelMatcher::new(label, MatchOperator::Matches, pattern.0))
     }
 
-    /// Those whose label does not fit the pattern.
+    /// Restricts to series whose label does not match the pattern.
     #[must_use]
     pub fn not_matches(self, label: impl Into<String>, pattern: Pattern) -> Self {
         self.with(LabelMatcher::new(label, MatchOperator::NotMatches, pattern.0))
     }
 
-    /// Those that this matcher lets through too.
+    /// Adds a matcher.
     #[must_use]
     pub fn with(mut self, matcher: LabelMatcher) -> Self {
         self.matchers.push(matcher);
         self
     }
 
-    /// Those that all of these let through too.
+    /// Adds these matchers.
     #[must_use]
     pub fn with_all(mut self, matchers: &LabelMatchers) -> Self {
         self.matchers.extend(matchers.iter().cloned());
@@ -73,14 +73,15 @@ impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plain = self.metric.as_deref().filter(|name| is_metric(name));
         f.write_str(plain.unwrap_or_default())?;
-        // A name with other characters is known to release 2 only in this form.
-        let odd = self.metric.as_deref().filter(|_| plain.is_none());
-        let odd = odd.map(|name| LabelMatcher::new("__name__", MatchOperator::Equals, name));
+        // Release 2 supports names with other characters only in this form.
+        let quoted_name = self.metric.as_deref().filter(|_| plain.is_none());
+        let quoted_name =
+            quoted_name.map(|name| LabelMatcher::new("__name__", MatchOperator::Equals, name));
         if plain.is_some() && self.matchers.is_empty() {
             return Ok(());
         }
         f.write_str("{")?;
-        for (at, matcher) in odd.iter().chain(&self.matchers).enumerate() {
+        for (at, matcher) in quoted_name.iter().chain(&self.matchers).enumerate() {
             write!(f, "{}{matcher}", if at == 0 { "" } else { "," })?;
         }
         f.write_str("}")
@@ -94,8 +95,8 @@ pub(super) fn is_label(name: &str) -> bool {
 }
 
 fn is_metric(name: &str) -> bool {
-    // Words that PromQL knows are metrics to it only in some places.
-    const WORDS: [&str; 14] = [
+    // PromQL accepts its keywords as metrics only in some places.
+    const KEYWORDS: [&str; 14] = [
         "inf",
         "nan",
         "by",
@@ -111,7 +112,7 @@ fn is_metric(name: &str) -> bool {
         "group_left",
         "group_right",
     ];
-    is_label(&name.replace(':', "_")) && !WORDS.contains(&name.to_ascii_lowercase().as_str())
+    is_label(&name.replace(':', "_")) && !KEYWORDS.contains(&name.to_ascii_lowercase().as_str())
 }
 
 #[cfg(test)]

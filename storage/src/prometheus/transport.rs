@@ -1,15 +1,15 @@
-//! How a request to a server that speaks Prometheus' API is signed in.
+//! Authenticated HTTP requests to servers with the Prometheus HTTP API.
 //!
 //! ```text
-//!   DoorConfig ──▶ Door ─┬─ who it is, who we are ── CA file, client certificate ─┐
-//!                        ├─ who asks ── password, token, key, exchanged token ────┼─ files, read again
-//!                        └─ what is said besides ── headers, tenant ──────────────┘  when they changed
+//!   TransportConfig ──▶ HttpTransport ─┬─ HttpClientFactory ── CA file, client certificate ─┐
+//!                                      ├─ Authenticator ── password, token, key, OAuth 2 ───┼─ ReloadingFile
+//!                                      └─ headers, tenant ──────────────────────────────────┘
 //! ```
 //!
-//! A file is looked at every few seconds at most; a refusal looks at once and, if something changed, asks
-//! once again. So a secret that is rotated works within seconds, and nothing is restarted. Tokens are fetched by one
-//! request for all, and kept until shortly before they expire. Redirects are not followed: whoever answers with one
-//! would get the credentials, or wants a human.
+//! Files are checked every few seconds at most. When the server rejects a request, all files are reread at once, and the
+//! request is retried if something changed. So a rotated secret works within seconds and without a restart. Concurrent
+//! requests share one token fetch, and a token is cached until shortly before it expires. Redirects are not followed:
+//! the target would get the credentials, or it is a login page for humans.
 
 mod authenticator;
 #[cfg(feature = "aws")]
@@ -34,7 +34,7 @@ use reqwest::{
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
 };
 
-/// What a [`Transport`] brings.
+/// The response of a [`Transport`].
 pub use reqwest::Response;
 
 use self::{
@@ -49,7 +49,7 @@ use plimsoll_core::types::Time;
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
-/// Headers that say how a request is written, which is not for settings.
+/// Headers that describe how a request is encoded. Users cannot set them.
 const RESERVED_HEADERS: [&str; 6] = [
     "accept-encoding",
     "connection",
@@ -59,11 +59,11 @@ const RESERVED_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// Whatever sends questions: a [`Door`], or a test's own.
+/// Sends requests: [`HttpTransport`], or a fake in tests.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// Posts a form to a path below the server's address. An answer is whatever the server says that is neither a
-    /// redirect nor a refusal to let us in; `timeout` is for all of it, the reading included.
+    /// Posts a form to a path below the server's address. Redirects and authentication failures are errors; every other
+    /// response is returned, whatever its status. `timeout` includes reading the body.
     async fn send(
         &self,
         path: &str,
@@ -72,22 +72,22 @@ pub trait Transport: fmt::Debug + Send + Sync {
     ) -> Result<Response, TransportError>;
 }
 
-/// The wall's time: signatures carry it, and the ends of credentials are told by it.
+/// Wall-clock time, which signatures and expiry times of credentials need.
 #[derive(Clone)]
 pub struct WallClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
 impl WallClock {
-    /// By whoever tells it.
-    pub fn new(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
+    /// Creates a clock from a function.
+    pub fn new(clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
+        Self(Arc::new(clock))
     }
 
-    /// What time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         (self.0)()
     }
 
-    /// How long it is until then; nothing if that was before.
+    /// The time until `end`; zero if `end` is in the past.
     fn until(&self, end: Timestamp) -> Duration {
         let left = Time::from(end).nanos_since((self.0)());
         Duration::from_nanos(u64::try_from(left).unwrap_or_default())
@@ -96,11 +96,11 @@ impl WallClock {
 
 impl fmt::Debug for WallClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wall")
+        f.write_str("WallClock")
     }
 }
 
-/// A way into a server.
+/// Sends authenticated requests to one server.
 pub struct HttpTransport {
     base: Url,
     display_address: String,
@@ -110,83 +110,82 @@ pub struct HttpTransport {
 }
 
 impl fmt::Debug for HttpTransport {
-    /// Without the query of the address, in which some gateways want a key.
+    /// Omits the query of the address: some gateways expect an API key there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base: _, display_address: shown, client_factory: dialer, signer, headers } =
-            self;
-        f.debug_struct("Door")
-            .field("address", shown)
-            .field("dialer", dialer)
+        let Self { base: _, display_address, client_factory, signer, headers } = self;
+        f.debug_struct("HttpTransport")
+            .field("address", display_address)
+            .field("client_factory", client_factory)
             .field("signer", signer)
             .field("headers", headers)
             .finish()
     }
 }
 
-/// A request with everything that lets it in.
+/// The client, credentials and headers of a request.
 #[derive(Debug)]
 struct PreparedRequest {
     client: reqwest::Client,
     auth: RequestAuth,
     headers: HeaderMap,
-    /// How often client, pass and headers changed until now.
+    /// How often the client, the headers and the credentials have changed so far.
     versions: [u64; 3],
 }
 
 impl HttpTransport {
-    /// Checks what can be checked without reading a file or asking anybody.
-    pub fn new(config: TransportConfig, now: WallClock) -> Result<Self, TransportError> {
-        let TransportConfig { address, tls, auth: mut sign_in, headers, tenant, timing: pace } =
-            config;
-        let mut base = url("the address of the Prometheus", &address)?;
-        if let Some(own) = sign_in_of(&mut base)
-            && sign_in == AuthConfig::None
+    /// Validates the settings. Reads no files and sends no requests.
+    pub fn new(config: TransportConfig, clock: WallClock) -> Result<Self, TransportError> {
+        let TransportConfig { address, tls, mut auth, headers, tenant, timing } = config;
+        let mut base = url("the Prometheus address", &address)?;
+        if let Some(url_auth) = take_url_auth(&mut base)
+            && auth == AuthConfig::None
         {
-            sign_in = own;
+            auth = url_auth;
         }
-        let mut held = Vec::new();
+        let mut header_files = Vec::new();
         for Header { name, value } in headers {
-            let known = HeaderName::from_bytes(name.as_bytes()).ok();
-            let known = known
-                .filter(|name| !RESERVED_HEADERS.contains(&name.as_str()))
-                .ok_or_else(|| {
-                    TransportError::setting(
-                        format!("the header {name:?}"),
-                        "it is not one that can be set",
-                    )
-                })?;
-            if known == reqwest::header::AUTHORIZATION && sign_in != AuthConfig::None {
-                let why = "the sign-in sets it already";
+            let header = HeaderName::from_bytes(name.as_bytes()).ok();
+            let header =
+                header.filter(|name| !RESERVED_HEADERS.contains(&name.as_str())).ok_or_else(
+                    || TransportError::setting(format!("the header {name:?}"), "it cannot be set"),
+                )?;
+            if header == reqwest::header::AUTHORIZATION && auth != AuthConfig::None {
+                let why = "authentication already sets it";
                 return Err(TransportError::setting("the header Authorization", why));
             }
-            held.push((
-                known,
-                ReloadingFile::new("the value of a header", value, pace.reload_interval),
+            header_files.push((
+                header,
+                ReloadingFile::new("the header value", value, timing.reload_interval),
             ));
         }
         if let Some(tenant) = tenant {
-            let word = Secret::from(tenant).into();
-            held.push((TENANT, ReloadingFile::new("the tenant", word, pace.reload_interval)));
+            let source = Secret::from(tenant).into();
+            header_files
+                .push((TENANT, ReloadingFile::new("the tenant", source, timing.reload_interval)));
         }
-        let dialer =
-            HttpClientFactory::new(tls, &base, ProxyPolicy::FromEnvironment, pace.reload_interval);
-        let signer = Authenticator::new(sign_in, pace, now)?;
+        let client_factory = HttpClientFactory::new(
+            tls,
+            &base,
+            ProxyPolicy::FromEnvironment,
+            timing.reload_interval,
+        );
+        let signer = Authenticator::new(auth, timing, clock)?;
         Ok(Self {
             display_address: redacted(&base),
             base,
-            client_factory: dialer,
+            client_factory,
             signer,
-            headers: held,
+            headers: header_files,
         })
     }
 
-    /// The server's address, without secrets.
+    /// Returns the server's address without secrets.
     pub fn address(&self) -> &str {
         &self.display_address
     }
 
-    /// Asks by GET or POST; the form is the query of the one and the body of the other. As [`Transport::send`]
-    /// otherwise.
+    /// Sends a GET request with the form as its query, or a POST request with the form as its body. See
+    /// [`Transport::send`].
     pub async fn request(
         &self,
         method: Method,
@@ -194,36 +193,41 @@ impl HttpTransport {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, TransportError> {
-        let dressed = self.prepare(Reload::IfDue).await?;
-        let answer = self.send_once(&dressed, &method, path, form, timeout).await;
-        let Err(refusal) = answer else { return answer };
+        let prepared = self.prepare(Reload::IfDue).await?;
+        let response = self.send_once(&prepared, &method, path, form, timeout).await;
+        let Err(refusal) = response else { return response };
         if !may_be_stale(&refusal) {
             return Err(refusal);
         }
-        let anew = self.prepare(Reload::Now).await?;
-        if anew.versions == dressed.versions {
+        let reloaded = self.prepare(Reload::Now).await?;
+        if reloaded.versions == prepared.versions {
             return Err(refusal);
         }
-        tracing::info!(server = %self.display_address, "refused; asked again with what changed since");
-        self.send_once(&anew, &method, path, form, timeout).await
+        tracing::info!(server = %self.display_address, "request rejected; retrying with reloaded credentials");
+        self.send_once(&reloaded, &method, path, form, timeout).await
     }
 
-    async fn prepare(&self, fresh: Reload) -> Result<PreparedRequest, TransportError> {
-        let (client, certificates) = self.client_factory.client(fresh).await?;
+    async fn prepare(&self, reload: Reload) -> Result<PreparedRequest, TransportError> {
+        let (client, client_changes) = self.client_factory.client(reload).await?;
         let mut headers = HeaderMap::new();
-        let mut words = 0;
-        for (name, held) in &self.headers {
-            let (word, changes) = held.read(fresh).await?;
-            headers.append(name, hidden(name.as_str(), word.reveal())?);
-            words += changes;
+        let mut header_changes = 0;
+        for (name, file) in &self.headers {
+            let (value, changes) = file.read(reload).await?;
+            headers.append(name, hidden(name.as_str(), value.reveal())?);
+            header_changes += changes;
         }
-        let (pass, signs) = self.signer.request_auth(fresh).await?;
-        Ok(PreparedRequest { client, auth: pass, headers, versions: [certificates, words, signs] })
+        let (auth, auth_changes) = self.signer.request_auth(reload).await?;
+        Ok(PreparedRequest {
+            client,
+            auth,
+            headers,
+            versions: [client_changes, header_changes, auth_changes],
+        })
     }
 
     async fn send_once(
         &self,
-        dressed: &PreparedRequest,
+        prepared: &PreparedRequest,
         method: &Method,
         path: &str,
         form: &[(&str, String)],
@@ -231,7 +235,7 @@ impl HttpTransport {
     ) -> Result<Response, TransportError> {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        let mut headers = dressed.headers.clone();
+        let mut headers = prepared.headers.clone();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let mut body = String::new();
         if *method == Method::POST {
@@ -239,12 +243,13 @@ impl HttpTransport {
             body = form_urlencoded::Serializer::new(body).extend_pairs(form).finish();
         } else if !form.is_empty() {
             url.query_pairs_mut().extend_pairs(form);
-            // A plus is a blank in forms only: everywhere else, signatures included, it is a plus.
+            // A plus means a space only in forms. Everywhere else, including signatures, it is a literal plus.
             let query = url.query().map(|query| query.replace('+', "%20"));
             url.set_query(query.as_deref());
         }
-        dressed.auth.apply(method, &url, &mut headers, body.as_bytes())?;
-        let request = dressed.client.request(method.clone(), url).timeout(timeout).headers(headers);
+        prepared.auth.apply(method, &url, &mut headers, body.as_bytes())?;
+        let request =
+            prepared.client.request(method.clone(), url).timeout(timeout).headers(headers);
         let request = if body.is_empty() { request } else { request.body(body) };
         let response = request
             .send()
@@ -253,7 +258,7 @@ impl HttpTransport {
         self.check_status(response)
     }
 
-    /// An answer, if the server lets us in.
+    /// Turns authentication failures and redirects into errors.
     fn check_status(&self, response: Response) -> Result<Response, TransportError> {
         let server = self.display_address.clone();
         let (credentials, advice) = self.signer.refusal_hints();
@@ -265,7 +270,7 @@ impl HttpTransport {
             status if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
                 let to = to.and_then(|to| response.url().join(to).ok());
-                let to = to.as_ref().map_or_else(|| "nowhere".to_owned(), redacted);
+                let to = to.as_ref().map_or_else(|| "an invalid location".to_owned(), redacted);
                 Err(TransportError::Redirected { server, to, status: status.as_u16() })
             }
             _ => Ok(response),
@@ -281,18 +286,18 @@ impl Transport for HttpTransport {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, TransportError> {
-        let answer = self.request(Method::POST, path, form, timeout).await?;
-        match answer.status() {
-            // Some paths are only for reading, and some proxies take every POST for writing.
+        let response = self.request(Method::POST, path, form, timeout).await?;
+        match response.status() {
+            // Some paths are read-only, and some proxies treat every POST as a write.
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
                 self.request(Method::GET, path, form, timeout).await
             }
-            _ => Ok(answer),
+            _ => Ok(response),
         }
     }
 }
 
-/// Whether newer secrets may change the answer. AWS says 403 to an expired key.
+/// Whether reloaded secrets may help. AWS responds with 403 to an expired key.
 fn may_be_stale(refusal: &TransportError) -> bool {
     matches!(
         refusal,
@@ -303,17 +308,17 @@ fn may_be_stale(refusal: &TransportError) -> bool {
     )
 }
 
-/// The name and password in an address, which is without them then.
-fn sign_in_of(url: &mut Url) -> Option<AuthConfig> {
-    let decoded = |word: &str| {
-        // The form's decoder takes a plus for a blank, which in an address is none.
-        let word = word.replace('+', "%2B");
-        let mut pairs = form_urlencoded::parse(word.as_bytes());
-        pairs.next().map(|(word, _)| word.into_owned()).unwrap_or_default()
+/// Takes the user name and password out of an address.
+fn take_url_auth(url: &mut Url) -> Option<AuthConfig> {
+    let decoded = |text: &str| {
+        // The form decoder turns a plus into a space, but in an address it is a literal plus.
+        let text = text.replace('+', "%2B");
+        let mut pairs = form_urlencoded::parse(text.as_bytes());
+        pairs.next().map(|(text, _)| text.into_owned()).unwrap_or_default()
     };
     let user = decoded(url.username());
     let password = url.password().map(decoded).unwrap_or_default();
-    // Both only fail for addresses without a host.
+    // Both fail only for addresses without a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     (!user.is_empty()).then(|| AuthConfig::Basic {
@@ -322,7 +327,7 @@ fn sign_in_of(url: &mut Url) -> Option<AuthConfig> {
     })
 }
 
-/// An address as errors show it: whatever may be secret in it is left out.
+/// An address for errors, without the parts that may contain secrets.
 fn redacted(url: &Url) -> String {
     let mut url = url.clone();
     let _ = url.set_username("");

@@ -1,4 +1,4 @@
-//! How long an election takes, on virtual time over an API server in memory: bounds are exact, whatever the machine does.
+//! Duration of elections, on virtual time with an in-memory API server: bounds are exact on any machine.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,17 +19,17 @@ use crate::support::in_memory_api::{InMemoryApiServer, RecordedRequest};
 use crate::support::{api_proxy, captured_log, clock::wall_now};
 
 const NAMESPACE: &str = "kube-system";
-/// Lease, deadline and period of upstream's flags, and shorter ones.
+/// Lease duration, renew deadline and retry period: upstream's flags, and shorter ones.
 const UPSTREAM: [u64; 3] = [15_000, 10_000, 2_000];
 const SHORT: [u64; 3] = [3_000, 2_000, 500];
-/// What timers are late by: they go by whole milliseconds, and a look at the end of a lease comes one after it.
+/// Timer inaccuracy: timers have millisecond resolution, and the check at the end of a lease comes one later.
 const TICKS: Duration = Duration::from_millis(3);
 
 const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A server each of whose answers takes so long.
+/// A server with this latency for each response.
 fn slow(latency: Duration) -> InMemoryApiServer {
     InMemoryApiServer::with_interceptor(move |_, _| {
         Box::pin(async move {
@@ -43,18 +43,18 @@ fn start(api: &InMemoryApiServer, identity: &str, times: [u64; 3]) -> Candidate 
     Candidate::start_with(api.client(), NAMESPACE, identity, times)
 }
 
-/// The longest time between two looks of a standby.
+/// The longest interval between two attempts of a standby.
 fn longest_retry([_, _, retry]: [u64; 3]) -> Duration {
     (ms(retry) / 2).min(ms(800)).mul_f64(1.5)
 }
 
-/// The renewals that went through.
+/// The successful renewals.
 fn renewals(api: &InMemoryApiServer) -> Vec<RecordedRequest> {
-    let mut seen = api.requests();
-    seen.retain(|one| {
+    let mut requests = api.requests();
+    requests.retain(|one| {
         one.method == Method::PUT && one.answered.is_some_and(|(_, code)| code == StatusCode::OK)
     });
-    seen
+    requests
 }
 
 async fn next_renewal(api: &InMemoryApiServer) -> RecordedRequest {
@@ -72,7 +72,7 @@ async fn wait_until_leading(contender: &Candidate) -> Instant {
     Instant::now()
 }
 
-/// Looks at fences every few milliseconds.
+/// Checks the fences every few milliseconds.
 struct LeaderOverlaps {
     task: JoinHandle<()>,
     found: Arc<Mutex<Vec<Instant>>>,
@@ -96,7 +96,7 @@ impl LeaderOverlaps {
 
     fn assert_none(self) {
         self.task.abort();
-        assert_eq!(*self.found.lock().expect("no panic"), [], "two held at once");
+        assert_eq!(*self.found.lock().expect("no panic"), [], "two leaders at once");
     }
 }
 
@@ -141,7 +141,7 @@ async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
                 let case = format!(
                     "{times:?}, {latency:?} a request, {after:?} after a renewal: {took:?}"
                 );
-                // A look that sees the end of the lease, and the write.
+                // One attempt that observes the end of the lease, and the write.
                 assert!(took <= lease + latency * 3 + TICKS, "{case}");
                 assert!(took + longest_retry(times) >= lease, "{case}");
                 assert!(!first.fence.is_granted(), "{case}");
@@ -166,12 +166,12 @@ async fn a_handover_takes_one_look_and_the_requests_for_it_and_no_longer() {
                 assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
                 let overlaps = LeaderOverlaps::watch([&leader, &standby]);
                 sleep(ms(next * 777)).await;
-                let asked = Instant::now();
+                let start = Instant::now();
                 let (took, ()) = tokio::join!(
-                    async { wait_until_leading(&standby).await - asked },
+                    async { wait_until_leading(&standby).await - start },
                     leader.shut_down()
                 );
-                // A request under way, the release, a look that was under way, one after it, and the write.
+                // A request in flight, the release, an attempt in flight, the next one, and the write.
                 assert!(
                     took <= longest_retry(times) + latency * 5 + TICKS,
                     "{latency:?}: {took:?}"
@@ -223,7 +223,7 @@ async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_
             assert!(matches!(standing, LeaderState::Unreachable(_)), "{standing:?}");
             assert!(!contender.fence.is_granted());
         }
-        // The lease has run out by now, so whichever looks first has it.
+        // The lease has expired by now, so the first candidate that tries acquires it.
         state.store(FINE, Ordering::Relaxed);
         let back = Instant::now();
         tokio::select! {
@@ -264,7 +264,7 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
         write(&api, json!({"holderIdentity": "another", "leaseDurationSeconds": 10})).await;
         let given = Instant::now();
         one.fence.revoked(term).await;
-        // A renewal that is refused, and the look after it.
+        // A failed renewal, and the next attempt.
         assert!(Instant::now() - given <= retry + latency * 2 + TICKS);
         tokio::select! {
             _ = wait_until_leading(&one) => {}
@@ -272,8 +272,11 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
         }
         let took = Instant::now() - given;
         let longest = retry + longest_retry(UPSTREAM) + ms(10_000) + latency * 4 + TICKS;
-        assert!(took <= longest, "it asks for ten seconds only: {took:?}");
-        assert!(took + longest_retry(UPSTREAM) >= ms(10_000), "which it has: {took:?}");
+        assert!(took <= longest, "it only retries for ten seconds: {took:?}");
+        assert!(
+            took + longest_retry(UPSTREAM) >= ms(10_000),
+            "it retries for ten seconds: {took:?}"
+        );
 
         sleep(ms(10_000)).await;
         leases(&api).delete(NAME, &DeleteParams::default()).await.expect("deleted");
@@ -293,7 +296,7 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led
     }
 }
 
-/// What another replica writes whose clock is wrong by so many seconds.
+/// The lease of another replica whose clock is wrong by this many seconds.
 fn lease_with_clock_skew(wrong_by: i64, transitions: i32) -> Value {
     let now: Timestamp = wall_now() + SignedDuration::from_secs(wrong_by);
     let at = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
@@ -313,7 +316,7 @@ async fn a_holder_whose_clock_is_wrong_keeps_the_lease_while_it_renews_and_for_i
         leases(&api).create(&PostParams::default(), &first).await.expect("created");
         let standby = start(&api, "standby", UPSTREAM);
         assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
-        // Renewed just before it would run out, as often as not.
+        // Renewed just before it expires, in half of the cases.
         for renewal in 1..=20 {
             sleep(ms(7_000)).await;
             assert!(!standby.fence.is_granted());

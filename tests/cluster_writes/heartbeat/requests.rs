@@ -1,4 +1,4 @@
-//! What happens between the requests of one beat, on virtual time.
+//! Races between the requests of one heartbeat, on virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -54,11 +54,11 @@ async fn a_leader_that_was_frozen_between_two_requests_overwrites_no_other_heart
         HeartbeatResult::Renewed
     );
 
-    // The lease of the old leader ends while the server takes its time to refuse what it wrote.
+    // The old leader's lease ends while the server delays the rejection of its write.
     delay.store(8, Ordering::Relaxed);
     fence.grant_until(Instant::now() + Duration::from_secs(5));
     let before = api.requests().len();
-    let refused = old.renew(&own, 1, "loaded").await.expect_err("it leads no more");
+    let refused = old.renew(&own, 1, "loaded").await.expect_err("it is no longer the leader");
     assert!(matches!(refused, LeaseError::NotLeader(_)), "{refused}");
     assert_eq!(api.requests().len(), before + 1, "nothing was sent after the first request");
     assert_eq!(holder(&api).await.as_deref(), Some("new"));

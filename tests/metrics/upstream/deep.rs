@@ -1,4 +1,4 @@
-//! Upstream's programs themselves, scraped after everything has happened once.
+//! Scrapes upstream's programs after everything has happened once.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -41,8 +41,8 @@ async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
         "uid": "u", "resource": resource, "requestKind": kind, "kind": kind, "object": object,
     }});
     let authority = bed.process_guard().folder().join("admission-controller/ca.crt");
-    let trusts = CaBundle::parse(&std::fs::read(authority).expect("it was written"));
-    wait::until("upstream answers a review", || async {
+    let trusts = CaBundle::parse(&std::fs::read(authority).expect("written"));
+    wait::until("upstream responds to a review", || async {
         upstream.assert_running("admission-controller");
         let mut caller = WebhookClient::http1_as("localhost", webhook, &trusts).await.ok()?;
         let (status, _) = caller.post(review.to_string().into_bytes()).await.ok()?;
@@ -50,7 +50,7 @@ async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
     })
     .await;
     let address = format!("http://127.0.0.1:{port}/metrics");
-    let theirs = wait::until("upstream answers a scrape", || http_get(&address)).await;
+    let theirs = wait::until("upstream responds to a scrape", || http_get(&address)).await;
     let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
     let shown = page(&theirs, theirs.names().filter(|name| name.starts_with(ADMISSION)));
     assert_eq!(admission_differences(&shown), Vec::<String>::new());
@@ -82,20 +82,20 @@ async fn upstreams_recommender_has_the_families_that_were_recorded() {
     let ours = Exposition::parse(&scrape(registry()));
     let wanted: Vec<_> = ours.names().filter(|name| is_of_recommender(name)).collect();
     let mut hours = 0;
-    // The families of quality need samples before and after the first recommendation, and a second one.
+    // The quality families need samples before and after the first recommendation, and a second recommendation.
     let theirs = loop {
         usage.read_by("recommender").await;
         upstream.assert_running("recommender");
         hours += 2;
         usage.at(start + SignedDuration::from_hours(hours));
-        let theirs = wait::until("upstream answers a scrape", || http_get(&address)).await;
+        let theirs = wait::until("upstream responds to a scrape", || http_get(&address)).await;
         let theirs = Exposition::parse(std::str::from_utf8(&theirs).expect("UTF-8"));
         let missing: Vec<_> =
             wanted.iter().filter(|wanted| !theirs.names().any(|name| name == **wanted)).collect();
         if missing.is_empty() {
             break theirs;
         }
-        assert!(hours < 100, "upstream never shows {missing:?}");
+        assert!(hours < 100, "upstream never exports {missing:?}");
     };
 
     let is_left_out = |name: &str| EXCLUDED_FAMILIES.iter().any(|out| name.starts_with(out));

@@ -1,4 +1,4 @@
-//! Series of restrictions and of metrics of one name: those that there are, at a cost that grows with the object.
+//! Series of restrictions and of metrics with the same name: only existing ones, at a cost proportional to the object.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,17 +36,17 @@ fn a_restriction_of_a_wpa_that_never_held_has_no_series_and_one_that_ends_is_zer
         let text: Vec<u8> = Arc::clone(&registry).scrape().flatten().collect();
         let text = String::from_utf8(text).expect("UTF-8");
         let lines = lines_of_family(&text, "plimsoll_restricted_scaling");
-        let told = lines.into_iter().map(|line| {
-            let (_, told) = line.split_once("reason=\"").expect("a reason");
-            told.replace("\"}", "")
+        let reasons = lines.into_iter().map(|line| {
+            let (_, rest) = line.split_once("reason=\"").expect("a reason");
+            rest.replace("\"}", "")
         });
-        told.collect::<Vec<_>>()
+        reasons.collect::<Vec<_>>()
     };
     assert_eq!(held(Some(web())), ["upscale_capping 1", "dry_run 1"]);
     let failed = || WatermarkFixture { failed: true, ..web() };
     assert_eq!(held(Some(failed())), ["upscale_capping 0", "dry_run 1", "metric_unknown 1"]);
     assert!(held(None).is_empty());
-    assert_eq!(held(Some(failed())), ["dry_run 1", "metric_unknown 1"], "it is another object");
+    assert_eq!(held(Some(failed())), ["dry_run 1", "metric_unknown 1"], "another object");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn only_restrictions_and_whole_objects_are_left_of_ours_when_asked_so() {
     assert_eq!(
         lines_of_family(&text, "wpa_controller_value").len(),
         1,
-        "upstream's are there anyway"
+        "upstream's series always exist"
     );
     assert_eq!(lines_of_family(&text, "wpa_controller_restricted_scaling").len(), 3);
 }

@@ -1,4 +1,4 @@
-//! Whatever keeps a door shut is one clear line.
+//! Every authentication failure is one clear line.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ async fn a_redirect_is_not_followed_and_says_where_it_went() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{} redirects to {}/login (302), where credentials are not sent: sign in as it wants, or give the address \
-             that answers itself",
+            "{} redirects to {}/login (302), and redirects are not followed: configure authentication, or use the final \
+             address",
             server.address, elsewhere.address
         )
     );
@@ -45,21 +45,21 @@ async fn a_redirect_is_not_followed_and_says_where_it_went() {
 #[tokio::test]
 async fn who_is_refused_reads_with_what_and_what_to_do() {
     for (status, words) in [
-        (401, "does not accept this bearer token (401): check the token"),
-        (403, "refuses access to whoever has this bearer token (403): grant it the right"),
+        (401, "rejected this bearer token (401): check the token"),
+        (403, "denied access with this bearer token (403): grant permission"),
     ] {
         let server = LoopbackServer::start(move |_| error_response(status)).await;
         let error = send_query(&transport_with_sign_in(&server.address, bearer()))
             .await
             .expect_err("refused");
         assert!(error.to_string().starts_with(&format!("{} {words}", server.address)), "{error}");
-        assert_eq!(server.request_count(), 1, "a token that was given does not change");
+        assert_eq!(server.request_count(), 1, "a static token does not change");
     }
-    // Whatever else it answers is for whoever asked.
+    // Other status codes are passed to the caller.
     let server = LoopbackServer::start(|_| error_response(503)).await;
-    let door = transport_with_sign_in(&server.address, bearer());
-    let answer = door.send("/x", &[], Duration::from_secs(30)).await.expect("an answer");
-    assert_eq!(answer.status().as_u16(), 503);
+    let http_transport = transport_with_sign_in(&server.address, bearer());
+    let response = http_transport.send("/x", &[], Duration::from_secs(30)).await.expect("response");
+    assert_eq!(response.status().as_u16(), 503);
 }
 
 #[tokio::test]
@@ -67,16 +67,18 @@ async fn nobody_there_and_no_answer_in_time_may_pass() {
     let server = LoopbackServer::start(|_| ok_response("")).await;
     let address = server.address.clone();
     drop(server);
-    let error = send_query(&transport_with_sign_in(&address, bearer())).await.expect_err("nobody");
+    let error =
+        send_query(&transport_with_sign_in(&address, bearer())).await.expect_err("rejected");
     assert!(error.to_string().starts_with(&format!("{address} cannot be reached: ")), "{error}");
     assert!(error.is_transient());
 
     let deaf = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = format!("http://{}", deaf.local_addr().expect("bound"));
-    let door = transport_with_sign_in(&address, bearer());
-    let error = door.send("/x", &[], Duration::from_millis(50)).await.expect_err("no answer");
+    let http_transport = transport_with_sign_in(&address, bearer());
+    let error =
+        http_transport.send("/x", &[], Duration::from_millis(50)).await.expect_err("no response");
     assert!(
-        error.to_string().starts_with(&format!("{address} did not answer within 50ms")),
+        error.to_string().starts_with(&format!("{address} did not respond within 50ms")),
         "{error}"
     );
     assert!(error.is_transient());
@@ -84,37 +86,37 @@ async fn nobody_there_and_no_answer_in_time_may_pass() {
 
 #[tokio::test]
 async fn a_file_that_is_missing_empty_or_odd_is_named() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("token");
-    let door = transport_with_sign_in(
+    let http_transport = transport_with_sign_in(
         "http://127.0.0.1:9",
         AuthConfig::Bearer(SecretSource::File(path.clone())),
     );
-    let missing = send_query(&door).await.expect_err("no file").to_string();
+    let missing = send_query(&http_transport).await.expect_err("no file").to_string();
     let place = path.display();
     assert!(
-        missing.starts_with(&format!("the bearer token cannot be read from {place}: No such file")),
+        missing.starts_with(&format!("failed to read the bearer token from {place}: No such file")),
         "{missing}"
     );
     for (bytes, why) in [(&b" \n"[..], "it is empty"), (&b"\xff\xfe"[..], "it is not UTF-8")] {
         std::fs::write(&path, bytes).expect("the folder is writable");
-        let error = send_query(&door).await.expect_err("no token").to_string();
+        let error = send_query(&http_transport).await.expect_err("no token").to_string();
         assert_eq!(
             error,
-            format!("the bearer token in {place} cannot be used: {why}: write the file anew")
+            format!("the bearer token in {place} is invalid: {why}: replace the file")
         );
     }
     std::fs::write(&path, "hunter2\nhunter3").expect("the folder is writable");
-    let error = send_query(&door).await.expect_err("two lines").to_string();
+    let error = send_query(&http_transport).await.expect_err("two lines").to_string();
     assert_eq!(
         error,
-        "what signs in cannot be used: it has characters that no header can have: correct it"
+        "the authorization header is invalid: it contains characters that are not allowed in a header"
     );
 }
 
 #[tokio::test]
 async fn a_certificate_that_is_none_is_named() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let path = super::write(folder.path(), "ca.crt", "hello");
     let identity = ClientCertificateFiles { certificate: path.clone(), key: path.clone() };
     for (tls, words) in [
@@ -140,14 +142,11 @@ fn what_cannot_work_is_refused_before_anything_is_asked() {
     let with =
         |address: &str| TransportConfig { address: address.into(), ..TransportConfig::default() };
     for (config, words) in [
-        (
-            with("prometheus:9090"),
-            "the address of the Prometheus cannot be used: it does not begin with http",
-        ),
-        (with(""), "the address of the Prometheus cannot be used: "),
+        (with("prometheus:9090"), "the Prometheus address is invalid: it does not start with http"),
+        (with(""), "the Prometheus address is invalid: "),
         (
             TransportConfig { headers: vec![header("Host")], ..with("http://a") },
-            "the header \"Host\" cannot be used: it is not one that can be set",
+            "the header \"Host\" is invalid: it cannot be set",
         ),
         (
             TransportConfig {
@@ -155,14 +154,14 @@ fn what_cannot_work_is_refused_before_anything_is_asked() {
                 auth: bearer(),
                 ..with("http://a")
             },
-            "the header Authorization cannot be used: the sign-in sets it already",
+            "the header Authorization is invalid: authentication already sets it",
         ),
         (
             TransportConfig {
                 auth: AuthConfig::Basic { user: "a:b".into(), password: Secret::from("x").into() },
                 ..with("http://a")
             },
-            "the name to sign in with cannot be used: it has a colon",
+            "the user name is invalid: it contains a colon",
         ),
     ] {
         let error = HttpTransport::new(config, WallClock::new(|| Time::EPOCH))

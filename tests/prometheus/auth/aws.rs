@@ -1,4 +1,4 @@
-//! Requests that are signed for AWS, with credentials from every place that a pod has them from.
+//! Requests signed for AWS, with credentials from every source that a pod may have.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,45 +16,45 @@ use super::{send_query, transport_with_sign_in, write};
 
 const REGION: &str = "eu-west-1";
 
-/// Keys that are good: the name of each, its secret and its session token.
+/// Valid credentials: name of the access key, secret and session token.
 type ValidKeys = Arc<Mutex<Vec<(String, String, String)>>>;
 
-/// Whether one of the good keys signed this, now; its name.
-fn signer(asked: &ReceivedRequest, good: &ValidKeys, service: &str) -> Option<String> {
-    let time = asked.header("x-amz-date");
+/// The name of the valid key that signed this request just now, if any.
+fn signer(request: &ReceivedRequest, valid_keys: &ValidKeys, service: &str) -> Option<String> {
+    let time = request.header("x-amz-date");
     let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok()?;
     let time = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
     if (time - Clock::wall().now().as_secs()).abs() > 300 {
         return None;
     }
-    let good = good.lock().expect("no panic");
-    let found = good.iter().find(|(id, secret, session)| {
+    let valid_keys = valid_keys.lock().expect("no panic");
+    let found = valid_keys.iter().find(|(id, secret, session)| {
         let key = Key { id, secret, region: REGION, service };
-        asked.header("x-amz-security-token") == session
-            && verify(&key, &asked.method, &asked.uri, &asked.headers, &asked.body).is_ok()
+        request.header("x-amz-security-token") == session
+            && verify(&key, &request.method, &request.uri, &request.headers, &request.body).is_ok()
     });
     found.map(|(id, ..)| id.clone())
 }
 
-/// A Prometheus of AWS: it says 403 to whom it does not know.
-async fn prometheus(good: &ValidKeys) -> LoopbackServer {
-    let good = Arc::clone(good);
-    LoopbackServer::start(move |asked| {
-        signer(asked, &good, "aps").map_or_else(|| error_response(403), ok_response)
+/// An AWS Prometheus that responds 403 to unknown keys.
+async fn prometheus(valid_keys: &ValidKeys) -> LoopbackServer {
+    let valid_keys = Arc::clone(valid_keys);
+    LoopbackServer::start(move |request| {
+        signer(request, &valid_keys, "aps").map_or_else(|| error_response(403), ok_response)
     })
     .await
 }
 
-/// New temporary keys, which are good from now on.
-fn issue_credentials(good: &ValidKeys, name: &str) -> (String, String, String) {
-    let mut good = good.lock().expect("no panic");
-    let number = good.len() + 1;
+/// Issues new temporary credentials, which are valid at once.
+fn issue_credentials(valid_keys: &ValidKeys, name: &str) -> (String, String, String) {
+    let mut valid_keys = valid_keys.lock().expect("no panic");
+    let number = valid_keys.len() + 1;
     let key = (
         format!("{name}{number}"),
         format!("{name}/secret+{number}"),
         format!("{name}/session=={number}"),
     );
-    good.push(key.clone());
+    valid_keys.push(key.clone());
     key
 }
 
@@ -93,21 +93,21 @@ fn sign_in(aws: Aws) -> AuthConfig {
 
 #[tokio::test]
 async fn keys_of_the_environment_sign_every_request() {
-    let good = ValidKeys::default();
-    let server = prometheus(&good).await;
-    let (id, secret, session) = issue_credentials(&good, "ENV");
+    let valid_keys = ValidKeys::default();
+    let server = prometheus(&valid_keys).await;
+    let (id, secret, session) = issue_credentials(&valid_keys, "ENV");
     let variables = [
         ("AWS_ACCESS_KEY_ID", &*id),
         ("AWS_SECRET_ACCESS_KEY", &*secret),
         ("AWS_SESSION_TOKEN", &*session),
     ];
-    // A workspace has a path, which is signed too.
+    // A workspace has a path, which is part of the signature.
     let address = format!("{}/workspaces/ws-1%20a/", server.address);
-    let door = transport_with_sign_in(&address, sign_in(environment(&variables)));
-    assert_eq!(send_query(&door).await.expect("let in"), "ENV1");
+    let transport = transport_with_sign_in(&address, sign_in(environment(&variables)));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "ENV1");
     let form = [("match[]", "up{a=\"b c\"}".to_owned()), ("a", "~*".to_owned())];
-    let answer = door.request(Method::GET, "/api/v1/series", &form, super::MINUTE).await;
-    assert_eq!(answer.expect("let in").text().await.expect("a text"), "ENV1");
+    let response = transport.request(Method::GET, "/api/v1/series", &form, super::MINUTE).await;
+    assert_eq!(response.expect("authenticated").text().await.expect("a text"), "ENV1");
 
     let wrong = [variables[0], ("AWS_SECRET_ACCESS_KEY", "other"), variables[2]];
     let error = send_query(&transport_with_sign_in(&address, sign_in(environment(&wrong))))
@@ -118,41 +118,41 @@ async fn keys_of_the_environment_sign_every_request() {
 
 #[tokio::test]
 async fn keys_of_files_are_read_again_as_soon_as_they_are_refused() {
-    let good = ValidKeys::default();
-    let server = prometheus(&good).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let valid_keys = ValidKeys::default();
+    let server = prometheus(&valid_keys).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
     let store = |key: &(String, String, String)| AwsKeys {
         access_key_id: write(folder.path(), "id", &key.0).into(),
         secret_access_key: write(folder.path(), "secret", &key.1).into(),
         session_token: Some(write(folder.path(), "session", &key.2).into()),
     };
-    let keys = store(&issue_credentials(&good, "OLD"));
-    let door = transport_with_sign_in(
+    let keys = store(&issue_credentials(&valid_keys, "OLD"));
+    let transport = transport_with_sign_in(
         &server.address,
         sign_in(Aws { keys: Some(keys), ..environment(&[]) }),
     );
-    assert_eq!(send_query(&door).await.expect("let in"), "OLD1");
-    good.lock().expect("no panic").clear();
-    store(&issue_credentials(&good, "NEW"));
-    assert_eq!(send_query(&door).await.expect("let in"), "NEW1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "OLD1");
+    valid_keys.lock().expect("no panic").clear();
+    store(&issue_credentials(&valid_keys, "NEW"));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "NEW1");
 }
 
 #[tokio::test]
 async fn a_token_of_the_cluster_is_exchanged_for_a_roles_keys() {
-    let good = ValidKeys::default();
-    let server = prometheus(&good).await;
+    let valid_keys = ValidKeys::default();
+    let server = prometheus(&valid_keys).await;
     let wanted = Arc::new(Mutex::new("jwt-1".to_owned()));
     let sts = LoopbackServer::start({
-        let (good, wanted) = (Arc::clone(&good), Arc::clone(&wanted));
-        move |asked: &ReceivedRequest| {
-            let form = asked.form();
+        let (valid_keys, wanted) = (Arc::clone(&valid_keys), Arc::clone(&wanted));
+        move |request: &ReceivedRequest| {
+            let form = request.form();
             let right = form["Action"] == "AssumeRoleWithWebIdentity"
                 && form["Version"] == "2011-06-15"
                 && form["RoleArn"] == "arn:aws:iam::1:role/vpa"
                 && form["RoleSessionName"] == "plimsoll"
                 && form["WebIdentityToken"] == *wanted.lock().expect("no panic");
             if right {
-                return ok_response(as_xml("AssumeRoleWithWebIdentity", &issue_credentials(&good, "ROLE")));
+                return ok_response(as_xml("AssumeRoleWithWebIdentity", &issue_credentials(&valid_keys, "ROLE")));
             }
             let body = "<ErrorResponse><Error><Code>InvalidIdentityToken</Code><Message>Not yours.</Message></Error>\
                         </ErrorResponse>";
@@ -160,48 +160,48 @@ async fn a_token_of_the_cluster_is_exchanged_for_a_roles_keys() {
         }
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let token = write(folder.path(), "token", "jwt-1");
     let aws = environment(&[
         ("AWS_WEB_IDENTITY_TOKEN_FILE", &token.display().to_string()),
         ("AWS_ROLE_ARN", "arn:aws:iam::1:role/vpa"),
         ("AWS_ENDPOINT_URL_STS", &sts.address),
     ]);
-    let door = transport_with_sign_in(&server.address, sign_in(aws.clone()));
-    assert_eq!(send_query(&door).await.expect("let in"), "ROLE1");
-    assert_eq!(send_query(&door).await.expect("let in"), "ROLE1");
+    let transport = transport_with_sign_in(&server.address, sign_in(aws.clone()));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
 
-    good.lock().expect("no panic").clear();
+    valid_keys.lock().expect("no panic").clear();
     *wanted.lock().expect("no panic") = "jwt-2".into();
     let other = transport_with_sign_in(&server.address, sign_in(aws));
     let error = send_query(&other).await.expect_err("an old token").to_string();
     assert_eq!(
         error,
         format!(
-            "{} gives no token: 400: InvalidIdentityToken: Not yours: check the role, and that its trust policy names \
+            "failed to get a token from {}: 400: InvalidIdentityToken: Not yours: check the role, and that its trust policy names \
              this service account",
             sts.address
         )
     );
     write(folder.path(), "token", "jwt-2");
-    assert_eq!(send_query(&door).await.expect("let in"), "ROLE1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
 }
 
 #[tokio::test]
 async fn a_role_is_taken_on_with_signed_credentials() {
-    let good = ValidKeys::default();
+    let valid_keys = ValidKeys::default();
     let own = ValidKeys::default();
-    let server = prometheus(&good).await;
+    let server = prometheus(&valid_keys).await;
     let (id, secret, session) = issue_credentials(&own, "OWN");
     let sts = LoopbackServer::start({
-        let (good, own) = (Arc::clone(&good), Arc::clone(&own));
-        move |asked: &ReceivedRequest| {
-            let form = asked.form();
-            let right = signer(asked, &own, "sts").is_some()
+        let (valid_keys, own) = (Arc::clone(&valid_keys), Arc::clone(&own));
+        move |request: &ReceivedRequest| {
+            let form = request.form();
+            let right = signer(request, &own, "sts").is_some()
                 && form["Action"] == "AssumeRole"
                 && form["RoleArn"] == "arn:aws:iam::2:role/reader";
             if right {
-                ok_response(as_xml("AssumeRole", &issue_credentials(&good, "READER")))
+                ok_response(as_xml("AssumeRole", &issue_credentials(&valid_keys, "READER")))
             } else {
                 error_response(403)
             }
@@ -215,77 +215,77 @@ async fn a_role_is_taken_on_with_signed_credentials() {
         ("AWS_ENDPOINT_URL_STS", &sts.address),
     ]);
     let aws = Aws { role_arn: Some("arn:aws:iam::2:role/reader".into()), ..aws };
-    let door = transport_with_sign_in(&server.address, sign_in(aws));
-    assert_eq!(send_query(&door).await.expect("let in"), "READER1");
+    let transport = transport_with_sign_in(&server.address, sign_in(aws));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "READER1");
 }
 
 #[tokio::test]
 async fn an_agent_beside_the_pod_gives_keys_to_the_token_of_now() {
-    let good = ValidKeys::default();
-    let server = prometheus(&good).await;
+    let valid_keys = ValidKeys::default();
+    let server = prometheus(&valid_keys).await;
     let wanted = Arc::new(Mutex::new("agent-1".to_owned()));
     let agent = LoopbackServer::start({
-        let (good, wanted) = (Arc::clone(&good), Arc::clone(&wanted));
-        move |asked: &ReceivedRequest| {
-            let right = asked.method == Method::GET
-                && asked.uri.path() == "/v1/credentials"
-                && asked.header("authorization") == *wanted.lock().expect("no panic");
+        let (valid_keys, wanted) = (Arc::clone(&valid_keys), Arc::clone(&wanted));
+        move |request: &ReceivedRequest| {
+            let right = request.method == Method::GET
+                && request.uri.path() == "/v1/credentials"
+                && request.header("authorization") == *wanted.lock().expect("no panic");
             if right {
-                ok_response(as_json(&issue_credentials(&good, "POD")))
+                ok_response(as_json(&issue_credentials(&valid_keys, "POD")))
             } else {
                 error_response(403)
             }
         }
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let token = write(folder.path(), "token", "agent-1");
-    let door = transport_with_sign_in(
+    let transport = transport_with_sign_in(
         &server.address,
         sign_in(environment(&[
             ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &format!("{}/v1/credentials", agent.address)),
             ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &token.display().to_string()),
         ])),
     );
-    assert_eq!(send_query(&door).await.expect("let in"), "POD1");
-    good.lock().expect("no panic").clear();
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "POD1");
+    valid_keys.lock().expect("no panic").clear();
     *wanted.lock().expect("no panic") = "agent-2".into();
     write(folder.path(), "token", "agent-2");
-    assert_eq!(send_query(&door).await.expect("let in"), "POD1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "POD1");
     assert_eq!(agent.request_count(), 2);
 }
 
 #[tokio::test]
 async fn the_instances_metadata_give_its_roles_keys_in_a_session() {
-    let good = ValidKeys::default();
-    let server = prometheus(&good).await;
+    let valid_keys = ValidKeys::default();
+    let server = prometheus(&valid_keys).await;
     let sessions = Arc::new(AtomicUsize::new(0));
     let metadata = LoopbackServer::start({
-        let (good, sessions) = (Arc::clone(&good), Arc::clone(&sessions));
-        move |asked: &ReceivedRequest| {
-            let path = asked.uri.path();
+        let (valid_keys, sessions) = (Arc::clone(&valid_keys), Arc::clone(&sessions));
+        move |request: &ReceivedRequest| {
+            let path = request.uri.path();
             if path == "/latest/api/token" {
-                let life = asked.header("x-aws-ec2-metadata-token-ttl-seconds");
-                if asked.method != Method::PUT || life.parse::<u32>().is_err() {
+                let ttl = request.header("x-aws-ec2-metadata-token-ttl-seconds");
+                if request.method != Method::PUT || ttl.parse::<u32>().is_err() {
                     return error_response(400);
                 }
                 sessions.fetch_add(1, Ordering::Relaxed);
                 return ok_response("session");
             }
-            if asked.header("x-aws-ec2-metadata-token") != "session" {
+            if request.header("x-aws-ec2-metadata-token") != "session" {
                 return error_response(401);
             }
             match path.strip_prefix("/latest/meta-data/iam/security-credentials/") {
                 Some("") => ok_response("node-role"),
-                Some("node-role") => ok_response(as_json(&issue_credentials(&good, "NODE"))),
+                Some("node-role") => ok_response(as_json(&issue_credentials(&valid_keys, "NODE"))),
                 _ => error_response(404),
             }
         }
     })
     .await;
     let aws = environment(&[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &metadata.address)]);
-    let door = transport_with_sign_in(&server.address, sign_in(aws));
-    assert_eq!(send_query(&door).await.expect("let in"), "NODE1");
-    assert_eq!(send_query(&door).await.expect("let in"), "NODE1");
+    let transport = transport_with_sign_in(&server.address, sign_in(aws));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "NODE1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "NODE1");
     assert_eq!(sessions.load(Ordering::Relaxed), 1);
 }

@@ -1,4 +1,4 @@
-//! A server on loopback that a test looks into: plain or with TLS, answering as the test says.
+//! An HTTP server on loopback, plain or with TLS, whose responses the test defines.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::ports::Port;
 
-/// A request, read whole.
+/// A request with its body.
 pub struct ReceivedRequest {
     pub method: Method,
     pub uri: Uri,
@@ -27,19 +27,19 @@ pub struct ReceivedRequest {
     pub body: Bytes,
 }
 
-/// An answer.
+/// The response to a request.
 pub struct TestResponse {
     pub status: u16,
     pub location: Option<String>,
     pub body: String,
 }
 
-/// How a server is encrypted; it can change between connections.
+/// TLS configuration of a server; it may change between connections.
 pub type SharedTlsConfig = Arc<Mutex<Arc<ServerConfig>>>;
 
-/// A server until it is dropped.
+/// A running server; stops when dropped.
 pub struct LoopbackServer {
-    /// Its base URL.
+    /// Base URL of the server.
     pub address: String,
     seen: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
@@ -47,42 +47,42 @@ pub struct LoopbackServer {
 }
 
 impl ReceivedRequest {
-    /// A header, empty if there is none.
+    /// A header, empty if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The fields of its form.
+    /// The fields of the form in the body.
     pub fn form(&self) -> BTreeMap<String, String> {
         form_urlencoded::parse(&self.body).into_owned().collect()
     }
 
-    /// The fields of its query.
+    /// The query parameters.
     pub fn query(&self) -> BTreeMap<String, String> {
         let query = self.uri.query().unwrap_or_default();
         form_urlencoded::parse(query.as_bytes()).into_owned().collect()
     }
 }
 
-/// 200.
+/// A 200 response.
 pub fn ok_response(body: impl Into<String>) -> TestResponse {
     TestResponse { status: 200, location: None, body: body.into() }
 }
 
-/// Another status.
+/// A response with another status.
 pub fn error_response(status: u16) -> TestResponse {
     TestResponse { status, location: None, body: "no".into() }
 }
 
 impl LoopbackServer {
-    /// A plain one.
+    /// Starts a server without TLS.
     pub async fn start(
         answer: impl Fn(&ReceivedRequest) -> TestResponse + Send + Sync + 'static,
     ) -> Self {
         Self::run(None, answer).await
     }
 
-    /// One with TLS.
+    /// Starts a server with TLS.
     pub async fn start_tls(
         tls: SharedTlsConfig,
         answer: impl Fn(&ReceivedRequest) -> TestResponse + Send + Sync + 'static,
@@ -114,15 +114,15 @@ impl LoopbackServer {
                             let body = body.collect().await.expect("a whole request").to_bytes();
                             let (method, uri) = (parts.method, parts.uri);
                             seen.lock().expect("no panic").push(format!("{method} {uri}"));
-                            let asked =
+                            let received =
                                 ReceivedRequest { method, uri, headers: parts.headers, body };
-                            Ok::<_, Infallible>(into_http(answer(&asked)))
+                            Ok::<_, Infallible>(into_http(answer(&received)))
                         }
                     });
                     let tls = tls.as_ref().map(|tls| Arc::clone(&tls.lock().expect("no panic")));
                     tokio::spawn(async move {
                         let server = Builder::new(TokioExecutor::new());
-                        // A client that is refused or goes away is no concern of the server.
+                        // A failed handshake or a closed connection does not affect the server.
                         if let Some(tls) = tls {
                             let Ok(stream) = TlsAcceptor::from(tls).accept(stream).await else {
                                 return;
@@ -138,7 +138,7 @@ impl LoopbackServer {
         Self { address, seen, task, _port: port }
     }
 
-    /// How many requests have arrived.
+    /// Number of requests received.
     pub fn request_count(&self) -> usize {
         self.seen.lock().expect("no panic").len()
     }
@@ -155,5 +155,5 @@ fn into_http(reply: TestResponse) -> Response<Full<Bytes>> {
     if let Some(location) = reply.location {
         answer = answer.header("location", location);
     }
-    answer.body(Full::from(reply.body)).expect("an answer")
+    answer.body(Full::from(reply.body)).expect("response")
 }

@@ -1,4 +1,4 @@
-//! No secret is in any log line or error, whatever the door and however it goes wrong.
+//! No log line and no error contains a secret, for any authentication method and any failure.
 
 use plimsoll_storage::prometheus::transport::Secret;
 use plimsoll_storage::prometheus::transport::config::{
@@ -11,7 +11,7 @@ use super::loopback_server::{LoopbackServer, TestResponse, error_response, ok_re
 use super::{NO_RELOAD, send_query, transport, write};
 use crate::support::captured_log;
 
-/// In every secret.
+/// Part of every secret.
 const SECRET: &str = "hunter2";
 
 fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<AuthConfig> {
@@ -76,13 +76,13 @@ fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<AuthConfig> {
 
 #[tokio::test]
 async fn no_secret_is_in_any_log_line_error_or_debug_output() {
-    // Down to the last detail of the libraries below.
+    // At trace level, which includes the libraries.
     let (log, guard) = captured_log::capture_filtered("trace");
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut told: Vec<TransportError> = Vec::new();
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let mut errors_seen: Vec<TransportError> = Vec::new();
     let mut shown = Vec::new();
 
-    // One that gives tokens, one that repeats what it was told, as what it says of an error.
+    // One server that issues tokens, and one that echoes the request in its error.
     let giving = LoopbackServer::start(|_| {
         ok_response(
             json!({"access_token": SECRET, "AccessKeyId": "AKID", "SecretAccessKey": SECRET})
@@ -90,19 +90,19 @@ async fn no_secret_is_in_any_log_line_error_or_debug_output() {
         )
     })
     .await;
-    let telling = LoopbackServer::start(|asked| {
-        let form = asked.form();
+    let echoing = LoopbackServer::start(|request| {
+        let form = request.form();
         let secret = ["client_secret", "client_assertion", "WebIdentityToken"]
             .iter()
             .find_map(|name| form.get(*name).cloned());
-        let words = secret.unwrap_or_else(|| asked.header("authorization").to_owned());
+        let words = secret.unwrap_or_else(|| request.header("authorization").to_owned());
         let body = json!({"error": "invalid", "error_description": words}).to_string();
         TestResponse { status: 400, location: None, body }
     })
     .await;
     for status in [200, 401, 403, 302] {
         let server = LoopbackServer::start(move |_| error_response(status)).await;
-        for endpoint in [&giving, &telling] {
+        for endpoint in [&giving, &echoing] {
             for sign_in in sign_ins(&endpoint.address, folder.path()) {
                 let header = Header { name: "X-Key".into(), value: Secret::from(SECRET).into() };
                 let config = TransportConfig {
@@ -112,20 +112,20 @@ async fn no_secret_is_in_any_log_line_error_or_debug_output() {
                     ..TransportConfig::default()
                 };
                 shown.push(format!("{config:?}"));
-                let door = transport(NO_RELOAD, config);
-                told.extend(send_query(&door).await.err());
-                shown.push(format!("{} {door:?}", door.address()));
+                let http_transport = transport(NO_RELOAD, config);
+                errors_seen.extend(send_query(&http_transport).await.err());
+                shown.push(format!("{} {http_transport:?}", http_transport.address()));
             }
         }
     }
     drop(guard);
     let log = log.text();
     assert!(log.contains("hyper"), "the libraries log too: {log:.2000}");
-    assert!(told.len() > 60, "only {} were refused", told.len());
-    let errors = told.iter().map(|error| format!("{error} {error:?}"));
-    let told = shown.into_iter().chain(errors).collect::<Vec<_>>().join("\n");
-    for (what, text) in [("errors", &told), ("log", &log)] {
+    assert!(errors_seen.len() > 60, "only {} requests were rejected", errors_seen.len());
+    let errors = errors_seen.iter().map(|error| format!("{error} {error:?}"));
+    let all_errors = shown.into_iter().chain(errors).collect::<Vec<_>>().join("\n");
+    for (place, text) in [("errors", &all_errors), ("log", &log)] {
         let line = text.lines().find(|line| line.contains(SECRET));
-        assert_eq!(line, None, "a secret is in the {what}");
+        assert_eq!(line, None, "the {place} contains a secret");
     }
 }

@@ -1,4 +1,4 @@
-//! AWS's signature (version 4), computed anew from what arrived: nothing of what signs is used here.
+//! Verifies AWS Signature Version 4 with an implementation that is independent of the product's.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use http::{HeaderMap, Method, Uri};
 use ring::{digest, hmac};
 
-/// A key that is known.
+/// A known key.
 pub struct Key<'a> {
     pub id: &'a str,
     pub secret: &'a str,
@@ -14,7 +14,7 @@ pub struct Key<'a> {
     pub service: &'a str,
 }
 
-/// Whether what arrived was signed with the key; why not, if not.
+/// Verifies that the request was signed with the key; the error is the reason if not.
 pub fn verify(
     key: &Key<'_>,
     method: &Method,
@@ -46,22 +46,23 @@ pub fn verify(
         return Err(format!("{open} is not signed"));
     }
 
-    // The path is encoded twice: S3 alone has it once.
+    // The path is encoded twice, except for S3.
     let mut canonical = format!("{method}\n{}\n{}\n", uri.path().replace('%', "%25"), query(uri)?);
     for name in &names {
         let _ = writeln!(canonical, "{name}:{}", header(name)?);
     }
     let _ = write!(canonical, "\n{}\n{}", names.join(";"), hash(body));
-    let said = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hash(canonical.as_bytes()));
+    let string_to_sign =
+        format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{}", hash(canonical.as_bytes()));
     let first = format!("AWS4{}", key.secret).into_bytes();
-    let own = [day, key.region, key.service, "aws4_request", &said]
+    let own = [day, key.region, key.service, "aws4_request", &string_to_sign]
         .iter()
         .fold(first, |key, part| mac(&key, part));
     let (own, theirs) = (hex(&own), part("Signature")?);
     if own == theirs { Ok(()) } else { Err(format!("the signature of\n{canonical}\nis {own}")) }
 }
 
-/// The query, sorted, with everything encoded that RFC 3986 does not call unreserved.
+/// The sorted query string, with everything encoded except the unreserved characters of RFC 3986.
 fn query(uri: &Uri) -> Result<String, String> {
     let query = uri.query().unwrap_or_default();
     if query.contains('+') {

@@ -1,4 +1,4 @@
-//! Names, passwords, tokens, headers and tenants.
+//! Basic auth, bearer tokens, custom headers and tenants.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,14 +12,14 @@ use plimsoll_storage::prometheus::transport::config::{AuthConfig, Header};
 use super::loopback_server::{LoopbackServer, error_response, ok_response};
 use super::{NO_RELOAD, send_query, transport, transport_with_sign_in, wait_for_response, write};
 
-/// A server that lets in whoever has what is in the second, and says how many that were.
+/// A server that accepts requests whose header has the shared value.
 async fn server_requiring(header: &'static str) -> (LoopbackServer, Arc<Mutex<String>>) {
     let wanted: Arc<Mutex<String>> = Arc::default();
     let server = LoopbackServer::start({
         let wanted = Arc::clone(&wanted);
-        move |asked| {
+        move |request| {
             let wanted = wanted.lock().expect("no panic");
-            if asked.header(header) == *wanted {
+            if request.header(header) == *wanted {
                 ok_response(wanted.as_str())
             } else {
                 error_response(401)
@@ -36,55 +36,57 @@ fn basic(password: &str) -> String {
 
 #[tokio::test]
 async fn a_form_arrives_as_it_was_asked_below_the_path_of_the_address() {
-    let server = LoopbackServer::start(|asked| {
-        assert_eq!(asked.method, Method::POST);
-        assert_eq!(asked.uri.path(), "/select/0/prometheus/api/v1/query");
-        assert_eq!(asked.form()["query"], "up{job=~\"a+b ü/*\"}");
-        assert_eq!(asked.form()["time"], "1.5");
-        assert_eq!(asked.header("content-type"), "application/x-www-form-urlencoded");
-        assert_eq!(asked.header("accept-encoding"), "", "nearby, compressing takes longer");
-        assert_eq!(asked.header("authorization"), "");
+    let server = LoopbackServer::start(|request| {
+        assert_eq!(request.method, Method::POST);
+        assert_eq!(request.uri.path(), "/select/0/prometheus/api/v1/query");
+        assert_eq!(request.form()["query"], "up{job=~\"a+b ü/*\"}");
+        assert_eq!(request.form()["time"], "1.5");
+        assert_eq!(request.header("content-type"), "application/x-www-form-urlencoded");
+        assert_eq!(request.header("accept-encoding"), "", "on loopback, compression is slower");
+        assert_eq!(request.header("authorization"), "");
         ok_response("heard")
     })
     .await;
-    let door = transport_with_sign_in(
+    let http_transport = transport_with_sign_in(
         &format!("{}/select/0/prometheus/", server.address),
         AuthConfig::None,
     );
-    assert_eq!(send_query(&door).await.expect("let in"), "heard");
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), "heard");
 }
 
 #[tokio::test]
 async fn a_get_has_its_form_in_the_query_beside_that_of_the_address() {
-    let server = LoopbackServer::start(|asked| {
-        let query = asked.query();
-        ok_response(format!("{} {} {}", asked.method, query["extra"], query["match[]"]))
+    let server = LoopbackServer::start(|request| {
+        let query = request.query();
+        ok_response(format!("{} {} {}", request.method, query["extra"], query["match[]"]))
     })
     .await;
-    let door = transport_with_sign_in(&format!("{}?extra=1", server.address), AuthConfig::None);
+    let http_transport =
+        transport_with_sign_in(&format!("{}?extra=1", server.address), AuthConfig::None);
     let form = [("match[]", "a&b".to_owned())];
-    let answer = door.request(Method::GET, "/api/v1/labels", &form, Duration::from_secs(30)).await;
-    let answer = answer.expect("let in").text().await.expect("a text");
-    assert_eq!(answer, "GET 1 a&b");
+    let response =
+        http_transport.request(Method::GET, "/api/v1/labels", &form, Duration::from_secs(30)).await;
+    let response = response.expect("authenticated").text().await.expect("a text");
+    assert_eq!(response, "GET 1 a&b");
 }
 
 #[tokio::test]
 async fn a_password_of_a_file_is_read_again_as_soon_as_it_is_refused() {
     let (server, wanted) = server_requiring("authorization").await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     *wanted.lock().expect("no panic") = basic("one:1 ü");
     let file = write(folder.path(), "password", "one:1 ü\n");
     let sign_in = AuthConfig::Basic { user: "vpa".into(), password: file.into() };
-    let door = transport_with_sign_in(&server.address, sign_in);
-    assert_eq!(send_query(&door).await.expect("let in"), basic("one:1 ü"));
+    let http_transport = transport_with_sign_in(&server.address, sign_in);
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), basic("one:1 ü"));
 
     *wanted.lock().expect("no panic") = basic("two");
-    let error = send_query(&door).await.expect_err("the old password").to_string();
-    assert!(error.contains("does not accept this name and password (401)"), "{error}");
-    assert_eq!(server.request_count(), 2, "nothing changed, so nothing is asked again");
+    let error = send_query(&http_transport).await.expect_err("the old password").to_string();
+    assert!(error.contains("rejected this user name and password (401)"), "{error}");
+    assert_eq!(server.request_count(), 2, "unchanged files cause no retry");
 
     write(folder.path(), "password", "two");
-    assert_eq!(send_query(&door).await.expect("let in"), basic("two"));
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), basic("two"));
     assert_eq!(server.request_count(), 4);
 }
 
@@ -93,37 +95,38 @@ async fn a_name_and_password_in_the_address_sign_in_and_are_not_shown() {
     let (server, wanted) = server_requiring("authorization").await;
     *wanted.lock().expect("no panic") = basic("hunter+2 3");
     let address = server.address.replace("http://", "http://vpa:hunter+2%203@");
-    let door = transport_with_sign_in(&address, AuthConfig::None);
-    send_query(&door).await.expect("let in");
-    assert_eq!(door.address(), server.address);
-    assert!(!format!("{door:?}").contains("hunter"), "{door:?}");
+    let http_transport = transport_with_sign_in(&address, AuthConfig::None);
+    send_query(&http_transport).await.expect("authenticated");
+    assert_eq!(http_transport.address(), server.address);
+    assert!(!format!("{http_transport:?}").contains("hunter"), "{http_transport:?}");
 }
 
 #[tokio::test]
 async fn a_token_that_is_rotated_without_a_refusal_is_used_within_a_minute() {
-    // Both tokens are good: as with tokens of service accounts, of which the old one expires later.
-    let server = LoopbackServer::start(|asked| ok_response(asked.header("authorization"))).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    // Both tokens are valid, as with service account tokens, whose old one expires later.
+    let server =
+        LoopbackServer::start(|request| ok_response(request.header("authorization"))).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "token", "one\n");
     let config = TransportConfig {
         address: server.address.clone(),
         auth: AuthConfig::Bearer(file.into()),
         ..TransportConfig::default()
     };
-    let door = transport(Duration::from_millis(100), config);
-    assert_eq!(send_query(&door).await.expect("let in"), "Bearer one");
+    let http_transport = transport(Duration::from_millis(100), config);
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), "Bearer one");
     write(folder.path(), "token", "two\n");
-    wait_for_response(&door, "Bearer two").await;
+    wait_for_response(&http_transport, "Bearer two").await;
 
-    // While it is being replaced it is away, and the one that was read before still good.
-    std::fs::remove_file(folder.path().join("token")).expect("it was there");
-    assert_eq!(send_query(&door).await.expect("let in"), "Bearer two");
+    // The file is missing while it is replaced; the token read before stays valid.
+    std::fs::remove_file(folder.path().join("token")).expect("existed");
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), "Bearer two");
 }
 
 #[tokio::test]
 async fn headers_and_the_tenant_are_in_every_request_and_follow_their_files() {
     let (server, wanted) = server_requiring("x-key").await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "key", "k1");
     *wanted.lock().expect("no panic") = "k1".into();
     let header = |name: &str, value| Header { name: name.into(), value };
@@ -133,16 +136,16 @@ async fn headers_and_the_tenant_are_in_every_request_and_follow_their_files() {
         ..TransportConfig::default()
     };
     let rotated = transport(NO_RELOAD, config);
-    send_query(&rotated).await.expect("let in");
+    send_query(&rotated).await.expect("authenticated");
     *wanted.lock().expect("no panic") = "k2".into();
     write(folder.path(), "key", "k2");
-    send_query(&rotated).await.expect("let in");
+    send_query(&rotated).await.expect("authenticated");
 
-    let asked = Arc::new(AtomicUsize::new(0));
+    let requests = Arc::new(AtomicUsize::new(0));
     let server = LoopbackServer::start({
-        let asked = Arc::clone(&asked);
+        let requests = Arc::clone(&requests);
         move |request| {
-            asked.fetch_add(1, Ordering::Relaxed);
+            requests.fetch_add(1, Ordering::Relaxed);
             let word = request.header("x-a").to_owned();
             ok_response(format!("{word} {}", request.header("x-scope-orgid")))
         }
@@ -157,6 +160,9 @@ async fn headers_and_the_tenant_are_in_every_request_and_follow_their_files() {
         tenant: Some("team-1|team-2".into()),
         ..TransportConfig::default()
     };
-    assert_eq!(send_query(&transport(NO_RELOAD, config)).await.expect("let in"), "b team-1|team-2");
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(
+        send_query(&transport(NO_RELOAD, config)).await.expect("authenticated"),
+        "b team-1|team-2"
+    );
+    assert_eq!(requests.load(Ordering::Relaxed), 1);
 }

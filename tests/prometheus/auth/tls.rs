@@ -1,4 +1,4 @@
-//! Who the server is, and who we are.
+//! TLS: server verification and client certificates.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::loopback_server::{self, LoopbackServer, ok_response};
 use super::{NO_RELOAD, send_query, transport, wait_for_response, write};
 use crate::support::certificates::{self, CertificateAuthority};
 
-/// A server's side: its certificate by one authority, its clients' by another if they need one.
+/// TLS configuration of a server: its certificate is signed by `own`; client certificates are required if `clients` is
+/// set.
 fn side(own: &CertificateAuthority, clients: Option<&CertificateAuthority>) -> Arc<ServerConfig> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let identity = own.sign("prometheus");
@@ -34,7 +35,7 @@ fn side(own: &CertificateAuthority, clients: Option<&CertificateAuthority>) -> A
         .with_single_cert(vec![certificate.expect("PEM")], key.expect("PEM"))
         .expect("a pair");
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Each connection shows its certificate anew, as it does after the hours that tickets last.
+    // Without session tickets, every connection does a full handshake.
     config.send_tls13_tickets = 0;
     Arc::new(config)
 }
@@ -43,9 +44,9 @@ fn shared(side: Arc<ServerConfig>) -> loopback_server::SharedTlsConfig {
     Arc::new(Mutex::new(side))
 }
 
-fn encrypted(server: &LoopbackServer, look: Duration, tls: Tls) -> HttpTransport {
+fn encrypted(server: &LoopbackServer, reload_interval: Duration, tls: Tls) -> HttpTransport {
     transport(
-        look,
+        reload_interval,
         TransportConfig { address: server.address.clone(), tls, ..TransportConfig::default() },
     )
 }
@@ -53,24 +54,24 @@ fn encrypted(server: &LoopbackServer, look: Duration, tls: Tls) -> HttpTransport
 #[tokio::test]
 async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
     let authority = CertificateAuthority::new("own");
-    let server = LoopbackServer::start_tls(shared(side(&authority, None)), |asked| {
-        assert!(asked.header("accept-encoding").contains("gzip"), "it may be far away");
+    let server = LoopbackServer::start_tls(shared(side(&authority, None)), |request| {
+        assert!(request.header("accept-encoding").contains("gzip"), "compression must be accepted");
         ok_response("in")
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
 
-    let stranger =
+    let other_ca =
         write(folder.path(), "other.crt", &CertificateAuthority::new("other").certificate());
-    let other = Tls { ca_file: Some(stranger), ..Tls::default() };
+    let other = Tls { ca_file: Some(other_ca), ..Tls::default() };
     for tls in [Tls::default(), other] {
         let error =
             send_query(&encrypted(&server, NO_RELOAD, tls)).await.expect_err("unknown").to_string();
         assert_eq!(
             error,
             format!(
-                "the certificate of {} is not trusted: its issuer is unknown: give its authority's certificate as CA \
-                 file",
+                "the certificate of {} is not trusted: its issuer is unknown: set a CA file with the certificate of \
+                 its issuer",
                 server.address
             )
         );
@@ -78,18 +79,21 @@ async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
     assert_eq!(server.request_count(), 0);
 
     let insecure = Tls { insecure_skip_verify: true, ..Tls::default() };
-    assert_eq!(send_query(&encrypted(&server, NO_RELOAD, insecure)).await.expect("let in"), "in");
+    assert_eq!(
+        send_query(&encrypted(&server, NO_RELOAD, insecure)).await.expect("authenticated"),
+        "in"
+    );
     let known = write(folder.path(), "ca.crt", &authority.certificate());
     let known = Tls { ca_file: Some(known), ..Tls::default() };
     assert_eq!(
-        send_query(&encrypted(&server, NO_RELOAD, known.clone())).await.expect("let in"),
+        send_query(&encrypted(&server, NO_RELOAD, known.clone())).await.expect("authenticated"),
         "in"
     );
 
-    // The certificate has only the names 127.0.0.1 and localhost.
+    // The certificate is valid only for 127.0.0.1 and localhost.
     let address = server.address.replace("127.0.0.1", "127.0.0.2");
     let config = TransportConfig { address, tls: known, ..TransportConfig::default() };
-    let error = send_query(&transport(NO_RELOAD, config)).await.expect_err("nobody listens there");
+    let error = send_query(&transport(NO_RELOAD, config)).await.expect_err("connection refused");
     assert!(matches!(error, TransportError::Unreachable { .. }), "{error}");
 }
 
@@ -98,18 +102,18 @@ async fn a_new_authority_of_the_server_is_believed_as_soon_as_it_is_in_the_file(
     let (old, new) = (CertificateAuthority::new("old"), CertificateAuthority::new("new"));
     let tls = shared(side(&old, None));
     let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "ca.crt", &old.certificate());
     let known = || Tls { ca_file: Some(file.clone()), ..Tls::default() };
     let early = encrypted(&server, NO_RELOAD, known());
-    send_query(&early).await.expect("let in");
+    send_query(&early).await.expect("authenticated");
 
     *tls.lock().expect("no panic") = side(&new, None);
     let late = encrypted(&server, NO_RELOAD, known());
-    let error = send_query(&late).await.expect_err("the new one is unknown");
+    let error = send_query(&late).await.expect_err("new credentials are rejected");
     assert!(matches!(error, TransportError::Untrusted { .. }), "{error}");
     write(folder.path(), "ca.crt", &format!("{}{}", old.certificate(), new.certificate()));
-    assert_eq!(send_query(&late).await.expect("let in after another look"), "in");
+    assert_eq!(send_query(&late).await.expect("authenticated after a reload"), "in");
 }
 
 #[tokio::test]
@@ -119,34 +123,38 @@ async fn a_server_that_demands_a_certificate_gets_the_one_that_is_in_the_file_no
         (CertificateAuthority::new("old clients"), CertificateAuthority::new("new clients"));
     let tls = shared(side(&own, Some(&old)));
     let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let authority = Some(write(folder.path(), "ca.crt", &own.certificate()));
 
-    let nobody = Tls { ca_file: authority.clone(), ..Tls::default() };
-    let error =
-        send_query(&encrypted(&server, NO_RELOAD, nobody)).await.expect_err("no certificate");
+    let without_certificate = Tls { ca_file: authority.clone(), ..Tls::default() };
+    let error = send_query(&encrypted(&server, NO_RELOAD, without_certificate))
+        .await
+        .expect_err("no certificate");
     assert!(matches!(error, TransportError::ClientCertificate { .. }), "{error}");
-    assert!(error.to_string().ends_with("give it a client certificate that it trusts"), "{error}");
+    assert!(
+        error.to_string().ends_with("configure a client certificate that it trusts"),
+        "{error}"
+    );
 
     let identity = old.sign("plimsoll");
     let certificate = write(folder.path(), "tls.crt", &identity.certificate);
     let key = write(folder.path(), "tls.key", &identity.key);
     let identity = Some(ClientCertificateFiles { certificate, key });
-    // It looks at its files before every request.
-    let door = encrypted(
+    // Checks its files before every request.
+    let http_transport = encrypted(
         &server,
         Duration::ZERO,
         Tls { ca_file: authority, client_certificate: identity, insecure_skip_verify: false },
     );
-    assert_eq!(send_query(&door).await.expect("let in"), "in");
+    assert_eq!(send_query(&http_transport).await.expect("authenticated"), "in");
     assert_eq!(server.request_count(), 1);
 
-    // A key that does not fit its certificate yet is not taken.
+    // A key that does not match its certificate yet is not used.
     write(folder.path(), "tls.key", &certificates::new_key().serialize_pem());
-    assert_eq!(send_query(&door).await.expect("with the old pair"), "in");
+    assert_eq!(send_query(&http_transport).await.expect("old certificate works"), "in");
     *tls.lock().expect("no panic") = side(&own, Some(&new));
     let identity = new.sign("plimsoll");
     write(folder.path(), "tls.crt", &identity.certificate);
     write(folder.path(), "tls.key", &identity.key);
-    wait_for_response(&door, "in").await;
+    wait_for_response(&http_transport, "in").await;
 }

@@ -1,4 +1,4 @@
-//! Tokens that are exchanged: OAuth 2, Azure, Google. The endpoints refuse whatever is not exactly right.
+//! Token exchange for OAuth 2, Azure and Google. The endpoints reject every request that is not exactly right.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ use super::{send_query, transport_with_sign_in, write};
 
 const KEY: &str = include_str!("../../data/service-account-key.pem");
 
-/// Tokens that were given out and are still good, shared between the endpoint and the Prometheus.
+/// Issued tokens that are still valid, shared between the token endpoint and Prometheus.
 #[derive(Clone, Default)]
 struct TokenIssuer {
     good: Arc<Mutex<Vec<String>>>,
@@ -35,9 +35,9 @@ impl TokenIssuer {
     fn issue(&self, lives: impl Into<Value>) -> TestResponse {
         let token = format!("token-{}", self.given.fetch_add(1, Ordering::Relaxed) + 1);
         self.good.lock().expect("no panic").push(token.clone());
-        let answer =
+        let response =
             json!({"access_token": token, "token_type": "Bearer", "expires_in": lives.into()});
-        ok_response(answer.to_string())
+        ok_response(response.to_string())
     }
 
     fn revoke(&self) {
@@ -48,11 +48,11 @@ impl TokenIssuer {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// A Prometheus that lets them in.
+    /// A Prometheus that accepts the valid tokens.
     async fn prometheus(&self) -> LoopbackServer {
         let own = self.clone();
-        LoopbackServer::start(move |asked| {
-            let token = asked.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
+        LoopbackServer::start(move |request| {
+            let token = request.header("authorization").strip_prefix("Bearer ").unwrap_or_default();
             let good = own.good.lock().expect("no panic");
             if good.iter().any(|good| good == token) {
                 ok_response(token)
@@ -69,27 +69,27 @@ fn refuse(error: &str) -> TestResponse {
     TestResponse { status: 401, location: None, body: body.to_string() }
 }
 
-/// An authorization server whose client has the secret in the lock.
+/// An authorization server with the client secret in the mutex.
 async fn authorization(
     tokens: &TokenIssuer,
     secret: &Arc<Mutex<String>>,
     in_form: bool,
 ) -> LoopbackServer {
     let (tokens, secret) = (tokens.clone(), Arc::clone(secret));
-    LoopbackServer::start(move |asked| {
-        let form = asked.form();
+    LoopbackServer::start(move |request| {
+        let form = request.form();
         let secret = secret.lock().expect("no panic");
         let right = if in_form {
             form.get("client_id").is_some_and(|id| id == "vpa")
                 && form.get("client_secret").is_some_and(|own| *own == *secret)
-                && asked.header("authorization").is_empty()
+                && request.header("authorization").is_empty()
         } else {
             let encoded: String = form_urlencoded::byte_serialize(secret.as_bytes()).collect();
             let basic = format!("Basic {}", STANDARD.encode(format!("vpa:{encoded}")));
-            asked.header("authorization") == basic && !form.contains_key("client_secret")
+            request.header("authorization") == basic && !form.contains_key("client_secret")
         };
         let field = |name: &str| form.get(name).map(String::as_str);
-        if asked.method != Method::POST || field("grant_type") != Some("client_credentials") {
+        if request.method != Method::POST || field("grant_type") != Some("client_credentials") {
             return refuse("unsupported_grant_type");
         }
         if field("scope") != Some("read write") || field("audience") != Some("mimir") {
@@ -119,9 +119,9 @@ async fn client_credentials_are_exchanged_once_for_all_who_wait() {
         let secret = Arc::new(Mutex::new("s3:cret ü".to_owned()));
         let server = authorization(&tokens, &secret, in_form).await;
         let word = Secret::from("s3:cret ü").into();
-        let door = transport_with_sign_in(&prometheus.address, client(&server, word));
-        let answers = join_all((0..20).map(|_| send_query(&door))).await;
-        assert!(answers.iter().all(|answer| answer.as_deref().is_ok_and(|it| it == "token-1")));
+        let transport = transport_with_sign_in(&prometheus.address, client(&server, word));
+        let answers = join_all((0..20).map(|_| send_query(&transport))).await;
+        assert!(answers.iter().all(|response| response.as_deref().is_ok_and(|it| it == "token-1")));
         assert_eq!(tokens.count(), 1);
     }
 }
@@ -132,15 +132,15 @@ async fn a_client_secret_that_was_rotated_is_exchanged_anew_as_soon_as_its_token
     let prometheus = tokens.prometheus().await;
     let secret = Arc::new(Mutex::new("old".to_owned()));
     let server = authorization(&tokens, &secret, false).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "secret", "old");
-    let door = transport_with_sign_in(&prometheus.address, client(&server, file.into()));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
+    let transport = transport_with_sign_in(&prometheus.address, client(&server, file.into()));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
 
     *secret.lock().expect("no panic") = "new".into();
     tokens.revoke();
     write(folder.path(), "secret", "new");
-    assert_eq!(send_query(&door).await.expect("let in"), "token-2");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-2");
 }
 
 #[tokio::test]
@@ -149,42 +149,42 @@ async fn a_token_endpoint_that_refuses_is_one_line_without_the_secret() {
     let prometheus = tokens.prometheus().await;
     let secret = Arc::new(Mutex::new("right".to_owned()));
     let server = authorization(&tokens, &secret, false).await;
-    let door =
+    let transport =
         transport_with_sign_in(&prometheus.address, client(&server, Secret::from("wrong").into()));
-    let error = send_query(&door).await.expect_err("the wrong secret");
+    let error = send_query(&transport).await.expect_err("wrong secret");
     assert_eq!(
         error.to_string(),
         format!(
-            "{}/oauth/token gives no token: 401: invalid_client: invalid_client it is: check the token URL, the client's \
-             id and its secret",
+            "failed to get a token from {}/oauth/token: 401: invalid_client: invalid_client it is: check the token URL, \
+             the client ID and the client secret",
             server.address
         )
     );
     assert!(!error.is_transient());
     assert_eq!(prometheus.request_count(), 0);
 
-    // It repeats what it was told.
-    let echo = LoopbackServer::start(|asked| TestResponse {
+    // It echoes the request.
+    let echo = LoopbackServer::start(|request| TestResponse {
         status: 400,
         location: None,
-        body: json!({"error": "bad", "error_description": asked.form().get("client_secret")})
+        body: json!({"error": "bad", "error_description": request.form().get("client_secret")})
             .to_string(),
     })
     .await;
-    let door =
+    let transport =
         transport_with_sign_in(&prometheus.address, client(&echo, Secret::from("hunter2").into()));
-    let error = send_query(&door).await.expect_err("refused").to_string();
+    let error = send_query(&transport).await.expect_err("refused").to_string();
     assert!(!error.contains("hunter2"), "{error}");
 
     let busy = LoopbackServer::start(|_| error_response(503)).await;
-    let door =
+    let transport =
         transport_with_sign_in(&prometheus.address, client(&busy, Secret::from("hunter2").into()));
-    let error = send_query(&door).await.expect_err("busy");
+    let error = send_query(&transport).await.expect_err("busy");
     assert!(error.is_transient(), "{error}");
-    assert!(error.to_string().contains("it is asked again later"), "{error}");
-    let asked = busy.request_count();
-    send_query(&door).await.expect_err("still busy");
-    assert_eq!(busy.request_count(), asked, "an endpoint that just failed is left alone");
+    assert!(error.to_string().contains("will be retried"), "{error}");
+    let before = busy.request_count();
+    send_query(&transport).await.expect_err("still busy");
+    assert_eq!(busy.request_count(), before, "a failed endpoint is not retried at once");
 }
 
 #[tokio::test]
@@ -194,10 +194,10 @@ async fn azure_takes_the_clusters_token_of_now() {
     let assertion = Arc::new(Mutex::new("jwt-1".to_owned()));
     let server = LoopbackServer::start({
         let (tokens, assertion) = (tokens.clone(), Arc::clone(&assertion));
-        move |asked: &ReceivedRequest| {
-            let form = asked.form();
+        move |request: &ReceivedRequest| {
+            let form = request.form();
             let field = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
-            let right = asked.uri.path() == "/directory/oauth2/v2.0/token"
+            let right = request.uri.path() == "/directory/oauth2/v2.0/token"
                 && field("grant_type") == "client_credentials"
                 && field("client_id") == "app"
                 && field("scope") == "https://prometheus.monitor.azure.com/.default"
@@ -208,7 +208,7 @@ async fn azure_takes_the_clusters_token_of_now() {
         }
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "token", "jwt-1");
     let azure = Azure::from_environment(|name| match name {
         "AZURE_CLIENT_ID" => Some("app".into()),
@@ -217,15 +217,15 @@ async fn azure_takes_the_clusters_token_of_now() {
         "AZURE_AUTHORITY_HOST" => Some(format!("{}/", server.address)),
         _ => None,
     });
-    let door = transport_with_sign_in(&prometheus.address, AuthConfig::Azure(azure));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
+    let transport = transport_with_sign_in(&prometheus.address, AuthConfig::Azure(azure));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
 
     *assertion.lock().expect("no panic") = "jwt-2".into();
     tokens.revoke();
-    let error = send_query(&door).await.expect_err("both are old").to_string();
+    let error = send_query(&transport).await.expect_err("both are expired").to_string();
     assert!(error.contains("this Azure identity's token (401)"), "{error}");
     write(folder.path(), "token", "jwt-2");
-    assert_eq!(send_query(&door).await.expect("let in"), "token-2");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-2");
 }
 
 #[tokio::test]
@@ -234,12 +234,12 @@ async fn azures_metadata_give_a_managed_identitys_token() {
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({
         let tokens = tokens.clone();
-        move |asked: &ReceivedRequest| {
-            let query = asked.query();
+        move |request: &ReceivedRequest| {
+            let query = request.query();
             let field = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
-            let right = asked.method == Method::GET
-                && asked.uri.path() == "/metadata/identity/oauth2/token"
-                && asked.header("metadata") == "true"
+            let right = request.method == Method::GET
+                && request.uri.path() == "/metadata/identity/oauth2/token"
+                && request.header("metadata") == "true"
                 && field("api-version") == "2018-02-01"
                 && field("resource") == "https://prometheus.monitor.azure.com"
                 && field("client_id") == "app";
@@ -249,9 +249,9 @@ async fn azures_metadata_give_a_managed_identitys_token() {
     .await;
     let azure = Azure::from_environment(|name| (name == "AZURE_CLIENT_ID").then(|| "app".into()));
     let azure = Azure { metadata_endpoint: server.address.clone(), ..azure };
-    let door = transport_with_sign_in(&prometheus.address, AuthConfig::Azure(azure));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
+    let transport = transport_with_sign_in(&prometheus.address, AuthConfig::Azure(azure));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
 }
 
 #[tokio::test]
@@ -260,12 +260,12 @@ async fn googles_metadata_give_a_service_accounts_token_and_a_new_one_before_it_
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({
         let tokens = tokens.clone();
-        move |asked: &ReceivedRequest| {
+        move |request: &ReceivedRequest| {
             let path = "/computeMetadata/v1/instance/service-accounts/default/token";
-            let right = asked.uri.path() == path
-                && asked.header("metadata-flavor") == "Google"
-                && asked.query()["scopes"] == "https://www.googleapis.com/auth/monitoring.read";
-            // It has ended when it arrives: the next request needs another.
+            let right = request.uri.path() == path
+                && request.header("metadata-flavor") == "Google"
+                && request.query()["scopes"] == "https://www.googleapis.com/auth/monitoring.read";
+            // It has expired on arrival: the next request needs another.
             if right { tokens.issue(0) } else { error_response(403) }
         }
     })
@@ -273,9 +273,9 @@ async fn googles_metadata_give_a_service_accounts_token_and_a_new_one_before_it_
     let host = server.address.trim_start_matches("http://").to_owned();
     let google =
         Google::from_environment(|name| (name == "GCE_METADATA_HOST").then(|| host.clone()));
-    let door = transport_with_sign_in(&prometheus.address, AuthConfig::Google(google));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
-    assert_eq!(send_query(&door).await.expect("let in"), "token-2");
+    let transport = transport_with_sign_in(&prometheus.address, AuthConfig::Google(google));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-2");
 }
 
 fn google(file: &std::path::Path) -> AuthConfig {
@@ -284,7 +284,7 @@ fn google(file: &std::path::Path) -> AuthConfig {
     }))
 }
 
-/// Whether this is what the key's owner says of itself, to this server, now.
+/// Whether the assertion is a valid statement of the key's owner, for this audience, now.
 fn is_genuine(assertion: &str, audience: &str, id: &str) -> bool {
     let der = PrivatePkcs8KeyDer::from_pem_slice(KEY.as_bytes()).expect("PEM");
     let key = ring::rsa::KeyPair::from_pkcs8(der.secret_pkcs8_der()).expect("a key");
@@ -292,17 +292,17 @@ fn is_genuine(assertion: &str, audience: &str, id: &str) -> bool {
         &signature::RSA_PKCS1_2048_8192_SHA256,
         signature::KeyPair::public_key(&key).as_ref().to_vec(),
     );
-    let Some((said, signed)) = assertion.rsplit_once('.') else { return false };
+    let Some((signing_input, signed)) = assertion.rsplit_once('.') else { return false };
     let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).expect("base64");
-    if public.verify(said.as_bytes(), &decoded(signed)).is_err() {
+    if public.verify(signing_input.as_bytes(), &decoded(signed)).is_err() {
         return false;
     }
-    let (header, claims) = said.split_once('.').expect("two parts");
+    let (header, claims) = signing_input.split_once('.').expect("two parts");
     let header: Value = serde_json::from_slice(&decoded(header)).expect("JSON");
     let claims: Value = serde_json::from_slice(&decoded(claims)).expect("JSON");
     let now = plimsoll::cluster::clock::Clock::wall().now().as_secs();
     let (begin, end) =
-        (claims["iat"].as_i64().expect("whole"), claims["exp"].as_i64().expect("whole"));
+        (claims["iat"].as_i64().expect("an integer"), claims["exp"].as_i64().expect("an integer"));
     header["alg"] == "RS256"
         && header["kid"] == id
         && claims["iss"] == "vpa@project.iam.gserviceaccount.com"
@@ -319,16 +319,16 @@ async fn a_service_accounts_key_signs_for_a_token_and_the_next_key_for_the_next(
     let wanted = Arc::new(Mutex::new("k1"));
     let server = LoopbackServer::start({
         let (tokens, wanted) = (tokens.clone(), Arc::clone(&wanted));
-        move |asked: &ReceivedRequest| {
-            let form = asked.form();
-            let audience = format!("http://{}/token", asked.header("host"));
+        move |request: &ReceivedRequest| {
+            let form = request.form();
+            let audience = format!("http://{}/token", request.header("host"));
             let right = form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
                 && is_genuine(&form["assertion"], &audience, *wanted.lock().expect("no panic"));
             if right { tokens.issue(3599) } else { refuse("invalid_grant") }
         }
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = json!({
         "type": "service_account",
         "client_email": "vpa@project.iam.gserviceaccount.com",
@@ -337,13 +337,13 @@ async fn a_service_accounts_key_signs_for_a_token_and_the_next_key_for_the_next(
         "token_uri": format!("{}/token", server.address),
     });
     let path = write(folder.path(), "key.json", &file.to_string());
-    let door = transport_with_sign_in(&prometheus.address, google(&path));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
+    let transport = transport_with_sign_in(&prometheus.address, google(&path));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
 
     *wanted.lock().expect("no panic") = "k2";
     tokens.revoke();
     write(folder.path(), "key.json", &file.to_string().replace("\"k1\"", "\"k2\""));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-2");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-2");
 
     let path = write(folder.path(), "odd.json", &file.to_string().replace("PRIVATE KEY", "KEY"));
     let error = send_query(&transport_with_sign_in(&prometheus.address, google(&path)))
@@ -353,8 +353,8 @@ async fn a_service_accounts_key_signs_for_a_token_and_the_next_key_for_the_next(
     assert_eq!(
         error.to_string(),
         format!(
-            "Google's credentials in {place} cannot be used: its private_key is no RSA key in PKCS#8: write the file \
-             anew"
+            "the Google credentials file in {place} is invalid: its private_key is not an RSA key in PKCS#8 format: replace \
+             the file"
         )
     );
 }
@@ -365,30 +365,30 @@ async fn a_token_of_the_cluster_is_exchanged_with_google_and_for_a_service_accou
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({
         let tokens = tokens.clone();
-        move |asked: &ReceivedRequest| {
-            if asked.uri.path() == "/impersonate" {
-                let body: Value = serde_json::from_slice(&asked.body).expect("JSON");
-                let right = asked.header("authorization") == "Bearer first"
+        move |request: &ReceivedRequest| {
+            if request.uri.path() == "/impersonate" {
+                let body: Value = serde_json::from_slice(&request.body).expect("JSON");
+                let right = request.header("authorization") == "Bearer first"
                     && body["scope"][0] == "https://www.googleapis.com/auth/monitoring.read";
                 let given = tokens.issue(0);
                 let token: Value = serde_json::from_str(&given.body).expect("JSON");
-                let answer = json!({
+                let response = json!({
                     "accessToken": token["access_token"], "expireTime": "2100-01-01T00:00:00Z",
                 });
-                return if right { ok_response(answer.to_string()) } else { error_response(403) };
+                return if right { ok_response(response.to_string()) } else { error_response(403) };
             }
-            let form = asked.form();
+            let form = request.form();
             let right = form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange"
                 && form["audience"] == "//iam.googleapis.com/pool"
                 && form["scope"] == "https://www.googleapis.com/auth/cloud-platform"
                 && form["subject_token_type"] == "urn:ietf:params:oauth:token-type:jwt"
                 && form["subject_token"] == "jwt-1";
-            let answer = json!({"access_token": "first", "expires_in": 3600});
-            if right { ok_response(answer.to_string()) } else { refuse("invalid_grant") }
+            let response = json!({"access_token": "first", "expires_in": 3600});
+            if right { ok_response(response.to_string()) } else { refuse("invalid_grant") }
         }
     })
     .await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let token = write(folder.path(), "token", r#"{"id": "jwt-1"}"#);
     let mut file = json!({
         "type": "external_account",
@@ -401,9 +401,9 @@ async fn a_token_of_the_cluster_is_exchanged_with_google_and_for_a_service_accou
         },
     });
     let path = write(folder.path(), "pool.json", &file.to_string());
-    let door = transport_with_sign_in(&prometheus.address, google(&path));
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
-    assert_eq!(send_query(&door).await.expect("let in"), "token-1");
+    let transport = transport_with_sign_in(&prometheus.address, google(&path));
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "token-1");
 
     file["credential_source"] = json!({"executable": {"command": "/bin/rm -rf /"}});
     let path = write(folder.path(), "pool.json", &file.to_string());

@@ -1,4 +1,4 @@
-//! What recording rules have made of usage is told, and the queries that are tried are those that are asked then.
+//! Recording rules for usage are reported, and the trial queries are those that the recommender would send with them.
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_storage::prometheus::schema::{RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC};
@@ -11,7 +11,7 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const PODS: [(&str, &str); 4] =
     [("shop", "web-0"), ("shop", "web-1"), ("shop", "web-2"), ("bank", "ledger-0")];
 
-/// So many hours of recordings of some pods.
+/// Adds hours of recorded series for some pods.
 fn recorded(mut history: History, pods: &[(&str, &str)], hours: i64) -> History {
     let from = wall_now() - SignedDuration::from_hours(hours);
     for (namespace, pod) in pods {
@@ -27,9 +27,9 @@ fn recorded(mut history: History, pods: &[(&str, &str)], hours: i64) -> History 
 #[tokio::test]
 async fn recorded_usage_is_told_and_read_where_it_is_all() {
     for (pods, hours, code, level, words, is_read) in [
-        (&PODS[..], 24, "recorded", "ok", "as far back as 20 h", true),
-        (&PODS, 2, "recorded_young", "ok", "but not 20 h ago", false),
-        (&PODS[..3], 24, "recorded_part", "warning", "have 3 of 4 containers", false),
+        (&PODS[..], 24, "recorded", "ok", "cover usage for 20 h", true),
+        (&PODS, 2, "recorded_young", "ok", "but not yet for 20 h", false),
+        (&PODS[..3], 24, "recorded_part", "warning", "cover 3 of 4 containers", false),
     ] {
         let history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
         let history = recorded(history, pods, hours);
@@ -44,8 +44,8 @@ async fn recorded_usage_is_told_and_read_where_it_is_all() {
         let queries = report["queries"].as_array().expect("queries");
         assert_eq!(queries.len(), 2, "{queries:#?}");
         for query in queries {
-            let asked = query["asked"].as_str().expect("a query");
-            assert_eq!(asked.contains("plimsoll:"), is_read, "{asked}");
+            let text = query["asked"].as_str().expect("a query");
+            assert_eq!(text.contains("plimsoll:"), is_read, "{text}");
             assert!(query["points"].as_u64().is_some_and(|points| points > 3 * 280), "{query}");
         }
     }

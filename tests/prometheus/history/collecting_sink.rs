@@ -1,4 +1,4 @@
-//! A sink that keeps samples and insists on their order, and ways to fill it.
+//! A sink that collects samples and asserts their order, and helpers to fill it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub const MINUTE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CollectingSink {
     pub replicas: BTreeMap<(ContainerKey, String), PodSamples>,
-    /// Of which VPAs all has come.
+    /// The VPAs whose history is complete.
     pub whole: BTreeSet<ObjectKey>,
 }
 
@@ -30,7 +30,7 @@ pub struct CollectingSink {
 pub struct PodSamples {
     pub cpu: Vec<(Time, f64)>,
     pub memory: Vec<(Time, f64)>,
-    /// With request and limit.
+    /// Time, request and limit.
     pub kills: Vec<(Time, i64, Option<i64>)>,
     pub covers: Vec<Option<Duration>>,
 }
@@ -42,45 +42,45 @@ impl Sink for CollectingSink {
 
     fn sample(&mut self, key: &ContainerKey, sample: Sample) {
         let Sample { replica, at, covers, measurement } = sample;
-        assert!(!self.whole.contains(&key.vpa), "{key}: a sample comes after the last one");
+        assert!(!self.whole.contains(&key.vpa), "{key}: sample after completion");
         let of = self.replicas.entry((key.clone(), (*replica).into())).or_default();
         let last = |points: &[(Time, f64)]| points.last().map(|(at, _)| *at);
         match measurement {
             Measurement::CpuCores(value) => {
-                assert!(last(&of.cpu) < Some(at), "CPU comes in order of time");
+                assert!(last(&of.cpu) < Some(at), "CPU samples are in order");
                 of.cpu.push((at, value));
                 of.covers.push(covers);
             }
             Measurement::MemoryBytes(value) => {
                 let before = last(&of.memory).max(of.kills.last().map(|kill| kill.0));
-                assert!(before <= Some(at), "memory and kills come in order of time");
+                assert!(before <= Some(at), "memory samples and kills are in order");
                 of.memory.push((at, value));
             }
             Measurement::OutOfMemory { request_bytes, limit_bytes } => {
                 let before = last(&of.memory).max(of.kills.last().map(|kill| kill.0));
-                assert!(before <= Some(at), "memory and kills come in order of time");
+                assert!(before <= Some(at), "memory samples and kills are in order");
                 of.kills.push((at, request_bytes, limit_bytes));
             }
         }
     }
 
     fn complete(&mut self, vpa: &ObjectKey) {
-        assert!(self.whole.insert(vpa.clone()), "{vpa} is whole once");
+        assert!(self.whole.insert(vpa.clone()), "{vpa} is completed twice");
     }
 
     fn abandon(&mut self, vpa: &ObjectKey) {
-        panic!("nothing of {vpa} was handed on by half");
+        panic!("{vpa}: no partial samples expected");
     }
 }
 
 impl CollectingSink {
-    /// What came of a pod's container for a VPA in `shop`.
+    /// The samples of a pod's container for a VPA in `shop`.
     pub fn samples_of(&self, vpa: &str, container: &str, pod: &str) -> Option<&PodSamples> {
         let key = ContainerKey::new(ObjectKey::new("shop", vpa), container);
         self.replicas.get(&(key, pod.to_owned()))
     }
 
-    /// Names of pods for a VPA in `shop`.
+    /// Names of the pods of a VPA in `shop`.
     pub fn pods(&self, vpa: &str) -> Vec<&str> {
         let vpa = ObjectKey::new("shop", vpa);
         let own = self.replicas.keys().filter(|(key, _)| key.vpa == vpa);
@@ -90,24 +90,24 @@ impl CollectingSink {
     }
 }
 
-/// A full hour in the past, and an empty history of so many hours up to it, by the minute.
+/// A full hour in the past, and an empty history of the `hours` before it with one-minute steps.
 pub fn hours(hours: i64) -> (History, Timestamp) {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     let step = SignedDuration::from_mins(1);
     (History::new(end - SignedDuration::from_hours(hours), end, step), end)
 }
 
-/// So many hours of history.
+/// Settings for that many hours of history.
 pub fn last(hours: u64) -> HistorySettings {
     HistorySettings { length: Duration::from_hours(hours), ..HistorySettings::default() }
 }
 
-/// VPAs in `shop` and the owners of their pods.
+/// VPAs in `shop` with the owners of their pods.
 pub fn owners_of(vpas: &[(&str, &str)]) -> HashMap<ObjectKey, Option<Box<str>>> {
     vpas.iter().map(|(vpa, owner)| (ObjectKey::new("shop", *vpa), Some((*owner).into()))).collect()
 }
 
-/// The storage, at this moment.
+/// The storage at this time.
 pub fn storage(
     url: &str,
     limits: QueryLimits,
@@ -117,7 +117,7 @@ pub fn storage(
     PrometheusHistory::new(url, client(url, limits), settings, WallClock::new(move || now.into()))
 }
 
-/// Everything at once.
+/// Reads all VPAs at once.
 pub async fn read(
     url: &str,
     settings: HistorySettings,
@@ -126,16 +126,16 @@ pub async fn read(
 ) -> (CollectingSink, LoadStats) {
     let storage = storage(url, short_limits(), settings, now);
     let (mut loading, skipped) =
-        storage.start_load(&owners_of(vpas), None, None).await.expect("a schema");
+        storage.start_load(&owners_of(vpas), None, None).await.expect("schema detected");
     assert_eq!(skipped, []);
-    let mut remember = CollectingSink::default();
-    loading.advance(&mut remember).await.expect("all of it");
+    let mut sink = CollectingSink::default();
+    loading.advance(&mut sink).await.expect("load succeeds");
     assert!(loading.is_done() && loading.pending().next().is_none());
-    assert!(remember.whole.iter().eq(owners_of(vpas).keys().collect::<BTreeSet<_>>()));
-    (remember, loading.report().clone())
+    assert!(sink.whole.iter().eq(owners_of(vpas).keys().collect::<BTreeSet<_>>()));
+    (sink, loading.report().clone())
 }
 
-/// Whether two numbers are the same but for the last digits.
+/// Whether two numbers are equal up to rounding.
 pub fn nearly(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * b.abs().max(1.0)
 }

@@ -1,4 +1,4 @@
-//! The conformance suite of backends that only read, on history from a Prometheus.
+//! The conformance suite of read-only backends, on history from Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::prometheus::releases::by_turns;
 use crate::prometheus::series_collector::short_limits;
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
-/// A server, filled anew for each case.
+/// A server that is filled again for each case.
 struct FilledPrometheus {
     flavor: LabelFlavor,
     release: PrometheusRelease,
@@ -27,7 +27,7 @@ struct FilledPrometheus {
     is_missing: AtomicBool,
 }
 
-/// A backend, and the server that it reads from.
+/// A backend and the server that it reads from.
 struct ServedHistory {
     history: PrometheusHistory,
     _server: PrometheusServer,
@@ -54,18 +54,19 @@ impl ReadOnlyFixture for FilledPrometheus {
         let Self { flavor, release, now, .. } = self;
         let begin = *now - SignedDuration::from_hours(13);
         let mut history = History::new(begin, *now, SignedDuration::from_mins(1));
-        for life in lives {
-            let ContainerLifetime { namespace, pod, container, owner, cores, bytes, .. } = *life;
-            let (from, to) = (life.start, life.end);
+        for lifetime in lives {
+            let ContainerLifetime { namespace, pod, container, owner, cores, bytes, .. } =
+                *lifetime;
+            let (from, to) = (lifetime.start, lifetime.end);
             let is_alive = move |at: Timestamp| Time::from(at) >= from && Time::from(at) <= to;
             let used = move |at: Timestamp| {
                 let seconds = Time::from(at).nanos_since(from) as f64 / 1e9;
                 is_alive(at).then_some(cores * seconds)
             };
-            let held = move |at: Timestamp| is_alive(at).then_some(bytes);
+            let memory = move |at: Timestamp| is_alive(at).then_some(bytes);
             let names = [namespace, pod, container];
             history = flavor.usage(history, CPU_METRIC, names, used);
-            history = flavor.usage(history, MEMORY_METRIC, names, held);
+            history = flavor.usage(history, MEMORY_METRIC, names, memory);
             let mut parts = owner.rsplit('/');
             let (name, kind) = (parts.next().expect("a name"), parts.next().expect("a kind"));
             let labels = [

@@ -1,4 +1,4 @@
-//! Proof that throttling is told of the containers that have a limit, over all pods of their workload and no others.
+//! Throttling is reported for containers with a CPU limit, over all pods of the workload and no others.
 
 use std::collections::HashSet;
 
@@ -16,12 +16,12 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 
 const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
 const SECOND: &str = "web-5d4f9c4b6d-bbbbb";
-/// Of a Deployment `web-api`.
+/// A pod of the Deployment `web-api`.
 const NEIGHBOUR: &str = "web-api-7d5f9c4b6d-x2x4z";
-/// Of a DaemonSet `web-bcdf4`: nobody could tell by its name.
+/// A pod of the DaemonSet `web-bcdf4`, whose name looks like one of Deployment `web`.
 const ALIKE: &str = "web-bcdf4-x2x4z";
 
-/// Scheduling periods of a container, ten by second, of which so many were throttled by second; while it runs.
+/// CFS periods of a container, ten per second, and the number of throttled ones per second, while it runs.
 fn periods(
     flavor: &LabelFlavor,
     history: History,
@@ -39,7 +39,7 @@ fn periods(
     flavor.usage(history, family, names, count(throttled))
 }
 
-/// A workload with a container of each sort, and neighbours that are throttled all the time.
+/// A workload with one container of each sort, and neighbours that are always throttled.
 fn shop(mut history: History, end: Timestamp) -> History {
     let always = |_: Timestamp| true;
     for (pod, owner) in [
@@ -58,11 +58,11 @@ fn shop(mut history: History, end: Timestamp) -> History {
         history = periods(&OPERATOR, history, (pod, "app"), (10.0, throttled), always);
     }
     history = periods(&OPERATOR, history, (FIRST, "side"), (10.0, 0.0), always);
-    // It has a limit, and nothing to do.
+    // It has a limit and is idle.
     history = periods(&OPERATOR, history, (FIRST, "idle"), (0.0, 0.0), always);
-    // No limit: nothing but its memory is known.
+    // No limit: only its memory is known.
     history = OPERATOR.usage(history, MEMORY_METRIC, ["shop", FIRST, "free"], |_| Some(1e8));
-    // Throttled until an hour before, and never since.
+    // Throttled until an hour before the end.
     let hour = end - SignedDuration::from_hours(1);
     let family = "container_cpu_cfs_periods_total";
     let names = ["shop", FIRST, "past"];
@@ -70,20 +70,21 @@ fn shop(mut history: History, end: Timestamp) -> History {
     history = OPERATOR.usage(history, family, names, move |now| Some(count(now)));
     let family = "container_cpu_cfs_throttled_periods_total";
     history = OPERATOR.usage(history, family, names, move |now| Some(count(now.min(hour))));
-    // Restarted half an hour before: throttled all the time, then three times as busy and never.
+    // Restarted half an hour before the end: throttled all the time before, three times as busy and never throttled
+    // after.
     let half = end - SignedDuration::from_mins(30);
     let first = LabelFlavor { usage: &[("job", "kubelet"), ("id", "/a")], ..OPERATOR };
     let second = LabelFlavor { usage: &[("job", "kubelet"), ("id", "/b")], ..OPERATOR };
     let again = (FIRST, "again");
     history = periods(&first, history, again, (10.0, 10.0), move |now| now <= half);
     history = periods(&second, history, again, (30.0, 0.0), move |now| now > half);
-    // Half an hour before, one lost its limit and runs on, and one ended.
+    // Half an hour before the end, one loses its limit and runs on, and one ends.
     for container in ["freed", "ended"] {
         let name = (FIRST, container);
         history = periods(&OPERATOR, history, name, (10.0, 5.0), move |now| now <= half);
     }
     history = OPERATOR.usage(history, MEMORY_METRIC, ["shop", FIRST, "freed"], |_| Some(1e8));
-    // One pod of two has none.
+    // One pod of two has no limit.
     for pod in [FIRST, SECOND] {
         history = OPERATOR.usage(history, MEMORY_METRIC, ["shop", pod, "mixed"], |_| Some(1e8));
     }
@@ -99,8 +100,10 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         };
         let storage = storage(&server.url(), short_limits(), last(2), end);
         let vpas = owners_of(&[("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")]);
-        let throttling =
-            storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
+        let throttling = storage
+            .throttling(&vpas, 60 * MINUTE, KnownPods::default())
+            .await
+            .expect("query succeeded");
         assert_eq!((throttling.failure, throttling.failed_vpas.len()), (None, 0));
         let mut unlimited: Vec<_> = throttling.unlimited.iter().map(ToString::to_string).collect();
         unlimited.sort();
@@ -111,7 +114,7 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
             .iter()
             .map(|(key, of)| {
                 assert_eq!(of.at, Time::from(end), "{key}");
-                // Increases are taken on to the edges of the window, each series for itself.
+                // Increases are extrapolated to the edges of the window, for each series separately.
                 let share = of.throttled / of.periods;
                 (key.to_string(), (share * 50.0).round() * 2.0)
             })
@@ -132,11 +135,13 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
         }
         assert_eq!(shares, expected, "on {release:?}");
 
-        let nobody = owners_of(&[("gone", "apps/Deployment/gone")]);
-        let throttling =
-            storage.throttling(&nobody, 60 * MINUTE, KnownPods::default()).await.expect("answered");
+        let without_pods = owners_of(&[("gone", "apps/Deployment/gone")]);
+        let throttling = storage
+            .throttling(&without_pods, 60 * MINUTE, KnownPods::default())
+            .await
+            .expect("query succeeded");
         let known = throttling.measured.len() + throttling.unlimited.len();
-        assert_eq!(known, 0, "of a workload without pods nothing is known");
+        assert_eq!(known, 0, "a workload without pods is unknown");
     }
 }
 
@@ -155,33 +160,35 @@ async fn what_cannot_be_asked_in_one_place_is_told_and_leaves_what_is_answered_i
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
     };
-    let way = FaultyProxy::start(&server.url()).await;
+    let proxy = FaultyProxy::start(&server.url()).await;
     let storage =
-        storage(way.url(), QueryLimits { max_attempts: 1, ..short_limits() }, last(2), end);
-    storage.schema(&["shop"]).await.expect("a schema");
+        storage(proxy.url(), QueryLimits { max_attempts: 1, ..short_limits() }, last(2), end);
+    storage.schema(&["shop"]).await.expect("schema detected");
     let mut vpas = owners_of(&[("db", "apps/StatefulSet/db")]);
     let bank = ObjectKey::new("bank", "db");
     vpas.insert(bank.clone(), Some("apps/StatefulSet/db".into()));
-    // The first question about the first place, or one after it.
+    // The first query for the first namespace, or a later one.
     for fine in 0..4 {
-        way.fail_next(vec![Fault::None; fine].into_iter().chain([Fault::Disconnected(10)]));
-        let told =
-            storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
-        let (namespace, failure) = told.failure.expect("one failed");
+        proxy.fail_next(vec![Fault::None; fine].into_iter().chain([Fault::Disconnected(10)]));
+        let report = storage
+            .throttling(&vpas, 60 * MINUTE, KnownPods::default())
+            .await
+            .expect("query succeeded");
+        let (namespace, failure) = report.failure.expect("one query failed");
         assert_eq!((&*namespace, failure.is_transient()), ("bank", true), "{failure}");
-        assert_eq!(told.failed_vpas, HashSet::from([bank.clone()]));
-        let measured: Vec<_> = told.measured.keys().map(ToString::to_string).collect();
-        assert_eq!(measured, ["shop/db/app"], "all of the one, and nothing of the other");
+        assert_eq!(report.failed_vpas, HashSet::from([bank.clone()]));
+        let measured: Vec<_> = report.measured.keys().map(ToString::to_string).collect();
+        assert_eq!(measured, ["shop/db/app"], "complete for one namespace, nothing for the other");
     }
-    // A server that is away is not asked about every place.
-    way.fail_all(Fault::Replaced(503, "text/plain", "no healthy upstream"));
+    // An unavailable server is not queried for every namespace.
+    proxy.fail_all(Fault::Replaced(503, "text/plain", "no healthy upstream"));
     let many = (0..20).map(|number| {
         (ObjectKey::new(format!("team-{number}"), "db"), Some("apps/StatefulSet/db".into()))
     });
-    let before = way.request_count();
-    let told = storage
+    let before = proxy.request_count();
+    let report = storage
         .throttling(&many.collect(), 60 * MINUTE, KnownPods::default())
         .await
-        .expect("answered");
-    assert_eq!((told.failed_vpas.len(), way.request_count() - before), (20, 3));
+        .expect("query succeeded");
+    assert_eq!((report.failed_vpas.len(), proxy.request_count() - before), (20, 3));
 }

@@ -1,4 +1,4 @@
-//! Proof that a server is asked in its own dialect, and that this changes none of the numbers.
+//! Each server is queried in its own dialect, with the same results.
 
 use jiff::Timestamp;
 use plimsoll_storage::prometheus::client::PrometheusClient;
@@ -31,19 +31,19 @@ async fn a_victoria_metrics_is_told_not_to_move_the_beginning_of_a_range() {
         let now = WallClock::new(move || end.into());
         let storage = PrometheusHistory::new("here", client, last(2), now);
         let vpas = owners_of(&[("db", "apps/StatefulSet/db")]);
-        let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("begun");
+        let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("load started");
         assert_eq!(loading.schema().dialect, dialect);
-        let mut remember = CollectingSink::default();
-        loading.advance(&mut remember).await.expect("read");
+        let mut sink = CollectingSink::default();
+        loading.advance(&mut sink).await.expect("read");
         let mut ranges = 0;
-        for asked in recorder.take() {
-            let is_range = asked.path.ends_with("/query_range");
-            let says = asked.form.contains(&("nocache".to_owned(), "1".to_owned()));
-            assert_eq!(says, is_range && dialect == Dialect::MetricsQl, "{asked:?}");
+        for query in recorder.take() {
+            let is_range = query.path.ends_with("/query_range");
+            let says = query.form.contains(&("nocache".to_owned(), "1".to_owned()));
+            assert_eq!(says, is_range && dialect == Dialect::MetricsQl, "{query:?}");
             ranges += usize::from(is_range);
         }
         assert!(ranges >= 2, "{ranges}");
-        read.push(remember);
+        read.push(sink);
     }
     assert!(read[0] == read[1] && !read[0].replicas.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Proof that gaps stay gaps, and that what is no amount is none.
+//! Gaps stay gaps, and values that are no amounts are ignored.
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
@@ -18,7 +18,7 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
         let (history, end) = hours(9);
         let before = move |hours: i64| end - SignedDuration::from_hours(hours);
         let minutes = SignedDuration::from_mins;
-        // Nothing between six and five hours ago; the counter begins anew three hours ago.
+        // No samples between six and five hours ago; the counter resets three hours ago.
         let used = move |now: Timestamp| {
             if now > before(6) && now < before(5) {
                 return None;
@@ -26,8 +26,8 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
             let since = if now >= before(3) { before(3) } else { before(10) };
             Some(now.duration_since(since).as_secs() as f64 * 0.5)
         };
-        // NaN and an infinity two hours ago; below zero half an hour later.
-        let held = move |now: Timestamp| {
+        // NaN and an infinity two hours ago; a negative value half an hour later.
+        let memory = move |now: Timestamp| {
             if now > before(6) && now < before(5) {
                 return None;
             }
@@ -42,35 +42,32 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
         };
         let names = ["shop", POD, "app"];
         let history = OPERATOR.usage(history, CPU_METRIC, names, used);
-        let history = OPERATOR.usage(history, MEMORY_METRIC, names, held);
-        // Series of which nobody can say whose they are.
+        let history = OPERATOR.usage(history, MEMORY_METRIC, names, memory);
+        // A series without a container name.
         let history = CHART.usage(history, CPU_METRIC, ["shop", POD, ""], |_| Some(1.0));
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let vpas = [("db", "apps/StatefulSet/db")];
-        let (remember, report) = read(&server.url(), last(8), end, &vpas).await;
-        let db = remember.samples_of("db", "app", POD).expect("it is there");
+        let (sink, report) = read(&server.url(), last(8), end, &vpas).await;
+        let db = sink.samples_of("db", "app", POD).expect("exists");
 
-        // Of the eight hours, the silent one is missing: from a minute after its beginning, because the last two
-        // scrapes are known for so long, up to the first scrape after it, which is only one.
+        // Of the eight hours, the silent one is missing: from a minute after its start, because the last two scrapes
+        // are visible for that long, up to the first scrape after it, which is only one.
         assert_eq!(db.cpu.len(), 480 - 59, "{release:?}");
         let (from, to) = (Time::from(before(6)).later(MINUTE), Time::from(before(5)));
         let silent = |at: &Time| *at > from && *at <= to;
         assert!(!db.cpu.iter().any(|(at, _)| silent(at)), "{release:?}");
-        // A counter that begins anew begins at nothing.
+        // A counter that resets starts at zero.
         let reset = Time::from(before(3));
         for (at, cores) in &db.cpu {
             let expected = if *at == reset { 0.0 } else { 0.5 };
             assert!(nearly(*cores, expected), "{release:?}: {cores} at {at}");
         }
-        assert_eq!(
-            report.skipped.invalid_points, 4,
-            "{release:?}: NaN twice, infinite, below zero"
-        );
+        assert_eq!(report.skipped.invalid_points, 4, "{release:?}: NaN twice, infinite, negative");
         assert_eq!(db.memory.len(), 96 - 11 - 4, "{release:?}");
         assert!(db.memory.iter().all(|(_, bytes)| *bytes == 1e8 || *bytes == 9e8));
         let peaks: Vec<_> = db.memory.iter().filter(|(_, bytes)| *bytes == 9e8).collect();
         let at = Time::from(before(2) + minutes(45));
-        assert_eq!(peaks, [&(at, 9e8)], "{release:?}: a peak of one minute is kept");
+        assert_eq!(peaks, [&(at, 9e8)], "{release:?}: a peak of one minute is preserved");
     }
 }
 
@@ -83,8 +80,8 @@ async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
             let names = ["shop", pod, "app"];
             let used = |now: Timestamp| Some(now.as_second() as f64 % 1e7 * 0.1);
             history = CHART.usage(history, CPU_METRIC, names, used);
-            let held = |now: Timestamp| Some((now.as_second() / 60 % 1000) as f64 * 1e6);
-            history = CHART.usage(history, MEMORY_METRIC, names, held);
+            let memory = |now: Timestamp| Some((now.as_second() / 60 % 1000) as f64 * 1e6);
+            history = CHART.usage(history, MEMORY_METRIC, names, memory);
         }
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let vpas = [("db", "apps/StatefulSet/db")];
@@ -93,18 +90,18 @@ async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
         let thrifty = HistorySettings { point_budget: 2000, ..length };
         let many = read(&server.url(), thrifty, end, &vpas).await;
         assert!(many.1.queries > 10 * few.1.queries, "{} and {}", many.1.queries, few.1.queries);
-        assert!(many.0 == few.0, "a seam is nowhere to be seen");
-        let db = few.0.samples_of("db", "app", "db-1").expect("it is there");
+        assert!(many.0 == few.0, "split queries give the same result");
+        let db = few.0.samples_of("db", "app", "db-1").expect("exists");
         assert_eq!((db.cpu.len(), db.memory.len()), (15 * 1440, 15 * 288));
-        // By default it is eight.
+        // The default is eight days.
         let (eight, _) = read(&server.url(), HistorySettings::default(), end, &vpas).await;
-        let last = eight.samples_of("db", "app", "db-1").expect("it is there");
+        let last = eight.samples_of("db", "app", "db-1").expect("exists");
         assert_eq!((last.cpu.len(), last.memory.len()), (8 * 1440, 8 * 288));
         assert!(db.cpu.ends_with(&last.cpu) && db.memory.ends_with(&last.memory));
     }
 }
 
-/// What a server writes where a series ends: NaN, with bits that no calculation has.
+/// The staleness marker: a NaN with bits that no calculation yields.
 const ENDED: u64 = 0x7ff0_0000_0000_0002;
 
 #[tokio::test]
@@ -112,7 +109,7 @@ async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_f
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         let (mut history, end) = hours(5);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
-        // The container ends and is there again twenty minutes later, with a counter from nothing.
+        // The container ends and starts again twenty minutes later, with its counter at zero.
         let (last, next) = (ago(120), ago(100));
         let is_end = move |now: Timestamp| now > last && now <= last + SignedDuration::from_mins(1);
         for (id, cores, bytes) in [("/one", 0.5, 1e8), ("/two", 0.25, 2e8)] {
@@ -121,8 +118,8 @@ async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_f
                 if is_first && is_end(now) {
                     return Some(f64::from_bits(ENDED));
                 }
-                let lives = if is_first { now <= last } else { now >= next };
-                lives.then_some(value)
+                let is_alive = if is_first { now <= last } else { now >= next };
+                is_alive.then_some(value)
             };
             let begin = if is_first { ago(400) } else { next };
             let used = move |now: Timestamp| {
@@ -137,14 +134,16 @@ async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_f
         let just_after = last + SignedDuration::from_mins(2);
         let one = format!(r#"{MEMORY_METRIC}{{id="/one"}}"#);
         assert_eq!(server.value(&one, last).await, Some(1e8));
-        assert_eq!(server.value(&one, just_after).await, None, "its end is known");
+        assert_eq!(server.value(&one, just_after).await, None, "staleness marker is stored");
 
         let vpas = [("db", "apps/StatefulSet/db")];
-        let (remember, report) =
-            read(&server.url(), super::collecting_sink::last(4), end, &vpas).await;
-        let db = remember.samples_of("db", "app", POD).expect("it is there");
-        assert_eq!(report.skipped.invalid_points, 0, "{release:?}: an end is no number");
-        // From the second minute after the end up to the first scrape of the next one there is nothing.
+        let (sink, report) = read(&server.url(), super::collecting_sink::last(4), end, &vpas).await;
+        let db = sink.samples_of("db", "app", POD).expect("exists");
+        assert_eq!(
+            report.skipped.invalid_points, 0,
+            "{release:?}: a staleness marker is not a sample"
+        );
+        // There is nothing from the second minute after the end to the first scrape of the next container.
         assert_eq!((db.cpu.len(), db.memory.len()), (240 - 19, 48 - 3), "{release:?}");
         for (at, cores) in &db.cpu {
             let expected = if *at <= Time::from(ago(119)) { 0.5 } else { 0.25 };
@@ -160,7 +159,7 @@ async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_f
 #[tokio::test]
 async fn nodes_that_stamp_their_own_times_leave_no_step_empty() {
     let end = hours(1).1;
-    // A minute between samples, or three quarters of one, or five.
+    // Intervals of 60, 75, 45 and 60 seconds.
     let is_sampled = |now: Timestamp| [0, 60, 135, 180].contains(&(now.as_second() % 240));
     let used = move |now: Timestamp| {
         is_sampled(now).then_some((now.as_second() - 1_700_000_000) as f64 * 0.5)
@@ -174,8 +173,8 @@ async fn nodes_that_stamp_their_own_times_leave_no_step_empty() {
             CHART.usage(history, MEMORY_METRIC, names, move |now| is_sampled(now).then_some(1e8));
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let vpas = [("db", "apps/StatefulSet/db")];
-        let (remember, _) = read(&server.url(), last(4), end, &vpas).await;
-        let db = remember.samples_of("db", "app", POD).expect("it is there");
+        let (sink, _) = read(&server.url(), last(4), end, &vpas).await;
+        let db = sink.samples_of("db", "app", POD).expect("exists");
         assert_eq!((db.cpu.len(), db.memory.len()), (240, 48), "{release:?}");
         assert!(db.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{release:?}");
     }

@@ -1,5 +1,5 @@
-//! Proof that pods that are there now are read by their own names, whatever those look like, once each, and that it can be told
-//! whether a server has series of a namespace.
+//! Running pods are queried by their own names, whatever those look like, and once each; the storage also knows
+//! whether the server has series of a namespace.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const WEB: (&str, &str) = ("web", "apps/Deployment/web");
 const DB: (&str, &str) = ("db", "apps/StatefulSet/db");
 const USUAL: &str = "web-7d5f9c4b6d-x2x4z";
-/// Of `web`, by the word of the cluster alone.
+/// A pod of `web`, known only from the cluster.
 const FRONT: &str = "front.end";
-/// Of `web`, though it is called as the pods of `db` are.
+/// A pod of `web` whose name looks like one of `db`.
 const ALIKE: &str = "db-7";
-/// Of nobody that is asked for.
+/// A pod of no requested workload.
 const STRANGER: &str = "stranger";
 
 fn shop(flavor: &LabelFlavor, mut history: History, pods: &[&'static str]) -> History {
@@ -42,15 +42,16 @@ async fn read(
     live: &LivePods,
 ) -> CollectingSink {
     let storage = storage(url, short_limits(), settings, end);
-    let whose = storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("asked");
-    let pods = KnownPods { by_label: whose.as_ref(), live: Some(live) };
+    let owners =
+        storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("query succeeded");
+    let pods = KnownPods { by_label: owners.as_ref(), live: Some(live) };
     let vpas = owners_of(&[WEB, DB]);
     let (mut loading, _) =
-        storage.start_load_with_pods(&vpas, None, None, pods).await.expect("begun");
-    let mut remember = CollectingSink::default();
-    loading.advance(&mut remember).await.expect("all of it");
-    assert_eq!(remember.whole.len(), 2);
-    remember
+        storage.start_load_with_pods(&vpas, None, None, pods).await.expect("load started");
+    let mut sink = CollectingSink::default();
+    loading.advance(&mut sink).await.expect("load succeeds");
+    assert_eq!(sink.whole.len(), 2);
+    sink
 }
 
 fn live(pods: &[&str]) -> LivePods {
@@ -66,14 +67,14 @@ async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
         let history = shop(&flavor, history, &[USUAL, FRONT, ALIKE, STRANGER]);
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let name = format!("{} on {release:?}", flavor.name);
-        let remember = read(&server.url(), last(2), end, &LivePods::new()).await;
-        assert_eq!(remember.pods("web"), [USUAL], "{name}: names alone");
+        let sink = read(&server.url(), last(2), end, &LivePods::new()).await;
+        assert_eq!(sink.pods("web"), [USUAL], "{name}: names alone");
 
-        let remember = read(&server.url(), last(2), end, &live(&[USUAL, FRONT, ALIKE])).await;
-        assert_eq!(remember.pods("web"), [ALIKE, FRONT, USUAL], "{name}");
-        assert_eq!(remember.pods("db"), [""; 0], "{name}");
+        let sink = read(&server.url(), last(2), end, &live(&[USUAL, FRONT, ALIKE])).await;
+        assert_eq!(sink.pods("web"), [ALIKE, FRONT, USUAL], "{name}");
+        assert_eq!(sink.pods("db"), [""; 0], "{name}");
         for pod in [ALIKE, FRONT, USUAL] {
-            let replica = remember.samples_of("web", "app", pod).expect("it is there");
+            let replica = sink.samples_of("web", "app", pod).expect("exists");
             assert_eq!((replica.cpu.len(), replica.memory.len()), (120, 24), "{name}: {pod}, once");
             assert!(replica.cpu.iter().all(|(_, cores)| nearly(*cores, 0.5)), "{name}");
         }
@@ -82,32 +83,33 @@ async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
         let all = owners_of(&[WEB]);
         let live = live(&[FRONT]);
         let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
-        storage.throttling(&all, 60 * MINUTE, pods).await.expect("answered");
-        let known = storage.namespaces_with_series(&["bank", "shop"]).await.expect("answered");
+        storage.throttling(&all, 60 * MINUTE, pods).await.expect("query succeeded");
+        let known =
+            storage.namespaces_with_series(&["bank", "shop"]).await.expect("query succeeded");
         assert_eq!(known, HashSet::from(["shop".into()]), "{name}");
     }
 }
 
 #[tokio::test]
 async fn names_that_are_too_long_for_one_query_are_asked_for_in_several() {
-    // So many that they take three queries, and so many that all pods are asked for at once.
+    // Enough pods for three queries, and enough that all pods are queried without names.
     for many in [300, 1_200] {
         let (history, end) = hours(3);
         let named: Vec<String> =
             (0..many).map(|number| format!("a-pod-that-nobody-would-call-so-{number}")).collect();
         let mut pods: Vec<&str> = named.iter().map(String::as_str).collect();
         pods.extend([FRONT, USUAL]);
-        // Series of the first, the last and the usual one: the others have none.
+        // Only the first, the last and the regularly named pod have series.
         let first: &'static str = "a-pod-that-nobody-would-call-so-0";
         let history = shop(&AGENT, history, &[first, FRONT, USUAL, STRANGER]);
         let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await
         else {
             return;
         };
-        let remember = read(&server.url(), last(2), end, &live(&pods)).await;
-        assert_eq!(remember.pods("web"), [first, FRONT, USUAL], "{many}");
+        let sink = read(&server.url(), last(2), end, &live(&pods)).await;
+        assert_eq!(sink.pods("web"), [first, FRONT, USUAL], "{many}");
         for pod in [first, FRONT, USUAL] {
-            let replica = remember.samples_of("web", "app", pod).expect("it is there");
+            let replica = sink.samples_of("web", "app", pod).expect("exists");
             assert_eq!(replica.cpu.len(), 120, "{many}: {pod}, once");
         }
     }
@@ -125,6 +127,6 @@ async fn pods_that_are_there_now_are_added_to_those_that_labels_tell() {
     let [query, prefix] = ["kube_pod_labels", "label_"].map(str::to_owned);
     let labels = PodLabelQuery { query, prefix: Some(prefix), namespace: None, pod: None };
     let settings = HistorySettings { pod_labels: Some(labels), ..last(2) };
-    let remember = read(&server.url(), settings, end, &live(&[USUAL, FRONT])).await;
-    assert_eq!(remember.pods("web"), [FRONT, USUAL]);
+    let sink = read(&server.url(), settings, end, &live(&[USUAL, FRONT])).await;
+    assert_eq!(sink.pods("web"), [FRONT, USUAL]);
 }

@@ -1,4 +1,4 @@
-//! Proof that the matchers of a user are in each selector of each question, whatever it is about.
+//! The user's matchers are in each selector of each query.
 
 use jiff::Timestamp;
 use plimsoll_storage::prometheus::client::PrometheusClient;
@@ -15,7 +15,7 @@ use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
 
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
-/// Selectors, and matchers of clusters: outside of texts.
+/// Number of selectors and of cluster matchers, outside of string literals.
 fn count(query: &str) -> (usize, usize) {
     let mut plain = String::new();
     let mut is_text = false;
@@ -75,16 +75,17 @@ async fn every_selector_has_the_matchers_of_the_user() {
     settings.pod_labels = Some(PodLabelQuery { query, prefix, namespace, pod });
     let storage =
         PrometheusHistory::new("here", client, settings, WallClock::new(move || end.into()));
-    let whose = storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("asked");
-    assert!(whose.is_none(), "there are none");
+    let owners =
+        storage.pod_ownership(&["shop"], None, &SelectByApp).await.expect("query succeeded");
+    assert!(owners.is_none(), "no pods");
     let vpas = owners_of(&[("web", "apps/Deployment/web")]);
-    let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("begun");
-    let mut remember = CollectingSink::default();
-    loading.advance(&mut remember).await.expect("read");
-    storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("answered");
-    assert_eq!(remember.samples_of("web", "app", POD).expect("there").kills.len(), 1);
+    let (mut loading, _) = storage.start_load(&vpas, None, None).await.expect("load started");
+    let mut sink = CollectingSink::default();
+    loading.advance(&mut sink).await.expect("read");
+    storage.throttling(&vpas, 60 * MINUTE, KnownPods::default()).await.expect("query succeeded");
+    assert_eq!(sink.samples_of("web", "app", POD).expect("exists").kills.len(), 1);
 
-    let asked = recorder.questions();
+    let queries = recorder.questions();
     for part in [
         "irate(",
         "max_over_time(",
@@ -95,9 +96,9 @@ async fn every_selector_has_the_matchers_of_the_user() {
         "topk",
         "plimsoll:",
     ] {
-        assert!(asked.iter().any(|query| query.contains(part)), "{part} in {asked:#?}");
+        assert!(queries.iter().any(|query| query.contains(part)), "{part} in {queries:#?}");
     }
-    for query in &asked {
+    for query in &queries {
         let (selectors, matchers) = count(query);
         assert_eq!(selectors, matchers, "{query}");
         assert!(selectors > 0 || query == "vector(1) default 2", "{query}");

@@ -1,4 +1,5 @@
-//! Proof that what stands before a server for a moment, or for good, does not make one workload's history another's.
+//! An intermediary that answers wrongly, for a while or permanently, cannot attribute one workload's history to
+//! another.
 
 use std::sync::Arc;
 
@@ -19,18 +20,18 @@ use crate::support::clock::wall_now;
 use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
 
 const OWN: &str = "web-7d5f9c4b6d-x2x4z";
-/// Of the same workload, though its name does not tell.
+/// A pod of the same workload, whose name does not show it.
 const ODD: &str = "web-by-hand";
-/// Of a DaemonSet, though its name does not tell.
+/// A pod of a DaemonSet, whose name does not show it.
 const ALIKE: &str = "web-bcdf4-x2x4z";
 const VPAS: [(&str, &str); 1] = [("web", "apps/Deployment/web")];
 
-/// Half a day of pods that only their owners tell apart.
+/// Half a day of pods that only their owner series tell apart.
 async fn server() -> Option<(PrometheusServer, Timestamp)> {
     server_of(&[("shop", 0.1, 1e8)]).await
 }
 
-/// The same in each of these namespaces, with what a pod uses there.
+/// The same in each of these namespaces, with the usage of a pod there.
 async fn server_of(namespaces: &[(&str, f64, f64)]) -> Option<(PrometheusServer, Timestamp)> {
     let (mut history, end) = hours(13);
     for (namespace, cores, bytes) in namespaces.iter().copied() {
@@ -71,64 +72,67 @@ fn small_limits() -> HistorySettings {
 #[tokio::test]
 async fn a_token_that_expires_half_way_is_one_line_until_there_is_a_new_one() {
     let Some((server, end)) = server().await else { return };
-    let (undisturbed, _) = read(&server.url(), small_limits(), end, &VPAS).await;
-    let folder = tempfile::tempdir().expect("a folder");
+    let (uninterrupted, _) = read(&server.url(), small_limits(), end, &VPAS).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
     let token = folder.path().join("token");
     std::fs::write(&token, "old").expect("writes");
-    let way = FaultyProxy::start(&server.url()).await;
-    way.require_token("old");
+    let proxy = FaultyProxy::start(&server.url()).await;
+    proxy.require_token("old");
     let sign_in = AuthConfig::Bearer(SecretSource::File(token.clone()));
-    let address = way.url().to_owned();
+    let address = proxy.url().to_owned();
     let config = TransportConfig { address, auth: sign_in, ..TransportConfig::default() };
-    let door =
+    let transport =
         HttpTransport::new(config, WallClock::new(|| wall_now().into())).expect("an address");
-    let client =
-        PrometheusClient::new(Arc::new(door), QueryLimits { max_in_flight: 1, ..short_limits() });
+    let client = PrometheusClient::new(
+        Arc::new(transport),
+        QueryLimits { max_in_flight: 1, ..short_limits() },
+    );
     let now = WallClock::new(move || end.into());
-    let storage = PrometheusHistory::new(way.url(), client, small_limits(), now);
+    let storage = PrometheusHistory::new(proxy.url(), client, small_limits(), now);
 
-    let (mut loading, _) = storage.start_load(&owners_of(&VPAS), None, None).await.expect("begun");
-    let mut remember = CollectingSink::default();
-    // It stops for another reason, so that some of it is there already.
+    let (mut loading, _) =
+        storage.start_load(&owners_of(&VPAS), None, None).await.expect("load started");
+    let mut sink = CollectingSink::default();
+    // The read stops for another reason, so it is partly done already.
     let mut next = vec![Fault::None; 8];
     next.push(Fault::Redirect);
-    way.fail_next(next);
-    loading.advance(&mut remember).await.expect_err("a login page");
+    proxy.fail_next(next);
+    loading.advance(&mut sink).await.expect_err("a login page");
     let (before, _) = loading.progress();
-    assert!(!before.is_zero(), "some of it is there");
-    way.require_token("new");
+    assert!(!before.is_zero(), "partly loaded");
+    proxy.require_token("new");
     for _ in 0..2 {
-        let stalled = loading.advance(&mut remember).await.expect_err("nobody lets us in");
+        let stalled = loading.advance(&mut sink).await.expect_err("authentication failed");
         let line = stalled.to_string();
-        assert!(line.contains("does not accept this bearer token (401)"), "{line}");
+        assert!(line.contains("rejected this bearer token (401)"), "{line}");
         assert!(!line.contains('\n') && !line.contains("old"), "{line}");
         assert!(matches!(stalled.failure, QueryError::AccessDenied(_)));
-        assert!(remember.whole.is_empty() && loading.progress().0 == before);
+        assert!(sink.whole.is_empty() && loading.progress().0 == before);
     }
     std::fs::write(&token, "new").expect("writes");
-    loading.advance(&mut remember).await.expect("the new one is read");
-    assert!(loading.is_done() && remember == undisturbed, "nothing twice, nothing lost");
+    loading.advance(&mut sink).await.expect("new file is loaded");
+    assert!(loading.is_done() && sink == uninterrupted, "no sample is lost or duplicated");
 }
 
 #[tokio::test]
 async fn a_login_page_in_place_of_owners_gives_nobody_the_pods_of_others() {
     let Some((server, end)) = server().await else { return };
-    let (undisturbed, report) = read(&server.url(), small_limits(), end, &VPAS).await;
-    assert_eq!((undisturbed.pods("web"), report.without_owner_info), (vec![OWN, ODD], 0));
-    let way = FaultyProxy::start(&server.url()).await;
-    // The owners of pods, those of ReplicaSets, and who was killed.
+    let (uninterrupted, report) = read(&server.url(), small_limits(), end, &VPAS).await;
+    assert_eq!((uninterrupted.pods("web"), report.without_owner_info), (vec![OWN, ODD], 0));
+    let proxy = FaultyProxy::start(&server.url()).await;
+    // The owners of pods, those of ReplicaSets, and the OOM kills.
     for questions in 0..3 {
         for fault in [Fault::Redirect, Fault::Replaced(401, "text/plain", "no")] {
             let limits = QueryLimits { max_in_flight: 1, max_attempts: 1, ..short_limits() };
-            let storage = storage(way.url(), limits, small_limits(), end);
-            let begun = storage.start_load(&owners_of(&VPAS), None, None).await;
-            let (mut loading, _) = begun.expect("begun");
-            let mut remember = CollectingSink::default();
+            let storage = storage(proxy.url(), limits, small_limits(), end);
+            let started = storage.start_load(&owners_of(&VPAS), None, None).await;
+            let (mut loading, _) = started.expect("load started");
+            let mut sink = CollectingSink::default();
             let mut next = vec![Fault::None; questions];
             next.push(fault.clone());
-            way.fail_next(next);
-            loading.advance(&mut remember).await.expect("it was a moment");
-            assert!(remember == undisturbed, "{fault:?} at question {questions}");
+            proxy.fail_next(next);
+            loading.advance(&mut sink).await.expect("temporary error is over");
+            assert!(sink == uninterrupted, "{fault:?} at query {questions}");
             assert_eq!(loading.report().without_owner_info, 0);
         }
     }
@@ -137,10 +141,10 @@ async fn a_login_page_in_place_of_owners_gives_nobody_the_pods_of_others() {
 #[tokio::test]
 async fn a_server_that_never_tells_owners_is_read_by_the_names_of_pods() {
     let Some((server, end)) = server().await else { return };
-    let way = FaultyProxy::start(&server.url()).await;
-    way.respond_not_found_at("/api/v1/series");
-    let (remember, report) = read(way.url(), small_limits(), end, &VPAS).await;
-    assert_eq!((remember.pods("web"), report.without_owner_info), (vec![OWN, ALIKE], 1));
+    let proxy = FaultyProxy::start(&server.url()).await;
+    proxy.respond_not_found_at("/api/v1/series");
+    let (sink, report) = read(proxy.url(), small_limits(), end, &VPAS).await;
+    assert_eq!((sink.pods("web"), report.without_owner_info), (vec![OWN, ALIKE], 1));
 }
 
 #[tokio::test]
@@ -149,22 +153,26 @@ async fn pods_of_the_same_names_in_another_namespace_are_no_part_of_a_history() 
     let Some((server, end)) = server_of(&twins).await else { return };
     let of = |namespace: &str| ObjectKey::new(namespace, "web");
     let owner = || Some("apps/Deployment/web".into());
-    for asked in [&["shop"][..], &["market"], &["shop", "market"]] {
-        let wanted = asked.iter().map(|namespace| (of(namespace), owner())).collect();
+    for namespaces in [&["shop"][..], &["market"], &["shop", "market"]] {
+        let wanted = namespaces.iter().map(|namespace| (of(namespace), owner())).collect();
         let storage = storage(&server.url(), short_limits(), small_limits(), end);
-        let (mut loading, _) = storage.start_load(&wanted, None, None).await.expect("begun");
-        let mut remember = CollectingSink::default();
-        loading.advance(&mut remember).await.expect("all of it");
+        let (mut loading, _) = storage.start_load(&wanted, None, None).await.expect("load started");
+        let mut sink = CollectingSink::default();
+        loading.advance(&mut sink).await.expect("load succeeds");
         assert!(loading.is_done());
-        assert_eq!(remember.replicas.len(), 2 * asked.len(), "two pods of each that was asked for");
-        for ((key, pod), replica) in &remember.replicas {
+        assert_eq!(
+            sink.replicas.len(),
+            2 * namespaces.len(),
+            "two pods of each requested workload"
+        );
+        for ((key, pod), replica) in &sink.replicas {
             let namespace = &*key.vpa.namespace;
-            assert!(asked.contains(&namespace) && [OWN, ODD].contains(&&**pod), "{key} {pod}");
+            assert!(namespaces.contains(&namespace) && [OWN, ODD].contains(&&**pod), "{key} {pod}");
             let own = twins.iter().find(|(name, ..)| *name == namespace);
-            let (_, cores, bytes) = *own.expect("one of both");
+            let (_, cores, bytes) = *own.expect("one of two");
             assert!(replica.memory.iter().all(|(_, value)| *value == bytes), "{key} {pod}");
             assert!(replica.cpu.iter().all(|(_, value)| nearly(*value, cores)), "{key} {pod}");
-            // One of five minutes, for twelve hours, as of a pod that nobody else is called like.
+            // One sample every five minutes for twelve hours, like a pod with an unambiguous name.
             assert!((140..=145).contains(&replica.memory.len()), "{}", replica.memory.len());
             assert!(!replica.cpu.is_empty(), "{key} {pod}");
         }

@@ -1,4 +1,4 @@
-//! Proof that each kill for lack of memory counts once, when it happened, and that other ends do not.
+//! Each OOM kill counts once, at its time; other terminations do not count.
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
@@ -20,7 +20,7 @@ async fn kills_count_once_each_with_what_was_asked_for_then() {
     for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (mut history, end) = hours(7);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
-        // Killed, killed again, ended by itself, killed: each a few minutes off any step of memory.
+        // OOM-killed, OOM-killed again, terminated, OOM-killed: none coincides with a step of the memory series.
         let (first, second, other, third) = (ago(303), ago(242), ago(181), ago(62));
         let restarts = move |now: Timestamp| {
             Some([first, second, other, third].iter().filter(|end| now >= **end).count() as f64)
@@ -30,7 +30,7 @@ async fn kills_count_once_each_with_what_was_asked_for_then() {
             is_killed.then_some(1.0)
         };
         let ended = move |now: Timestamp| (now >= other && now < third).then_some(1.0);
-        let asked = move |now: Timestamp| Some(if now >= ago(100) { 2e8 } else { 1e8 });
+        let request = move |now: Timestamp| Some(if now >= ago(100) { 2e8 } else { 1e8 });
         let pod = [("namespace", "shop"), ("pod", POD), ("container", "app")];
         let with = |label| [&pod[..], &[label]].concat();
         let names = ["shop", POD, "app"];
@@ -40,7 +40,7 @@ async fn kills_count_once_each_with_what_was_asked_for_then() {
         history = flavor.state(history, REASON, &with(("reason", "OOMKilled")), killed);
         history = flavor.state(history, REASON, &with(("reason", "Error")), ended);
         let memory = with(("resource", "memory"));
-        history = flavor.state(history, "kube_pod_container_resource_requests", &memory, asked);
+        history = flavor.state(history, "kube_pod_container_resource_requests", &memory, request);
         let limit = |_| Some(3e8);
         history = flavor.state(history, "kube_pod_container_resource_limits", &memory, limit);
         let cpu = with(("resource", "cpu"));
@@ -52,19 +52,19 @@ async fn kills_count_once_each_with_what_was_asked_for_then() {
         let kill = |minutes: i64, request| (Time::from(ago(minutes)), request, Some(300_000_000));
         let expected = [kill(303, 100_000_000), kill(242, 100_000_000), kill(62, 200_000_000)];
         for settings in [last(6), HistorySettings { point_budget: 100, ..last(6) }] {
-            let (remember, report) = read(&server.url(), settings, end, &vpas).await;
-            let web = remember.samples_of("web", "app", POD).expect("it is there");
+            let (sink, report) = read(&server.url(), settings, end, &vpas).await;
+            let web = sink.samples_of("web", "app", POD).expect("exists");
             assert_eq!(web.kills, expected, "{} on {release:?}", flavor.name);
             assert_eq!(report.oom_kills, 3);
         }
-        // What was before the beginning does not count.
-        let (remember, _) = read(&server.url(), last(3), end, &vpas).await;
-        let web = remember.samples_of("web", "app", POD).expect("it is there");
+        // Kills before the start of the range do not count.
+        let (sink, _) = read(&server.url(), last(3), end, &vpas).await;
+        let web = sink.samples_of("web", "app", POD).expect("exists");
         assert_eq!(web.kills, expected[2..], "{} on {release:?}", flavor.name);
     }
 }
 
-/// What is said of a pod that lives from one time to another and is killed at these.
+/// The series of a pod that lives between two times and is OOM-killed at these times.
 fn pod_with_oom_kills(
     flavor: &LabelFlavor,
     mut history: History,
@@ -73,13 +73,13 @@ fn pod_with_oom_kills(
     ends: &'static [i64],
     ago: impl Fn(i64) -> Timestamp + Send + Copy + 'static,
 ) -> History {
-    let lives = move |now: Timestamp| now >= from && now <= to;
+    let is_alive = move |now: Timestamp| now >= from && now <= to;
     let before = move |now: Timestamp| ends.iter().filter(|end| now >= ago(**end)).count();
     let labels = [("namespace", "shop"), ("pod", pod), ("uid", uid), ("container", "app")];
-    let restarts = move |now: Timestamp| lives(now).then(|| before(now) as f64);
+    let restarts = move |now: Timestamp| is_alive(now).then(|| before(now) as f64);
     history = flavor.state(history, RESTARTS, &labels, restarts);
     let labels = [&labels[..], &[("reason", "OOMKilled")]].concat();
-    let killed = move |now: Timestamp| (lives(now) && before(now) > 0).then_some(1.0);
+    let killed = move |now: Timestamp| (is_alive(now) && before(now) > 0).then_some(1.0);
     flavor.state(history, REASON, &labels, killed)
 }
 
@@ -94,7 +94,7 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
         for (pod, ends) in kills {
             history = pod_with_oom_kills(&flavor, history, (pod, "1"), always, ends, ago);
         }
-        // A StatefulSet names a new pod as the old one, and its restarts begin anew.
+        // A StatefulSet reuses the name for the new pod, whose restart count starts at zero.
         history = pod_with_oom_kills(
             &flavor,
             history,
@@ -116,14 +116,15 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
         let storage = storage(&server.url(), short_limits(), last(6), end);
         let wanted = owners_of(&[("db", "apps/StatefulSet/db")]);
 
-        // Not up to a step that is not over.
+        // Only up to the last complete step.
         let seam = Time::from(ago(120));
         let until = Some(seam.later(4 * MINUTE + MINUTE / 2));
-        let (mut first, _) = storage.start_load(&wanted, None, until).await.expect("begun");
+        let (mut first, _) = storage.start_load(&wanted, None, until).await.expect("load started");
         assert_eq!(first.until(), seam);
         let mut before = CollectingSink::default();
         first.advance(&mut before).await.expect("read");
-        let (mut second, _) = storage.start_load(&wanted, Some(seam), None).await.expect("begun");
+        let (mut second, _) =
+            storage.start_load(&wanted, Some(seam), None).await.expect("load started");
         assert_eq!(second.until(), Time::from(end));
         let mut after = CollectingSink::default();
         second.advance(&mut after).await.expect("read");
@@ -134,7 +135,7 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
             [&kills[..], &[("db-4", &[200, 190, 130]), ("db-5", &[200, 150])]].concat()
         {
             let halves =
-                [&before, &after].map(|half| half.samples_of("db", "app", pod).expect("there"));
+                [&before, &after].map(|half| half.samples_of("db", "app", pod).expect("exists"));
             let times = halves.map(|half| half.kills.iter().map(|kill| kill.0));
             let times: Vec<_> = times.into_iter().flatten().collect();
             let expected: Vec<_> = ends.iter().map(|end| Time::from(ago(*end))).collect();
@@ -144,11 +145,11 @@ async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
             assert_eq!(halves.map(|half| half.cpu.len()), [240, 120], "{pod}, {name}");
             assert_eq!(halves.map(|half| half.memory.len()), [48, 24], "{pod}, {name}");
         }
-        // What ends before it begins is nothing, and all of it.
+        // An empty range has no samples and is complete at once.
         let (mut none, _) =
-            storage.start_load(&wanted, Some(seam), Some(seam)).await.expect("begun");
+            storage.start_load(&wanted, Some(seam), Some(seam)).await.expect("load started");
         let mut nothing = CollectingSink::default();
-        none.advance(&mut nothing).await.expect("nothing to read");
+        none.advance(&mut nothing).await.expect("empty load succeeds");
         assert!(none.is_done() && nothing.replicas.is_empty() && nothing.whole.len() == 1);
     }
 }

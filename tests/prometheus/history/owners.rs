@@ -1,4 +1,4 @@
-//! Proof that a workload gets the history of all its pods, deleted ones too, and of no others.
+//! A workload gets the history of all of its pods, including deleted ones, and of no others.
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
@@ -16,15 +16,15 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const FIRST: &str = "web-7d5f9c4b6d-x2x4z";
 const SECOND: &str = "web-5d4f9c4b6d-bbbbb";
 const NEIGHBOUR: &str = "web-api-7d5f9c4b6d-x2x4z";
-/// Of a StatefulSet of the same name.
+/// A pod of the StatefulSet of the same name.
 const ORDINAL: &str = "web-0";
 const LONGER: &str = "my-web-7d5f9c4b6d-x2x4z";
-/// Of a DaemonSet `web-bcdf4`: nobody could tell by its name.
+/// A pod of the DaemonSet `web-bcdf4`, whose name looks like one of Deployment `web`.
 const ALIKE: &str = "web-bcdf4-x2x4z";
-/// Of the Deployment, though nobody could tell by its name.
+/// A pod of the Deployment, whose name does not show it.
 const ODD: &str = "web-by-hand";
 
-/// A pod with a container, while it lives: so many cores, so many bytes.
+/// A pod with one container, and its CPU and memory while it lives.
 fn pod(
     flavor: &LabelFlavor,
     mut history: History,
@@ -41,7 +41,7 @@ fn pod(
     flavor.usage(history, MEMORY_METRIC, names, move |now| lives(now).then_some(bytes))
 }
 
-/// That a pod was owned by something.
+/// An owner series of kube-state-metrics.
 fn owned(flavor: &LabelFlavor, history: History, pod: &str, kind: &str, name: &str) -> History {
     let labels = [("namespace", "shop"), ("pod", pod), ("owner_kind", kind), ("owner_name", name)];
     flavor.state(history, "kube_pod_owner", &labels, |_| Some(1.0))
@@ -91,22 +91,22 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
             return;
         };
         let vpas = [("web", "apps/Deployment/web"), ("again", "apps/Deployment/web")];
-        let (remember, report) = read(&server.url(), last(24), end, &vpas).await;
+        let (sink, report) = read(&server.url(), last(24), end, &vpas).await;
         let name = format!("{} on {release:?}", flavor.name);
         let mut pods = vec![SECOND, FIRST];
         if flavor.states.is_some() {
-            // Kube-state-metrics knows better than names do.
+            // Owner series take precedence over names.
             pods.push(ODD);
         } else {
             pods.push(ALIKE);
         }
         pods.sort_unstable();
-        assert_eq!(remember.pods("web"), pods, "{name}");
-        assert_eq!(remember.pods("again"), pods, "{name}: both VPAs have it");
+        assert_eq!(sink.pods("web"), pods, "{name}");
+        assert_eq!(sink.pods("again"), pods, "{name}: both VPAs have it");
 
-        let first = remember.samples_of("web", "app", FIRST).expect("deleted since");
-        let second = remember.samples_of("web", "app", SECOND).expect("alive");
-        // Two scrapes make a sample, and the last two do so for a minute more.
+        let first = sink.samples_of("web", "app", FIRST).expect("deleted since");
+        let second = sink.samples_of("web", "app", SECOND).expect("alive");
+        // Two scrapes make a sample, and the last two are visible for a minute more.
         assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
         assert_eq!((first.memory.len(), second.memory.len()), (144, 144), "{name}");
         assert!(first.covers.iter().all(|covers| *covers == Some(MINUTE)));
@@ -118,7 +118,7 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
         assert_eq!(first.memory[0].0, start.later(5 * MINUTE), "{name}");
         assert_eq!(second.cpu[718].0, Time::from(end), "{name}");
         assert_eq!(report.skipped.unlabelled, 0);
-        let all: usize = remember.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
+        let all: usize = sink.replicas.values().map(|r| r.cpu.len() + r.memory.len()).sum();
         assert_eq!(report.samples, all as u64);
     }
 }
@@ -143,12 +143,12 @@ async fn a_matcher_keeps_clusters_in_one_server_apart() {
         let mut settings = last(2);
         settings.overrides.matchers =
             [r#"cluster="qa""#.parse().expect("one")].into_iter().collect();
-        let (remember, _) = read(&server.url(), settings, end, &vpas).await;
-        let web = remember.samples_of("web", "app", FIRST).expect("it is there");
+        let (sink, _) = read(&server.url(), settings, end, &vpas).await;
+        let web = sink.samples_of("web", "app", FIRST).expect("exists");
         assert!(web.memory.iter().all(|(_, bytes)| *bytes == 1e8));
 
         let mixed = storage(&server.url(), short_limits(), last(2), end);
-        let schema = mixed.schema(&["shop"]).await.expect("a schema");
+        let schema = mixed.schema(&["shop"]).await.expect("schema detected");
         assert!(schema.mixes_clusters(), "{schema}");
         assert!(schema.to_string().contains("clusters by cluster: prod, qa"), "{schema}");
     }
@@ -163,14 +163,14 @@ async fn as_a_storage_it_reads_everything_and_never_writes() {
     };
     let storage = storage(&server.url(), short_limits(), last(2), end);
     assert!(storage.writer().is_none() && !storage.is_in_cluster());
-    let mut remember = CollectingSink::default();
+    let mut sink = CollectingSink::default();
     let mut vpas = owners_of(&[("web", "apps/Deployment/web"), ("gone", "apps/Deployment/gone")]);
     vpas.insert(plimsoll_core::types::ObjectKey::new("shop", "lost"), None);
-    let report = storage.load(&LoadRequest::Vpas(vpas), &mut remember).await.expect("read");
+    let report = storage.load(&LoadRequest::Vpas(vpas), &mut sink).await.expect("read");
     assert_eq!(report.snapshots, 0);
     assert!(report.samples > 100, "{report:?}");
     let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.record.as_str()).collect();
-    assert_eq!(skipped, ["shop/lost"], "a workload without history is none");
-    let everything = storage.load(&LoadRequest::All, &mut remember).await;
-    assert!(everything.expect_err("not from a Prometheus").to_string().contains("VPAs"));
+    assert_eq!(skipped, ["shop/lost"], "a workload without history is not reported");
+    let everything = storage.load(&LoadRequest::All, &mut sink).await;
+    assert!(everything.expect_err("not a Prometheus response").to_string().contains("VPAs"));
 }

@@ -1,5 +1,5 @@
-//! Proof that where labels of pods are to tell whose pods there were, they do, whatever pods are called, and that half an
-//! answer tells nothing.
+//! With a query for pod labels, labels alone identify the pods of the past, whatever their names are. Incomplete label
+//! data is not used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,13 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 
 const USUAL: &str = "web-7d5f9c4b6d-x2x4z";
 const DELETED: &str = "web-5d4f9c4b6d-bbbbb";
-/// Of the workload, though nobody could tell by its name.
+/// A pod of the workload, whose name does not show it.
 const ODD: &str = "canary";
-/// Called as the workload's are, and not its own.
+/// Named like the workload's pods, but not one of them.
 const DECOY: &str = "web-5d4f9c4b6d-zzzzz";
-/// Its own once, and another's since.
+/// Formerly a pod of the workload, now of another.
 const GIVEN_AWAY: &str = "web-5d4f9c4b6d-ddddd";
-/// Nothing is said of its labels.
+/// A pod without label series.
 const WITHOUT_LABELS: &str = "web-5d4f9c4b6d-fffff";
 
 /// VPAs that select pods by `app`.
@@ -36,7 +36,7 @@ pub struct SelectByApp;
 
 impl VpaMatcher for SelectByApp {
     fn matching_vpas(&self, namespace: &str, labels: &BTreeMap<String, String>) -> Vec<ObjectKey> {
-        assert_eq!(namespace, "shop", "others are not asked about");
+        assert_eq!(namespace, "shop", "unrelated pods are not looked up");
         assert!(labels.keys().all(|label| ["app", "tier"].contains(&&**label)), "{labels:?}");
         labels.get("app").map(|app| ObjectKey::new("shop", &**app)).into_iter().collect()
     }
@@ -55,20 +55,21 @@ fn shop(flavor: &LabelFlavor, mut history: History, half: Timestamp) -> History 
         (GIVEN_AWAY, "web", Box::new(early)),
         (GIVEN_AWAY, "db", Box::new(late)),
     ];
-    for (pod, app, lives) in labelled {
+    for (pod, app, is_alive) in labelled {
         let labels =
             [("namespace", "shop"), ("pod", pod), ("label_app", app), ("label_tier", "front")];
-        history =
-            flavor.state(history, "kube_pod_labels", &labels, move |at| lives(at).then_some(1.0));
+        history = flavor
+            .state(history, "kube_pod_labels", &labels, move |at| is_alive(at).then_some(1.0));
     }
     let elsewhere = [("namespace", "bank"), ("pod", USUAL), ("label_other", "x")];
     history = flavor.state(history, "kube_pod_labels", &elsewhere, |_| Some(1.0));
     for pod in [USUAL, DELETED, ODD, DECOY, GIVEN_AWAY, WITHOUT_LABELS] {
         let names = ["shop", pod, "app"];
-        let lives = move |at: Timestamp| pod != DELETED || at <= half;
-        let used = move |at: Timestamp| lives(at).then_some(at.as_second() as f64 * 0.5);
+        let is_alive = move |at: Timestamp| pod != DELETED || at <= half;
+        let used = move |at: Timestamp| is_alive(at).then_some(at.as_second() as f64 * 0.5);
         history = flavor.usage(history, CPU_METRIC, names, used);
-        history = flavor.usage(history, MEMORY_METRIC, names, move |at| lives(at).then_some(1e8));
+        history =
+            flavor.usage(history, MEMORY_METRIC, names, move |at| is_alive(at).then_some(1e8));
     }
     history
 }
@@ -88,16 +89,16 @@ fn settings_with_labels(query: &str, names: Option<[&str; 3]>) -> HistorySetting
 const VPAS: [(&str, &str); 2] = [("web", "apps/Deployment/web"), ("db", "apps/StatefulSet/db")];
 
 async fn read_from(storage: &PrometheusHistory, selects: &dyn VpaMatcher) -> CollectingSink {
-    let whose = storage.pod_ownership(&["shop"], None, selects).await.expect("asked");
+    let owners = storage.pod_ownership(&["shop"], None, selects).await.expect("query succeeded");
     let vpas = owners_of(&VPAS);
-    let pods = KnownPods { by_label: whose.as_ref(), live: None };
-    let begun = storage.start_load_with_pods(&vpas, None, None, pods).await;
-    let (mut loading, skipped) = begun.expect("begun");
+    let pods = KnownPods { by_label: owners.as_ref(), live: None };
+    let started = storage.start_load_with_pods(&vpas, None, None, pods).await;
+    let (mut loading, skipped) = started.expect("load started");
     assert_eq!(skipped, []);
-    let mut remember = CollectingSink::default();
-    loading.advance(&mut remember).await.expect("all of it");
-    assert_eq!(remember.whole.len(), VPAS.len());
-    remember
+    let mut sink = CollectingSink::default();
+    loading.advance(&mut sink).await.expect("load succeeds");
+    assert_eq!(sink.whole.len(), VPAS.len());
+    sink
 }
 
 async fn read(url: &str, settings: HistorySettings, end: Timestamp) -> CollectingSink {
@@ -118,10 +119,10 @@ async fn labels_tell_whose_pods_there_were_however_they_are_asked_for() {
         let set = Some(["label_", &*namespace, &*pod]);
         for (query, names) in [(BARE, None), (RANGE, None), (BARE, set), (RANGE, set)] {
             let name = format!("{} on {release:?}: {query}, {names:?}", flavor.name);
-            let remember = read(&server.url(), settings_with_labels(query, names), end).await;
-            let pods: BTreeSet<_> = remember.pods("web").into_iter().collect();
+            let sink = read(&server.url(), settings_with_labels(query, names), end).await;
+            let pods: BTreeSet<_> = sink.pods("web").into_iter().collect();
             assert_eq!(pods, own, "{name}");
-            assert_eq!(remember.pods("db"), [GIVEN_AWAY, DECOY], "{name}");
+            assert_eq!(sink.pods("db"), [GIVEN_AWAY, DECOY], "{name}");
         }
     }
 }
@@ -138,26 +139,26 @@ async fn where_labels_tell_of_no_pod_owners_and_names_do() {
         ("up{job=\"kubernetes-pods\"}", None),
         ("kube_pod_labels", Some(["label_", "kubernetes_namespace", "pod"])),
         ("kube_pod_labels", Some(["label_", "namespace", "pod_name"])),
-        // The server refuses it.
+        // The server rejects it.
         ("nonsense_of(kube_pod_labels)", None),
     ] {
-        let remember = read(&server.url(), settings_with_labels(query, names), end).await;
-        let pods: BTreeSet<_> = remember.pods("web").into_iter().collect();
+        let sink = read(&server.url(), settings_with_labels(query, names), end).await;
+        let pods: BTreeSet<_> = sink.pods("web").into_iter().collect();
         assert_eq!(pods, by_names, "{query}, {names:?}");
     }
-    // Of a namespace whose pods have labels, those that have not belong to nobody.
+    // In a namespace with label series, pods without one belong to no workload.
     let prefix = Some(["label_t", "namespace", "pod"]);
-    let nobody = storage(
+    let backend = storage(
         &server.url(),
         short_limits(),
         settings_with_labels("kube_pod_labels", prefix),
         end,
     );
-    let remember = read_from(&nobody, &SelectNone).await;
-    assert!(remember.replicas.is_empty(), "{:?}", remember.replicas.keys());
+    let sink = read_from(&backend, &SelectNone).await;
+    assert!(sink.replicas.is_empty(), "{:?}", sink.replicas.keys());
 }
 
-/// No pod is of any.
+/// Selects no pod.
 #[derive(Debug)]
 struct SelectNone;
 
@@ -167,7 +168,7 @@ impl VpaMatcher for SelectNone {
     }
 }
 
-/// All pods are of both.
+/// Both VPAs select all pods.
 #[derive(Debug)]
 struct SelectBoth;
 
@@ -194,15 +195,21 @@ async fn a_pod_that_two_vpas_select_is_of_both_and_half_an_answer_tells_nothing(
     };
     assert_eq!((of("web").len(), of("web")), (5, of("db")));
 
-    let way = FaultyProxy::start(&server.url()).await;
-    let storage = storage(way.url(), short_limits(), settings(), end);
-    storage.schema(&["shop"]).await.expect("a schema");
+    let proxy = FaultyProxy::start(&server.url()).await;
+    let storage = storage(proxy.url(), short_limits(), settings(), end);
+    storage.schema(&["shop"]).await.expect("schema detected");
     for fault in [Fault::Redirect, Fault::Disconnected(20)] {
-        way.fail_next(vec![fault; 8]);
-        let asked = storage.pod_ownership(&["shop"], None, &SelectBoth).await;
-        let Err(DetectError::Failed(failure)) = asked else { panic!("{asked:?}") };
+        proxy.fail_next(vec![fault; 8]);
+        let result = storage.pod_ownership(&["shop"], None, &SelectBoth).await;
+        let Err(DetectError::Failed(failure)) = result else { panic!("{result:?}") };
         assert!(!matches!(failure, QueryError::BadQuery(_)), "{failure}");
-        way.fail_next(Vec::new());
+        proxy.fail_next(Vec::new());
     }
-    assert!(storage.pod_ownership(&["shop"], None, &SelectBoth).await.expect("asked").is_some());
+    assert!(
+        storage
+            .pod_ownership(&["shop"], None, &SelectBoth)
+            .await
+            .expect("query succeeded")
+            .is_some()
+    );
 }

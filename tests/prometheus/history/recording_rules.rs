@@ -1,4 +1,4 @@
-//! Proof that what recording rules made of usage is read in its place, that it is the same, and only where it is all.
+//! Recorded usage series are read instead of the raw ones if they are complete, with the same results.
 
 use std::process::Command;
 
@@ -24,12 +24,12 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/recommender/rules.yaml");
 const VPAS: [(&str, &str); 1] = [("db", "apps/StatefulSet/db")];
 
-/// Minutes of a time.
+/// A time in minutes.
 fn minute(at: Timestamp) -> i64 {
     at.as_second() / 60
 }
 
-/// CPU seconds by then: a burst in nine minutes of ten.
+/// CPU seconds up to this minute, with a burst in nine minutes of ten.
 fn counter(minute: i64) -> f64 {
     (40 * minute + 3 * (minute % 10)) as f64
 }
@@ -42,7 +42,7 @@ fn bytes(minute: i64) -> f64 {
     1e8 + (minute * 7919 % 1000) as f64 * 1e5
 }
 
-/// Two pods, one of which ends half-way, and so many hours.
+/// Usage of two pods over some hours; one ends half-way.
 fn usage(flavor: &LabelFlavor, hours_of_it: i64) -> (History, Timestamp, Timestamp) {
     let (mut history, end) = hours(hours_of_it);
     let half = end - SignedDuration::from_hours(2);
@@ -50,13 +50,13 @@ fn usage(flavor: &LabelFlavor, hours_of_it: i64) -> (History, Timestamp, Timesta
         let names = ["shop", pod, "app"];
         let used = move |now: Timestamp| (now <= last).then(|| counter(minute(now)));
         history = flavor.usage(history, CPU_METRIC, names, used);
-        let held = move |now: Timestamp| (now <= last).then(|| bytes(minute(now)));
-        history = flavor.usage(history, MEMORY_METRIC, names, held);
+        let memory = move |now: Timestamp| (now <= last).then(|| bytes(minute(now)));
+        history = flavor.usage(history, MEMORY_METRIC, names, memory);
     }
     (history, end, half)
 }
 
-/// What the rules would have recorded from a time on.
+/// The series that the rules would have recorded from `from` on.
 fn recordings(
     mut history: History,
     (from, half, end): (Timestamp, Timestamp, Timestamp),
@@ -69,7 +69,7 @@ fn recordings(
                 ("container", "app"),
                 ("prometheus_replica", replica),
             ];
-            // The last two scrapes are known for a minute more.
+            // The last two scrapes are visible for a minute more.
             let cpu = move |now: Timestamp| {
                 let is_known = now >= from && now <= last + SignedDuration::from_mins(1);
                 is_known.then(|| cores(minute(now.min(last))))
@@ -85,7 +85,7 @@ fn recordings(
     history
 }
 
-/// Reads through a recorder: what came, what was asked for ranges, and what the schema says.
+/// Reads through a recording transport. Returns the result, the range queries, and the detected schema.
 async fn read_recorded(
     server: &PrometheusServer,
     settings: HistorySettings,
@@ -96,13 +96,15 @@ async fn read_recorded(
     let client = PrometheusClient::new(recorder.clone(), short_limits());
     let now = WallClock::new(move || end.into());
     let storage = PrometheusHistory::new("here", client, settings, now);
-    let (mut loading, _) = storage.start_load(&owners_of(&VPAS), after, None).await.expect("begun");
-    let mut remember = CollectingSink::default();
-    loading.advance(&mut remember).await.expect("read");
-    let ranges = recorder.take().into_iter().filter(|asked| asked.path.ends_with("/query_range"));
+    let (mut loading, _) =
+        storage.start_load(&owners_of(&VPAS), after, None).await.expect("load started");
+    let mut sink = CollectingSink::default();
+    loading.advance(&mut sink).await.expect("read");
+    let ranges =
+        recorder.take().into_iter().filter(|request| request.path.ends_with("/query_range"));
     let query = |(name, text): (String, String)| (name == "query").then_some(text);
-    let ranges = ranges.flat_map(|asked| asked.form.into_iter().filter_map(query)).collect();
-    (remember, ranges, loading.schema().recording_rules)
+    let ranges = ranges.flat_map(|request| request.form.into_iter().filter_map(query)).collect();
+    (sink, ranges, loading.schema().recording_rules)
 }
 
 fn same(one: &PodSamples, other: &PodSamples) -> bool {
@@ -120,19 +122,19 @@ async fn what_is_recorded_of_all_of_a_history_is_read_and_is_the_same() {
         let always = end - SignedDuration::from_hours(6) + SignedDuration::from_mins(1);
         let history = recordings(history, (always, half, end));
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
-        let (recorded, asked, of) = read_recorded(&server, last(5), end, None).await;
+        let (recorded, queries, of) = read_recorded(&server, last(5), end, None).await;
         let name = format!("{} on {release:?}", flavor.name);
         assert_eq!(of, RecordingRules::Complete, "{name}");
-        assert!(asked.len() >= 2, "{asked:?}");
-        for query in asked {
+        assert!(queries.len() >= 2, "{queries:?}");
+        for query in queries {
             assert!(query.contains("(last_over_time(plimsoll:"), "{name}: {query}");
         }
 
         let (history, ..) = usage(&flavor, 6);
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
-        let (raw, asked, of) = read_recorded(&server, last(5), end, None).await;
+        let (raw, queries, of) = read_recorded(&server, last(5), end, None).await;
         assert_eq!(of, RecordingRules::Absent, "{name}");
-        assert!(!asked.iter().any(|query| query.contains("plimsoll:")), "{name}");
+        assert!(!queries.iter().any(|query| query.contains("plimsoll:")), "{name}");
         assert_eq!(raw.pods("db"), ["db-0", "db-1"]);
         for (key, replica) in &raw.replicas {
             assert!(same(replica, &recorded.replicas[key]), "{name}: {}", key.1);
@@ -144,29 +146,32 @@ async fn what_is_recorded_of_all_of_a_history_is_read_and_is_the_same() {
 #[tokio::test]
 async fn rules_that_are_younger_than_the_history_are_read_for_no_more_than_they_have() {
     let (history, end, half) = usage(&OPERATOR, 6);
-    let young = end - SignedDuration::from_mins(70);
-    let history = recordings(history, (young, half, end));
+    let recent = end - SignedDuration::from_mins(70);
+    let history = recordings(history, (recent, half, end));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
     };
-    let (remember, asked, of) = read_recorded(&server, last(5), end, None).await;
+    let (sink, queries, of) = read_recorded(&server, last(5), end, None).await;
     let from = Time::from(end - SignedDuration::from_hours(5));
     assert_eq!(of, RecordingRules::Incomplete { at: from, containers: 0, total_containers: 2 });
-    assert!(asked.iter().all(|query| !query.contains("plimsoll:")), "{asked:?}");
-    let db = remember.samples_of("db", "app", "db-0").expect("it is there");
+    assert!(queries.iter().all(|query| !query.contains("plimsoll:")), "{queries:?}");
+    let db = sink.samples_of("db", "app", "db-0").expect("exists");
     assert_eq!((db.cpu.len(), db.memory.len()), (300, 60));
 
     let after = Time::from(end).earlier(60 * MINUTE);
-    let (remember, asked, of) = read_recorded(&server, last(5), end, Some(after)).await;
-    assert_eq!(of, RecordingRules::Complete, "of the last hour they have all");
-    assert!(asked.iter().all(|query| query.contains("plimsoll:")), "{asked:?}");
-    let newest = remember.samples_of("db", "app", "db-0").expect("it is there");
+    let (sink, queries, of) = read_recorded(&server, last(5), end, Some(after)).await;
+    assert_eq!(of, RecordingRules::Complete, "the last hour is fully recorded");
+    assert!(queries.iter().all(|query| query.contains("plimsoll:")), "{queries:?}");
+    let newest = sink.samples_of("db", "app", "db-0").expect("exists");
     assert_eq!((newest.cpu.len(), newest.memory.len()), (60, 12));
     assert!(newest.cpu.iter().zip(&db.cpu[240..]).all(|(a, b)| a.0 == b.0 && nearly(a.1, b.1)));
 
     let storage = super::collecting_sink::storage(&server.url(), short_limits(), last(5), end);
-    let line = storage.schema(&["shop"]).await.expect("a schema").to_string();
-    assert!(line.contains("recorded of 0 of 2 containers") && line.contains("not read"), "{line}");
+    let line = storage.schema(&["shop"]).await.expect("schema detected").to_string();
+    assert!(
+        line.contains("recorded for 0 of 2 containers") && line.contains("not using"),
+        "{line}"
+    );
 }
 
 #[tokio::test]
@@ -191,15 +196,15 @@ async fn the_rules_that_are_shipped_record_what_is_read_in_the_past_too() {
             ],
         );
         server.restart().await;
-        let (recorded, asked, of) = read_recorded(&server, last(5), end, None).await;
+        let (recorded, queries, of) = read_recorded(&server, last(5), end, None).await;
         assert_eq!(of, RecordingRules::Complete, "{release:?}");
-        assert!(asked.iter().all(|query| query.contains("plimsoll:")), "{asked:?}");
+        assert!(queries.iter().all(|query| query.contains("plimsoll:")), "{queries:?}");
         for (pod, last) in [("db-0", end), ("db-1", half)] {
-            let before = raw.samples_of("db", "app", pod).expect("it is there");
-            let after = recorded.samples_of("db", "app", pod).expect("it is there");
+            let before = raw.samples_of("db", "app", pod).expect("exists");
+            let after = recorded.samples_of("db", "app", pod).expect("exists");
             assert!(after.cpu.len().abs_diff(before.cpu.len()) <= 1, "{pod} on {release:?}");
             assert!(after.memory.len().abs_diff(before.memory.len()) <= 1, "{pod} on {release:?}");
-            // A server evaluates rules when it likes, so what they see may be a scrape older.
+            // A server evaluates rules at any time within the interval, so they may see the scrape before.
             let of = |at: Time, older: i64| (at.as_secs() / 60 - older).min(minute(last));
             let is_cpu =
                 |older| after.cpu.iter().all(|(at, value)| nearly(*value, cores(of(*at, older))));
@@ -216,7 +221,7 @@ async fn the_rules_that_are_shipped_record_what_is_read_in_the_past_too() {
 }
 
 fn promtool(server: &PrometheusServer, arguments: &[&str]) {
-    let output = Command::new(&server.programs().tool).args(arguments).output().expect("it starts");
+    let output = Command::new(&server.programs().tool).args(arguments).output().expect("starts");
     assert!(output.status.success(), "promtool {arguments:?}: {output:?}");
 }
 
@@ -250,7 +255,7 @@ async fn the_rules_that_are_shipped_fold_copies_and_leave_sandboxes_out() {
             ],
             "promql_expr_test": [
                 expected(RECORDED_CPU_METRIC, "2m", 0.5),
-                // A burst is a burst, and a counter that begins anew begins at nothing.
+                // Bursts are preserved, and a counter that resets starts at zero.
                 expected(RECORDED_CPU_METRIC, "3m", 1.0),
                 expected(RECORDED_CPU_METRIC, "4m", 0.5),
                 expected(RECORDED_CPU_METRIC, "8m", 0.0),
@@ -260,7 +265,7 @@ async fn the_rules_that_are_shipped_fold_copies_and_leave_sandboxes_out() {
             ],
         }],
     });
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("temporary directory");
     let file = folder.path().join("test.json");
     std::fs::write(&file, test.to_string()).expect("writes");
     let file = file.to_str().expect("UTF-8");

@@ -1,4 +1,4 @@
-//! A way to a server on which every question is written down.
+//! A transport that records every query.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,18 +9,18 @@ use plimsoll_storage::prometheus::transport::{Response, Transport, TransportErro
 
 use crate::prometheus::series_collector::transport;
 
-/// A question only VictoriaMetrics has an answer to.
+/// A query that only VictoriaMetrics can answer.
 pub const VICTORIA_METRICS_PROBE: &str = "vector(1) default 2";
 
-/// Passes questions on, and keeps them.
+/// Forwards queries and records them.
 #[derive(Debug)]
 pub struct RecordingTransport {
     transport: Arc<dyn Transport>,
-    asked: Mutex<Vec<RecordedQuery>>,
+    queries: Mutex<Vec<RecordedQuery>>,
     poses_as_victoria_metrics: AtomicBool,
 }
 
-/// A question.
+/// A recorded query.
 #[derive(Clone, Debug)]
 pub struct RecordedQuery {
     pub path: String,
@@ -28,25 +28,25 @@ pub struct RecordedQuery {
 }
 
 impl RecordingTransport {
-    /// To this server.
+    /// A transport to this server.
     pub fn in_front_of(url: &str) -> Arc<Self> {
-        let (asked, poses) = (Mutex::default(), AtomicBool::default());
-        Arc::new(Self { transport: transport(url), asked, poses_as_victoria_metrics: poses })
+        let (queries, poses) = (Mutex::default(), AtomicBool::default());
+        Arc::new(Self { transport: transport(url), queries, poses_as_victoria_metrics: poses })
     }
 
-    /// Lets it pass for a VictoriaMetrics.
+    /// Responds to the probe as VictoriaMetrics does.
     pub fn pose_as_victoria_metrics(&self) {
         self.poses_as_victoria_metrics.store(true, Ordering::SeqCst);
     }
 
-    /// Everything that was asked since the last time.
+    /// Returns the queries since the last call.
     pub fn take(&self) -> Vec<RecordedQuery> {
-        std::mem::take(&mut *self.asked.lock().expect("no panic"))
+        std::mem::take(&mut *self.queries.lock().expect("no panic"))
     }
 
-    /// The queries and selectors among it.
+    /// The query and selector texts since the last call.
     pub fn questions(&self) -> Vec<String> {
-        let all = self.take().into_iter().flat_map(|asked| asked.form);
+        let all = self.take().into_iter().flat_map(|query| query.form);
         let is_one = |name: &str| matches!(name, "query" | "match[]");
         all.filter(|(name, _)| is_one(name)).map(|(_, text)| text).collect()
     }
@@ -60,9 +60,9 @@ impl Transport for RecordingTransport {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, TransportError> {
-        let kept = form.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
-        let asked = RecordedQuery { path: path.to_owned(), form: kept };
-        self.asked.lock().expect("no panic").push(asked);
+        let fields = form.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect();
+        let query = RecordedQuery { path: path.to_owned(), form: fields };
+        self.queries.lock().expect("no panic").push(query);
         let mut form = form.to_vec();
         if self.poses_as_victoria_metrics.load(Ordering::SeqCst) {
             for (_, text) in form.iter_mut().filter(|(_, text)| text == VICTORIA_METRICS_PROBE) {

@@ -1,4 +1,4 @@
-//! Proof that the weighting of upstream asks what upstream asks.
+//! With upstream's weighting, the queries are upstream's.
 
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ async fn with_the_weighting_of_upstream_each_sample_is_one_that_upstream_reads()
         let names = ["shop", POD, "app"];
         let used = |now: Timestamp| Some((now.as_second() as f64 % 1e7).powf(1.1));
         history = CHART.usage(history, CPU_METRIC, names, used);
-        let held = |now: Timestamp| Some((now.as_second() % 9973) as f64 * 1e5);
-        history = CHART.usage(history, MEMORY_METRIC, names, held);
+        let memory = |now: Timestamp| Some((now.as_second() % 9973) as f64 * 1e5);
+        history = CHART.usage(history, MEMORY_METRIC, names, memory);
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let weighting = Weighting::Upstream { resolution: hour };
         let settings = HistorySettings { weighting, ..last(24) };
         let vpas = [("web", "apps/Deployment/web")];
-        // Upstream's range ends whenever it asks.
+        // Upstream's range ends at the moment of the query.
         let now = end - jiff::SignedDuration::from_millis(123_456);
-        let (remember, _) = read(&server.url(), settings, now, &vpas).await;
-        let web = remember.samples_of("web", "app", POD).expect("it is there");
+        let (sink, _) = read(&server.url(), settings, now, &vpas).await;
+        let web = sink.samples_of("web", "app", POD).expect("exists");
         assert!(web.covers.iter().all(Option::is_none));
 
         let to = Time::from(now);
@@ -47,11 +47,11 @@ async fn with_the_weighting_of_upstream_each_sample_is_one_that_upstream_reads()
             (format!("{MEMORY_METRIC}{selector}"), &web.memory),
         ] {
             let query = Query::from_user(&query, &LabelMatchers::default()).expect("a query");
-            let mut gather = SeriesCollector::default();
-            let asked =
-                client(&server.url(), short_limits()).range(&query, grid, &mut gather).await;
-            asked.expect("answered");
-            let theirs: Vec<_> = gather.complete.into_values().flatten().collect();
+            let mut collector = SeriesCollector::default();
+            let result =
+                client(&server.url(), short_limits()).range(&query, grid, &mut collector).await;
+            result.expect("query succeeded");
+            let theirs: Vec<_> = collector.complete.into_values().flatten().collect();
             let ours: Vec<_> = ours.iter().map(|(at, value)| (*at, value.to_bits())).collect();
             assert_eq!(ours.len(), 25);
             assert_eq!(ours, theirs, "{query} on {release:?}");

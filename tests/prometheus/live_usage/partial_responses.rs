@@ -1,4 +1,4 @@
-//! Proof that an answer that is missing is told, takes nothing else along, and leaves what is missing unknown.
+//! A failed query is reported, leaves only its own values unknown, and does not affect the others.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::prometheus::proxy::{Fault, FaultyProxy};
 use crate::support::clock::wall_now;
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
-/// What no answer takes that is fine. Time steps over it once a fault is under way.
+/// Longer than any healthy request takes. The clock steps past it while a fault is in progress.
 const LIMIT: Duration = Duration::from_hours(1);
 const BAD: Fault = Fault::Replaced(
     400,
@@ -26,7 +26,7 @@ const LARGE: Fault = Fault::Replaced(
     r#"{"status":"error","errorType":"execution","error":"query processing would load too many samples into memory in query execution"}"#,
 );
 
-/// Two pods in two namespaces that are so far apart that they are asked for one after the other.
+/// Two pods in two namespaces, which are queried in separate batches.
 struct Fixture {
     proxy: FaultyProxy,
     schema: Schema,
@@ -47,12 +47,12 @@ impl Fixture {
             history = OPERATOR.usage(history, MEMORY_METRIC, container, |_| Some(1e8));
         }
         let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
-        let way = FaultyProxy::start(&server.url()).await;
+        let proxy = FaultyProxy::start(&server.url()).await;
         let schema = schema(&server.url(), &SchemaOverrides::default(), &["a", "z"], end).await;
         let filler = |number| format!("nobody-is-here-{number:0>40}");
         let mut wanted: Vec<String> = (0..80).map(filler).collect();
         wanted.extend(["a".to_owned(), "z".to_owned()]);
-        Some(Self { proxy: way, schema, wanted, end, _server: server })
+        Some(Self { proxy, schema, wanted, end, _server: server })
     }
 
     fn wanted(&self) -> Vec<&str> {
@@ -62,10 +62,10 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_question_that_fails_takes_no_other_along() {
-    let Some(stage) = Fixture::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     let main = |cpu, memory| vec![("main", cpu, memory)];
     let fine = || main(Some(250), Some(100_000_000));
-    // Memory and CPU of one batch, and then of the other.
+    // Memory and CPU of the first batch, then of the second.
     let (first, second) = (("first-0", 0, fine(), false), ("second-0", 0, fine(), false));
     let no_memory = ("first-0", 0, main(Some(250), None), true);
     let no_cpu = ("second-0", 0, main(None, Some(100_000_000)), true);
@@ -74,57 +74,63 @@ async fn a_question_that_fails_takes_no_other_along() {
         (vec![BAD], 1, 4, vec![no_memory, second.clone()]),
         (vec![Fault::None, Fault::None, Fault::None, BAD], 1, 4, vec![first.clone(), no_cpu]),
         (vec![BAD, BAD], 2, 4, vec![second.clone()]),
-        // What passes is asked again, once.
+        // Temporary errors are retried once.
         (vec![Fault::Busy(0)], 0, 5, vec![first.clone(), second.clone()]),
         (vec![Fault::Disconnected(200)], 0, 5, vec![first.clone(), second.clone()]),
         (vec![Fault::Busy(0), Fault::Busy(0), BAD], 2, 5, vec![second.clone()]),
     ] {
-        stage.proxy.fail_next(faults.clone());
-        let before = stage.proxy.request_count();
+        fixture.proxy.fail_next(faults.clone());
+        let before = fixture.proxy.request_count();
         let (report, pods) =
-            fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
-        let report = report.expect("something was answered");
-        assert_eq!(short(&pods, stage.end), found, "{faults:?}");
+            fetch(fixture.proxy.url(), &fixture.schema, &fixture.wanted(), fixture.end).await;
+        let report = report.expect("got a response");
+        assert_eq!(short(&pods, fixture.end), found, "{faults:?}");
         assert_eq!((report.failed, report.pods), (failed, found.len() as u64), "{faults:?}");
-        assert_eq!(stage.proxy.request_count() - before, seen, "{faults:?}");
+        assert_eq!(fixture.proxy.request_count() - before, seen, "{faults:?}");
         for failure in &report.failures {
             let line = failure.to_string();
             assert!(line.contains(" namespaces (") && !line.contains('\n'), "{line}");
         }
     }
-    stage.proxy.fail_next(vec![BAD; 4]);
-    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
-    let error = report.expect_err("nothing was answered");
+    fixture.proxy.fail_next(vec![BAD; 4]);
+    let (report, pods) =
+        fetch(fixture.proxy.url(), &fixture.schema, &fixture.wanted(), fixture.end).await;
+    let error = report.expect_err("no response");
     assert!(matches!(error, UsageError::Prometheus { .. }) && pods.is_empty(), "{error}");
     let line = error.to_string();
-    assert!(line.starts_with("memory in ") && line.contains("no such thing"), "{line}");
-
-    stage.proxy.fail_next([]);
-    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &["nobody"], stage.end).await;
-    let report = report.expect("that nobody is there is an answer");
-    assert!(report.is_complete() && report.pods == 0 && pods.is_empty());
-    let before = stage.proxy.request_count();
-    let (report, _) = fetch(stage.proxy.url(), &stage.schema, &[], stage.end).await;
     assert!(
-        report.is_ok() && stage.proxy.request_count() == before,
-        "of no namespace nothing is asked"
+        line.starts_with("Prometheus query for memory in ") && line.contains("no such thing"),
+        "{line}"
+    );
+
+    fixture.proxy.fail_next([]);
+    let (report, pods) =
+        fetch(fixture.proxy.url(), &fixture.schema, &["nobody"], fixture.end).await;
+    let report = report.expect("an empty result is valid");
+    assert!(report.is_complete() && report.pods == 0 && pods.is_empty());
+    let before = fixture.proxy.request_count();
+    let (report, _) = fetch(fixture.proxy.url(), &fixture.schema, &[], fixture.end).await;
+    assert!(
+        report.is_ok() && fixture.proxy.request_count() == before,
+        "without namespaces nothing is queried"
     );
 }
 
 #[tokio::test]
 async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
-    let Some(stage) = Fixture::new().await else { return };
-    stage.proxy.fail_next([LARGE, Fault::None, LARGE]);
-    let before = stage.proxy.request_count();
-    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &stage.wanted(), stage.end).await;
-    let report = report.expect("answered");
+    let Some(fixture) = Fixture::new().await else { return };
+    fixture.proxy.fail_next([LARGE, Fault::None, LARGE]);
+    let before = fixture.proxy.request_count();
+    let (report, pods) =
+        fetch(fixture.proxy.url(), &fixture.schema, &fixture.wanted(), fixture.end).await;
+    let report = report.expect("query succeeded");
     assert_eq!((report.pods, report.failed), (2, 0), "{report:?}");
     assert!(pods.iter().all(|pod| !pod.is_incomplete));
-    // Memory of all; memory and CPU of a half; memory and CPU of its two quarters, and of the rest.
-    assert_eq!(stage.proxy.request_count() - before, 1 + 2 + 2 * 2 + 2 + 2);
+    // Memory of all; memory and CPU of one half; memory and CPU of its two quarters, and of the other half.
+    assert_eq!(fixture.proxy.request_count() - before, 1 + 2 + 2 * 2 + 2 + 2);
 
-    stage.proxy.fail_next([LARGE]);
-    let (report, pods) = fetch(stage.proxy.url(), &stage.schema, &["z"], stage.end).await;
+    fixture.proxy.fail_next([LARGE]);
+    let (report, pods) = fetch(fixture.proxy.url(), &fixture.schema, &["z"], fixture.end).await;
     let error = report.expect_err("one namespace cannot be halved");
     assert!(error.to_string().contains("memory in namespace z"), "{error}");
     assert!(pods.is_empty());
@@ -132,29 +138,33 @@ async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
 
 #[tokio::test]
 async fn a_server_that_is_silent_is_given_up_in_time() {
-    let Some(stage) = Fixture::new().await else { return };
+    let Some(fixture) = Fixture::new().await else { return };
     for (faults, pods) in [
         (vec![Fault::Hang], 0),
-        // Half of it comes, and then no more.
+        // Half of the body arrives, then nothing.
         (vec![Fault::Slow(200, LIMIT * 2)], 0),
         (vec![Fault::None, Fault::None, Fault::Hang], 1),
         (vec![Fault::None, Fault::Hang], 1),
     ] {
-        stage.proxy.fail_next(faults.clone());
-        let before = stage.proxy.request_count();
-        let wanted = stage.wanted();
-        let read = fetch_within(stage.proxy.url(), &stage.schema, &wanted, stage.end, LIMIT);
-        let over = stage.proxy.time_out_at(before + faults.len(), LIMIT);
-        let ((report, found), ()) = tokio::join!(read, over);
+        fixture.proxy.fail_next(faults.clone());
+        let before = fixture.proxy.request_count();
+        let wanted = fixture.wanted();
+        let read = fetch_within(fixture.proxy.url(), &fixture.schema, &wanted, fixture.end, LIMIT);
+        let timeout = fixture.proxy.time_out_at(before + faults.len(), LIMIT);
+        let ((report, found), ()) = tokio::join!(read, timeout);
         let failure = match report {
             Ok(report) => report.failures.into_iter().next(),
             Err(error) => Some(error),
         };
-        let failure = failure.expect("it was not answered");
+        let failure = failure.expect("not answered");
         assert!(matches!(failure, UsageError::Timeout { .. }), "{failure}");
         assert!(failure.to_string().contains("namespaces"), "{failure}");
         assert_eq!(found.len(), pods, "{faults:?}");
-        assert_eq!(stage.proxy.request_count() - before, faults.len(), "nothing more is asked");
+        assert_eq!(
+            fixture.proxy.request_count() - before,
+            faults.len(),
+            "no further query is sent"
+        );
         let has_all = found.iter().all(|pod| !pod.is_incomplete);
         assert_eq!(has_all, faults.len() != 2, "{faults:?}");
     }

@@ -1,4 +1,4 @@
-//! Proof that what a Prometheus has scraped comes to what the metrics API says of the same pods.
+//! Usage scraped by Prometheus equals the metrics API's for the same pods.
 
 use std::f64::consts::TAU;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MEBIBYTE: u64 = 1 << 20;
 const STEP: SignedDuration = SignedDuration::from_secs(15);
 const STEPS: i64 = 6;
 
-/// A server that scrapes usage there each second.
+/// A server that scrapes the usage every second.
 async fn scraping(
     release: PrometheusRelease,
     usage: &MetricsServer,
@@ -36,8 +36,8 @@ async fn scraping(
     PrometheusServer::start(release, None, &[target]).await
 }
 
-/// Waits until a server has found its target silent.
-async fn is_away(server: &PrometheusServer) {
+/// Waits until the server marks its target as down.
+async fn wait_until_down(server: &PrometheusServer) {
     wait::until("a scrape has failed", || async {
         (server.value("up", wall_now()).await? == 0.0).then_some(())
     })
@@ -56,8 +56,9 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
     else {
         return;
     };
-    // Steps of a time of their own, a little in the past: a server takes nothing from the future.
-    let start = Timestamp::from_second(wall_now().as_second() / 60 * 60 - 300).expect("a time");
+    // The steps have timestamps slightly in the past: a server rejects samples from the future.
+    let start =
+        Timestamp::from_second(wall_now().as_second() / 60 * 60 - 300).expect("valid timestamp");
     usage.at(start);
     let waves = UsageCurve::new(move |now| {
         let part = (now.as_second() - start.as_second()) as f64 / 60.0;
@@ -81,7 +82,7 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
         ..SchemaOverrides::default()
     };
     for step in 0..STEPS {
-        let now = start + STEP * i32::try_from(step).expect("a few");
+        let now = start + STEP * i32::try_from(step).expect("fits");
         usage.at(now);
         for server in [&three, &two] {
             let last = r#"timestamp(container_memory_working_set_bytes{pod="ledger-0"})"#;
@@ -94,31 +95,32 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
         if step == 0 {
             continue;
         }
-        let mut said = Vec::new();
-        let mut keep = |pod| said.push(pod);
+        let mut received = Vec::new();
+        let mut keep = |pod| received.push(pod);
         let client = bed.client();
         let read = fetch_usage(&client, Some(wanted), &mut keep, PATIENCE).await.expect("read");
-        said.sort_by(|one, other| (&one.namespace, &one.pod).cmp(&(&other.namespace, &other.pod)));
+        received
+            .sort_by(|one, other| (&one.namespace, &one.pod).cmp(&(&other.namespace, &other.pod)));
         assert_eq!((read.pods, read.containers), (3, 4));
         for server in [&three, &two] {
             let url = server.url();
-            // From a few samples on the interval is found out.
+            // After a few samples the interval is detected.
             let known = if step < 5 { &known } else { &SchemaOverrides::default() };
             let schema = schema(&url, known, wanted, now).await;
             assert_eq!(schema.scrape_interval.value.longest_gap, STEP.unsigned_abs());
             let (report, pods) = fetch(&url, &schema, wanted, now).await;
-            assert_eq!(pods, said, "step {step}");
-            let report = report.expect("answered");
+            assert_eq!(pods, received, "step {step}");
+            let report = report.expect("query succeeded");
             assert_eq!((report.pods, report.containers, report.malformed), (3, 4, 0));
             assert!(report.is_complete());
         }
     }
 
-    // The target goes away: what was seen last counts for a while, and then nothing does.
+    // The target goes away: its last samples count for a while, then nothing does.
     drop(usage);
-    let last = start + STEP * i32::try_from(STEPS - 1).expect("a few");
+    let last = start + STEP * i32::try_from(STEPS - 1).expect("fits");
     for server in [&three, &two] {
-        is_away(server).await;
+        wait_until_down(server).await;
         let url = server.url();
         let schema = schema(&url, &known, wanted, last).await;
         for (seconds, pods, is_incomplete) in
@@ -126,12 +128,12 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
         {
             let now = last + SignedDuration::from_secs(seconds);
             let (report, found) = fetch(&url, &schema, wanted, now).await;
-            let report = report.expect("an empty answer is one");
+            let report = report.expect("an empty response is valid");
             assert_eq!((report.pods, report.failed), (pods, 0), "{seconds} s later");
             for pod in &found {
                 assert_eq!((pod.at, pod.is_incomplete), (Time::from(last), is_incomplete));
                 let has_cpu = pod.containers.iter().any(|used| used.cpu.is_some());
-                assert_eq!(has_cpu, !is_incomplete, "one sample is no rate");
+                assert_eq!(has_cpu, !is_incomplete, "one sample gives no rate");
             }
         }
     }
@@ -147,12 +149,12 @@ async fn what_is_scraped_by_the_second_is_read_as_it_goes() {
     };
     let url = server.url();
     let samples = "count_over_time(container_memory_working_set_bytes[1m])";
-    wait::until("some samples are there", || async {
+    wait::until("some samples are stored", || async {
         (server.value(samples, wall_now()).await? >= 5.0).then_some(())
     })
     .await;
-    // A server that stood still for a while has scraped less often, and does again as before.
-    let (schema, now) = wait::until_ok("usage is that of the last seconds", || async {
+    // A server that stalled has scraped less often for a while, and then recovers.
+    let (schema, now) = wait::until_ok("usage is up to date", || async {
         let now = wall_now();
         let schema = schema(&url, &SchemaOverrides::default(), &["shop"], now).await;
         let (report, pods) = fetch(&url, &schema, &["shop"], now).await;
@@ -165,17 +167,17 @@ async fn what_is_scraped_by_the_second_is_read_as_it_goes() {
         };
         let [("main", Some(cpu), Some(memory))] = &containers[..] else { panic!("{pods:?}") };
         assert_eq!(*memory, 100 << 20);
-        // The server stamps a sample when it asks, and what is counted then comes a little later.
+        // The sample's timestamp is the start of the scrape, and its value is read slightly later.
         let is_right = (250..=1000).contains(cpu) && *age <= 10;
         let is_paced = schema.scrape_interval.value.longest_gap < Duration::from_secs(2);
         if is_right && is_paced { Ok((schema, now)) } else { Err(format!("{pods:?}, {schema}")) }
     })
     .await;
 
-    // The server says of each series that it has ended. What it had counts until it is too old.
+    // The server writes staleness markers. The last samples count until they are too old.
     drop(usage);
-    is_away(&server).await;
+    wait_until_down(&server).await;
     let (report, _) = fetch(&url, &schema, &["shop"], now + SignedDuration::from_mins(5)).await;
-    let report = report.expect("an empty answer is one");
+    let report = report.expect("an empty response is valid");
     assert_eq!((report.pods, report.failed), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! Proof that usage is read however series are labelled, that copies are one, and that what is no amount counts for nothing.
+//! Usage is read with all label conventions, replicas of a series count once, and invalid values are ignored.
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
@@ -12,11 +12,11 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 const STEP: SignedDuration = SignedDuration::from_secs(15);
 
-/// Containers by the names that Docker gives them.
+/// Containers by their Docker names.
 const DOCKER: LabelFlavor =
     LabelFlavor { name: "Docker's names", identity: ["namespace", "pod_name", "name"], ..OLD };
 
-/// Some minutes until a full hour in the past.
+/// Some minutes up to a full hour in the past.
 fn minutes(every: SignedDuration) -> (History, Timestamp) {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     (History::new(end - SignedDuration::from_mins(10), end, every), end)
@@ -26,7 +26,7 @@ fn seconds(now: Timestamp) -> f64 {
     (now.as_second() - 1_700_000_000) as f64
 }
 
-/// A container that uses so many cores and bytes.
+/// Adds a container with this usage.
 fn used(
     flavor: &LabelFlavor,
     history: History,
@@ -56,8 +56,8 @@ async fn usage_is_read_however_its_series_are_labelled() {
         history = used(&flavor, history, ["shop", POD, side], (0.001, 2e8));
         history = used(&flavor, history, ["bank", "ledger-0", app], (2.0, 3e8));
         history = used(&flavor, history, ["elsewhere", "other-0", app], (2.0, 3e8));
-        for nobody in [sandbox, ""] {
-            history = used(&flavor, history, ["shop", POD, nobody], (4.0, 1e9));
+        for container in [sandbox, ""] {
+            history = used(&flavor, history, ["shop", POD, container], (4.0, 1e9));
         }
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let url = server.url();
@@ -74,7 +74,7 @@ async fn usage_is_read_however_its_series_are_labelled() {
         );
         let namespaces: Vec<&str> = pods.iter().map(|pod| &*pod.namespace).collect();
         assert_eq!(namespaces, ["bank", "shop"], "{name}");
-        let report = report.expect("answered");
+        let report = report.expect("query succeeded");
         assert_eq!((report.pods, report.containers, report.malformed), (2, 3, 0), "{name}");
         assert!(report.is_complete());
     }
@@ -107,7 +107,7 @@ async fn a_matcher_of_the_user_chooses_the_cluster() {
     }
 }
 
-/// Two servers that scrape at different times, and see different things.
+/// Two servers that scrape at different times and see different values.
 fn copies(mut history: History) -> History {
     for (copy, offset, cores, bytes) in [("one", 0, 0.25, 1e8), ("two", 5, 0.5, 2e8)] {
         let takes = move |now: Timestamp| now.as_second() % 15 == offset;
@@ -137,14 +137,14 @@ async fn of_two_copies_the_fresher_one_counts() {
         assert_eq!(
             schema.scrape_interval.value.longest_gap,
             STEP.unsigned_abs(),
-            "of each copy by itself"
+            "each replica on its own"
         );
         for (ago, age, cpu, bytes) in [(0, 0, 250, 100_000_000), (5, 5, 500, 200_000_000)] {
             let now = end - SignedDuration::from_secs(ago);
             let (report, pods) = fetch(&url, &schema, &["shop"], now).await;
             let app = vec![("app", Some(cpu), Some(bytes))];
             assert_eq!(short(&pods, now), [(POD, age, app, false)], "{ago} s before the end");
-            assert_eq!(report.expect("answered").containers, 1);
+            assert_eq!(report.expect("query succeeded").containers, 1);
         }
     }
 }
@@ -152,7 +152,7 @@ async fn of_two_copies_the_fresher_one_counts() {
 /// A value of a pod's container over time.
 type Value = Box<dyn Fn(Timestamp) -> Option<f64> + Send>;
 
-/// Pods that each have something odd.
+/// Pods with one irregularity each.
 fn odd(mut history: History, end: Timestamp) -> History {
     let before = move |now: Timestamp, steps: i32| now <= end - STEP * steps;
     let gauge = |_: Timestamp| Some(1e8);
@@ -235,12 +235,12 @@ async fn what_is_no_amount_or_too_old_is_unknown_and_never_zero() {
             ],
             "on {release:?}"
         );
-        let report = report.expect("answered");
+        let report = report.expect("query succeeded");
         assert!(report.is_complete());
         // infinite, nan-at-last, nan-in-between, negative twice, odd-beside.
         assert_eq!(report.malformed, 6, "{:?}", report.malformed_examples);
-        let told = "shop/infinite/main: memory of inf at ";
+        let expected = "shop/infinite/main: memory of inf at ";
         let examples = report.malformed_examples;
-        assert!(examples.iter().any(|example| example.starts_with(told)), "{examples:?}");
+        assert!(examples.iter().any(|example| example.starts_with(expected)), "{examples:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Owns a cluster with a workload, and a Prometheus that knows its past, behind a way that can fail.
+//! A cluster with a workload, and a Prometheus with its history behind a faulty proxy.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use crate::support::{MetricsServer, Testbed, http_get::http_get, manifests, wait
 pub const MINUTE: Duration = Duration::from_mins(1);
 pub const MEBIBYTE: u64 = 1 << 20;
 
-/// What each workload uses at all times.
+/// Constant usage of each workload.
 pub const CORES: f64 = 0.5;
 pub const BYTES: u64 = 500 * MEBIBYTE;
 
-/// All of it.
+/// The fixture of these tests.
 pub struct Fixture {
     pub bed: Testbed,
     pub namespace: String,
@@ -43,12 +43,12 @@ pub struct Fixture {
 // === impl Stage ===
 
 impl Fixture {
-    /// With so many hours of the past of `web`, whose VPA is there already, up to now.
+    /// With that many hours of history for `web`, which has a VPA, up to now.
     pub async fn new(hours: i64) -> Option<Self> {
-        Self::with_past(hours, |past, _, _| past).await
+        Self::with_past(hours, |history, _, _| history).await
     }
 
-    /// The same with more of the past of that namespace, up to then.
+    /// The same with more history of the namespace up to `end`.
     pub async fn with_past(
         hours: i64,
         more: impl FnOnce(History, &str, Timestamp) -> History,
@@ -56,7 +56,7 @@ impl Fixture {
         Self::build(crate::prometheus::history::collecting_sink::hours(hours), more).await
     }
 
-    /// The same up to so many minutes from now, by when the pods that are made here are as old.
+    /// The same up to some minutes from now, so that the pods created here are that old by then.
     pub async fn ending_later(
         minutes: i64,
         more: impl FnOnce(History, &str, Timestamp) -> History,
@@ -64,34 +64,34 @@ impl Fixture {
         let end = wall_now() + SignedDuration::from_mins(minutes);
         let end = Timestamp::from_second(end.as_second() / 60 * 60).expect("a minute");
         let begin = end - SignedDuration::from_hours(4 * 24);
-        let past = History::new(begin, end, SignedDuration::from_mins(1));
-        Self::build((past, end), more).await
+        let history = History::new(begin, end, SignedDuration::from_mins(1));
+        Self::build((history, end), more).await
     }
 
     async fn build(
-        (past, end): (History, Timestamp),
+        (history, end): (History, Timestamp),
         more: impl FnOnce(History, &str, Timestamp) -> History,
     ) -> Option<Self> {
         let bed = Testbed::shared().await.filter(Testbed::has_controllers)?;
         create_definitions(&bed).await;
         let namespace = bed.namespace("shop").await;
         let usage = MetricsServer::shared(&bed, &namespace).await;
-        let past = ["web", "later"].into_iter().fold(past, |past, name| {
+        let history = ["web", "later"].into_iter().fold(history, |history, name| {
             let pod = format!("{name}-7d5f9c4b6d-x2x4z");
-            with_usage(past, &namespace, &pod, CORES, end)
+            with_usage(history, &namespace, &pod, CORES, end)
         });
-        let past = more(past, &namespace, end);
-        let server = PrometheusServer::with_history(PrometheusRelease::V3, past).await?;
-        let way = FaultyProxy::start(&server.url()).await;
+        let history = more(history, &namespace, end);
+        let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await?;
+        let proxy = FaultyProxy::start(&server.url()).await;
         let clock = Clock::fake(Time::from(end));
-        let stage = Self { bed, namespace, usage, clock, proxy: way, _server: server };
-        stage.deploy("web").await;
-        stage.usage.at(end);
-        stage.create_vpa("web").await;
-        Some(stage)
+        let fixture = Self { bed, namespace, usage, clock, proxy, _server: server };
+        fixture.deploy("web").await;
+        fixture.usage.at(end);
+        fixture.create_vpa("web").await;
+        Some(fixture)
     }
 
-    /// Runs a workload.
+    /// Creates a workload.
     pub async fn deploy(&self, name: &str) {
         let object = manifests::deployment(name, 1, "100m", "64Mi");
         manifests::create::<Deployment>(self.bed.client(), &self.namespace, &object).await;
@@ -123,20 +123,20 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
         in_process::start(&self.bed, &self.clock, &all).await
     }
 
-    /// One pass, a minute later, with usage to read.
+    /// Runs a pass a minute later, with usage.
     pub async fn step(&self, running: &RecommenderHandle) {
         self.usage.at(self.clock.now().later(MINUTE).into());
         in_process::step(running, &self.clock, MINUTE).await;
     }
 
-    /// Waits until the past is loaded, and makes a pass with it: the first one waits only so long.
+    /// Waits until the history is loaded, and runs a pass with it: the first pass waits only for a limited time.
     pub async fn wait_for_history(&self, running: &RecommenderHandle) {
         in_process::wait_for_passes(running, 1).await;
         self.wait_for_readiness(running, true).await;
         self.step(running).await;
     }
 
-    /// Waits until a VPA is as wanted.
+    /// Waits until a VPA satisfies a condition.
     pub async fn vpa(
         &self,
         name: &str,
@@ -146,13 +146,13 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
         in_process::wait_for_vpa(&self.bed, &self.namespace, name, what, is).await
     }
 
-    /// The checkpoints that there are, by VPA.
+    /// All checkpoints, by VPA.
     pub async fn checkpoints(&self) -> Vec<Checkpoint> {
         let api = Api::<Checkpoint>::namespaced(self.bed.client(), &self.namespace);
         api.list(&ListParams::default()).await.expect("a list").items
     }
 
-    /// Waits until the recommender answers whether it is ready as expected.
+    /// Waits until `/readyz` reports the expected readiness.
     pub async fn wait_for_readiness(&self, running: &RecommenderHandle, expected: bool) {
         let address = format!("http://{}/readyz", running.address());
         wait::until(&format!("ready: {expected}"), || async {
@@ -163,7 +163,7 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
     }
 }
 
-/// Waits until the history as a whole is in this state.
+/// Waits until the history is in this state.
 pub async fn wait_for_history_state(running: &RecommenderHandle, state: &str) {
     let address = format!("http://{}/metrics", running.address());
     let line = format!("plimsoll_history_state{{state=\"{state}\"}} 1");
@@ -174,41 +174,41 @@ pub async fn wait_for_history_state(running: &RecommenderHandle, state: &str) {
     .await;
 }
 
-/// Adds what a pod's container `main` used.
+/// Adds usage of a pod's container `main`.
 pub fn with_usage(
-    past: History,
+    history: History,
     namespace: &str,
     pod: &str,
     cores: f64,
     end: Timestamp,
 ) -> History {
-    // Names of labels live as long as the test.
+    // Label names live as long as the test.
     let names = [namespace, pod, "main"];
     let cores = move |at: Timestamp| {
         Some((end.as_second() - at.as_second()) as f64).map(|left| cores * (1e7 - left))
     };
-    let past = OPERATOR.usage(past, CPU_METRIC, names, cores);
-    // Ten scheduling periods a second, and held back in half of them.
+    let history = OPERATOR.usage(history, CPU_METRIC, names, cores);
+    // Ten CFS periods per second, half of them throttled.
     let periods =
         move |rate: f64| move |at: Timestamp| Some((at.as_second() - 1_700_000_000) as f64 * rate);
-    let past = OPERATOR.usage(past, "container_cpu_cfs_periods_total", names, periods(10.0));
-    let past = OPERATOR.usage(past, THROTTLED_PERIODS_METRIC, names, periods(5.0));
-    OPERATOR.usage(past, MEMORY_METRIC, names, |_| Some(BYTES as f64))
+    let history = OPERATOR.usage(history, "container_cpu_cfs_periods_total", names, periods(10.0));
+    let history = OPERATOR.usage(history, THROTTLED_PERIODS_METRIC, names, periods(5.0));
+    OPERATOR.usage(history, MEMORY_METRIC, names, |_| Some(BYTES as f64))
 }
 
-/// What is recommended for the only container.
+/// The recommendation for the only container.
 pub fn recommendation(vpa: &VerticalPodAutoscaler) -> Option<&ContainerRecommendation> {
     vpa.status.as_ref()?.recommendation.as_ref()?.container_recommendations.first()
 }
 
-/// Cores of a lower bound and a target.
-pub fn cores(said: &ContainerRecommendation) -> [f64; 3] {
-    [&said.lower_bound, &said.target, &said.upper_bound].map(|amounts| {
+/// Cores of lower bound, target and upper bound.
+pub fn cores(recommended: &ContainerRecommendation) -> [f64; 3] {
+    [&recommended.lower_bound, &recommended.target, &recommended.upper_bound].map(|amounts| {
         amounts.cpu().map_or(f64::NAN, plimsoll_core::types::quantity::Quantity::as_f64)
     })
 }
 
-/// Whether a VPA has a condition that is true.
+/// Whether a VPA has a condition with status `True`.
 pub fn has_condition(vpa: &VerticalPodAutoscaler, kind: &str) -> bool {
     let conditions = vpa.status.as_ref().map(|status| &status.conditions[..]);
     conditions.unwrap_or_default().iter().any(|one| one.kind == kind && one.status == "True")

@@ -1,4 +1,4 @@
-//! Usage comes out of a Prometheus where there is no metrics API.
+//! Live usage comes from Prometheus if there is no metrics API.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
     let flags = ["--usage-source=prometheus", "--recommender-interval=2s", &*address, &*only];
     let running = start(&bed, &Clock::wall(), &flags).await;
     let passes = running.passes();
-    wait::within(Duration::from_mins(1), "samples are taken", || async {
+    wait::within(Duration::from_mins(1), "samples are ingested", || async {
         (passes.borrow().1.samples >= 4).then_some(())
     })
     .await;

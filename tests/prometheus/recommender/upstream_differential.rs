@@ -1,6 +1,6 @@
-//! Upstream's recommender and ours read the same history out of the same server, and recommend the same at first.
+//! Upstream's recommender and ours read the same history from the same server and give the same first recommendation.
 //!
-//! The gate compares with what upstream's recommended when it was recorded; deep has both read one server.
+//! The gate compares with a recording of upstream's recommendations; in the deep run both read one server.
 
 mod deep;
 
@@ -25,20 +25,20 @@ use crate::support::random::Random;
 use crate::support::upstream_recording::UpstreamRecording;
 use crate::support::{Testbed, wait};
 
-/// The workloads that are recorded.
+/// Number of recorded workloads.
 const RECORDED: usize = 60;
 const SEED: u64 = 7;
 const NAMESPACES: usize = 4;
 const HOURS: i64 = 24 * 8 + 2;
 const MEBIBYTE: f64 = 1_048_576.0;
-/// Kinds whose pods are told by their names.
+/// Kinds whose pods are identified by name.
 const KINDS: [WorkloadKind; 3] =
     [WorkloadKind::Deployment, WorkloadKind::StatefulSet, WorkloadKind::DaemonSet];
 const CONTAINERS: [&str; 3] = ["main", "proxy", "log"];
-/// Characters of random parts of names.
+/// Characters of the random parts of names.
 const RANDOM: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// What upstream needs beside its defaults.
+/// Flags that upstream needs besides its defaults.
 const FLAGS: [&str; 14] = [
     "--storage=prometheus",
     "--prometheus-cadvisor-job-name=kubernetes-nodes-cadvisor",
@@ -56,18 +56,18 @@ const FLAGS: [&str; 14] = [
     "--kube-api-burst=1000",
 ];
 
-/// What was recorded.
+/// Recorded results of upstream.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recording {
-    /// Where the history ends, in seconds.
+    /// End of the history, in seconds.
     end: i64,
-    /// When upstream asked for it, in milliseconds.
+    /// Time of upstream's queries, in milliseconds.
     now: i64,
-    /// What upstream wrote, by workload.
+    /// Upstream's statuses, by workload.
     statuses: BTreeMap<String, Fields>,
 }
 
-/// A pod and what it used. Times are in seconds since the begin of the history.
+/// A pod and its usage. Times are in seconds since the start of the history.
 #[derive(Clone, Debug, Serialize)]
 struct Pod {
     namespace: String,
@@ -87,7 +87,7 @@ struct Container {
     period: f64,
 }
 
-/// All that recommenders are asked about.
+/// The workloads that both recommenders read.
 struct GeneratedCluster {
     seed: u64,
     workloads: Vec<Workload>,
@@ -97,8 +97,8 @@ struct GeneratedCluster {
 impl GeneratedCluster {
     fn draw(seed: u64, count: usize) -> Self {
         let workloads: Vec<_> = (0..count).map(|index| draw(seed, index)).collect();
-        let lived = |(index, workload)| pods(seed, index, workload);
-        let pods = workloads.iter().enumerate().flat_map(lived).collect();
+        let pods_of = |(index, workload)| pods(seed, index, workload);
+        let pods = workloads.iter().enumerate().flat_map(pods_of).collect();
         Self { seed, workloads, pods }
     }
 
@@ -126,17 +126,17 @@ impl GeneratedCluster {
         bulk_objects::send(&bed.client(), self.writes(twins)).await;
     }
 
-    /// A server that knows the past up to then.
+    /// A server with the history up to `end`.
     async fn server(&self, end: Timestamp) -> Option<PrometheusServer> {
         let begin = end - SignedDuration::from_hours(HOURS);
-        let mut past = History::new(begin, end, SignedDuration::from_mins(5));
+        let mut history = History::new(begin, end, SignedDuration::from_mins(5));
         for pod in &self.pods {
-            past = lived(past, pod, begin);
+            history = add_pod_usage(history, pod, begin);
         }
-        PrometheusServer::with_history(PrometheusRelease::V3, past).await
+        PrometheusServer::with_history(PrometheusRelease::V3, history).await
     }
 
-    /// Waits until ours, which reads there, says the same as upstream at that time.
+    /// Waits until our recommender, reading from this server, matches upstream at that time.
     async fn compare(
         &self,
         bed: &Testbed,
@@ -153,9 +153,9 @@ impl GeneratedCluster {
         flags.extend(more);
         let running = start(bed, &clock, &flags).await;
         wait_for_passes(&running, 1).await;
-        // All that is loaded is judged by then, however long it took.
+        // All loaded VPAs are expected by then, however long it took.
         let ready = format!("http://{}/readyz", running.address());
-        wait::until("the past is loaded", || async {
+        wait::until("the history is loaded", || async {
             (!String::from_utf8_lossy(&http_get(&ready).await?).contains("not loaded yet"))
                 .then_some(())
         })
@@ -193,7 +193,7 @@ async fn with_the_weighting_of_upstream_the_first_recommendation_is_upstreams_to
     let mut targets = target.filter(|(name, _)| name.ends_with(".target.cpu"));
     targets.next().expect("a target").1.push('1');
     let found = compare::statuses_against(&client, &altered).await;
-    assert_eq!(found.differences.len(), 1, "a recorded number that is another one is a difference");
+    assert_eq!(found.differences.len(), 1, "a changed recording is a difference");
 }
 
 fn namespace(index: usize) -> String {
@@ -224,12 +224,12 @@ fn vpa(workload: &Workload, twin: &str) -> ApiWrite {
     ApiWrite::create(path, &object)
 }
 
-/// A time of that hour, at least a quarter of an hour from its begin and its end.
+/// A time in that hour, at least a quarter of an hour from its start and end.
 fn within(hour: u64, noise: &mut Random) -> i64 {
     (hour * 3600 + noise.between(900, 2_700)) as i64
 }
 
-/// One to three pods, each with a life of its own within the time.
+/// One to three pods, each with its own lifetime within the history.
 fn pods(seed: u64, index: usize, workload: &Workload) -> Vec<Pod> {
     let mut noise = Random::derive(seed, &[2, index as u64]);
     let hours = HOURS as u64;
@@ -242,15 +242,16 @@ fn pods(seed: u64, index: usize, workload: &Workload) -> Vec<Pod> {
             WorkloadKind::DaemonSet => format!("{name}-{suffix}"),
             _ => format!("{name}-6d4b9c7f5d-{suffix}"),
         };
-        // Labels alone say whose it is: one of a name that nobody would give, and one that only looks like its own.
+        // Labels alone identify the owner: one pod has an irregular name, and one only looks like a pod of the
+        // workload.
         let (pod, app) = match noise.below(8) {
             0 => (format!("old-{suffix}"), name.as_str()),
             1 if number > 0 => (pod, "nobody"),
             _ => (pod, name.as_str()),
         };
-        // The first one lives to the end: what nobody has seen for long is forgotten by both.
-        // No two are born in the same hour of a day: a peak of memory weighs by the hour of its day, and among pods with
-        // equal weights the median is a tie, which is decided by the order in which a map of Go's is walked.
+        // The first pod lives to the end: both recommenders forget workloads that have been idle for long. No two pods
+        // start in the same hour of a day: a memory peak's weight depends on its hour of the day, and with equal
+        // weights the median is a tie that depends on the iteration order of a Go map.
         let birth = 3 * noise.below(hours / 6) + [1, 3, 5][number as usize];
         let born = within(birth, &mut noise);
         let death = within(birth + noise.below(hours / 2 - 5), &mut noise);
@@ -269,12 +270,12 @@ fn pods(seed: u64, index: usize, workload: &Workload) -> Vec<Pod> {
     pods
 }
 
-/// Adds what a pod used.
-fn lived(mut past: History, pod: &Pod, begin: Timestamp) -> History {
+/// Adds the usage of a pod.
+fn add_pod_usage(mut history: History, pod: &Pod, begin: Timestamp) -> History {
     let Pod { namespace, name, app, born, dies, containers } = pod;
     let (born, dies) = (*born, *dies);
     let since = move |at: Timestamp| at.as_second() - begin.as_second();
-    let lives = move |at: Timestamp| (born..=dies).contains(&since(at));
+    let is_alive = move |at: Timestamp| (born..=dies).contains(&since(at));
     for container in containers {
         let names = [&**namespace, &**name, &*container.name];
         let &Container { cores, bytes, swing, period, .. } = container;
@@ -282,15 +283,15 @@ fn lived(mut past: History, pod: &Pod, begin: Timestamp) -> History {
             let seconds = since(at) as f64;
             let turn = std::f64::consts::TAU / period;
             let used = cores * (seconds + swing * (1.0 - (turn * seconds).cos()) / turn);
-            lives(at).then_some(used)
+            is_alive(at).then_some(used)
         };
-        let held = move |at: Timestamp| {
+        let memory = move |at: Timestamp| {
             let wave = 1.0 + swing * (since(at) as f64 / period).sin();
-            lives(at).then_some((bytes * wave).round())
+            is_alive(at).then_some((bytes * wave).round())
         };
-        past = CHART.usage(past, CPU_METRIC, names, counter);
-        past = CHART.usage(past, MEMORY_METRIC, names, held);
+        history = CHART.usage(history, CPU_METRIC, names, counter);
+        history = CHART.usage(history, MEMORY_METRIC, names, memory);
     }
     let object = [("namespace", &**namespace), ("pod", &**name), ("label_app", &**app)];
-    CHART.state(past, "kube_pod_labels", &object, move |at| lives(at).then_some(1.0))
+    CHART.state(history, "kube_pod_labels", &object, move |at| is_alive(at).then_some(1.0))
 }

@@ -1,4 +1,4 @@
-//! Owns the two recommenders of the day, the model of each, and the comparison between the two.
+//! The two recommenders of the day, the reference model of each, and the comparison with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,10 +17,10 @@ use super::workloads::{DayWorkloads, RECOMMENDERS, ServedSample};
 use crate::support::http_get::http_get;
 use crate::support::{MetricsServer, Testbed, wait};
 
-/// Samples are that many seconds older than the pass that reads them.
+/// Age of the samples, in seconds, when a pass reads them.
 const SAMPLE_AGE_SECONDS: i64 = 7;
 
-/// Both recommenders, and the clock and usage that they share.
+/// Both recommenders, with the clock and the metrics server that they share.
 pub struct BothRecommenders {
     bed: Testbed,
     usage: MetricsServer,
@@ -31,18 +31,18 @@ pub struct BothRecommenders {
 struct ModelledRecommender {
     name: &'static str,
     running: Option<RecommenderHandle>,
-    /// By workload and container.
+    /// Keyed by workload and container.
     model: BTreeMap<(&'static str, &'static str), ReferenceContainer>,
-    /// When a workload's history last changed.
+    /// Time of the last change to each workload's history.
     changed: BTreeMap<&'static str, i64>,
     /// Workloads that lost a pod since the last pass.
     forgotten: BTreeSet<&'static str>,
-    /// When a workload was first seen without pods.
+    /// Time at which each workload was first seen without pods.
     empty_since: BTreeMap<&'static str, i64>,
-    /// Since when each VPA has a recommendation.
+    /// Transition time of `RecommendationProvided` for each VPA.
     provided: BTreeMap<&'static str, String>,
     expected: Option<ExpectedKill>,
-    /// Of the VPA whose policy is changed.
+    /// Generation of the VPA whose policy changes.
     generation: i64,
 }
 
@@ -81,8 +81,8 @@ impl BothRecommenders {
         self.clock.now().as_secs()
     }
 
-    /// The first passes. Targets that take a question to the API server may be found after the first one, so passes
-    /// go on, a minute apart and with nothing new to see, until all VPAs have a recommendation.
+    /// Runs the first passes. A target that needs a lookup at the API server may be resolved only after the first
+    /// pass, so passes continue, a minute apart and without new samples, until every VPA has a recommendation.
     pub async fn begin(&mut self, cast: &DayWorkloads) {
         let morning = self.now() - SAMPLE_AGE_SECONDS;
         let shown = cast.samples(morning);
@@ -101,14 +101,14 @@ impl BothRecommenders {
         for side in &mut self.both {
             side.add_to_model(cast, &shown, morning, morning + SAMPLE_AGE_SECONDS);
         }
-        // One pass after which both have read the samples of everything.
+        // One more pass, after which both have read samples of every container.
         self.steps(cast, 60, 1).await;
         let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
         for side in &mut self.both {
             for subject in &cast.workloads {
                 let vpa = &objects[&format!("{}-{}", subject.name, side.name)];
                 let condition = condition(vpa, "RecommendationProvided");
-                let since = condition["lastTransitionTime"].as_str().expect("a time");
+                let since = condition["lastTransitionTime"].as_str().expect("valid timestamp");
                 side.provided.insert(subject.name, since.to_owned());
             }
         }
@@ -128,7 +128,7 @@ impl BothRecommenders {
         }
     }
 
-    /// Waits until everything that changed in the last pass is written and saved.
+    /// Waits until every change of the last pass is written and saved.
     async fn wait_until_saved(&self) {
         self.wait_until_written().await;
         wait::until("all histories are saved", || async {
@@ -137,7 +137,7 @@ impl BothRecommenders {
         .await;
     }
 
-    /// Passes with new samples.
+    /// Runs passes with new samples.
     pub async fn steps(&mut self, cast: &DayWorkloads, by: i64, count: usize) {
         for _ in 0..count {
             let shown = cast.samples(self.now() + by - SAMPLE_AGE_SECONDS);
@@ -145,8 +145,8 @@ impl BothRecommenders {
             self.usage.show(super::at(at), shown.iter().map(ServedSample::sample));
             self.pass(by).await;
             if self.both.iter().any(|side| !side.forgotten.is_empty()) {
-                // What is written about a workload without pods has the time of this pass, if it is written before
-                // the next one.
+                // The status of a workload without pods carries the time of this pass, if it is written before the
+                // next one.
                 self.wait_until_saved().await;
             }
             let now = self.now();
@@ -157,7 +157,7 @@ impl BothRecommenders {
                 let kills = side.expected.take_if(|_| summary.kills > 0);
                 assert_eq!(summary.kills, u64::from(kills.is_some()), "kills of {}", side.name);
                 if let Some(ExpectedKill { subject, pod, container, at, request }) = kills {
-                    let known = side.model.get_mut(&(subject, container)).expect("it is known");
+                    let known = side.model.get_mut(&(subject, container)).expect("known");
                     known.kill(&pod, at, request);
                 }
             }
@@ -173,7 +173,7 @@ impl BothRecommenders {
         }
     }
 
-    /// A kill that both will hear of.
+    /// Registers an OOM kill that both recommenders will observe.
     pub fn expect_kill(
         &mut self,
         subject: &'static str,
@@ -188,7 +188,7 @@ impl BothRecommenders {
         }
     }
 
-    /// Passes a minute apart until both have heard of the kill.
+    /// Runs passes a minute apart until both have observed the kill.
     pub async fn steps_until_kills(&mut self, cast: &DayWorkloads) {
         for _ in 0..60 {
             self.steps(cast, 60, 1).await;
@@ -196,10 +196,10 @@ impl BothRecommenders {
                 return;
             }
         }
-        panic!("the kill was not heard of in an hour");
+        panic!("the kill was not observed within an hour");
     }
 
-    /// A pod is gone.
+    /// Removes a pod from both models.
     pub fn pod_removed(&mut self, subject: &'static str, pod: &str) {
         for side in &mut self.both {
             side.forgotten.insert(subject);
@@ -211,12 +211,12 @@ impl BothRecommenders {
         }
     }
 
-    /// Waits until both know of so many pods.
+    /// Waits until both have observed `count` pods.
     pub async fn wait_for_pods(&self, count: usize) {
         for side in &self.both {
             let address = format!("http://{}/metrics", side.running().address());
             let line = format!("plimsoll_feed_objects{{feed=\"pods\"}} {count}\n");
-            wait::until(&format!("{} sees {count} pods", side.name), || async {
+            wait::until(&format!("{} has {count} pods", side.name), || async {
                 let text = String::from_utf8(http_get(&address).await?.to_vec()).ok()?;
                 text.contains(&line).then_some(())
             })
@@ -224,7 +224,7 @@ impl BothRecommenders {
         }
     }
 
-    /// Passes a minute apart until both have written about this generation.
+    /// Runs passes a minute apart until both have published this generation.
     pub async fn steps_until_generation(
         &mut self,
         cast: &DayWorkloads,
@@ -238,27 +238,27 @@ impl BothRecommenders {
             self.steps(cast, 60, 1).await;
             self.wait_until_written().await;
             let objects = read(&self.bed.client(), &cast.namespace, "verticalpodautoscalers").await;
-            let told = |side: &&str| {
+            let is_published = |side: &&str| {
                 let vpa = &objects[&format!("{subject}-{side}")];
                 vpa["status"]["observedGeneration"] == generation
             };
-            if RECOMMENDERS.iter().all(told) {
+            if RECOMMENDERS.iter().all(is_published) {
                 return;
             }
         }
-        panic!("generation {generation} of {subject} was not written about in an hour");
+        panic!("generation {generation} of {subject} was not published within an hour");
     }
 
-    /// Ends ours as a rolling update would, and starts it again.
+    /// Restarts our recommender as a rolling update would.
     pub async fn restart_ours(&mut self) {
         let (bed, clock) = (self.bed.clone(), self.clock.clone());
         let ours = &mut self.both[0];
-        ours.running.take().expect("it runs").stop().await;
+        ours.running.take().expect("running").stop().await;
         ours.running = Some(run(&bed, &clock, ours.name).await);
         wait_for_passes(ours.running(), 1).await;
     }
 
-    /// Compares everything, once all writes have arrived.
+    /// Compares statuses and checkpoints once all writes are done.
     pub async fn compare(&mut self, cast: &DayWorkloads, when: &str) {
         let now = self.now();
         let (mut statuses, mut checkpoints) = (BTreeMap::new(), BTreeMap::new());
@@ -278,7 +278,7 @@ impl BothRecommenders {
             }
         }
         let (client, namespace) = (self.bed.client(), &cast.namespace);
-        wait::until_ok(&format!("{when}, {}, both are right", time_text(now)), || async {
+        wait::until_ok(&format!("{when}, {}, both match the model", time_text(now)), || async {
             let vpas = read(&client, namespace, "verticalpodautoscalers").await;
             let found = vpas.into_iter().map(|(name, vpa)| (name, status_of(&vpa))).collect();
             let mut differences = differ(&statuses, &found);
@@ -292,7 +292,7 @@ impl BothRecommenders {
 
     pub async fn stop(self) {
         for side in self.both {
-            side.running.expect("it runs").stop().await;
+            side.running.expect("running").stop().await;
         }
     }
 }
@@ -301,10 +301,10 @@ impl BothRecommenders {
 
 impl ModelledRecommender {
     fn running(&self) -> &RecommenderHandle {
-        self.running.as_ref().expect("it runs")
+        self.running.as_ref().expect("running")
     }
 
-    /// Takes what was shown into the model; answers of how many containers.
+    /// Adds the served samples to the model. Returns the number of containers.
     fn add_to_model(
         &mut self,
         cast: &DayWorkloads,
@@ -387,7 +387,7 @@ async fn run(bed: &Testbed, clock: &Clock, name: &str) -> RecommenderHandle {
     let flags = [
         &*format!("--recommender-name={name}"),
         &*format!("--compat={compat}"),
-        // Whatever changes is written, so that it can be compared at any time.
+        // Every change is written, so the status can be compared at any time.
         "--bounds-dead-band=0",
         "--checkpoint-interval=0s",
         "--feature-gates=PerVPAConfig=true",
@@ -395,7 +395,7 @@ async fn run(bed: &Testbed, clock: &Clock, name: &str) -> RecommenderHandle {
     start(bed, clock, &flags).await
 }
 
-/// All objects of a kind, by name, as they are on the wire.
+/// All objects of a kind, by name, as JSON.
 async fn read(client: &Client, namespace: &str, plural: &str) -> BTreeMap<String, Value> {
     let items = recorded_writes::read(client, namespace, plural).await;
     let name = |item: &Value| item["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -407,7 +407,7 @@ fn condition<'a>(vpa: &'a Value, kind: &str) -> &'a Value {
     conditions.iter().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// The status of a VPA without what says nothing.
+/// The status of a VPA without empty fields.
 fn status_of(vpa: &Value) -> Value {
     let mut status = vpa["status"].clone();
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
@@ -417,7 +417,7 @@ fn status_of(vpa: &Value) -> Value {
     status
 }
 
-/// Spec and status of a checkpoint, with the defaults of what is left out.
+/// Spec and status of a checkpoint, with defaults for omitted fields.
 fn checkpoint_of(object: &Value) -> Value {
     let mut status = object["status"].clone();
     for histogram in ["cpuHistogram", "memoryHistogram"] {

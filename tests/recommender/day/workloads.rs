@@ -1,4 +1,4 @@
-//! Owns who takes part in the day: a workload of every kind, with policies of every sort, and what its pods use.
+//! The workloads of the day: one of every kind, with all sorts of policies, and the usage of their pods.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::support::bulk_objects::{self, ApiWrite, Workload, WorkloadKind, colle
 use crate::support::metrics_server::Sample;
 use crate::support::random::Random;
 
-/// Bytes.
+/// In bytes.
 pub const MEBIBYTE: i64 = 1 << 20;
-/// Memory that containers request.
+/// Memory request of each container.
 pub const REQUEST: i64 = 512 * MEBIBYTE;
-/// A container that starts before the others and goes on beside them.
+/// A restartable init container (sidecar).
 pub const SIDECAR: &str = "mesh";
-/// A container that runs before the others, and ends.
+/// An init container that runs to completion.
 const SETUP: &str = "setup";
-/// The recommenders, by the names that VPAs choose them by.
+/// Values of `spec.recommenders` of the VPAs.
 pub const RECOMMENDERS: [&str; 2] = ["ours", "theirs"];
 
 /// A workload with its pods.
@@ -29,21 +29,21 @@ pub struct DayWorkload {
     pub has_sidecar: bool,
     has_setup: bool,
     pub policies: Vec<ReferencePolicy>,
-    /// Pods by number, in order.
+    /// Numbers of the pods, in order.
     pub pods: Vec<u64>,
     next: u64,
-    /// Millicores and mebibytes that it is about.
+    /// Base usage in millicores and mebibytes.
     base_usage: (i64, i64),
 }
 
-/// All of them.
+/// All workloads of the day.
 #[derive(Debug)]
 pub struct DayWorkloads {
     pub namespace: String,
     pub workloads: Vec<DayWorkload>,
 }
 
-/// What a container used, in order of pods.
+/// Usage of one container, in order of pods.
 #[derive(Clone, Debug)]
 pub struct ServedSample {
     namespace: String,
@@ -57,7 +57,7 @@ pub struct ServedSample {
 // === impl Shown ===
 
 impl ServedSample {
-    /// As the usage server takes it.
+    /// In the form that the metrics server takes.
     pub fn sample(&self) -> Sample<'_> {
         let Self { namespace, pod, container, .. } = self;
         Sample { namespace, pod, container, cpu: self.nanocores, memory: self.bytes }
@@ -135,7 +135,7 @@ impl DayWorkloads {
         Self { namespace: namespace.to_owned(), workloads: subjects }
     }
 
-    /// Creates everything.
+    /// Creates all objects.
     pub async fn create(&self, client: &Client) {
         let workloads: Vec<_> =
             self.workloads.iter().map(|subject| subject.workload(&self.namespace)).collect();
@@ -153,20 +153,20 @@ impl DayWorkloads {
         bulk_objects::send(client, vpas).await;
     }
 
-    /// Number of all pods.
+    /// Total number of pods.
     pub fn pods(&self) -> usize {
         self.workloads.iter().map(|subject| subject.pods.len()).sum()
     }
 
     pub fn workload_named(&self, name: &str) -> &DayWorkload {
-        self.workloads.iter().find(|subject| subject.name == name).expect("it takes part")
+        self.workloads.iter().find(|subject| subject.name == name).expect("workload exists")
     }
 
     fn workload_named_mut(&mut self, name: &str) -> &mut DayWorkload {
-        self.workloads.iter_mut().find(|subject| subject.name == name).expect("it takes part")
+        self.workloads.iter_mut().find(|subject| subject.name == name).expect("workload exists")
     }
 
-    /// What all containers use at a time.
+    /// Usage of all containers at a time.
     pub fn samples(&self, at: i64) -> Vec<ServedSample> {
         let mut shown = Vec::new();
         for (index, subject) in self.workloads.iter().enumerate() {
@@ -178,7 +178,7 @@ impl DayWorkloads {
                 {
                     let what = [index as u64, pod, place as u64, at as u64];
                     let mut noise = Random::derive(4, &what);
-                    // A wave over the day, with noise and now and then a peak.
+                    // A daily wave with noise and an occasional peak.
                     let hour = (at / 3600 % 24 - 12).unsigned_abs();
                     let percent =
                         40 + 5 * hour + noise.below(40) + if noise.chance(4) { 150 } else { 0 };
@@ -197,7 +197,7 @@ impl DayWorkloads {
         shown
     }
 
-    /// Kills a container of a workload's first pod, which runs again at once; answers the pod.
+    /// OOM-kills a container of a workload's first pod, which restarts at once. Returns the pod's name.
     pub async fn kill(&self, client: &Client, name: &str, container: &str, at: i64) -> String {
         let subject = self.workload_named(name);
         let pod = subject.pods[0];
@@ -208,7 +208,7 @@ impl DayWorkloads {
         subject.pod_name(pod)
     }
 
-    /// Puts a new pod into the place of a workload's first; answers the one that is gone.
+    /// Replaces a workload's first pod. Returns the name of the removed pod.
     pub async fn replace(&mut self, client: &Client, name: &str) -> String {
         let subject = self.workload_named_mut(name);
         let (old, new) = (subject.pods.remove(0), subject.next);
@@ -220,7 +220,7 @@ impl DayWorkloads {
         subject.pod_name(old)
     }
 
-    /// Removes all pods of a workload, and answers their names.
+    /// Removes all pods of a workload and returns their names.
     pub async fn remove_all(&mut self, client: &Client, name: &str) -> Vec<String> {
         let pods = std::mem::take(&mut self.workload_named_mut(name).pods);
         let subject = self.workload_named(name);
@@ -239,7 +239,7 @@ impl DayWorkloads {
         }
     }
 
-    /// Gives the VPAs of a workload other policies; answers their generation.
+    /// Changes the policies of a workload's VPAs. Returns their new generation.
     pub async fn change_policy(
         &mut self,
         client: &Client,
@@ -347,7 +347,7 @@ impl DayWorkload {
         format!("{}-{pod:02}", self.name)
     }
 
-    /// The containers that this side keeps a history of.
+    /// The containers that this recommender keeps a history of.
     pub fn containers_with_history(&self, side: &str) -> Vec<&'static str> {
         let sidecar = (self.has_sidecar && side == "ours").then_some(SIDECAR);
         self.containers.iter().copied().chain(sidecar).collect()

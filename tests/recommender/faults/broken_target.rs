@@ -1,4 +1,4 @@
-//! A target that breaks and heals.
+//! A target that becomes invalid and is repaired.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,16 +19,16 @@ fn is_unsupported(vpa: &VerticalPodAutoscaler) -> bool {
     conditions.into_iter().any(|one| one.kind == "ConfigUnsupported" && one.status == "True")
 }
 
-/// Lives on until the VPA `front` says that its target is broken, or that it is not.
+/// Runs passes until the condition `ConfigUnsupported` of the VPA `front` has this value.
 async fn wait_until_unsupported(
-    stage: &Fixture,
+    fixture: &Fixture,
     running: &RecommenderHandle,
     clock: &Clock,
     broken: bool,
 ) {
-    let api = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &stage.namespace);
-    wait::until("the condition tells of the target", || async {
-        stage.advance(running, clock, 1, MINUTE).await;
+    let api = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);
+    wait::until("the condition reports the target", || async {
+        fixture.advance(running, clock, 1, MINUTE).await;
         let vpa = api.get("front").await.ok()?;
         (is_unsupported(&vpa) == broken).then_some(())
     })
@@ -38,84 +38,92 @@ async fn wait_until_unsupported(
     assert_eq!(count, f64::from(u8::from(broken)));
 }
 
-/// What tells the checkpoint of a workload from any other, and how much it holds.
-async fn stored_samples(stage: &Fixture) -> (String, u64) {
-    let all = stage.checkpoints().await;
+/// The UID of the workload's checkpoint and its number of samples.
+async fn stored_samples(fixture: &Fixture) -> (String, u64) {
+    let all = fixture.checkpoints().await;
     let of_it = all.into_iter().find(|one| one.metadata.name.as_deref() == Some("front-main"));
-    let uid = of_it.and_then(|one| one.metadata.uid).expect("it is stored");
-    (uid, stage.samples().await["front"])
+    let uid = of_it.and_then(|one| one.metadata.uid).expect("stored");
+    (uid, fixture.samples().await["front"])
 }
 
 #[tokio::test]
 async fn a_target_that_breaks_and_heals_costs_neither_the_recommendation_nor_the_history() {
     let (log, _guard) = captured_log::capture();
-    let Some(stage) = Fixture::new(NAMES).await else { return };
-    stage.set_constant_usage(0.5, 700);
-    let clock = stage.clock();
-    // Orphans are collected all the time: this one is none.
+    let Some(fixture) = Fixture::new(NAMES).await else { return };
+    fixture.set_constant_usage(0.5, 700);
+    let clock = fixture.clock();
+    // Orphans are collected every minute; this checkpoint is not an orphan.
     let flags = ["--checkpoint-interval=0s", "--checkpoints-gc-interval=1m"];
-    let running = stage.start(&clock, &flags).await;
-    stage.advance(&running, &clock, 8, MINUTE).await;
-    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
-    let before = stage.recommendations().await;
-    let (uid, samples) = stored_samples(&stage).await;
+    let running = fixture.start(&clock, &flags).await;
+    fixture.advance(&running, &clock, 8, MINUTE).await;
+    wait::until("everything is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    let before = fixture.recommendations().await;
+    let (uid, samples) = stored_samples(&fixture).await;
 
-    let deployments = Api::<Deployment>::namespaced(stage.client(), &stage.namespace);
-    let pods = Api::<Pod>::namespaced(stage.client(), &stage.namespace);
+    let deployments = Api::<Deployment>::namespaced(fixture.client(), &fixture.namespace);
+    let pods = Api::<Pod>::namespaced(fixture.client(), &fixture.namespace);
     let background = DeleteParams::background();
-    deployments.delete("front", &background).await.expect("it is there");
-    wait_until_unsupported(&stage, &running, &clock, true).await;
-    log.assert_line(&["the workload cannot be found", "front", "does not exist"]);
+    deployments.delete("front", &background).await.expect("exists");
+    wait_until_unsupported(&fixture, &running, &clock, true).await;
+    log.assert_line(&["cannot resolve target", "front", "does not exist"]);
     wait::until("its pods are gone", || async {
         let list = pods.list(&ListParams::default().labels("app=front")).await.ok()?;
         list.items.is_empty().then_some(())
     })
     .await;
-    stage.advance(&running, &clock, 3, MINUTE).await;
-    assert_eq!(targets(&stage.recommendations().await), targets(&before), "broken");
-    assert!(stored_samples(&stage).await.1 >= samples);
+    fixture.advance(&running, &clock, 3, MINUTE).await;
+    assert_eq!(targets(&fixture.recommendations().await), targets(&before), "broken");
+    assert!(stored_samples(&fixture).await.1 >= samples);
 
-    stage.deploy("front").await;
-    stage.pods("front").await;
-    wait_until_unsupported(&stage, &running, &clock, false).await;
-    log.assert_line(&["the workload was found", "front"]);
+    fixture.deploy("front").await;
+    fixture.pods("front").await;
+    wait_until_unsupported(&fixture, &running, &clock, false).await;
+    log.assert_line(&["resolved target again", "front"]);
     wait::until("its new pods are sampled", || async {
-        let summary = stage.advance(&running, &clock, 1, MINUTE).await;
+        let summary = fixture.advance(&running, &clock, 1, MINUTE).await;
         (summary.samples == 8).then_some(())
     })
     .await;
-    assert_eq!(targets(&stage.recommendations().await), targets(&before), "healed");
-    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
-    let (same, more) = stored_samples(&stage).await;
+    assert_eq!(targets(&fixture.recommendations().await), targets(&before), "healed");
+    wait::until("everything is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    let (same, more) = stored_samples(&fixture).await;
     assert!(same == uid && more > samples, "{more} samples after {samples}");
 
     // The same by an edit of the VPA.
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &stage.namespace);
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);
     for (name, broken) in [("nowhere", true), ("front", false)] {
         let edit = json!({ "spec": { "targetRef": { "name": name } } });
         vpas.patch("front", &PatchParams::default(), &Patch::Merge(edit)).await.expect("edited");
-        wait_until_unsupported(&stage, &running, &clock, broken).await;
-        stage.advance(&running, &clock, 2, MINUTE).await;
-        assert_eq!(targets(&stage.recommendations().await), targets(&before), "{name}");
+        wait_until_unsupported(&fixture, &running, &clock, broken).await;
+        fixture.advance(&running, &clock, 2, MINUTE).await;
+        assert_eq!(targets(&fixture.recommendations().await), targets(&before), "{name}");
     }
-    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
-    let (same, most) = stored_samples(&stage).await;
+    wait::until("everything is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    let (same, most) = stored_samples(&fixture).await;
     assert!(same == uid && most >= more, "{most} samples after {more}");
 
-    // A restart while it is broken: what is stored is not written over by what is poorer.
+    // A restart while the target is invalid must not overwrite the checkpoint with a shorter history.
     let edit = json!({ "spec": { "targetRef": { "name": "nowhere" } } });
     vpas.patch("front", &PatchParams::default(), &Patch::Merge(edit)).await.expect("edited");
-    wait_until_unsupported(&stage, &running, &clock, true).await;
+    wait_until_unsupported(&fixture, &running, &clock, true).await;
     running.stop().await;
-    let running = stage.start(&clock, &flags).await;
-    stage.advance(&running, &clock, 3, MINUTE).await;
-    assert_eq!(targets(&stage.recommendations().await), targets(&before), "restarted while broken");
+    let running = fixture.start(&clock, &flags).await;
+    fixture.advance(&running, &clock, 3, MINUTE).await;
+    assert_eq!(
+        targets(&fixture.recommendations().await),
+        targets(&before),
+        "restarted while broken"
+    );
     let edit = json!({ "spec": { "targetRef": { "name": "front" } } });
     vpas.patch("front", &PatchParams::default(), &Patch::Merge(edit)).await.expect("edited");
-    wait_until_unsupported(&stage, &running, &clock, false).await;
-    stage.advance(&running, &clock, 2, MINUTE).await;
-    assert_eq!(targets(&stage.recommendations().await), targets(&before), "healed after a restart");
+    wait_until_unsupported(&fixture, &running, &clock, false).await;
+    fixture.advance(&running, &clock, 2, MINUTE).await;
+    assert_eq!(
+        targets(&fixture.recommendations().await),
+        targets(&before),
+        "repaired after a restart"
+    );
     running.stop().await;
-    let (same, end) = stored_samples(&stage).await;
+    let (same, end) = stored_samples(&fixture).await;
     assert!(same == uid && end >= most, "{end} samples after {most}");
 }

@@ -1,4 +1,4 @@
-//! Owns what every fault happens on: a bed with workloads, their usage over days, and what is said about them.
+//! The fixture of the fault tests: a testbed with workloads, their usage over days, and their recommendations.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -35,45 +35,45 @@ use crate::support::metrics_server::{UsageCurve, UsageValue};
 use crate::support::random::Random;
 use crate::support::{MetricsServer, Testbed, manifests, wait};
 
-/// From one sample to the next, in days that pass in seconds.
+/// Interval between samples, in days that pass in seconds.
 pub const HOUR: SignedDuration = SignedDuration::from_hours(1);
 pub const MINUTE: Duration = Duration::from_mins(1);
 pub const MEBIBYTE: u64 = 1 << 20;
 
-/// What is said of all workloads, by name.
+/// Recommendations of all workloads, by name.
 pub type Recommendations = BTreeMap<String, Recommendation>;
 
-/// A namespace of a bed with workloads, of two pods each.
+/// A namespace of a testbed with workloads of two pods each.
 pub struct Fixture {
     pub bed: Testbed,
     pub usage: MetricsServer,
     pub namespace: String,
     pub names: &'static [&'static str],
-    /// What limits a recommender to the namespace, and keeps its Lease there.
+    /// Flags that limit a recommender to the namespace and keep its Lease there.
     flags: Vec<String>,
 }
 
 impl Fixture {
-    /// Everything runs, and a VPA is about each. `None` after noting what is missing.
+    /// Creates all workloads, each with a VPA. Returns `None` after reporting what is missing on this machine.
     pub async fn new(names: &'static [&'static str]) -> Option<Self> {
         let bed = Testbed::shared().await.filter(Testbed::has_controllers)?;
         let namespace = bed.namespace("web").await;
         let usage = MetricsServer::shared(&bed, &namespace).await;
         let flags = ["vpa-object-namespace", "leader-elect-resource-namespace"]
             .map(|name| format!("--{name}={namespace}"));
-        let stage = Self { bed, usage, namespace, names, flags: flags.into() };
-        Some(stage.prepare().await)
+        let fixture = Self { bed, usage, namespace, names, flags: flags.into() };
+        Some(fixture.prepare().await)
     }
 
-    /// The same on a bed of the test's own, for what stops the API server or changes what is registered with it. A
-    /// recommender works on all namespaces of it.
+    /// The same on a private testbed, for tests that stop the API server or change its API registrations. A
+    /// recommender covers all of its namespaces.
     pub async fn private(names: &'static [&'static str]) -> Option<Self> {
         let bed = Testbed::private().await.filter(Testbed::has_controllers)?;
         bed.nodes().add("node", "64", "256Gi").await;
         let usage = MetricsServer::serve(&bed).await;
         let namespace = bed.namespace("web").await;
-        let stage = Self { bed, usage, namespace, names, flags: Vec::new() };
-        Some(stage.prepare().await)
+        let fixture = Self { bed, usage, namespace, names, flags: Vec::new() };
+        Some(fixture.prepare().await)
     }
 
     async fn prepare(self) -> Self {
@@ -95,23 +95,23 @@ impl Fixture {
         self.bed.client()
     }
 
-    /// These flags, and those that every recommender of this stage needs.
+    /// `more`, plus the flags that every recommender of this fixture needs.
     pub fn flags<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         self.flags.iter().map(String::as_str).chain(more.iter().copied()).collect()
     }
 
-    /// The Deployment of a workload.
+    /// Creates the Deployment of a workload.
     pub async fn deploy(&self, name: &str) {
         let yaml = manifests::deployment(name, 2, "100m", "64Mi");
         manifests::create::<Deployment>(self.client(), &self.namespace, &yaml).await;
     }
 
-    /// What the pods of a workload use.
+    /// Sets the usage of a workload's pods.
     pub fn set_usage(&self, name: &str, curve: impl Into<UsageCurve>) {
         self.usage.set_all(&self.namespace, &format!("{name}-"), "main", curve);
     }
 
-    /// What all pods use, whenever.
+    /// Sets constant usage for all pods.
     pub fn set_constant_usage(&self, cpu: f64, mebibytes: u64) {
         for name in self.names {
             self.set_usage(name, UsageValue { cpu, memory: mebibytes * MEBIBYTE });
@@ -124,7 +124,7 @@ impl Fixture {
         self.bed.nodes().pods(&self.namespace, &prefix, 2, "are ready", is_ready).await
     }
 
-    /// Kills the first pod of a workload for its memory, and waits until its status shows it.
+    /// OOM-kills the first pod of a workload and waits until its status shows it.
     pub async fn oom_kill(&self, name: &str) {
         let pod = self.pods(name).await.remove(0).name_any();
         let api = Api::<Pod>::namespaced(self.client(), &self.namespace);
@@ -132,24 +132,24 @@ impl Fixture {
             let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
             statuses.flatten().map(|status| status.restart_count).sum::<i32>()
         };
-        let before = restarts(&api.get(&pod).await.expect("it is there"));
+        let before = restarts(&api.get(&pod).await.expect("exists"));
         self.bed.nodes().oom_kill(&self.namespace, &pod, "main").await;
-        wait::until("the kill shows", || async {
+        wait::until("the status shows the kill", || async {
             api.get(&pod).await.ok().filter(|pod| restarts(pod) > before)
         })
         .await;
     }
 
-    /// What the statuses say.
+    /// The recommendations in the statuses.
     pub async fn recommendations(&self) -> Recommendations {
-        let said = |vpa: VerticalPodAutoscaler| {
+        let recommendation_of = |vpa: VerticalPodAutoscaler| {
             let name = vpa.name_any();
             (name, vpa.status.and_then(|status| status.recommendation).unwrap_or_default())
         };
-        self.vpas().await.into_iter().map(said).collect()
+        self.vpas().await.into_iter().map(recommendation_of).collect()
     }
 
-    /// All VPAs, by name.
+    /// All VPAs, ordered by name.
     pub async fn vpas(&self) -> Vec<VerticalPodAutoscaler> {
         let api = Api::<VerticalPodAutoscaler>::namespaced(self.client(), &self.namespace);
         wait::until("the VPAs are listed", || async {
@@ -158,18 +158,21 @@ impl Fixture {
         .await
     }
 
-    /// Waits until the statuses say this.
+    /// Waits until the statuses have these recommendations.
     pub async fn wait_for_recommendations(&self, what: &str, wanted: &Recommendations) {
-        let told = |said: &Recommendations| serde_json::to_string_pretty(said).expect("JSON");
+        let pretty = |recommendations: &Recommendations| {
+            serde_json::to_string_pretty(recommendations).expect("JSON")
+        };
         wait::until_ok(what, || async {
-            let said = self.recommendations().await;
-            let differs = || format!("wanted\n{}\nbut it is\n{}", told(wanted), told(&said));
-            if said == *wanted { Ok(()) } else { Err(differs()) }
+            let recommendations = self.recommendations().await;
+            let differs =
+                || format!("wanted\n{}\nbut it is\n{}", pretty(wanted), pretty(&recommendations));
+            if recommendations == *wanted { Ok(()) } else { Err(differs()) }
         })
         .await;
     }
 
-    /// The stored histories, by name.
+    /// The checkpoints, ordered by name.
     pub async fn checkpoints(&self) -> Vec<Checkpoint> {
         let api = Api::<Checkpoint>::namespaced(self.client(), &self.namespace);
         wait::until("the checkpoints are listed", || async {
@@ -178,7 +181,7 @@ impl Fixture {
         .await
     }
 
-    /// The number of samples of CPU in each stored history.
+    /// The number of CPU samples in each checkpoint.
     pub async fn samples(&self) -> BTreeMap<String, u64> {
         let options = CheckpointOptions {
             namespace: Some(self.namespace.clone()),
@@ -194,17 +197,17 @@ impl Fixture {
         loaded.snapshots.into_iter().map(count).collect()
     }
 
-    /// What a recommender that begins now has to say: what the stored histories hold, and every kill that a pod still
-    /// shows. And how many kills the histories did not know.
+    /// The expected recommendations of a recommender that starts now, from the checkpoints and every kill that a pod
+    /// status still shows. Also returns how many kills the checkpoints did not include.
     pub async fn expected_from_checkpoints(&self, now: Time) -> (Recommendations, f64) {
-        let config = recommender_config(&[]).expect("no flags make sense");
-        let mut fleet = VpaRegistry::new(config.settings, Compat::Plimsoll);
+        let config = recommender_config(&[]).expect("default flags are valid");
+        let mut registry = VpaRegistry::new(config.settings, Compat::Plimsoll);
         let key = |name: &str| ObjectKey::new(self.namespace.as_str(), name);
         for name in self.names {
-            let directives = VpaSettings::new(Vec::new(), &BTreeMap::new());
-            fleet.track(&key(name), directives, now);
-            let sighting = fleet.load_generation(&key(name)).expect("is tracked");
-            fleet.mark_loaded(&key(name), sighting);
+            let vpa_settings = VpaSettings::new(Vec::new(), &BTreeMap::new());
+            registry.track(&key(name), vpa_settings, now);
+            let generation = registry.load_generation(&key(name)).expect("container is tracked");
+            registry.mark_loaded(&key(name), generation);
         }
         let options = CheckpointOptions {
             namespace: Some(self.namespace.clone()),
@@ -212,7 +215,7 @@ impl Fixture {
         };
         let stored = CheckpointStorage::new(self.client(), move || now, options);
         for (key, snapshot) in load(&stored, &LoadRequest::All).await.snapshots {
-            fleet.restore(&key, &snapshot, now).expect("what was stored is whole");
+            registry.restore(&key, &snapshot, now).expect("stored history is complete");
         }
         let mut index = VpaIndex::new(NamespaceScope::default(), "default");
         let pods = Api::<Pod>::namespaced(self.client(), &self.namespace);
@@ -222,7 +225,7 @@ impl Fixture {
             index.put_pod(&slim);
             for name in self.names {
                 if pod.name_any().starts_with(&format!("{name}-")) {
-                    fleet.register_container(&key(name), "main", now);
+                    registry.register_container(&key(name), "main", now);
                 }
             }
         }
@@ -231,19 +234,21 @@ impl Fixture {
             for name in self.names {
                 if kill.pod.starts_with(&format!("{name}-")) {
                     let place = (&*kill.pod, &*kill.container);
-                    let outcome = fleet.add_oom(&key(name), place, (kill.at, kill.kill), true, now);
+                    let outcome =
+                        registry.add_oom(&key(name), place, (kill.at, kill.kill), true, now);
                     counted += f64::from(u8::from(matches!(outcome, OomResult::Counted(_))));
                 }
             }
         }
-        let said = |name: &&str| {
-            let said = fleet.recommend(&key(name), now).expect("its history is loaded");
-            ((*name).to_owned(), status::to_object(&said))
+        let expected_of = |name: &&str| {
+            let recommendation =
+                registry.recommend(&key(name), now).expect("its history is loaded");
+            ((*name).to_owned(), status::to_object(&recommendation))
         };
-        (self.names.iter().map(said).collect(), counted)
+        (self.names.iter().map(expected_of).collect(), counted)
     }
 
-    /// Starts a recommender in this process, whose requests go this way.
+    /// Starts a recommender in this process that uses this client.
     pub async fn start_with_client(
         &self,
         client: Client,
@@ -252,25 +257,25 @@ impl Fixture {
     ) -> RecommenderHandle {
         let mut all = vec!["--address=127.0.0.1:0", "--leader-elect=false", "--bounds-dead-band=0"];
         all.extend(flags);
-        let config = recommender_config(&self.flags(&all)).expect("flags that make sense");
+        let config = recommender_config(&self.flags(&all)).expect("valid flags");
         let running = controllers::start(config, client, clock.clone()).await.expect("starts");
         wait_for_passes(&running, 1).await;
         running
     }
 
-    /// Starts one in this process.
+    /// Starts a recommender in this process.
     pub async fn start(&self, clock: &Clock, flags: &[&str]) -> RecommenderHandle {
         self.start_with_client(self.client(), clock, flags).await
     }
 
-    /// A clock, and usage of the same time.
+    /// A clock that is in step with the metrics server.
     pub fn clock(&self) -> Clock {
         let now = wall_now();
         self.usage.at(now);
         Clock::fake(now.into())
     }
 
-    /// Lets time go by, with samples of each step, until everything is written.
+    /// Advances time, with samples at each step, until everything is written.
     pub async fn advance(
         &self,
         running: &RecommenderHandle,
@@ -288,7 +293,7 @@ impl Fixture {
     }
 }
 
-/// The sum of the series of a metric with all of these labels; `None` while nobody answers.
+/// The sum of all series of a metric with these labels; `None` if the server does not respond.
 pub async fn read_metric(address: impl Display, name: &str, labels: &[&str]) -> Option<f64> {
     let text = http_get(&format!("http://{address}/metrics")).await?;
     let text = String::from_utf8_lossy(&text);
@@ -300,40 +305,40 @@ pub async fn read_metric(address: impl Display, name: &str, labels: &[&str]) -> 
     Some(fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
 }
 
-/// The same, once somebody answers.
+/// Like [`read_metric`], waiting until the server responds.
 pub async fn metric(address: impl Display + Copy, name: &str, labels: &[&str]) -> f64 {
     wait::until("metrics are served", || read_metric(address, name, labels)).await
 }
 
-/// Waits until a metric is as wanted.
+/// Waits until a metric satisfies a condition.
 pub async fn wait_for_metric(
     address: impl Display + Copy,
     name: &str,
     labels: &[&str],
     is: impl Fn(f64) -> bool,
 ) -> f64 {
-    wait::until(&format!("{name} {labels:?} is as wanted"), || async {
+    wait::until(&format!("{name} {labels:?} has the expected value"), || async {
         read_metric(address, name, labels).await.filter(|value| is(*value))
     })
     .await
 }
 
-/// Fails unless the process says that it is alive.
+/// Asserts that `/livez` succeeds.
 pub async fn assert_alive(address: impl Display) {
-    let answer = http_get(&format!("http://{address}/livez")).await.expect("it answers");
+    let answer = http_get(&format!("http://{address}/livez")).await.expect("responds");
     assert_eq!(&*answer, b"ok\n");
 }
 
-/// Waits until the process says that it is ready.
+/// Waits until `/readyz` succeeds.
 pub async fn wait_until_ready(address: impl Display + Copy) {
-    wait::until("it is ready", || async {
+    wait::until("the recommender is ready", || async {
         let answer = http_get(&format!("http://{address}/readyz")).await?;
         (&*answer == b"ok\n").then_some(())
     })
     .await;
 }
 
-/// Usage that goes up and down from hour to hour, and otherwise for each workload.
+/// Usage that rises and falls from hour to hour, different for each workload.
 pub fn daily_curve(number: u64) -> UsageCurve {
     UsageCurve::new(move |time: Timestamp| {
         let hour = (time.as_second() / 60) as u64;
@@ -343,7 +348,7 @@ pub fn daily_curve(number: u64) -> UsageCurve {
     })
 }
 
-/// A VPA about the Deployment of the same name.
+/// A VPA for the Deployment of the same name.
 pub fn autoscaler(name: &str) -> String {
     format!(
         "
@@ -354,10 +359,13 @@ spec: {{targetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}
 }
 
 /// The target of the first container of each.
-pub fn targets(said: &Recommendations) -> BTreeMap<&str, (String, String)> {
-    let target = |said: &Recommendation| {
-        let target = &said.container_recommendations.first()?.target;
+pub fn targets(recommendations: &Recommendations) -> BTreeMap<&str, (String, String)> {
+    let target_of = |recommendation: &Recommendation| {
+        let target = &recommendation.container_recommendations.first()?.target;
         Some((target.cpu()?.to_string(), target.memory()?.to_string()))
     };
-    said.iter().filter_map(|(name, said)| Some((name.as_str(), target(said)?))).collect()
+    recommendations
+        .iter()
+        .filter_map(|(name, recommendation)| Some((name.as_str(), target_of(recommendation)?)))
+        .collect()
 }

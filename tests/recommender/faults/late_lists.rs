@@ -1,4 +1,4 @@
-//! Lists that come late: before all that is needed is read, no history is asked for and nothing is written (W5).
+//! Slow lists: until all of them are read, no history is loaded and nothing is written (W5).
 
 use http::Method;
 use tokio::sync::watch;
@@ -12,24 +12,24 @@ use crate::support::wait;
 const NAMES: &[&str] = &["front", "worker"];
 const CHECKPOINTS: &str = "/verticalpodautoscalercheckpoints";
 
-/// Whether it asks for a stored history, or writes anything.
+/// Whether the request loads a checkpoint or writes anything.
 fn is_early(method: &Method, path: &str) -> bool {
     *method != Method::GET && *method != Method::POST || path.contains(CHECKPOINTS)
 }
 
 #[tokio::test]
 async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_complete() {
-    let Some(stage) = Fixture::new(NAMES).await else { return };
-    let clock = stage.clock();
-    let running = stage.start(&clock, &[]).await;
-    stage.advance(&running, &clock, 5, MINUTE).await;
+    let Some(fixture) = Fixture::new(NAMES).await else { return };
+    let clock = fixture.clock();
+    let running = fixture.start(&clock, &[]).await;
+    fixture.advance(&running, &clock, 5, MINUTE).await;
     running.stop().await;
-    let (said, stored) = (stage.recommendations().await, stage.samples().await);
-    assert_eq!(targets(&said).len(), NAMES.len());
+    let (recommendations, stored) = (fixture.recommendations().await, fixture.samples().await);
+    assert_eq!(targets(&recommendations).len(), NAMES.len());
 
     for late in ["/pods", "/deployments", "/verticalpodautoscalers"] {
         let (release, held) = watch::channel(false);
-        let proxy = ApiProxy::start(stage.client(), move |method, path| {
+        let proxy = ApiProxy::start(fixture.client(), move |method, path| {
             if *method != Method::GET || !path.ends_with(late) {
                 return api_proxy::pass_through();
             }
@@ -40,12 +40,12 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
             })
         })
         .await;
-        let flags = stage.flags(&["--leader-elect=false", "--checkpoint-interval=0s"]);
+        let flags = fixture.flags(&["--leader-elect=false", "--checkpoint-interval=0s"]);
         let running = start_with(proxy.client.clone(), &clock, &flags).await;
         let address = running.address();
-        // All other lists are read, and it is only this one that is waited for.
+        // All other lists are complete; only this one is missing.
         let kind = late.trim_start_matches('/');
-        wait::until(&format!("only {kind} are waited for"), || async {
+        wait::until(&format!("only {kind} are not listed yet"), || async {
             let answer = http_get(&format!("http://{address}/readyz")).await?;
             let text = String::from_utf8_lossy(&answer).into_owned();
             let others = ["pods", "deployments", "statefulsets", "verticalpodautoscalers"];
@@ -54,11 +54,12 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
                 .then_some(())
         })
         .await;
-        // Another one that began later and waits for nothing has asked and written by now, and had a pass as time went by.
-        let other = start_with(stage.client(), &clock, &flags).await;
+        // A second recommender, started later without the slow list, has loaded history, written and run a pass by
+        // now.
+        let other = start_with(fixture.client(), &clock, &flags).await;
         wait_until_ready(other.address()).await;
-        stage.advance(&other, &clock, 1, MINUTE).await;
-        wait::until("all is saved", || async { (other.unsaved() == 0).then_some(()) }).await;
+        fixture.advance(&other, &clock, 1, MINUTE).await;
+        wait::until("everything is saved", || async { (other.unsaved() == 0).then_some(()) }).await;
         other.stop().await;
         let mut early = proxy.requests();
         early.retain(|(method, path)| is_early(method, path));
@@ -67,13 +68,13 @@ async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_comp
 
         release.send_replace(true);
         wait_until_ready(address).await;
-        stage.advance(&running, &clock, 1, MINUTE).await;
+        fixture.advance(&running, &clock, 1, MINUTE).await;
         running.stop().await;
-        let after = stage.samples().await;
+        let after = fixture.samples().await;
         assert!(stored.iter().all(|(name, count)| after[name] > *count), "{late}: {after:?}");
-        let asked = proxy.requests();
-        assert!(asked.iter().any(|(_, path)| path.contains(CHECKPOINTS)), "{late}");
+        let requests = proxy.requests();
+        assert!(requests.iter().any(|(_, path)| path.contains(CHECKPOINTS)), "{late}");
     }
-    let (remembered, _) = stage.expected_from_checkpoints(clock.now()).await;
-    assert_eq!(targets(&remembered), targets(&stage.recommendations().await));
+    let (remembered, _) = fixture.expected_from_checkpoints(clock.now()).await;
+    assert_eq!(targets(&remembered), targets(&fixture.recommendations().await));
 }

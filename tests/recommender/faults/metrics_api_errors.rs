@@ -1,4 +1,4 @@
-//! A metrics API that is absent, broken or answers by half.
+//! A metrics API that is absent, returns errors or truncates its response.
 
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -16,23 +16,23 @@ const SAMPLES: &str = "plimsoll_samples_total";
 #[tokio::test]
 async fn without_usage_or_with_half_of_it_recommendations_stay_and_nothing_is_taken_for_zero() {
     let (log, _guard) = captured_log::capture();
-    let Some(stage) = Fixture::private(NAMES).await else { return };
-    stage.set_constant_usage(0.5, 700);
-    let clock = stage.clock();
-    let running = stage.start(&clock, &[]).await;
+    let Some(fixture) = Fixture::private(NAMES).await else { return };
+    fixture.set_constant_usage(0.5, 700);
+    let clock = fixture.clock();
+    let running = fixture.start(&clock, &[]).await;
     let address = running.address();
-    let summary = stage.advance(&running, &clock, 8, MINUTE).await;
+    let summary = fixture.advance(&running, &clock, 8, MINUTE).await;
     assert_eq!(summary.samples, 8);
-    let before = stage.recommendations().await;
+    let before = fixture.recommendations().await;
     assert_eq!(targets(&before).len(), NAMES.len());
     assert_eq!(metric(address, ANSWERS, FAILED).await, 0.0);
 
-    let unreadable = "no usage could be read; recommendations rest on what is known";
-    let incomplete = "usage is incomplete; what came was taken";
-    let senseless = "usage that makes no sense was left out";
-    let lacking = "usage of pods is missing that was there before";
-    // Whether it counts as an error, how many samples come through at most, and which lines may tell of it: an answer
-    // that is cut off may reach us in part, or not at all.
+    let unreadable = "failed to fetch usage; recommendations are based on earlier samples";
+    let incomplete = "usage is incomplete; using the part that was received";
+    let senseless = "ignoring invalid usage";
+    let lacking = "usage of pods is missing that was available before";
+    // Whether it counts as an error, the maximum number of samples that get through, and the log lines that may report
+    // it: a truncated response may be received in part or not at all.
     let cases: [(Fault, f64, u64, &[&str]); 6] = [
         (Fault::Status(503), 1.0, 0, &[unreadable]),
         (Fault::Malformed, 1.0, 0, &[unreadable]),
@@ -41,20 +41,20 @@ async fn without_usage_or_with_half_of_it_recommendations_stay_and_nothing_is_ta
         (Fault::NotANumber, 0.0, 0, &[senseless]),
         (Fault::Negative, 0.0, 0, &[senseless]),
     ];
-    for (fault, errors, most, told) in cases {
+    for (fault, errors, most, log_lines) in cases {
         let (failed, lines) = (metric(address, ANSWERS, FAILED).await, log.text().len());
         let malformed = metric(address, SAMPLES, &["\"malformed\""]).await;
-        stage.usage.set_fault(metrics_server::MetricsApi::Resource, Some(fault));
-        // A pod that is missing once may be on its way out.
+        fixture.usage.set_fault(metrics_server::MetricsApi::Resource, Some(fault));
+        // A pod that is missing once may be terminating.
         let passes = if fault == Fault::Partial { 2 } else { 1 };
         let missing = metric(address, SAMPLES, &["\"missing_pod\""]).await;
-        let summary = stage.advance(&running, &clock, passes, MINUTE).await;
+        let summary = fixture.advance(&running, &clock, passes, MINUTE).await;
         assert!(summary.samples <= most, "{fault:?}: {summary:?}");
         assert_eq!(metric(address, ANSWERS, FAILED).await, failed + errors, "{fault:?}");
         let text = log.text().split_off(lines);
-        let is_told = told.iter().any(|line| text.contains(line));
-        assert!(is_told, "{fault:?}: {text}");
-        if told == [senseless] {
+        let is_logged = log_lines.iter().any(|line| text.contains(line));
+        assert!(is_logged, "{fault:?}: {text}");
+        if log_lines == [senseless] {
             let more = metric(address, SAMPLES, &["\"malformed\""]).await - malformed;
             assert_eq!(more, 4.0, "{fault:?}: four containers");
         }
@@ -64,40 +64,40 @@ async fn without_usage_or_with_half_of_it_recommendations_stay_and_nothing_is_ta
             assert_eq!(more, 2.0, "the other two");
         }
         assert_eq!(summary.vpas, 2, "{fault:?}");
-        assert_eq!(targets(&stage.recommendations().await), targets(&before), "{fault:?}");
+        assert_eq!(targets(&fixture.recommendations().await), targets(&before), "{fault:?}");
         assert_alive(address).await;
     }
-    stage.usage.set_fault(metrics_server::MetricsApi::Resource, None);
+    fixture.usage.set_fault(metrics_server::MetricsApi::Resource, None);
 
-    // Nobody serves it at all.
-    let registrations = Api::<APIService>::all(stage.client());
+    // The API is not registered at all.
+    let registrations = Api::<APIService>::all(fixture.client());
     let mut registration = registrations.get("v1beta1.metrics.k8s.io").await.expect("registered");
     let gone = DeleteParams::default();
-    registrations.delete("v1beta1.metrics.k8s.io", &gone).await.expect("it is there");
+    registrations.delete("v1beta1.metrics.k8s.io", &gone).await.expect("exists");
     let (failed, lines) = (metric(address, ANSWERS, FAILED).await, log.text().len());
-    wait::until("nothing is served", || async {
-        let summary = stage.advance(&running, &clock, 1, MINUTE).await;
+    wait::until("the API is not served", || async {
+        let summary = fixture.advance(&running, &clock, 1, MINUTE).await;
         (summary.samples == 0).then_some(())
     })
     .await;
     assert!(metric(address, ANSWERS, FAILED).await > failed);
     captured_log::assert_line(&log.text()[lines..], &[unreadable, "metrics.k8s.io"]);
-    assert_eq!(targets(&stage.recommendations().await), targets(&before));
+    assert_eq!(targets(&fixture.recommendations().await), targets(&before));
 
-    // And it comes back.
+    // It comes back.
     registration.metadata.resource_version = None;
     registration.metadata.uid = None;
     registration.status = None;
-    registrations.create(&PostParams::default(), &registration).await.expect("it was gone");
-    stage.set_constant_usage(2.0, 2000);
-    wait::until("samples are taken again", || async {
-        let summary = stage.advance(&running, &clock, 1, MINUTE).await;
+    registrations.create(&PostParams::default(), &registration).await.expect("was removed");
+    fixture.set_constant_usage(2.0, 2000);
+    wait::until("samples are ingested again", || async {
+        let summary = fixture.advance(&running, &clock, 1, MINUTE).await;
         (summary.samples == 8).then_some(())
     })
     .await;
-    stage.advance(&running, &clock, 12, MINUTE).await;
-    captured_log::assert_line(&log.text(), &["usage of all pods is there again"]);
-    for (name, target) in targets(&stage.recommendations().await) {
+    fixture.advance(&running, &clock, 12, MINUTE).await;
+    captured_log::assert_line(&log.text(), &["usage of all pods is available again"]);
+    for (name, target) in targets(&fixture.recommendations().await) {
         assert_ne!(targets(&before)[name], target, "{name} follows its usage again");
     }
     running.stop().await;

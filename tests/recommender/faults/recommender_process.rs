@@ -1,4 +1,4 @@
-//! Owns the real binary on a stage: started, read, and ended in one way or another.
+//! The real binary on a fixture: start it, read its metrics and log, and end it with a signal.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,38 +13,38 @@ use crate::support::plimsoll_process::PlimsollProcesses;
 use crate::support::process_guard::ProcessState;
 use crate::support::wait;
 
-/// What its user agent begins with.
+/// Prefix of its user agent.
 const AGENT: &str = "plimsoll-recommender";
 
-/// For all of them: a pass every half second, and each saves what changed.
+/// Flags of every process: a pass every half second, and each saves what changed.
 const FLAGS: &[&str] =
     &["--recommender-interval=500ms", "--checkpoint-interval=500ms", "--bounds-dead-band=0"];
 
-/// Where recommenders run as processes, and the time that is served to them.
+/// Runs recommenders as processes and serves them usage with stepped timestamps.
 pub struct RecommenderProcesses<'a> {
     stage: &'a Fixture,
     ours: PlimsollProcesses,
     now: Cell<Timestamp>,
 }
 
-/// One recommender, in its latest life.
+/// A recommender, which may be restarted.
 pub struct RecommenderProcess<'a> {
     stage: &'a Fixture,
-    /// Unlike that of any other process of the bed.
+    /// Unique among the processes of the testbed.
     name: String,
     port: u16,
-    /// How long its log was when this life began.
+    /// Length of its log at the last start.
     began: usize,
 }
 
 impl<'a> RecommenderProcesses<'a> {
-    /// None runs yet; samples begin at that time.
+    /// No process runs yet; samples begin at `now`.
     pub fn new(stage: &'a Fixture, now: Timestamp) -> Self {
         stage.usage.at(now);
         Self { stage, ours: PlimsollProcesses::new(&stage.bed), now: Cell::new(now) }
     }
 
-    /// Starts one.
+    /// Starts a recommender.
     pub fn start(&self, name: &str, flags: &[&str]) -> RecommenderProcess<'a> {
         let name = format!("{name}-{}", self.stage.namespace);
         let all = self.stage.flags(&[FLAGS, flags].concat());
@@ -53,7 +53,7 @@ impl<'a> RecommenderProcesses<'a> {
         RecommenderProcess { stage: self.stage, name, port, began }
     }
 
-    /// Lets hours go by, each seen by one recommender at least.
+    /// Advances by hours; at least one recommender reads the samples of each.
     pub async fn advance(&self, hours: usize) {
         for _ in 0..hours {
             self.now.set(self.now.get() + HOUR);
@@ -62,29 +62,29 @@ impl<'a> RecommenderProcesses<'a> {
         }
     }
 
-    /// From here on nobody sees any sample.
+    /// Stops serving usage samples.
     pub fn start_without_usage(&self) {
         self.stage.usage.set_fault(MetricsApi::Resource, Some(Fault::Status(503)));
     }
 
-    /// Samples are seen again.
+    /// Serves usage samples again.
     pub fn serve_usage(&self) {
         self.stage.usage.set_fault(MetricsApi::Resource, None);
     }
 }
 
 impl RecommenderProcess<'_> {
-    /// Where it serves.
+    /// Its HTTP address.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A metric of it.
+    /// One of its metrics.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         metric(&*self.address(), name, labels).await
     }
 
-    /// Waits until a metric of it is as wanted.
+    /// Waits until one of its metrics satisfies a condition.
     pub async fn metric_is(&self, name: &str, labels: &[&str], is: impl Fn(f64) -> bool) -> f64 {
         let ProcessState::Running(_) =
             self.stage.bed.process_guard().state(&self.name).expect("started")
@@ -94,7 +94,7 @@ impl RecommenderProcess<'_> {
         wait_for_metric(&*self.address(), name, labels, is).await
     }
 
-    /// Waits until it has made so many passes more, and has written what came of them.
+    /// Waits until it has run `count` more passes and written the results.
     pub async fn passes(&self, count: u32) {
         const PASSES: &str = "vpa_recommender_execution_latency_seconds_count";
         const TOTAL: &[&str] = &["step=\"total\""];
@@ -104,12 +104,12 @@ impl RecommenderProcess<'_> {
         self.metric_is("plimsoll_write_queue", &["kind=\"status\""], |left| left == 0.0).await;
     }
 
-    /// What it has logged in this life.
+    /// Its log since the last start.
     pub fn log(&self) -> String {
         read_log(self.stage, &self.name).split_off(self.began)
     }
 
-    /// Fails unless it has logged a line with all of these words in this life.
+    /// Asserts that one line of the log since the last start contains all of these words.
     pub fn assert_line(&self, words: &[&str]) {
         captured_log::assert_line(&self.log(), words);
     }
@@ -119,21 +119,21 @@ impl RecommenderProcess<'_> {
         self.stage.bed.process_guard().signal(&self.name, signal);
     }
 
-    /// Whether a signal has stopped it.
+    /// Whether it is stopped by `SIGSTOP`.
     pub fn is_frozen(&self) -> bool {
         let Some(ProcessState::Running(id)) = self.stage.bed.process_guard().state(&self.name)
         else {
             return false;
         };
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // The name of the program may have anything in it.
+        // The program name may contain any character, even `)`.
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
     }
 
-    /// Ends it, and answers its exit code.
+    /// Ends it and returns its exit code.
     pub async fn end(&self, signal: &str) -> i32 {
         self.signal(signal);
-        wait::within(Duration::from_mins(1), "it has ended", || async {
+        wait::within(Duration::from_mins(1), "the process has ended", || async {
             match self.stage.bed.process_guard().state(&self.name)? {
                 ProcessState::Exited(code) => Some(code),
                 ProcessState::Running(_) => None,

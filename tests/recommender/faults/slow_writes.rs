@@ -1,4 +1,4 @@
-//! A server that takes long over each write of a history.
+//! An API server that is slow to write checkpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,25 +15,25 @@ use crate::support::wait;
 
 const NAMES: &[&str] = &["front", "gone", "worker"];
 const CHECKPOINTS: &str = "/verticalpodautoscalercheckpoints/";
-/// What a save may take, and how long a single write takes.
+/// Timeout of a save, and duration of a single write.
 const SAVE: &str = "--checkpoints-timeout=1s";
 const SLOW: Duration = Duration::from_secs(3);
 
-/// W30: collecting has a time of its own, which is not what is left of that of a save.
+/// W30: garbage collection has its own timeout instead of the rest of the save's.
 #[tokio::test]
 async fn saves_that_take_all_of_their_time_do_not_cost_the_collection_of_orphans() {
     let (log, _guard) = captured_log::capture();
-    let Some(stage) = Fixture::new(NAMES).await else { return };
-    let clock = stage.clock();
-    let running = stage.start(&clock, &[]).await;
-    stage.advance(&running, &clock, 5, MINUTE).await;
+    let Some(fixture) = Fixture::new(NAMES).await else { return };
+    let clock = fixture.clock();
+    let running = fixture.start(&clock, &[]).await;
+    fixture.advance(&running, &clock, 5, MINUTE).await;
     running.stop().await;
-    assert_eq!(stage.samples().await.len(), NAMES.len());
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &stage.namespace);
-    vpas.delete("gone", &DeleteParams::default()).await.expect("it is there");
+    assert_eq!(fixture.samples().await.len(), NAMES.len());
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);
+    vpas.delete("gone", &DeleteParams::default()).await.expect("exists");
 
     let is_slow = Arc::new(AtomicBool::new(true));
-    let proxy = ApiProxy::start(stage.client(), {
+    let proxy = ApiProxy::start(fixture.client(), {
         let is_slow = Arc::clone(&is_slow);
         move |method, path| {
             let waits = *method != Method::GET && path.contains(CHECKPOINTS);
@@ -48,23 +48,23 @@ async fn saves_that_take_all_of_their_time_do_not_cost_the_collection_of_orphans
     })
     .await;
     let flags = [SAVE, "--checkpoint-interval=0s", "--checkpoints-gc-interval=1m"];
-    let running = stage.start_with_client(proxy.client.clone(), &clock, &flags).await;
+    let running = fixture.start_with_client(proxy.client.clone(), &clock, &flags).await;
     let address = running.address();
     wait::within(Duration::from_mins(2), "the orphan is collected", || async {
-        stage.advance(&running, &clock, 1, MINUTE).await;
-        (!stage.samples().await.contains_key("gone")).then_some(())
+        fixture.advance(&running, &clock, 1, MINUTE).await;
+        (!fixture.samples().await.contains_key("gone")).then_some(())
     })
     .await;
     wait_for_metric(address, "plimsoll_checkpoints_total", &["\"collected\""], |count| {
         count == 1.0
     })
     .await;
-    log.assert_line(&["orphaned histories collected", "removed=1"]);
-    // Saves that go over their time are slow, and lose nothing.
+    log.assert_line(&["collected orphaned histories", "removed=1"]);
+    // Saves that exceed their timeout are slow and lose nothing.
     is_slow.store(false, Ordering::Relaxed);
-    wait::until("all is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
+    wait::until("everything is saved", || async { (running.unsaved() == 0).then_some(()) }).await;
     running.stop().await;
-    let samples = stage.samples().await;
+    let samples = fixture.samples().await;
     assert_eq!(samples.keys().collect::<Vec<_>>(), ["front", "worker"]);
     assert!(samples.values().all(|count| *count >= 14), "{samples:?}");
 }

@@ -1,4 +1,4 @@
-//! Somebody else writes to our objects whenever we do.
+//! Another client writes to our objects whenever we do.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::support::captured_log;
 
 const NAMES: &[&str] = &["api", "front", "worker"];
 
-/// Changes the object of a path, if it is a VPA or a checkpoint.
+/// Changes the object at a path, if it is a VPA or a checkpoint.
 async fn write_first(client: Client, path: String, number: usize) {
     let words: Vec<&str> = path.split('/').collect();
     let plain = PatchParams::default();
@@ -25,11 +25,11 @@ async fn write_first(client: Client, path: String, number: usize) {
     match words[..] {
         [.., "namespaces", namespace, "verticalpodautoscalers", name, "status"] => {
             let api = Api::<VerticalPodAutoscaler>::namespaced(client, namespace);
-            api.patch(name, &plain, &Patch::Merge(note)).await.expect("it is there");
+            api.patch(name, &plain, &Patch::Merge(note)).await.expect("exists");
         }
         [.., "namespaces", namespace, "verticalpodautoscalercheckpoints", name] => {
             let api = Api::<Checkpoint>::namespaced(client, namespace);
-            api.patch(name, &plain, &Patch::Merge(note)).await.expect("it is there");
+            api.patch(name, &plain, &Patch::Merge(note)).await.expect("exists");
         }
         _ => {}
     }
@@ -38,17 +38,17 @@ async fn write_first(client: Client, path: String, number: usize) {
 #[tokio::test]
 async fn a_conflict_on_every_second_write_keeps_nothing_from_being_written_and_wipes_nothing() {
     let (log, _guard) = captured_log::capture();
-    let Some(stage) = Fixture::new(NAMES).await else { return };
-    let vpas = Api::<VerticalPodAutoscaler>::namespaced(stage.client(), &stage.namespace);
+    let Some(fixture) = Fixture::new(NAMES).await else { return };
+    let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);
     let foreign = json!({ "status": { "conditions": [
         { "type": "Foreign", "status": "True", "reason": "Test" },
     ] } });
     for name in NAMES {
         let patch = Patch::Merge(&foreign);
-        vpas.patch_status(name, &PatchParams::default(), &patch).await.expect("it is there");
+        vpas.patch_status(name, &PatchParams::default(), &patch).await.expect("exists");
     }
-    let (writes, behind) = (Mutex::new(HashMap::<String, usize>::new()), stage.client());
-    let proxy = ApiProxy::start(stage.client(), move |method, path| {
+    let (writes, behind) = (Mutex::new(HashMap::<String, usize>::new()), fixture.client());
+    let proxy = ApiProxy::start(fixture.client(), move |method, path| {
         if *method != Method::PATCH {
             return api_proxy::pass_through();
         }
@@ -58,7 +58,7 @@ async fn a_conflict_on_every_second_write_keeps_nothing_from_being_written_and_w
             *number += 1;
             *number
         };
-        // Every second one to each object.
+        // Every second request for each object.
         if number % 2 == 1 {
             return api_proxy::pass_through();
         }
@@ -69,19 +69,19 @@ async fn a_conflict_on_every_second_write_keeps_nothing_from_being_written_and_w
         })
     })
     .await;
-    let clock = stage.clock();
+    let clock = fixture.clock();
     let flags = ["--checkpoint-interval=0s"];
-    let running = stage.start_with_client(proxy.client.clone(), &clock, &flags).await;
+    let running = fixture.start_with_client(proxy.client.clone(), &clock, &flags).await;
     let address = running.address();
     for _ in 0..8 {
-        stage.advance(&running, &clock, 1, MINUTE * 30).await;
+        fixture.advance(&running, &clock, 1, MINUTE * 30).await;
         crate::support::wait::until("everything is saved", || async {
             (running.unsaved() == 0).then_some(())
         })
         .await;
-        let (said, _) = stage.expected_from_checkpoints(clock.now()).await;
-        stage.wait_for_recommendations("after each pass", &said).await;
-        assert_eq!(targets(&said).len(), NAMES.len());
+        let (expected, _) = fixture.expected_from_checkpoints(clock.now()).await;
+        fixture.wait_for_recommendations("after each pass", &expected).await;
+        assert_eq!(targets(&expected).len(), NAMES.len());
     }
     let count = async |code: &str| {
         let labels = ["kind=\"status\"", code];
@@ -92,13 +92,13 @@ async fn a_conflict_on_every_second_write_keeps_nothing_from_being_written_and_w
     assert!(written >= 8.0, "{written} written");
     assert!(conflicts <= written * 2.0, "{conflicts} conflicts for {written} writes");
     assert_eq!(metric(address, "plimsoll_checkpoints_total", &["\"failed\""]).await, 0.0);
-    log.assert_line(&["the object has changed meanwhile; its status is decided anew", "front"]);
-    for vpa in stage.vpas().await {
+    log.assert_line(&["conflict while writing status; recomputing it", "front"]);
+    for vpa in fixture.vpas().await {
         let conditions = vpa.status.expect("a status").conditions;
         let has =
             |kind: &str| conditions.iter().any(|one| one.kind == kind && one.status == "True");
         assert!(has("Foreign") && has("RecommendationProvided"), "{conditions:?}");
-        let notes = vpa.metadata.annotations.expect("they were changed");
+        let notes = vpa.metadata.annotations.expect("changed");
         assert!(notes.contains_key("example.com/touched"));
     }
     running.stop().await;

@@ -1,4 +1,4 @@
-//! Owns what the cases about feeds have in common: a bed with usage, workloads on it, and recommenders for a namespace.
+//! The fixture of the input tests: a testbed with usage, workloads, and recommenders for one namespace.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -29,22 +29,22 @@ use crate::support::{MetricsServer, Testbed, manifests, wait};
 
 pub const MEBIBYTE: u64 = 1 << 20;
 pub const MINUTE: Duration = Duration::from_mins(1);
-/// Memory that containers request.
+/// Memory request of each container.
 pub const REQUEST: u64 = 512 * MEBIBYTE;
 const VPAS: &str = "verticalpodautoscalers";
 const CHECKPOINTS: &str = "verticalpodautoscalercheckpoints";
 
-/// A bed with usage.
+/// A testbed with usage.
 pub struct Fixture {
     pub bed: Testbed,
     pub usage: MetricsServer,
-    /// Of each namespace on a shared bed; nothing where the bed is the test's own.
+    /// One server for each namespace on a shared testbed; `None` on a private one.
     namespace_usage: Option<RefCell<Vec<MetricsServer>>>,
     log: CapturedLog,
     _listening: DefaultGuard,
 }
 
-/// A recommender that runs, on a clock of its own.
+/// A running recommender with its own stepped clock.
 pub struct SteppedRecommender {
     pub running: RecommenderHandle,
     clock: Clock,
@@ -54,7 +54,7 @@ pub struct SteppedRecommender {
 // === impl Stage ===
 
 impl Fixture {
-    /// `None` after noting what is missing.
+    /// Returns `None` after reporting what is missing on this machine.
     pub async fn private() -> Option<Self> {
         let bed = Testbed::private().await.filter(Testbed::has_controllers)?;
         create_definitions(&bed).await;
@@ -64,7 +64,7 @@ impl Fixture {
         Some(Self { bed, usage, namespace_usage: None, log: words, _listening: listening })
     }
 
-    /// The same on the shared bed, for recommenders of one namespace each.
+    /// The same on the shared testbed, for recommenders of one namespace each.
     pub async fn shared() -> Option<Self> {
         let bed = Testbed::shared().await.filter(Testbed::has_controllers)?;
         create_definitions(&bed).await;
@@ -74,7 +74,7 @@ impl Fixture {
         Some(Self { bed, usage, namespace_usage: apart, log: words, _listening: listening })
     }
 
-    /// A namespace of its own for a case.
+    /// Creates a namespace for a case.
     pub async fn namespace(&self, name: &str) -> String {
         let namespace = self.bed.namespace(name).await;
         if let Some(apart) = &self.namespace_usage {
@@ -84,7 +84,7 @@ impl Fixture {
         namespace
     }
 
-    /// Serves the usage of that time.
+    /// Serves usage with this timestamp.
     fn serve_usage_at(&self, time: Time) {
         self.usage.at(time.into());
         if let Some(apart) = &self.namespace_usage {
@@ -96,7 +96,8 @@ impl Fixture {
         self.bed.client()
     }
 
-    /// A Deployment of one pod, `main` in it, and a VPA of the same name; answers the pod once it is ready.
+    /// Creates a Deployment with one pod, whose container is `main`, and a VPA of the same name. Returns the pod once
+    /// it is ready.
     pub async fn deploy(&self, namespace: &str, name: &str) -> String {
         let request = (REQUEST / MEBIBYTE).to_string() + "Mi";
         let yaml = manifests::deployment(name, 1, "10m", &request);
@@ -104,32 +105,32 @@ impl Fixture {
         self.pod(namespace, &format!("{name}-")).await
     }
 
-    /// The only pod whose name begins so, once it is ready.
+    /// The only pod with this prefix, once it is ready.
     pub async fn pod(&self, namespace: &str, prefix: &str) -> String {
         let pods = self.bed.nodes().pods(namespace, prefix, 1, "is ready", is_ready).await;
         pods[0].metadata.name.clone().expect("pods have names")
     }
 
-    /// A VPA for a Deployment.
+    /// Creates a VPA for a Deployment.
     pub async fn create_vpa(&self, namespace: &str, name: &str, deployment: &str) {
         let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": deployment });
         self.create_vpa_with(namespace, name, &json!({ "targetRef": target })).await;
     }
 
-    /// A VPA of that spec.
+    /// Creates a VPA with this spec.
     pub async fn create_vpa_with(&self, namespace: &str, name: &str, spec: &Value) {
         let object = json!({ "metadata": { "name": name }, "spec": spec });
         let yaml = object.to_string();
         manifests::create::<VerticalPodAutoscaler>(self.client(), namespace, &yaml).await;
     }
 
-    /// What `main` uses in all pods whose name begins so.
+    /// Sets the usage of `main` in all pods with this prefix.
     pub fn set_usage(&self, namespace: &str, prefix: &str, cpu: f64, mebibytes: u64) {
         let used = UsageValue { cpu, memory: mebibytes * MEBIBYTE };
         self.usage.set_all(namespace, prefix, "main", used);
     }
 
-    /// A recommender for one namespace, at the end of its first pass.
+    /// A recommender for one namespace that has finished its first pass.
     pub async fn start_recommender(&self, namespace: &str, flags: &[&str]) -> SteppedRecommender {
         let only = format!("--vpa-object-namespace={namespace}");
         let mut all = vec![&*only];
@@ -137,19 +138,19 @@ impl Fixture {
         self.start_recommender_at(wall_now().into(), &all).await
     }
 
-    /// A recommender that begins at that time.
+    /// A recommender whose clock starts at `now`.
     pub async fn start_recommender_at(&self, now: Time, flags: &[&str]) -> SteppedRecommender {
         let clock = Clock::fake(now);
         self.serve_usage_at(now);
         let mut all = vec!["--leader-elect=false", "--checkpoint-interval=0s"];
         all.extend(flags);
-        let way = with_recorded_writes(self.client()).await;
-        let running = start_with(way.client.clone(), &clock, &all).await;
+        let proxy = with_recorded_writes(self.client()).await;
+        let running = start_with(proxy.client.clone(), &clock, &all).await;
         wait_for_passes(&running, 1).await;
-        SteppedRecommender { running, clock, proxy: way }
+        SteppedRecommender { running, clock, proxy }
     }
 
-    /// Waits until a container's target is this amount, as it is printed.
+    /// Waits until a container's target is this quantity.
     pub async fn wait_for_target(
         &self,
         namespace: &str,
@@ -172,7 +173,7 @@ impl Fixture {
         named(read(&self.client(), namespace, VPAS).await, name)
     }
 
-    /// A checkpoint; null when there is none.
+    /// A checkpoint, or null if there is none.
     pub async fn checkpoint(&self, namespace: &str, name: &str) -> Value {
         named(read(&self.client(), namespace, CHECKPOINTS).await, name)
     }
@@ -182,7 +183,7 @@ impl Fixture {
         all.iter().filter_map(|it| Some(it["metadata"]["name"].as_str()?.to_owned())).collect()
     }
 
-    /// Waits until a checkpoint has at least so many samples, and answers how many.
+    /// Waits until a checkpoint has at least `least` samples and returns the number.
     pub async fn wait_for_samples(&self, namespace: &str, checkpoint: &str, least: u64) -> u64 {
         wait::until(&format!("{checkpoint} has {least} samples"), || async {
             let found = self.checkpoint(namespace, checkpoint).await;
@@ -191,7 +192,7 @@ impl Fixture {
         .await
     }
 
-    /// Writes a checkpoint as another program would: a week of one core, and of 4 GiB.
+    /// Writes a checkpoint as another program would: a week of one core and 4 GiB.
     pub async fn write_checkpoint(&self, namespace: &str, vpa: &str, now: i64) {
         let histogram = |bucket: &str| {
             json!({
@@ -230,14 +231,14 @@ impl SteppedRecommender {
         self.clock.now()
     }
 
-    /// A pass a minute later, with samples of then.
-    pub async fn step(&self, stage: &Fixture) -> PassSummary {
-        self.step_by(stage, MINUTE).await
+    /// Runs a pass a minute later, with new samples.
+    pub async fn step(&self, fixture: &Fixture) -> PassSummary {
+        self.step_by(fixture, MINUTE).await
     }
 
-    /// A pass that much later, with samples of then.
-    pub async fn step_by(&self, stage: &Fixture, by: Duration) -> PassSummary {
-        stage.serve_usage_at(self.clock.now().later(by));
+    /// Runs a pass that much later, with new samples.
+    pub async fn step_by(&self, fixture: &Fixture, by: Duration) -> PassSummary {
+        fixture.serve_usage_at(self.clock.now().later(by));
         step(&self.running, &self.clock, by).await
     }
 
@@ -246,23 +247,23 @@ impl SteppedRecommender {
         self.running.passes().borrow().1
     }
 
-    /// Passes a minute apart until this many kills have counted, the last pass included.
-    pub async fn step_until_oom_kills(&self, stage: &Fixture, kills: u64) {
+    /// Runs passes a minute apart until this many kills are counted, including those of the last pass.
+    pub async fn step_until_oom_kills(&self, fixture: &Fixture, kills: u64) {
         let counted = Cell::new(self.last_summary().kills);
         wait::until(&format!("{kills} kills have counted"), || async {
             if counted.get() < kills {
-                counted.set(counted.get() + self.step(stage).await.kills);
+                counted.set(counted.get() + self.step(fixture).await.kills);
             }
             (counted.get() >= kills).then_some(())
         })
         .await;
-        assert_eq!(counted.get(), kills, "kills that counted");
+        assert_eq!(counted.get(), kills, "counted kills");
     }
 
-    /// Waits until a line of the metrics is there.
+    /// Waits until the metrics contain a line.
     pub async fn wait_for_metric_line(&self, line: &str) {
         let address = format!("http://{}/metrics", self.running.address());
-        wait::until(&format!("metrics have {line}"), || async {
+        wait::until(&format!("metrics contain {line}"), || async {
             let text = String::from_utf8(http_get(&address).await?.to_vec()).ok()?;
             text.lines().any(|known| known == line).then_some(())
         })
@@ -287,14 +288,14 @@ pub fn target(vpa: &Value, container: &str, resource: &str) -> Option<String> {
     Some(one["target"][resource].as_str()?.to_owned())
 }
 
-/// The target of a container of which a kill is known, and no more use than it requested.
+/// The target of a container after an OOM kill, with usage at its request.
 pub fn target_after_oom_kill(used: u64) -> String {
     let mut container = ReferenceContainer::new(None);
     container.kill("pod", 0, used as i64);
     memory_text(container.memory(1, None)[1])
 }
 
-/// The target of a container that always used so much.
+/// The target of a container with constant usage.
 pub fn target_for_usage(mebibytes: u64) -> String {
     let mut container = ReferenceContainer::new(None);
     container.take("pod", 0, 1, (mebibytes * MEBIBYTE) as i64);

@@ -1,4 +1,4 @@
-//! Two namespaces in which everything has the same names and labels: what is done for the VPA in one leaves the other alone.
+//! Two namespaces with the same names and labels: actions for the VPA in one do not affect the other.
 
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::Pod};
 use plimsoll::controllers;
@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// Pods of a StatefulSet have the same names in each namespace, which those of a Deployment have not.
-async fn twin(stage: &Fixture, namespace: &str) -> Vec<Pod> {
+/// Pods of a StatefulSet have the same names in each namespace, unlike those of a Deployment.
+async fn twin(fixture: &Fixture, namespace: &str) -> Vec<Pod> {
     let set = json!({
         "metadata": {"name": "web"},
         "spec": {
@@ -26,67 +26,67 @@ async fn twin(stage: &Fixture, namespace: &str) -> Vec<Pod> {
             }]}},
         },
     });
-    manifests::create::<StatefulSet>(stage.client(), namespace, &set.to_string()).await;
-    wait_for_ready_pods(&stage.bed, namespace, "web", 2).await
+    manifests::create::<StatefulSet>(fixture.client(), namespace, &set.to_string()).await;
+    wait_for_ready_pods(&fixture.bed, namespace, "web", 2).await
 }
 
-async fn autoscale(stage: &Fixture, namespace: &str, mode: &str) {
+async fn autoscale(fixture: &Fixture, namespace: &str, mode: &str) {
     let spec = json!({
         "targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"},
         "updatePolicy": {"updateMode": mode},
     });
-    stage.create_vpa_with(namespace, "web", &spec).await;
+    fixture.create_vpa_with(namespace, "web", &spec).await;
 }
 
 pub async fn a_vpa_reaches_neither_pods_nor_histories_of_a_namespace_that_looks_the_same(
-    stage: &Fixture,
+    fixture: &Fixture,
 ) {
-    let (ours, other) = (stage.bed.namespace("ours").await, stage.bed.namespace("other").await);
-    let before = [twin(stage, &ours).await, twin(stage, &other).await].map(|pods| uids(&pods));
-    stage.set_usage(&ours, "web-", 0.1, 700);
-    stage.set_usage(&other, "web-", 3.0, 4000);
-    autoscale(stage, &ours, "Recreate").await;
-    let play = stage.start_recommender_at(wall_now().into(), &[]).await;
+    let (ours, other) = (fixture.bed.namespace("ours").await, fixture.bed.namespace("other").await);
+    let before = [twin(fixture, &ours).await, twin(fixture, &other).await].map(|pods| uids(&pods));
+    fixture.set_usage(&ours, "web-", 0.1, 700);
+    fixture.set_usage(&other, "web-", 3.0, 4000);
+    autoscale(fixture, &ours, "Recreate").await;
+    let recommender = fixture.start_recommender_at(wall_now().into(), &[]).await;
     for _ in 0..3 {
-        assert_eq!(play.step(stage).await.vpas, 1);
+        assert_eq!(recommender.step(fixture).await.vpas, 1);
     }
-    stage.wait_for_target(&ours, "web", "main", "memory", &target_for_usage(700)).await;
-    stage.wait_for_samples(&ours, "web-main", 4).await;
-    assert_eq!(stage.checkpoints(&other).await, [""; 0], "nobody asked for it");
+    fixture.wait_for_target(&ours, "web", "main", "memory", &target_for_usage(700)).await;
+    fixture.wait_for_samples(&ours, "web-main", 4).await;
+    assert_eq!(fixture.checkpoints(&other).await, [""; 0], "not requested");
 
-    evict(stage, &ours).await;
+    evict(fixture, &ours).await;
     let after = [
-        wait_for_ready_pods(&stage.bed, &ours, "web", 2).await,
-        pods(&stage.client(), &other, "web").await,
+        wait_for_ready_pods(&fixture.bed, &ours, "web", 2).await,
+        pods(&fixture.client(), &other, "web").await,
     ];
     let after = after.map(|pods| uids(&pods));
-    assert_eq!(before[0].difference(&after[0]).count(), 1, "the first one was evicted");
-    assert_eq!(before[1], after[1], "those of the other namespace were not touched");
+    assert_eq!(before[0].difference(&after[0]).count(), 1, "the first pod was evicted");
+    assert_eq!(before[1], after[1], "pods of the other namespace are unchanged");
 
-    // What somebody kept there under the same name is history of that VPA alone, also when both are read anew.
-    play.stop().await;
-    stage.write_checkpoint(&other, "web", wall_now().as_second()).await;
-    autoscale(stage, &other, "Off").await;
-    let play = stage.start_recommender_at(wall_now().into(), &[]).await;
+    // A checkpoint of the same name is history of that namespace's VPA alone, also when both are loaded again.
+    recommender.stop().await;
+    fixture.write_checkpoint(&other, "web", wall_now().as_second()).await;
+    autoscale(fixture, &other, "Off").await;
+    let recommender = fixture.start_recommender_at(wall_now().into(), &[]).await;
     for _ in 0..3 {
-        assert_eq!(play.step(stage).await.vpas, 2);
+        assert_eq!(recommender.step(fixture).await.vpas, 2);
     }
-    let known = stage.wait_for_samples(&other, "web-main", 10_081).await;
-    let own = stage.wait_for_samples(&ours, "web-main", 5).await;
+    let known = fixture.wait_for_samples(&other, "web-main", 10_081).await;
+    let own = fixture.wait_for_samples(&ours, "web-main", 5).await;
     assert!(own < 100 && known < 10_200, "{own} of its own, and {known}");
-    stage.wait_for_target(&ours, "web", "main", "memory", &target_for_usage(700)).await;
-    let told = wait::until("the other one is recommended for", || async {
-        let told = stage.vpa(&other, "web").await.to_string();
-        told.contains("containerRecommendations").then_some(told)
+    fixture.wait_for_target(&ours, "web", "main", "memory", &target_for_usage(700)).await;
+    let json = wait::until("the other VPA has a recommendation", || async {
+        let json = fixture.vpa(&other, "web").await.to_string();
+        json.contains("containerRecommendations").then_some(json)
     })
     .await;
-    assert!(!told.contains(&target_for_usage(700)), "{told}");
-    play.stop().await;
+    assert!(!json.contains(&target_for_usage(700)), "{json}");
+    recommender.stop().await;
 }
 
-/// Has an updater that looks after all namespaces evict the first pod of the only VPA, and no other one.
-async fn evict(stage: &Fixture, namespace: &str) {
-    wait_for_age(&stage.bed, namespace, "web", 6).await;
+/// Runs an updater for all namespaces until it has evicted the first pod of the only VPA, and no other.
+async fn evict(fixture: &Fixture, namespace: &str) {
+    wait_for_age(&fixture.bed, namespace, "web", 6).await;
     let leases = format!("--leader-elect-resource-namespace={namespace}");
     let flags = [
         "--address=127.0.0.1:0",
@@ -95,10 +95,11 @@ async fn evict(stage: &Fixture, namespace: &str) {
         "--recommender-heartbeat=ignore",
         &leases,
     ];
-    let config = updater_config(&flags, |_| String::new()).expect("flags that make sense");
-    let running = controllers::start(config, stage.client(), Clock::wall()).await.expect("starts");
-    // No webhook sizes the pod that comes in its place.
-    wait_until_blocked_by(&stage.bed, namespace, "web", "BreakerOpen").await;
+    let config = updater_config(&flags, |_| String::new()).expect("valid flags");
+    let running =
+        controllers::start(config, fixture.client(), Clock::wall()).await.expect("starts");
+    // No webhook sizes the replacement pod.
+    wait_until_blocked_by(&fixture.bed, namespace, "web", "BreakerOpen").await;
     wait_for_passes(&running, 4).await;
     running.stop().await;
 }

@@ -1,15 +1,14 @@
-//! What is scraped from a workload, by a metrics server and by a Prometheus, and what the queries of the bootstrap
-//! answer about it.
+//! Scrapes of a simulated workload by metrics-server and Prometheus, and the results of the bootstrap's queries.
 
 use super::simulated_workload::{ContainerRun, SPAN, SimulatedPod, SimulatedWorkload};
 use crate::recommender_model::workload_mix::Random;
 
-/// Who scrapes how often, beginning when.
+/// Interval and offset of a scraper.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrapeSchedule {
     pub every: i64,
     pub offset: i64,
-    /// One scrape in so many fails; 0 for none.
+    /// One in this many scrapes fails; 0 for none.
     pub fails: i64,
 }
 
@@ -19,19 +18,24 @@ pub struct Scrape {
     pub at: i64,
     /// Counter of CPU seconds.
     pub counter: f64,
-    /// Bytes.
+    /// In bytes.
     pub memory: f64,
 }
 
-/// The scrapes of one run: a series of its own, as cAdvisor's `id` has it.
+/// The scrapes of one run, which is a separate series, as with cAdvisor's `id` label.
 pub type Series = Vec<Scrape>;
 
 impl ScrapeSchedule {
-    /// What it has of each run of a pod.
-    pub fn scrape(&self, pod: &SimulatedPod, story: &SimulatedWorkload, seed: u64) -> Vec<Series> {
+    /// The scrapes of each run of a pod.
+    pub fn scrape(
+        &self,
+        pod: &SimulatedPod,
+        workload: &SimulatedWorkload,
+        seed: u64,
+    ) -> Vec<Series> {
         let mut noise = Random::new(seed);
         let is_dark =
-            |at: i64| story.unmeasured.iter().any(|(from, to)| (*from..*to).contains(&at));
+            |at: i64| workload.unmeasured.iter().any(|(from, to)| (*from..*to).contains(&at));
         let mut scrape_run = |run: &ContainerRun| {
             let mut series = Series::new();
             let first = (run.start - self.offset).div_euclid(self.every) + 1;
@@ -49,8 +53,8 @@ impl ScrapeSchedule {
     }
 }
 
-/// The last two scrapes that a metrics server holds at a time: what it answers is of the later one. What it has not
-/// seen for two rounds is gone.
+/// What metrics-server returns: usage from its last two scrapes, with the time of the later one. A container that was
+/// not scraped for two rounds is dropped.
 pub fn usage_at(series: &Series, now: i64, every: i64) -> Option<(i64, f64, f64)> {
     let after = series.partition_point(|scrape| scrape.at <= now);
     let [before, last] = series.get(after.checked_sub(2)?..after)? else { return None };
@@ -61,7 +65,7 @@ pub fn usage_at(series: &Series, now: i64, every: i64) -> Option<(i64, f64, f64)
     Some((last.at, cores, last.memory))
 }
 
-/// How the bootstrap asks about CPU.
+/// How the bootstrap queries CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateFunction {
     /// `irate` over a window.
@@ -70,7 +74,7 @@ pub enum RateFunction {
     Mean(i64),
 }
 
-/// `max by (namespace, pod, container) (irate(...))` or `rate`, at each step: the steps with an answer.
+/// `max by (namespace, pod, container) (irate(...))` or `rate`, at each step that has a result.
 pub fn cpu(runs: &[Series], ask: RateFunction, step: i64) -> Vec<(i64, f64)> {
     let mut answers: Vec<(i64, f64)> = Vec::new();
     for series in runs {
@@ -99,32 +103,32 @@ pub fn cpu(runs: &[Series], ask: RateFunction, step: i64) -> Vec<(i64, f64)> {
 }
 
 fn in_window(series: &Series, at: i64, window: i64, ask: RateFunction) -> Option<f64> {
-    // Open on the left, as from release 3 on.
+    // Left-open, as from release 3 on.
     let from = series.partition_point(|scrape| scrape.at <= at - window);
     let to = series.partition_point(|scrape| scrape.at <= at);
-    let held = &series[from..to];
-    let (first, last) = (held.first()?, held.last()?);
+    let samples = &series[from..to];
+    let (first, last) = (samples.first()?, samples.last()?);
     match ask {
         RateFunction::Last(_) => {
-            let [.., before, last] = held else { return None };
+            let [.., before, last] = samples else { return None };
             Some((last.counter - before.counter) / (last.at - before.at) as f64)
         }
         RateFunction::Mean(_) => {
-            if held.len() < 2 {
+            if samples.len() < 2 {
                 return None;
             }
-            // As Prometheus stretches what it has towards the edges of the window.
-            let sampled = (last.at - first.at) as f64;
-            let between = sampled / (held.len() - 1) as f64;
+            // Prometheus extrapolates samples to the edges of the window.
+            let span = (last.at - first.at) as f64;
+            let between = span / (samples.len() - 1) as f64;
             let edge =
                 |gap: i64| if gap as f64 >= between * 1.1 { between / 2.0 } else { gap as f64 };
             let increase = last.counter - first.counter;
             let mut before = edge(first.at - (at - window));
             if increase > 0.0 && first.counter >= 0.0 {
-                before = before.min(sampled * first.counter / increase);
+                before = before.min(span * first.counter / increase);
             }
-            let stretched = sampled + before + edge(at - last.at);
-            Some(increase * stretched / sampled / window as f64)
+            let stretched = span + before + edge(at - last.at);
+            Some(increase * stretched / span / window as f64)
         }
     }
 }

@@ -1,92 +1,92 @@
-//! What really happened to a workload, every five seconds for eight days: the one truth that a recommender lives
-//! through, and that a Prometheus scrapes.
+//! The true usage of a simulated workload, every five seconds for eight days, as the source of both live samples and
+//! scrapes.
 
 use crate::recommender_model::workload_mix::Random;
 
-/// Seconds of a tick.
+/// Seconds per tick.
 pub const TICK: i64 = 5;
-/// Seconds of the whole story.
+/// Seconds of the whole simulation.
 pub const SPAN: i64 = 8 * 86_400;
 
-/// One run of one container: from its start to its end its counter only grows.
+/// One run of one container, during which its counter only grows.
 #[derive(Clone, Debug)]
 pub struct ContainerRun {
-    /// When it started, in seconds from the beginning of the story.
+    /// Start of the run, in seconds since the start of the simulation.
     pub start: i64,
     /// CPU seconds used by the end of each tick.
     pub cpu: Vec<f64>,
     /// Bytes in use at the end of each tick.
     pub memory: Vec<f32>,
-    /// Whether it ended by a kill for lack of memory.
+    /// Whether it was OOM-killed.
     pub killed: bool,
 }
 
-/// One pod.
+/// A simulated pod.
 #[derive(Clone, Debug)]
 pub struct SimulatedPod {
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its container's runs, one after the other.
+    /// Runs of its container, in order.
     pub runs: Vec<ContainerRun>,
 }
 
-/// A workload and what it did.
+/// A workload with its simulated usage.
 #[derive(Clone, Debug)]
 pub struct SimulatedWorkload {
-    /// What is special about it.
+    /// Name of the behaviour.
     pub name: String,
     /// Memory request of its container.
     pub request: i64,
     /// All of its pods.
     pub pods: Vec<SimulatedPod>,
-    /// Seconds in which nobody measured anything.
+    /// Seconds in which nothing is scraped.
     pub unmeasured: Vec<(i64, i64)>,
 }
 
 impl ContainerRun {
-    /// When it ended.
+    /// The end of the run.
     pub fn end(&self) -> i64 {
         self.start + self.cpu.len() as i64 * TICK
     }
 
-    /// Its counter and its memory at a time.
+    /// Its CPU counter and its memory at a time.
     pub fn at(&self, second: i64) -> Option<(f64, f64)> {
         let tick = usize::try_from((second - self.start) / TICK - 1).ok()?;
         Some((*self.cpu.get(tick)?, f64::from(self.memory[tick])))
     }
 }
 
-/// How a workload behaves.
+/// Parameters of a workload's behaviour.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadBehaviour {
     pub name: &'static str,
-    /// Cores and MiB while nothing special goes on.
+    /// Base usage in cores and MiB.
     pub cores: f64,
     pub mebibytes: f64,
     pub replicas: i64,
-    /// How much more it does at noon than at midnight.
+    /// Relative difference between noon and midnight.
     pub daily: f64,
-    /// Bursts an hour, their least and most seconds, and how many times the usual they use.
+    /// Bursts per hour, their minimum and maximum length in seconds, and their factor.
     pub bursts: (f64, i64, i64, f64),
-    /// The share of its memory that it lets go of again and again, and after how many minutes.
+    /// The share of memory that a garbage collection frees, and the minutes between collections.
     pub garbage_collection: (f64, f64),
-    /// MiB that it leaks an hour; it is killed at twice its memory.
+    /// MiB leaked per hour; it is OOM-killed at twice its base memory.
     pub leak: f64,
     /// Hours between restarts without a kill; 0 for never.
     pub restarts: f64,
-    /// Hours that a pod lives and hours between two starts; 0 for the whole story.
+    /// Lifetime of a pod and interval between starts, in hours; 0 for the whole simulation.
     pub life: (f64, f64),
     /// Hours of the day in which it runs.
     pub active_hours: (i64, i64),
-    /// By how much the replicas differ.
+    /// Relative spread between replicas.
     pub replica_spread: f64,
-    /// Hours in which nobody measures, in the mean twice in the story.
+    /// Hours of a gap in the scrapes; there are two gaps on average.
     pub dark: f64,
-    /// Day on which it began.
+    /// Day on which it starts.
     pub born: i64,
 }
 
-/// What all have in common.
+/// Defaults of all behaviours.
 pub const STEADY: WorkloadBehaviour = WorkloadBehaviour {
     name: "steady",
     cores: 0.25,
@@ -104,7 +104,7 @@ pub const STEADY: WorkloadBehaviour = WorkloadBehaviour {
     born: 0,
 };
 
-/// The random part of a pod's name, in the letters that the API server takes.
+/// The random suffix of a pod's name, in the characters that the API server uses.
 fn suffix(number: usize) -> String {
     let letters = b"bcdfghjklmnpqrstvwxz2456789";
     let letter =
@@ -112,13 +112,13 @@ fn suffix(number: usize) -> String {
     (0..5).rev().map(letter).collect()
 }
 
-/// A number from 0 to 1.
+/// A random number from 0 to 1.
 fn share(noise: &mut Random) -> f64 {
     noise.below(1 << 30) as f64 / (1_u64 << 30) as f64
 }
 
 impl WorkloadBehaviour {
-    /// Lives eight days in this manner.
+    /// Simulates eight days with this behaviour.
     pub fn simulate(&self, seed: u64) -> SimulatedWorkload {
         let mut noise = Random::new(seed);
         let mut pods = Vec::new();
@@ -142,7 +142,7 @@ impl WorkloadBehaviour {
         SimulatedWorkload { name: format!("{} {seed}", self.name), request, pods, unmeasured: dark }
     }
 
-    /// From when to when pods live in one place of the workload.
+    /// Start and end of the consecutive pods of one replica.
     fn pod_lifetimes(&self, noise: &mut Random) -> Vec<(i64, i64)> {
         let tick = |second: i64| second / TICK * TICK;
         let first = self.born * 86_400 + noise.below(90);
@@ -200,7 +200,7 @@ impl WorkloadBehaviour {
             let second = start + tick as i64 * TICK;
             let of_day = (second % 86_400) as f64 / 86_400.0;
             let daily = 1.0 - self.daily * (of_day * std::f64::consts::TAU).cos();
-            // Load that moves within minutes, and what is never twice the same.
+            // Load that varies over minutes, plus noise.
             slow = 0.98 * slow + 0.06 * (share(noise) - 0.5);
             if second >= burst_ends {
                 burst = 1.0;

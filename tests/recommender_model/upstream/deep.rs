@@ -1,4 +1,4 @@
-//! Upstream's own code itself, asked about many lives, and about those that are recorded.
+//! Upstream's code itself, on many cases and on the recorded ones.
 
 use std::{
     fmt::Write as _,
@@ -12,11 +12,11 @@ use super::{
 };
 use crate::support::{random, skipped::report_skipped, tier, upstream_recording};
 
-/// Lives that are asked about at once.
+/// Number of cases per process.
 const AT_ONCE: u64 = 400;
 
-/// What upstream's code answers about each of these lives.
-fn ask(program: &Path, lives: &[Life]) -> Vec<String> {
+/// Runs upstream's code on these cases and returns its output.
+fn run_upstream(program: &Path, lives: &[Life]) -> Vec<String> {
     let mut text = String::new();
     for life in lives {
         for event in &life.events {
@@ -58,7 +58,7 @@ fn compare_lives(restarts: bool) {
     for chunk in 0..tier::cases(1, 10) {
         let first = first + chunk * AT_ONCE;
         let lives = random_cases(first..first + AT_ONCE, restarts);
-        for (life, answer) in lives.iter().zip(ask(&program, &lives)) {
+        for (life, answer) in lives.iter().zip(run_upstream(&program, &lives)) {
             assert_eq!(compare(life, &answer), Ok(()), "case {}", life.case);
         }
     }
@@ -74,7 +74,7 @@ fn lives_go_on_after_a_restart_as_with_upstreams_own_code() {
     compare_lives(true);
 }
 
-/// An answer without the time at which it was given, which upstream's code takes from the machine's clock.
+/// A result without its time, which upstream's code takes from the system clock.
 fn timeless(answer: &str) -> serde_json::Value {
     let mut answer: serde_json::Value = serde_json::from_str(answer).expect("JSON");
     let checkpoint = answer["checkpoint"].as_object_mut().expect("a checkpoint");
@@ -90,26 +90,26 @@ fn upstreams_own_code_answers_what_was_recorded() {
     };
     let (both, recording) = recorded();
     let [without_restarts, with_restarts] = both.map(|lives| {
-        let answers = ask(&program, &lives);
+        let answers = run_upstream(&program, &lives);
         for (life, answer) in lives.iter().zip(&answers) {
             assert_eq!(compare(life, answer), Ok(()), "case {}", life.case);
         }
         let recorded = lives.into_iter().zip(answers);
         recorded.map(|(life, answer)| Recorded { checkpoint: life.checkpoint, answer }).collect()
     });
-    let answered = Recording { without_restarts, with_restarts };
+    let recorded_now = Recording { without_restarts, with_restarts };
     if upstream_recording::is_recording() {
-        return recording.write(&answered);
+        return recording.write(&recorded_now);
     }
     let recorded = recording.read::<Recording>();
-    for (recorded, answered) in [
-        (recorded.without_restarts, answered.without_restarts),
-        (recorded.with_restarts, answered.with_restarts),
+    for (recorded, recorded_now) in [
+        (recorded.without_restarts, recorded_now.without_restarts),
+        (recorded.with_restarts, recorded_now.with_restarts),
     ] {
-        assert_eq!(recorded.len(), answered.len());
-        for (case, (recorded, answered)) in RECORDED.zip(recorded.iter().zip(&answered)) {
-            assert_eq!(recorded.checkpoint, answered.checkpoint, "case {case}");
-            assert_eq!(timeless(&recorded.answer), timeless(&answered.answer), "case {case}");
+        assert_eq!(recorded.len(), recorded_now.len());
+        for (case, (recorded, recorded_now)) in RECORDED.zip(recorded.iter().zip(&recorded_now)) {
+            assert_eq!(recorded.checkpoint, recorded_now.checkpoint, "case {case}");
+            assert_eq!(timeless(&recorded.answer), timeless(&recorded_now.answer), "case {case}");
         }
     }
 }

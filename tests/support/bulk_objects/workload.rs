@@ -1,4 +1,4 @@
-//! Owns one workload of a fleet: its owners from the target down to its pods, of every kind that a VPA can name.
+//! A workload with all its objects, from the target down to the pods, of every kind that a VPA can target.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ApiWrite;
 
-/// What a workload is. All but the first stand for a whole chain of owners.
+/// The kind of a workload. Some represent a whole owner chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
     /// Owns a ReplicaSet, which owns the pods.
@@ -28,14 +28,14 @@ pub enum WorkloadKind {
     Rollout,
 }
 
-/// A workload, written the way its controllers would have left it.
+/// A workload whose objects look as its controllers would have left them.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Where.
+    /// Namespace of all its objects.
     pub namespace: String,
-    /// Of the target; pods carry it as the label `app`.
+    /// Name of the target; pods have it as the label `app`.
     pub name: String,
-    /// What it is.
+    /// Kind of the target.
     pub kind: WorkloadKind,
     /// Names of its containers.
     pub containers: Vec<String>,
@@ -45,21 +45,21 @@ pub struct Workload {
     pub request: u64,
 }
 
-/// How a container of a pod fares.
+/// The state of a container of a pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ContainerRun {
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// When it was last killed for lack of memory.
+    /// Time of the last OOM kill.
     pub killed: Option<Timestamp>,
-    /// Whether it is down since then.
+    /// Whether it has not been restarted since.
     pub is_down: bool,
 }
 
-// === impl Kind ===
+// === impl WorkloadKind ===
 
 impl WorkloadKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::Deployment,
         Self::StatefulSet,
@@ -87,7 +87,7 @@ impl WorkloadKind {
         }
     }
 
-    /// What stands between the target and its pods.
+    /// The kind between the target and its pods.
     fn intermediate_owner(self) -> Option<Self> {
         match self {
             Self::Deployment | Self::Rollout => Some(Self::ReplicaSet),
@@ -100,12 +100,12 @@ impl WorkloadKind {
 // === impl Workload ===
 
 impl Workload {
-    /// As a VPA names it.
+    /// The target as a VPA references it.
     pub fn target_ref(&self) -> Value {
         reference(self.kind, &self.name)
     }
 
-    /// As a VPA names what stands between it and its pods, which is no target.
+    /// A reference to the owner between the target and its pods, which is not a valid target.
     pub fn intermediate_ref(&self) -> Option<Value> {
         Some(reference(self.kind.intermediate_owner()?, &self.intermediate_name()))
     }
@@ -123,7 +123,7 @@ impl Workload {
         writes
     }
 
-    /// What has to be written once the owners exist.
+    /// Status writes to send after the owners exist.
     pub fn statuses(&self) -> Vec<ApiWrite> {
         if self.kind != WorkloadKind::Rollout {
             return Vec::new();
@@ -133,15 +133,15 @@ impl Workload {
         vec![ApiWrite::patch(format!("{path}/status"), &selector)]
     }
 
-    /// One of its pods; the number is free.
+    /// Creates one of its pods; the number is arbitrary.
     pub fn create_pod(&self, number: u64) -> ApiWrite {
         let mut pod = self.pod_object(number);
-        // Nobody plays this node: the test writes the status itself.
+        // No agent runs this node: the test writes the status itself.
         pod["spec"]["nodeName"] = "nowhere".into();
         ApiWrite::create(self.collection("v1", "pods"), &pod)
     }
 
-    /// That pod as its owner would create it.
+    /// The pod as its owner would create it.
     pub fn pod_object(&self, number: u64) -> Value {
         let owner = self
             .kind
@@ -161,7 +161,8 @@ impl Workload {
         format!("{}-{number}", self.name)
     }
 
-    /// The pod is up, and its containers are where these runs are; those without one run for the first time.
+    /// Marks the pod as running, with containers in the state of `runs`; those without an entry run for the first
+    /// time.
     pub fn report_pod_running(&self, number: u64, runs: &[ContainerRun]) -> ApiWrite {
         let statuses = self.containers.iter().enumerate().map(|(index, name)| {
             let run = runs.get(index).copied().unwrap_or_default();
@@ -184,7 +185,7 @@ impl Workload {
         )
     }
 
-    /// The pod is gone.
+    /// Deletes the pod.
     pub fn delete_pod(&self, number: u64) -> ApiWrite {
         ApiWrite::delete(format!("{}/{}", self.collection("v1", "pods"), self.pod_name(number)))
     }
@@ -266,7 +267,7 @@ impl Workload {
     }
 }
 
-/// The path of a collection.
+/// Path of a collection.
 pub fn collection(api_version: &str, namespace: &str, plural: &str) -> String {
     let mut path = if api_version == "v1" { "/api/v1" } else { "/apis" }.to_owned();
     if api_version != "v1" {
@@ -281,7 +282,7 @@ fn reference(kind: WorkloadKind, name: &str) -> Value {
     json!({ "apiVersion": api_version, "kind": kind, "name": name })
 }
 
-/// The garbage collector would mind that the owner has another uid; it does not run.
+/// The uid differs from the owner's, which only the garbage collector would notice; it does not run.
 fn owner_reference(kind: WorkloadKind, name: &str) -> Value {
     let mut owner = reference(kind, name);
     owner["controller"] = true.into();
@@ -296,7 +297,7 @@ fn killed_at(time: Timestamp) -> Value {
     } })
 }
 
-/// Defines the custom resource that [`Kind::Rollout`] is.
+/// Registers the custom resource of [`WorkloadKind::Rollout`].
 pub fn create_definition() -> ApiWrite {
     let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let scale = json!({

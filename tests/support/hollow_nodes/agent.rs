@@ -1,4 +1,4 @@
-//! Owns the work of the hollow nodes: what they know of pods, and what they tell the API server.
+//! The agent of the hollow nodes: keeps track of pods and reports their status to the API server.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,16 +22,16 @@ use super::resource_amounts::ResourceAmounts;
 use crate::support::clock::Clock;
 use crate::support::control_plane::ControlPlane;
 
-/// Requests in flight; more would only queue up in the API server.
+/// Concurrent requests; more would only queue up in the API server.
 const AT_ONCE: usize = 16;
 
-/// How often a server that has no time is asked, and the pause between.
+/// Maximum attempts if the server is busy, with a pause in between.
 const MAX_ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
 type Key = (String, String);
 
-/// What the nodes know.
+/// The state of the nodes.
 pub struct Agent {
     client: Client,
     clock: Clock,
@@ -46,9 +46,9 @@ struct AgentState {
     pods: BTreeMap<Key, Arc<Pod>>,
     nodes: HashMap<String, ResourceAmounts>,
     rules: Vec<(String, String, Behaviour)>,
-    /// Pods that a task looks at, and whether it is to look again.
+    /// Pods that a task is syncing, and whether to sync them again afterwards.
     syncing: HashMap<Key, bool>,
-    /// Pods seen while the watch lists them all anew.
+    /// Pods seen during a relist of the watch.
     listed: HashSet<Key>,
 }
 
@@ -112,13 +112,13 @@ impl Agent {
         self.processes.port(pod, container, variable)
     }
 
-    /// Follows all pods that are bound to a node, for as long as the bed lives.
+    /// Follows all pods that are bound to a node, as long as the testbed exists.
     pub async fn watch(self: Arc<Self>) {
         let bound = watcher::Config::default().fields("spec.nodeName!=");
         let mut events =
             std::pin::pin!(watcher(Api::<Pod>::all(self.client()), bound).default_backoff());
         loop {
-            // Errors are those of an API server that a test has taken away: the watch goes on by itself.
+            // A test may have stopped the API server: the watch retries by itself.
             if let Ok(event) = events.try_next().await {
                 let Some(event) = event else { return };
                 self.observe(event);
@@ -146,8 +146,8 @@ impl Agent {
             }
             Event::Delete(pod) => {
                 known.pods.remove(&key(&pod));
-                // Its room is free now: a deferred resize may fit. To look at all others would cost pods times pods in
-                // a storm.
+                // Its resources are free now, so a deferred resize may fit. Checking all other pods would be
+                // quadratic in a storm.
                 let node = node(&pod);
                 let waits =
                     |other: &Pod| self::node(other) == node && in_place_resize::is_pending(other);
@@ -161,9 +161,9 @@ impl Agent {
         }
     }
 
-    /// Has a task bring the pod to where it belongs; never two for one pod.
+    /// Schedules a sync of the pod; never two at once for the same pod.
     fn schedule_sync(self: &Arc<Self>, key: Key) {
-        // Looked up and entered under one lock, or two of those who ask at once would both begin.
+        // Checked and inserted under one lock, or two concurrent callers would both start a task.
         match self.lock().syncing.entry(key.clone()) {
             Entry::Occupied(mut busy) => {
                 busy.insert(true);
@@ -188,19 +188,19 @@ impl Agent {
     }
 
     async fn sync_pod(self: &Arc<Self>, key: &Key) {
-        let Some((pod, around)) = self.step_context(key) else { return };
+        let Some((pod, context)) = self.step_context(key) else { return };
         if pod.metadata.deletion_timestamp.is_some() {
-            if around.behaviour.stop == StopBehaviour::AtOnce {
+            if context.behaviour.stop == StopBehaviour::AtOnce {
                 self.processes.stop(&pod).await;
                 self.remove(&pod).await;
             }
             return;
         }
-        let Some((status, begun)) = pod_lifecycle::next_status(&pod, &around) else { return };
+        let Some((status, begun)) = pod_lifecycle::next_status(&pod, &context) else { return };
         if !self.write(&pod, status).await {
             return;
         }
-        if let ContainerMode::Process { entry_point, environment } = &around.behaviour.run {
+        if let ContainerMode::Process { entry_point, environment } = &context.behaviour.run {
             for (container, run) in begun {
                 self.processes.start(&pod, &container, run, entry_point, environment).await;
                 tokio::spawn(Arc::clone(self).end_with_process(Arc::clone(&pod), container, run));
@@ -235,15 +235,15 @@ impl Agent {
         ))
     }
 
-    /// Whether the status was taken. A conflict is no loss: the newer pod is on its way here.
+    /// Writes the status; returns whether it was accepted. A conflict is fine: the watch will deliver the newer pod.
     async fn write(&self, pod: &Pod, status: PodStatus) -> bool {
-        let _turn = self.requests.acquire().await.expect("never closed");
+        let _permit = self.requests.acquire().await.expect("never closed");
         let api = Api::<Pod>::namespaced(self.client(), &pod.namespace().unwrap_or_default());
         let changed = Pod { status: Some(status), ..pod.clone() };
         let (name, plain) = (pod.name_any(), PostParams::default());
         let stored = retry_while_busy(|| api.replace_status(&name, &plain, &changed)).await;
         let Some(stored) = stored else { return false };
-        // Known at once, so that the next look does not start from the old one. The watch may have been faster.
+        // Stored at once, so that the next sync does not start from the old status. The watch may have been faster.
         let mut known = self.lock();
         if let Some(found) = known.pods.get_mut(&key(&stored))
             && found.metadata.resource_version == pod.metadata.resource_version
@@ -254,7 +254,7 @@ impl Agent {
     }
 
     async fn remove(&self, pod: &Pod) {
-        let _turn = self.requests.acquire().await.expect("never closed");
+        let _permit = self.requests.acquire().await.expect("never closed");
         let api = Api::<Pod>::namespaced(self.client(), &pod.namespace().unwrap_or_default());
         let preconditions = Preconditions { uid: pod.uid(), resource_version: None };
         let at_once = DeleteParams {
@@ -262,7 +262,7 @@ impl Agent {
             preconditions: Some(preconditions),
             ..DeleteParams::default()
         };
-        // A pod that is gone already is what was wanted.
+        // The pod is already gone.
         let name = pod.name_any();
         retry_while_busy(|| api.delete(&name, &at_once)).await;
     }
@@ -286,7 +286,7 @@ impl Agent {
         .await;
     }
 
-    /// Reports how a process ended, when it does.
+    /// Reports how a process ended, when it ends.
     async fn end_with_process(self: Arc<Self>, pod: Arc<Pod>, container: String, run: i32) {
         let Some(exit_code) = self.processes.exit_code(&pod, &container, run).await else { return };
         let reason = if exit_code == 0 { "Completed" } else { "Error" };
@@ -333,7 +333,8 @@ impl std::fmt::Debug for Agent {
     }
 }
 
-/// Asks again while the server has no time, as a kubelet does. `None` when it refuses, or is away for long.
+/// Retries while the server is busy, as a kubelet does. Returns `None` if the request is rejected or the server stays
+/// away.
 async fn retry_while_busy<T, F: Future<Output = kube::Result<T>>>(
     ask: impl Fn() -> F,
 ) -> Option<T> {

@@ -1,19 +1,19 @@
-//! Owns what a test can have the hollow nodes do with its pods.
+//! Behaviour of pods on hollow nodes, as set by a test.
 
-/// What becomes of pods. A rule for them can change at any time; the nodes look again at once.
+/// The behaviour of pods. A rule can change at any time; the nodes then sync immediately.
 #[derive(Clone, Debug, Default)]
 pub struct Behaviour {
     /// How containers start.
     pub start: StartBehaviour,
-    /// What happens after a container ended that is to run again.
+    /// What happens after a container exits that should be restarted.
     pub restart: RestartBehaviour,
-    /// The answer to a resize.
+    /// The response to a resize.
     pub resize: ResizeBehaviour,
     /// What happens when the pod is deleted.
     pub stop: StopBehaviour,
-    /// What a container is.
+    /// How a container is executed.
     pub run: ContainerMode,
-    /// The pod's address, where it has to be one of this machine: for what is called through a Service.
+    /// The pod IP, if it has to be an address of this machine: for pods that are called through a Service.
     pub address: Option<String>,
 }
 
@@ -25,69 +25,69 @@ pub enum StartBehaviour {
     Ready,
     /// They run and are not ready.
     Unready,
-    /// The pod stays Pending, as when an image cannot be pulled.
+    /// The pod stays Pending, as if an image cannot be pulled.
     Held,
 }
 
-/// What happens after a container ended that is to run again.
+/// What happens after a container exits that should be restarted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RestartBehaviour {
-    /// It runs again.
+    /// It is restarted.
     #[default]
     AtOnce,
     /// It waits in CrashLoopBackOff.
     Held,
 }
 
-/// The answer to a resize.
+/// The response to a resize.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResizeBehaviour {
-    /// As a kubelet would: infeasible beyond the node, deferred beyond what is free on it, else done.
+    /// Like a kubelet: infeasible if it exceeds the node, deferred if it exceeds the free resources, else done.
     #[default]
     ByCapacity,
-    /// Deferred, whatever room there is.
+    /// Always deferred.
     Deferred,
-    /// Infeasible, whatever room there is.
+    /// Always infeasible.
     Infeasible,
-    /// Accepted and never finished.
+    /// Accepted and never completed.
     Stalled,
-    /// Accepted, and the runtime refuses it for this reason.
+    /// Accepted, but the runtime fails with this reason.
     Failing(String),
 }
 
 /// What happens when the pod is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StopBehaviour {
-    /// It is gone when its processes are.
+    /// It is removed when its processes have ended.
     #[default]
     AtOnce,
-    /// It stays in Terminating.
+    /// It stays Terminating.
     Held,
 }
 
-/// What a container is.
+/// How a container is executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ContainerMode {
-    /// Nothing but a status: it runs until the test ends it; a plain init container is done at once.
+    /// As a status only: it runs until the test ends it; a plain init container completes immediately.
     #[default]
     Hollow,
-    /// Its command as a process of this machine, with the token of the pod's service account in `KUBECONFIG`.
+    /// As a process on this machine, with the token of the pod's service account in `KUBECONFIG`.
     Process {
-        /// Stands for the image's entry point, for containers without a command.
+        /// Replaces the image's entry point, for containers without a command.
         entry_point: Vec<String>,
-        /// Set beside what the container sets: an image has a `PATH`, and pods that would each have their own ports share
-        /// those of this machine.
+        /// Added to the container's environment: an image has a `PATH`, and pods, which would each have their own
+        /// ports, share the ports of this machine.
         environment: Vec<(String, VariableValue)>,
     },
 }
 
-/// What a variable is set to.
+/// The value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VariableValue {
-    /// This.
+    /// A fixed text.
     Text(String),
-    /// An address of loopback that nobody else has, as `127.0.0.1:PORT`; see [`Nodes::port`](super::Nodes::port).
+    /// A free loopback address, as `127.0.0.1:PORT`; see [`HollowNodes::port`](super::HollowNodes::port).
     Address,
-    /// A port that nobody else has.
+    /// A free port.
     Port,
 }

@@ -1,4 +1,4 @@
-//! Owns a resize on a hollow node: pending, in progress, done, as a kubelet reports it. Pure.
+//! In-place resize on a hollow node: pending, in progress, done, as a kubelet reports it. Pure.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerStatus, Pod, PodStatus, ResourceRequirements,
@@ -11,8 +11,8 @@ use super::resource_amounts::{ResourceAmounts, long_running_containers, same_res
 const PENDING: &str = "PodResizePending";
 const IN_PROGRESS: &str = "PodResizeInProgress";
 
-/// Takes a pod's resize one step on; a pod that has what it asks for loses the conditions.
-pub fn advance(pod: &Pod, status: &mut PodStatus, around: &StepContext) {
+/// Advances a pod's resize by one step; removes the conditions once the pod has the requested resources.
+pub fn advance(pod: &Pod, status: &mut PodStatus, context: &StepContext) {
     let wanted: Vec<_> =
         long_running_containers(pod).filter(|container| differs(container, status)).collect();
     if wanted.is_empty() {
@@ -20,12 +20,12 @@ pub fn advance(pod: &Pod, status: &mut PodStatus, around: &StepContext) {
         remove(status, IN_PROGRESS);
         return;
     }
-    if let Some((reason, message)) = pending_reason(pod, around) {
-        set(pod, status, around, PENDING, Some(reason), Some(&message));
+    if let Some((reason, message)) = pending_reason(pod, context) {
+        set(pod, status, context, PENDING, Some(reason), Some(&message));
         return;
     }
     remove(status, PENDING);
-    // A kubelet takes all containers of a pod or none.
+    // A kubelet resizes all containers of a pod or none.
     let mut newly = false;
     for container in &wanted {
         let requests = requirements(container).requests;
@@ -38,43 +38,43 @@ pub fn advance(pod: &Pod, status: &mut PodStatus, around: &StepContext) {
         }
     }
     let under_way = has(status, IN_PROGRESS);
-    match &around.behaviour.resize {
+    match &context.behaviour.resize {
         ResizeBehaviour::Failing(why) => {
-            set(pod, status, around, IN_PROGRESS, Some("Error"), Some(why));
+            set(pod, status, context, IN_PROGRESS, Some("Error"), Some(why));
         }
-        ResizeBehaviour::Stalled => set(pod, status, around, IN_PROGRESS, None, None),
-        _ if newly || !under_way => set(pod, status, around, IN_PROGRESS, None, None),
+        ResizeBehaviour::Stalled => set(pod, status, context, IN_PROGRESS, None, None),
+        _ if newly || !under_way => set(pod, status, context, IN_PROGRESS, None, None),
         _ => {
             remove(status, IN_PROGRESS);
             for container in wanted {
-                actuate(container, status, around);
+                actuate(container, status, context);
             }
         }
     }
 }
 
-/// Whether a pod waits for room.
+/// Whether a pod's resize is pending.
 pub fn is_pending(pod: &Pod) -> bool {
     pod.status.as_ref().is_some_and(|status| has(status, PENDING))
 }
 
-/// Why a resize is not taken up, in the words of a kubelet.
-fn pending_reason(pod: &Pod, around: &StepContext) -> Option<(&'static str, String)> {
+/// Why a resize is pending, in a kubelet's words.
+fn pending_reason(pod: &Pod, context: &StepContext) -> Option<(&'static str, String)> {
     let desired = ResourceAmounts::desired(pod);
     let infeasible = |what| ("Infeasible", format!("Node didn't have enough capacity: {what}"));
     let deferred = |what| ("Deferred", format!("Node didn't have enough resource: {what}"));
-    match around.behaviour.resize {
+    match context.behaviour.resize {
         ResizeBehaviour::Infeasible => Some(infeasible("cpu")),
         ResizeBehaviour::Deferred => Some(deferred("cpu")),
         ResizeBehaviour::ByCapacity => desired
-            .exceeded_resource(around.allocatable)
+            .exceeded_resource(context.allocatable)
             .map(infeasible)
-            .or_else(|| desired.exceeded_resource(around.free).map(deferred)),
+            .or_else(|| desired.exceeded_resource(context.free).map(deferred)),
         ResizeBehaviour::Stalled | ResizeBehaviour::Failing(_) => None,
     }
 }
 
-fn actuate(container: &Container, status: &mut PodStatus, around: &StepContext) {
+fn actuate(container: &Container, status: &mut PodStatus, context: &StepContext) {
     let Some(found) = find(status, &container.name) else { return };
     let (before, after) = (found.resources.clone().unwrap_or_default(), requirements(container));
     let changed = |pick: fn(ResourceAmounts) -> i64| {
@@ -93,7 +93,7 @@ fn actuate(container: &Container, status: &mut PodStatus, around: &StepContext) 
     });
     found.resources = Some(after);
     if restarts {
-        end(found, 137, "Error", around.now);
+        end(found, 137, "Error", context.now);
     }
 }
 
@@ -134,10 +134,10 @@ fn remove(status: &mut PodStatus, kind: &str) {
 fn set(
     pod: &Pod,
     status: &mut PodStatus,
-    around: &StepContext,
+    context: &StepContext,
     kind: &str,
     reason: Option<&str>,
     message: Option<&str>,
 ) {
-    set_condition(status, kind, "True", reason, message, pod.metadata.generation, around.now);
+    set_condition(status, kind, "True", reason, message, pod.metadata.generation, context.now);
 }

@@ -1,4 +1,4 @@
-//! Owns the life of a pod on a hollow node: from what the API server says of it to the status that comes next. Pure.
+//! The lifecycle of a pod on a hollow node: computes the next status from the pod. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -11,33 +11,32 @@ use super::behaviour::{Behaviour, ContainerMode, RestartBehaviour, StartBehaviou
 use super::in_place_resize;
 use super::resource_amounts::{ResourceAmounts, is_sidecar};
 
-/// What the step depends on beside the pod.
+/// The inputs of a step other than the pod.
 #[derive(Clone, Debug)]
 pub struct StepContext {
-    /// What the test wants of the pod.
+    /// The behaviour that the test has set.
     pub behaviour: Behaviour,
-    /// All of the node.
+    /// Allocatable resources of the node.
     pub allocatable: ResourceAmounts,
-    /// What of it other pods leave.
+    /// Resources that other pods leave free.
     pub free: ResourceAmounts,
-    /// The pod's address, if it gets one now.
+    /// The pod IP, if it is assigned in this step.
     pub address: String,
     /// The node's time.
     pub now: Timestamp,
 }
 
-/// A container's run that begins with a step: its name, and how often it ran before.
+/// A container run that starts in a step: container name and restart count.
 pub type StartedRun = (String, i32);
 
-/// The status that comes next, and what began with it; nothing when the pod is where it belongs.
-pub fn next_status(pod: &Pod, around: &StepContext) -> Option<(PodStatus, Vec<StartedRun>)> {
+/// The next status and the runs that start with it; `None` if nothing changes.
+pub fn next_status(pod: &Pod, context: &StepContext) -> Option<(PodStatus, Vec<StartedRun>)> {
     let before = pod.status.clone().unwrap_or_default();
     let phase = before.phase.as_deref().unwrap_or("Pending");
-    if matches!(phase, "Succeeded" | "Failed") || around.behaviour.start == StartBehaviour::Held {
+    if matches!(phase, "Succeeded" | "Failed") || context.behaviour.start == StartBehaviour::Held {
         return None;
     }
-    let mut life =
-        LifecycleStep { pod, context: around, status: before.clone(), started_runs: Vec::new() };
+    let mut life = LifecycleStep { pod, context, status: before.clone(), started_runs: Vec::new() };
     life.advance();
     (life.status != before).then_some((life.status, life.started_runs))
 }
@@ -49,7 +48,7 @@ struct LifecycleStep<'a> {
     started_runs: Vec<StartedRun>,
 }
 
-// === impl Life ===
+// === impl LifecycleStep ===
 
 impl LifecycleStep<'_> {
     fn advance(&mut self) {
@@ -82,7 +81,7 @@ impl LifecycleStep<'_> {
         self.set_phase_and_readiness();
     }
 
-    /// Runs init containers one after the other; whether the others may start.
+    /// Runs init containers one after the other; returns whether the main containers may start.
     fn initialize(
         &mut self,
         containers: &[Container],
@@ -118,7 +117,7 @@ impl LifecycleStep<'_> {
         true
     }
 
-    /// Starts a container, or starts it again after it ended.
+    /// Starts a container, or restarts it after it ended.
     fn run(&mut self, container: &Container, status: &mut ContainerStatus) {
         let state = status.state.clone().unwrap_or_default();
         if let Some(end) = &state.terminated {
@@ -176,10 +175,10 @@ impl LifecycleStep<'_> {
         self.started_runs.push((container.name.clone(), status.restart_count));
     }
 
-    /// Phase and readiness, from the containers.
+    /// Derives phase and readiness from the containers.
     fn set_phase_and_readiness(&mut self) {
         let statuses = self.status.container_statuses.as_deref().unwrap_or(&[]);
-        // One that runs again, as after a resize that restarts it, has not ended.
+        // A container that runs again, such as after a resize with restart, is not terminated.
         let last_end = |status: &ContainerStatus| {
             let code = status.state.as_ref()?.terminated.as_ref()?.exit_code;
             let mut containers = self.pod.spec.as_ref()?.containers.iter();
@@ -187,10 +186,10 @@ impl LifecycleStep<'_> {
             (!self.runs_again(container, code)).then_some(code)
         };
         let ends: Vec<_> = statuses.iter().filter_map(last_end).collect();
-        let over = !ends.is_empty() && ends.len() == statuses.len();
-        let ready = !over && statuses.iter().all(|status| status.ready);
+        let all_ended = !ends.is_empty() && ends.len() == statuses.len();
+        let ready = !all_ended && statuses.iter().all(|status| status.ready);
         let phase = match () {
-            () if !over => "Running",
+            () if !all_ended => "Running",
             () if ends.iter().all(|code| *code == 0) => "Succeeded",
             () => "Failed",
         };
@@ -206,7 +205,7 @@ impl LifecycleStep<'_> {
     }
 }
 
-/// Ends a container that runs; whether it did.
+/// Terminates a running container; returns whether it was running.
 pub fn end(status: &mut ContainerStatus, exit_code: i32, reason: &str, now: Timestamp) -> bool {
     let Some(running) = status.state.as_ref().and_then(|state| state.running.clone()) else {
         return false;
@@ -227,7 +226,7 @@ pub fn end(status: &mut ContainerStatus, exit_code: i32, reason: &str, now: Time
     true
 }
 
-/// Sets one condition and leaves the others; its time moves only when its status does.
+/// Sets one condition and keeps the others; its transition time only changes with its status.
 pub fn set_condition(
     pod: &mut PodStatus,
     kind: &str,

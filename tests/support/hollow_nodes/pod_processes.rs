@@ -1,4 +1,4 @@
-//! Owns pods that are processes of this machine: they run a container's command with the token of its service account.
+//! Pods as processes of this machine: runs a container's command with the token of its service account.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,16 +20,16 @@ use crate::support::wait;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The processes of a bed's pods.
+/// The processes of a testbed's pods.
 pub struct PodProcesses {
-    /// Weak, because the bed holds the nodes.
+    /// Weak, because the testbed owns the nodes.
     plane: Weak<ControlPlane>,
     client: Client,
-    /// By the process that has it, and the variable that it is told by.
+    /// By process name and variable.
     ports: Mutex<HashMap<(String, String), Port>>,
 }
 
-// === impl Processes ===
+// === impl PodProcesses ===
 
 impl PodProcesses {
     pub fn new(plane: Weak<ControlPlane>, client: Client) -> Self {
@@ -80,7 +80,7 @@ impl PodProcesses {
         plane.process_guard().start(&name, Path::new(program), arguments, &environment);
     }
 
-    /// The exit code of a process when it has ended; nothing when the bed goes away before.
+    /// Waits for the exit code of a process; `None` if the testbed is dropped first.
     pub async fn exit_code(&self, pod: &Pod, container: &str, run: i32) -> Option<i32> {
         let name = name(pod, container, run);
         loop {
@@ -93,7 +93,7 @@ impl PodProcesses {
         }
     }
 
-    /// Ends a pod's processes as a kubelet does: a request, then the grace period, then force.
+    /// Stops a pod's processes like a kubelet: SIGTERM, the grace period, then SIGKILL.
     pub async fn stop(&self, pod: &Pod) {
         let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
         for container in containers(pod) {
@@ -136,14 +136,14 @@ impl PodProcesses {
         number
     }
 
-    /// The port that the latest run of a container was given by that variable.
+    /// The port that the latest run of a container received in this variable.
     pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
         let name = self.latest_run(pod, container)?;
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.get(&(name, variable.to_owned())).map(Port::number)
     }
 
-    /// The name of a container's latest run that there is a process for.
+    /// The name of the latest process of a container.
     fn latest_run(&self, pod: &Pod, container: &str) -> Option<String> {
         let plane = self.plane.upgrade()?;
         let mut runs = (0..).map(|run| name(pod, container, run));
@@ -185,7 +185,7 @@ fn name(pod: &Pod, container: &str, run: i32) -> String {
     format!("pod-{}-{container}-{run}", pod.uid().unwrap_or_default())
 }
 
-/// The value of a variable, as far as a node without volumes can tell.
+/// The value of a variable, as far as a node without volumes supports it.
 fn value(pod: &Pod, variable: &EnvVar) -> Option<String> {
     let Some(source) = &variable.value_from else {
         return Some(variable.value.clone().unwrap_or_default());

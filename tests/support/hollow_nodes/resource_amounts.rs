@@ -1,4 +1,4 @@
-//! Owns sums and comparisons of CPU and memory, as far as nodes need them.
+//! Sums and comparisons of CPU and memory amounts.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, Sub};
@@ -6,25 +6,25 @@ use std::ops::{Add, Sub};
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// An amount of both.
+/// An amount of CPU and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceAmounts {
-    /// Thousandths of a core.
+    /// Millicores.
     pub cpu: i64,
     /// Bytes.
     pub memory: i64,
 }
 
-// === impl Amounts ===
+// === impl ResourceAmounts ===
 
 impl ResourceAmounts {
-    /// Those of a list; what is not in it is none.
+    /// The amounts of a list; a missing entry counts as zero.
     pub fn of(list: Option<&BTreeMap<String, Quantity>>) -> Self {
         let get = |name: &str| {
             list.and_then(|list| list.get(name)).map(|text| {
                 text.0
                     .parse::<plimsoll_core::types::quantity::Quantity>()
-                    .expect("the server lets only quantities in")
+                    .expect("the server validates quantities")
             })
         };
         Self {
@@ -33,7 +33,7 @@ impl ResourceAmounts {
         }
     }
 
-    /// What a node has set aside for a pod: what it allocated, or what is asked for when it has not yet.
+    /// The resources that a node has allocated to a pod, or its requests before that.
     pub fn allocated(pod: &Pod) -> Self {
         let statuses = pod.status.iter().flat_map(|status| {
             status.container_statuses.iter().chain(&status.init_container_statuses).flatten()
@@ -48,12 +48,12 @@ impl ResourceAmounts {
             .fold(Self::default(), Add::add)
     }
 
-    /// What a pod asks for.
+    /// The requests of a pod.
     pub fn desired(pod: &Pod) -> Self {
         long_running_containers(pod).map(Self::requested).fold(Self::default(), Add::add)
     }
 
-    /// Whether this is within `room`; the one that is not, if not.
+    /// The resource that exceeds `room`, if one does.
     pub fn exceeded_resource(self, room: Self) -> Option<&'static str> {
         if self.cpu > room.cpu {
             Some("cpu")
@@ -85,13 +85,13 @@ impl Sub for ResourceAmounts {
     }
 }
 
-/// Whether both ask for the same, however it is written.
+/// Whether both specify the same amounts, in any notation.
 pub fn same_resources(one: &ResourceRequirements, other: &ResourceRequirements) -> bool {
     ResourceAmounts::of(one.requests.as_ref()) == ResourceAmounts::of(other.requests.as_ref())
         && ResourceAmounts::of(one.limits.as_ref()) == ResourceAmounts::of(other.limits.as_ref())
 }
 
-/// Sidecars and plain containers: those that hold their resources while the pod lives.
+/// Plain containers and sidecars: those that use their resources while the pod runs.
 pub fn long_running_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     let spec = pod.spec.as_ref();
     let sidecars = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten();
@@ -99,7 +99,7 @@ pub fn long_running_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     sidecars.filter(|container| is_sidecar(container)).chain(plain)
 }
 
-/// Whether an init container keeps running beside the others.
+/// Whether an init container is a sidecar.
 pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }

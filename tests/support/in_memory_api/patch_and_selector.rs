@@ -1,10 +1,10 @@
-//! Owns what becomes of an object by a patch, and which objects a selector selects.
+//! Patches and selectors of the in-memory API server.
 
 use serde_json::{Map, Value};
 
 use super::status_error::StatusError;
 
-/// A patch, of the two kinds that our roles send.
+/// A patch of one of the two types that our controllers send.
 pub enum Patch {
     Merge(Value),
     Json(Vec<Value>),
@@ -55,7 +55,7 @@ fn merge(object: &mut Value, patch: &Value) {
     }
 }
 
-/// One step of RFC 6902: `add`, `remove`, `replace` and `test`. `None` when it cannot be taken.
+/// One operation of RFC 6902: `add`, `remove`, `replace` or `test`. `None` if it fails.
 fn change(object: &mut Value, step: &Value) -> Option<()> {
     let path = step["path"].as_str()?;
     let (parent, last) = path.rsplit_once('/')?;
@@ -86,7 +86,7 @@ fn change(object: &mut Value, step: &Value) -> Option<()> {
     Some(())
 }
 
-/// Which objects are meant.
+/// A label and field selector.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
     labels: Vec<Requirement>,
@@ -96,7 +96,7 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 struct Requirement {
     key: String,
-    /// One of these; any at all where there is none.
+    /// Accepted values; empty accepts any value.
     values: Vec<String>,
     is_negative: bool,
 }
@@ -152,7 +152,7 @@ impl Selector {
     }
 }
 
-/// Those of a selector, at the commas that are not within brackets.
+/// The requirements of a selector, split at commas outside of parentheses.
 fn requirements(text: &str) -> Vec<Requirement> {
     let (mut parts, mut depth) = (vec![String::new()], 0_u32);
     for letter in text.chars() {

@@ -1,9 +1,9 @@
-//! Owns what the server in memory says when it refuses a request.
+//! Error responses of the in-memory API server.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Why a request was refused.
+/// The reason of a rejected request.
 #[derive(Debug)]
 pub struct StatusError {
     pub code: u16,

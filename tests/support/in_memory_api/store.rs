@@ -1,5 +1,5 @@
-//! Owns the objects of the API server in memory, their versions, and what it refuses. Namespaces need not be there, nothing
-//! is validated beyond metadata, and nothing is too old to be watched from unless a test says so.
+//! The objects of the in-memory API server and their versions. Namespaces need not exist, only metadata is validated,
+//! and history does not expire unless a test says so.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use super::patch_and_selector::{Patch, Selector};
 use super::status_error::StatusError;
 use crate::support::clock::wall_now;
 
-/// What is known of a kind.
+/// Properties of a kind.
 struct ResourceKind {
     group: &'static str,
     version: &'static str,
     plural: &'static str,
     name: &'static str,
-    /// It comes from a definition: with a status of its own and a generation, and named in each item of a list.
+    /// A custom resource: it has a status subresource and a generation, and list items include apiVersion and kind.
     is_custom: bool,
-    /// A PUT makes what is not there.
+    /// A PUT creates a missing object.
     creates_on_put: bool,
 }
 
@@ -33,7 +33,7 @@ const KINDS: &[ResourceKind] = &[
         ..kind("coordination.k8s.io", "leases", "Lease")
     },
     kind("autoscaling.k8s.io", "verticalpodautoscalers", "VerticalPodAutoscaler"),
-    // Without a status of its own.
+    // Kinds without a status subresource.
     ResourceKind {
         is_custom: false,
         ..kind(
@@ -44,7 +44,7 @@ const KINDS: &[ResourceKind] = &[
     },
 ];
 
-/// Where a request goes to.
+/// The resource of a request.
 pub struct ResourcePath {
     group: String,
     version: String,
@@ -97,7 +97,7 @@ impl ResourcePath {
         }
     }
 
-    /// Whether an object is one of those that are meant by it.
+    /// Whether a stored object belongs to this path.
     fn contains(&self, (collection, namespace, _): &(String, String, String)) -> bool {
         *collection == self.collection()
             && self.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
@@ -134,7 +134,7 @@ struct StoredEvent {
     after: Option<Value>,
 }
 
-/// All objects, and all that has happened to them.
+/// All objects, and the history of their changes.
 #[derive(Default)]
 pub struct Store {
     objects: BTreeMap<(String, String, String), Value>,
@@ -250,7 +250,7 @@ impl Store {
         self.update(place, before, new)
     }
 
-    /// Stores what an object is to be, unless it is of another version.
+    /// Stores the new version of an object, unless its resourceVersion is outdated.
     fn update(
         &mut self,
         place: &ResourcePath,
@@ -296,7 +296,7 @@ impl Store {
         }
         new["kind"] = json!(kind.name);
         new["apiVersion"] = json!(api_version(kind));
-        // What changes nothing is no new version.
+        // An update without changes does not create a new version.
         if new == before { Ok(before) } else { Ok(self.put(place.key(name), new)) }
     }
 
@@ -331,14 +331,14 @@ impl Store {
         object
     }
 
-    /// The first events of a watch without a resourceVersion.
+    /// The initial events of a watch without a resourceVersion.
     pub fn initial_events(&self, place: &ResourcePath, selector: &Selector) -> Vec<Value> {
         let all =
             self.objects.iter().filter(|(key, _)| place.contains(key)).map(|(_, object)| object);
         all.filter(|object| selector.matches(object)).map(|object| event("ADDED", object)).collect()
     }
 
-    /// What tells a watch up to which version it is; or that these were the objects that there are.
+    /// A bookmark with the current version, optionally marking the end of the initial events.
     pub fn bookmark(&self, place: &ResourcePath, is_end_of_initial: bool) -> Option<Value> {
         let kind = place.kind().ok()?;
         let mut metadata = json!({"resourceVersion": self.version.to_string()});
@@ -350,7 +350,7 @@ impl Store {
         Some(event("BOOKMARK", &object))
     }
 
-    /// What has happened since a version, and up to which one that is.
+    /// The events since a version, and the version of the last one.
     pub fn events(
         &self,
         place: &ResourcePath,

@@ -1,4 +1,4 @@
-//! Owns the registration of the metrics APIs with a bed's API server.
+//! Registration of the metrics APIs with a testbed's API server.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
@@ -15,12 +15,12 @@ const APIS: [(&str, &str); 4] = [
     ("external.metrics.k8s.io", "v1beta1"),
 ];
 
-/// Registers the server on that port, which must answer already: an API server that finds it silent looks again only
+/// Registers the server on this port, which must already respond: the API server only checks an unavailable one again
 /// after a minute. Waits until all APIs are available.
 pub async fn register(client: &Client, port: u16) {
     let service = json!({
         "metadata": { "name": "usage" },
-        // The API server resolves the name itself, so the service can be a process of this machine.
+        // The API server resolves the name itself, so the service can be a process on this machine.
         "spec": { "type": "ExternalName", "externalName": "localhost", "ports": [{ "port": port }] },
     });
     let service: Service = serde_json::from_value(service).expect("a service");
@@ -52,7 +52,7 @@ pub async fn register(client: &Client, port: u16) {
             available.then_some(())
         })
         .await;
-        // The condition says so a moment before the API server passes requests on.
+        // The condition becomes true shortly before the API server proxies requests.
         wait::until(&format!("requests for {group} are passed on"), || async {
             let request = http::Request::get(format!("/apis/{group}/{version}"));
             let request = request.body(Vec::new()).expect("a request");

@@ -1,5 +1,4 @@
-//! Owns the same usage and pods as series in Prometheus' text format, named and labelled as cAdvisor and
-//! kube-state-metrics do.
+//! Usage and pods in Prometheus' text format, with the names and labels of cAdvisor and kube-state-metrics.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
 use super::state::State;
 
-/// What a kubelet tells of containers; on each line also when that was so, if it stamps what it tells.
+/// A kubelet's container metrics; with `stamps` each sample has a timestamp.
 pub fn cadvisor(state: &State, stamps: bool) -> String {
     let mut text = String::new();
     let lines = state.lines(None);
@@ -17,7 +16,7 @@ pub fn cadvisor(state: &State, stamps: bool) -> String {
     for line in &lines {
         let (mut now, mut stamp) = (line.at, String::new());
         if stamps {
-            // Counters follow the time that is served.
+            // Counters follow the served time.
             now = Timestamp::from_millisecond(now.as_millisecond()).expect("a time");
             stamp = format!(" {}", now.as_millisecond());
         }
@@ -43,7 +42,7 @@ pub fn cadvisor(state: &State, stamps: bool) -> String {
     sorted(&text)
 }
 
-/// What kube-state-metrics tells of pods.
+/// Pod metrics of kube-state-metrics.
 pub fn kube_state(state: &State) -> String {
     let mut text = String::new();
     for pod in state.pods(None) {
@@ -99,7 +98,7 @@ fn resources(text: &mut String, labels: &str, container: &Container) {
         for (resource, amount) in list.iter().flatten() {
             let unit = if resource == "cpu" { "core" } else { "byte" };
             let amount: plimsoll_core::types::quantity::Quantity =
-                amount.0.parse().expect("the server lets only quantities in");
+                amount.0.parse().expect("the server validates quantities");
             let _ = writeln!(
                 text,
                 "kube_pod_container_resource_{kind}{{{labels},resource=\"{resource}\",unit=\"{unit}\"}} {}",
@@ -127,7 +126,7 @@ fn image(pod: &Pod, container: &str) -> Option<String> {
     all.into_iter().find(|found| found.name == container)?.image.clone()
 }
 
-/// The format wants the series of one name together, after its type.
+/// The format requires the series of a name to be together, after its type.
 fn sorted(text: &str) -> String {
     let lines: BTreeSet<_> = text.lines().collect();
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Owns the server: TLS on loopback, one connection a task, faults as the test wants them.
+//! The HTTPS server: TLS on loopback, one task per connection, with the faults that the test sets.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -31,7 +31,7 @@ pub async fn listen(port: u16) -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.expect("the port is claimed")
 }
 
-/// Answers until it is aborted; its connections end with it.
+/// Serves until it is aborted; its connections end with it.
 pub async fn serve(listener: TcpListener, state: Arc<State>) {
     let acceptor = TlsAcceptor::from(Arc::new(tls()));
     let mut connections = JoinSet::new();
@@ -42,7 +42,7 @@ pub async fn serve(listener: TcpListener, state: Arc<State>) {
         connections.spawn(async move {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let service = service_fn(move |request| respond(Arc::clone(&state), request));
-            // A client that goes away is no concern of a test.
+            // Ignore clients that disconnect.
             let _ = Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -100,32 +100,32 @@ async fn respond(
         }
         known.turn
     };
-    let mut whole = responses::answer(&state, path, query);
+    let mut metrics = responses::answer(&state, path, query);
     if is_usage {
         state.lock().scope(namespace).count(agent, turn);
     }
     match fault {
-        Some(Fault::Status(code)) => return Ok(failure(code, "a fault that a test wants")),
+        Some(Fault::Status(code)) => return Ok(failure(code, "injected fault")),
         Some(Fault::Hang) => std::future::pending::<()>().await,
         Some(Fault::Malformed) => {
             return Ok(json_text(Bytes::from_static(b"{\"kind\": \"PodMetr")));
         }
         Some(Fault::Truncated) => {
-            let body = whole.map(|value| value.to_string()).unwrap_or_default();
+            let body = metrics.map(|value| value.to_string()).unwrap_or_default();
             return Ok(truncated(body.as_bytes()));
         }
-        Some(Fault::Partial) => whole.iter_mut().for_each(drop_some_items),
-        Some(Fault::NotANumber) => whole.iter_mut().for_each(|value| amounts(value, "NaN")),
-        Some(Fault::Negative) => whole.iter_mut().for_each(|value| amounts(value, "-1")),
+        Some(Fault::Partial) => metrics.iter_mut().for_each(drop_some_items),
+        Some(Fault::NotANumber) => metrics.iter_mut().for_each(|value| amounts(value, "NaN")),
+        Some(Fault::Negative) => metrics.iter_mut().for_each(|value| amounts(value, "-1")),
         None => {}
     }
-    Ok(match whole {
+    Ok(match metrics {
         Some(value) => json_text(value.to_string().into()),
         None => failure(404, "the metric is not known"),
     })
 }
 
-/// Leaves out every other item.
+/// Drops every other item.
 fn drop_some_items(value: &mut Value) {
     if let Some(items) = value["items"].as_array_mut() {
         let mut index = 0;
@@ -136,7 +136,7 @@ fn drop_some_items(value: &mut Value) {
     }
 }
 
-/// Puts another text in place of every amount.
+/// Replaces every amount.
 fn amounts(value: &mut Value, text: &str) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(|value| amounts(value, text)),
@@ -177,7 +177,7 @@ fn failure(code: u16, message: &str) -> Response<Body> {
     response
 }
 
-/// Promises all and sends half.
+/// Announces the full length and sends half.
 fn truncated(content: &[u8]) -> Response<Body> {
     let half = Bytes::from(content[..content.len() / 2].to_vec());
     let pieces = [Ok(Frame::data(half)), Err(std::io::Error::other("cut"))];

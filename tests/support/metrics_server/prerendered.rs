@@ -1,5 +1,5 @@
-//! Owns answers of metrics.k8s.io that are written once and served as they are: for clusters of tens of thousands of
-//! containers, where making an answer for each request would be what is measured.
+//! Prerendered responses of metrics.k8s.io, for clusters with tens of thousands of containers, where rendering each
+//! response would dominate the measurement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,29 +10,29 @@ use jiff::Timestamp;
 const HEAD: &str =
     r#"{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":["#;
 
-/// What one container used.
+/// Usage of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// Where.
+    /// Namespace of the pod.
     pub namespace: &'a str,
-    /// Which pod.
+    /// Name of the pod.
     pub pod: &'a str,
-    /// Which container.
+    /// Name of the container.
     pub container: &'a str,
-    /// Billionths of a core.
+    /// CPU in nanocores.
     pub cpu: u64,
-    /// Bytes.
+    /// Memory in bytes.
     pub memory: u64,
 }
 
-/// The answers for one time.
+/// The responses for one time.
 #[derive(Debug)]
 pub struct PrerenderedUsage {
-    whole: Bytes,
+    all_namespaces: Bytes,
     by_namespace: BTreeMap<String, Bytes>,
 }
 
-// === impl Rendered ===
+// === impl PrerenderedUsage ===
 
 impl PrerenderedUsage {
     pub fn new<'a>(time: Timestamp, samples: impl IntoIterator<Item = Sample<'a>>) -> Self {
@@ -60,16 +60,16 @@ impl PrerenderedUsage {
         let list = |items: &str| Bytes::from(format!("{HEAD}{items}]}}"));
         let all: Vec<_> = parts.values().map(String::as_str).collect();
         Self {
-            whole: list(&all.join(",")),
+            all_namespaces: list(&all.join(",")),
             by_namespace: parts.iter().map(|(of, text)| ((*of).to_owned(), list(text))).collect(),
         }
     }
 
-    /// The answer to a request for pods, all or those of a namespace.
+    /// The response to a request for the pods of all namespaces or of one.
     pub fn answer(&self, path: &str) -> Option<Bytes> {
         let pieces: Vec<_> = path.trim_matches('/').split('/').collect();
         match pieces[..] {
-            ["apis", _, _, "pods"] => Some(self.whole.clone()),
+            ["apis", _, _, "pods"] => Some(self.all_namespaces.clone()),
             ["apis", _, _, "namespaces", namespace, "pods"] => {
                 let known = self.by_namespace.get(namespace).cloned();
                 Some(known.unwrap_or_else(|| Bytes::from(format!("{HEAD}]}}"))))

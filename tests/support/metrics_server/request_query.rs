@@ -1,8 +1,8 @@
-//! Owns what a request asks for: the path in pieces, and label selectors.
+//! Parses requests: label selectors and query parameters.
 
 use std::collections::BTreeMap;
 
-/// A label selector as it stands in a query: `a=b,c!=d,e in (f,g),!h`.
+/// A label selector in the syntax of a query: `a=b,c!=d,e in (f,g),!h`.
 #[derive(Debug, Default)]
 pub struct Selector(Vec<Term>);
 
@@ -17,7 +17,7 @@ enum Term {
 // === impl Selector ===
 
 impl Selector {
-    /// Reads one; an empty text selects everything.
+    /// Parses a selector; an empty text selects everything.
     pub fn parse(text: &str) -> Self {
         let mut terms = Vec::new();
         let mut depth = 0;
@@ -31,7 +31,7 @@ impl Selector {
         Self(terms)
     }
 
-    /// Whether these labels are selected.
+    /// Whether the selector matches these labels.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|term| match term {
             Term::In(label, values) => {
@@ -74,14 +74,14 @@ impl Term {
     }
 }
 
-/// The value of a parameter of a query.
+/// The value of a query parameter.
 pub fn parameter(query: &str, name: &str) -> String {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let found = pairs.into_iter().find(|(key, _)| *key == name);
     found.map(|(_, value)| decode(value)).unwrap_or_default()
 }
 
-/// Text without the escapes of a URL.
+/// Percent-decodes a text.
 pub fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

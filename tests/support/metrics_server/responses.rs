@@ -1,4 +1,4 @@
-//! Owns the answers of the three metrics APIs, as JSON.
+//! Responses of the three metrics APIs, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::request_query::{Selector, decode, parameter};
 use super::state::{MetricsApi, State, UsageLine};
 
-/// metrics-server's usual window.
+/// metrics-server's default window.
 const WINDOW: &str = "15s";
 
 /// The API that a path belongs to.
@@ -21,18 +21,18 @@ pub fn api(path: &str) -> Option<MetricsApi> {
     }
 }
 
-/// Whether a path is discovery rather than metrics.
+/// Whether a path is a discovery request.
 pub fn is_discovery(path: &str) -> bool {
     path.trim_matches('/').split('/').count() <= 3
 }
 
-/// Whether a path asks for the usage of pods.
+/// Whether a path requests the usage of pods.
 pub fn is_usage_of_pods(path: &str) -> bool {
     let pieces: Vec<_> = path.trim_matches('/').split('/').collect();
     matches!(pieces[..], ["apis", "metrics.k8s.io", _, .., "pods"])
 }
 
-/// The namespace that a path is about, if it is about one.
+/// The namespace in a path, if there is one.
 pub fn namespace(path: &str) -> Option<String> {
     let pieces: Vec<_> = path.trim_matches('/').split('/').collect();
     match pieces[..] {
@@ -41,7 +41,7 @@ pub fn namespace(path: &str) -> Option<String> {
     }
 }
 
-/// The answer to a request; nothing where there is nothing.
+/// The response to a request; `None` if the path is unknown.
 pub fn answer(state: &State, path: &str, query: &str) -> Option<Value> {
     let decoded: Vec<_> = path.trim_matches('/').split('/').map(decode).collect();
     let pieces: Vec<_> = decoded.iter().map(String::as_str).collect();
@@ -212,24 +212,24 @@ fn labels(line: &UsageLine) -> BTreeMap<String, String> {
     line.object.as_ref().and_then(|pod| pod.metadata.labels.clone()).unwrap_or_default()
 }
 
-/// As metrics-server writes it: CPU in billionths of a core.
+/// In metrics-server's format: CPU in nanocores.
 fn usage(cores: f64, bytes: u64) -> Value {
     json!({ "cpu": format!("{}n", (cores * 1e9).round() as i64), "memory": bytes.to_string() })
 }
 
-/// The kind of a resource, as far as one can tell from its name.
+/// The kind of a resource, guessed from its name.
 fn kind(resource: &str) -> String {
     let plural = resource.split('.').next().unwrap_or_default();
     let mut letters = plural.strip_suffix('s').unwrap_or(plural).chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Thousandths keep a fraction as adapters write it.
+/// Millis preserve a fraction, as adapters write it.
 fn quantity(value: f64) -> String {
     format!("{}m", (value * 1e3).round() as i64)
 }
 
-/// The APIs tell times to the second.
+/// The APIs report times in whole seconds.
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Owns what the metrics API server knows: who uses what when, and what is broken.
+//! The state of the metrics API server: usage by container and time, faults and readers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::prerendered::PrerenderedUsage;
 use crate::support::clock::wall_now;
 use crate::support::hollow_nodes::NodeView;
 
-/// What a container uses.
+/// The usage of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UsageValue {
     /// Cores.
@@ -20,7 +20,7 @@ pub struct UsageValue {
     pub memory: u64,
 }
 
-/// Use over time.
+/// Usage over time.
 #[derive(Clone)]
 pub struct UsageCurve(Arc<dyn Fn(Timestamp) -> UsageValue + Send + Sync>);
 
@@ -35,43 +35,43 @@ pub enum MetricsApi {
     External,
 }
 
-/// What is wrong with an API. Its discovery stays whole.
+/// A fault of an API. Its discovery still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It answers with this status.
+    /// Responds with this status.
     Status(u16),
-    /// It takes the request and never answers.
+    /// Accepts the request and never responds.
     Hang,
-    /// Its answer is no JSON.
+    /// Responds with invalid JSON.
     Malformed,
-    /// Its answer breaks off in the middle.
+    /// Truncates the response.
     Truncated,
-    /// Every other item is missing.
+    /// Omits every other item.
     Partial,
-    /// Amounts are no quantities.
+    /// Amounts are not quantities.
     NotANumber,
-    /// Amounts are below zero.
+    /// Amounts are negative.
     Negative,
 }
 
-/// What one container uses at a time.
+/// Usage of one container at a time.
 #[derive(Clone, Debug)]
 pub struct UsageLine {
-    /// Where.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Which pod.
+    /// Name of the pod.
     pub pod: String,
-    /// Which container.
+    /// Name of the container.
     pub container: String,
-    /// How much.
+    /// The usage.
     pub used: UsageValue,
-    /// The time that is served of its namespace.
+    /// The served time of its namespace.
     pub at: Timestamp,
-    /// The pod, if there is one.
+    /// The pod, if it exists.
     pub object: Option<Pod>,
 }
 
-/// Everything, shared by the test and the server.
+/// The state that the test and the server share.
 pub struct State {
     view: NodeView,
     known: Mutex<ConfiguredUsage>,
@@ -89,35 +89,35 @@ pub struct ConfiguredUsage {
     pub external: BTreeMap<(String, String, BTreeMap<String, String>), f64>,
     /// CPU seconds of each container up to a time, for counters.
     pub counted: BTreeMap<Key, (Timestamp, f64)>,
-    /// Of the namespaces that have one of their own.
+    /// Scopes of namespaces that have their own.
     scopes: BTreeMap<String, Scope>,
-    /// Of all other namespaces, and of what is asked of the whole cluster.
+    /// The scope of all other namespaces, and of cluster-wide requests.
     rest: Scope,
 }
 
-/// What a test decides about the answers: of a namespace, or of all there is.
+/// Settings of a namespace or of the whole cluster.
 #[derive(Default)]
 pub struct Scope {
     pub time: Option<Timestamp>,
-    /// Answers that are written already, in place of `exact` and `rules`.
+    /// Prerendered responses, which replace `exact` and `rules`.
     pub rendered: Option<PrerenderedUsage>,
     pub readers: BTreeMap<String, usize>,
-    /// Reads of the external API with their times, where somebody wants to know.
+    /// Reads of the external API with their times, if they are recorded.
     pub noted: Option<Vec<(String, Timestamp)>>,
-    /// Grows whenever another time is served: who was answered before has not read it.
+    /// Incremented whenever another time is served: responses from before do not count as reads.
     pub turn: u64,
     pub faults: HashMap<MetricsApi, Option<Fault>>,
 }
 
-// === impl Curve ===
+// === impl UsageCurve ===
 
 impl UsageCurve {
-    /// A curve that is calculated.
+    /// A computed curve.
     pub fn new(of: impl Fn(Timestamp) -> UsageValue + Send + Sync + 'static) -> Self {
         Self(Arc::new(of))
     }
 
-    /// Its value at a time.
+    /// The usage at a time.
     pub fn at(&self, time: Timestamp) -> UsageValue {
         (self.0)(time)
     }
@@ -129,15 +129,15 @@ impl From<UsageValue> for UsageCurve {
     }
 }
 
-// === impl Known ===
+// === impl ConfiguredUsage ===
 
 impl ConfiguredUsage {
-    /// Gives a namespace a scope of its own.
+    /// Creates a scope for a namespace.
     pub fn separate(&mut self, namespace: &str) {
         self.scopes.entry(namespace.to_owned()).or_default();
     }
 
-    /// Nothing is used in a namespace any more, and it has no scope of its own.
+    /// Removes the usage and the scope of a namespace.
     pub fn forget(&mut self, namespace: &str) {
         self.exact.retain(|(of, ..), _| of != namespace);
         self.rules.retain(|(of, ..), _| of != namespace);
@@ -156,13 +156,13 @@ impl ConfiguredUsage {
 // === impl Scope ===
 
 impl Scope {
-    /// Something else is served from here on.
+    /// Starts a new set of served values.
     pub fn turn(&mut self) {
         self.turn += 1;
         self.readers.clear();
     }
 
-    /// Somebody has read what was served at that turn.
+    /// Counts a read of the values of this `turn`.
     pub fn count(&mut self, reader: String, turn: u64) {
         if turn == self.turn {
             *self.readers.entry(reader).or_default() += 1;
@@ -181,17 +181,17 @@ impl State {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time that is served of a namespace, or of the whole cluster.
+    /// The served time of a namespace, or of the whole cluster.
     pub fn now(&self, namespace: Option<&str>) -> Timestamp {
         self.lock().scope(namespace).time.unwrap_or_else(wall_now)
     }
 
-    /// The pods on the nodes, of a namespace or of all.
+    /// The pods on the nodes, of one namespace or all.
     pub fn pods(&self, namespace: Option<&str>) -> Vec<Pod> {
         namespace.map_or_else(|| self.view.pods(), |namespace| self.view.pods_of(namespace))
     }
 
-    /// What everything in a namespace uses, or in all, in order of namespace, pod and container.
+    /// Usage of all containers, in one namespace or all, ordered by namespace, pod and container.
     pub fn lines(&self, wanted: Option<&str>) -> Vec<UsageLine> {
         let is_wanted = |namespace: &str| wanted.is_none_or(|wanted| wanted == namespace);
         let wall = wall_now();

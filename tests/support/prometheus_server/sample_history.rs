@@ -1,4 +1,4 @@
-//! Owns history: series over days, written straight as blocks, because a server would take days to scrape them.
+//! Series over days, written as TSDB blocks, because scraping them would take days.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write as _};
@@ -9,13 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 
 type Value = Box<dyn Fn(Timestamp) -> Option<f64> + Send>;
 
-/// Series from one time to another, sampled in equal steps.
+/// Series between two times, sampled in equal steps.
 pub struct History {
     from: Timestamp,
     to: Timestamp,
     step: SignedDuration,
     series: Vec<Series>,
-    /// Of series that are added now: when they are there at all.
+    /// The time range in which series that are added next exist.
     within: (Timestamp, Timestamp),
 }
 
@@ -28,21 +28,21 @@ struct Series {
 // === impl History ===
 
 impl History {
-    /// No series yet.
+    /// An empty history.
     pub fn new(from: Timestamp, to: Timestamp, step: SignedDuration) -> Self {
         assert!(step.is_positive(), "time goes forward");
         Self { from, to, step, series: Vec::new(), within: (from, to) }
     }
 
-    /// Of series that are added from now on there is nothing outside of this time, and nobody asks for it: thousands of
-    /// short lives are written as fast as a few long ones.
+    /// Restricts series that are added next to this time range, and does not call their functions outside of it:
+    /// thousands of short-lived series are then written as fast as a few long ones.
     #[must_use]
     pub fn existing_between(mut self, from: Timestamp, to: Timestamp) -> Self {
         self.within = (from, to);
         self
     }
 
-    /// Adds a series; where its value is `None` there is a gap.
+    /// Adds a series; `None` values leave a gap.
     #[must_use]
     pub fn series(
         mut self,
@@ -57,14 +57,14 @@ impl History {
         self
     }
 
-    /// Writes blocks into a folder, which a server can serve at once.
+    /// Writes blocks into a folder, which a server can serve immediately.
     pub async fn write(self, writer: &Path, folder: &Path) {
         let (writer, folder) = (writer.to_owned(), folder.to_owned());
         tokio::task::spawn_blocking(move || self.pipe(&writer, folder)).await.expect("no panic");
     }
 
     fn pipe(self, writer: &Path, folder: PathBuf) {
-        // It ends with the pipe, whatever becomes of this process.
+        // It ends when the pipe closes, even if this process is killed.
         let mut child = Command::new(writer)
             .arg(folder)
             .stdin(Stdio::piped())
@@ -94,7 +94,7 @@ impl History {
                     pipe.write_all(&value.to_le_bytes())?;
                 }
             }
-            at = at.checked_add(self.step).expect("tests stay within time");
+            at = at.checked_add(self.step).expect("a time in range");
         }
         pipe.flush()
     }

@@ -1,5 +1,5 @@
-//! Owns beds that the tests of a kind use one after another, because what they need is one per cluster. When a test is
-//! over its bed is as it was before: everything that is new is deleted, and what is missing fails the test.
+//! Testbeds that tests use one after another, because they change something that exists once per cluster. After each
+//! test the testbed is restored: new objects are deleted, and missing ones fail the test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -17,10 +17,10 @@ use super::prestart::TestbedSpec;
 use super::{Inner, spawn};
 use crate::support::clock::Clock;
 
-/// The bed of a kind, if it was started, and what is on it between two tests.
+/// The testbed of a kind, once it was started, and its objects between two tests.
 #[derive(Default)]
 pub struct ExclusiveTestbed {
-    kept: Arc<Mutex<Option<IdleTestbed>>>,
+    idle: Arc<Mutex<Option<IdleTestbed>>>,
 }
 
 struct IdleTestbed {
@@ -28,24 +28,24 @@ struct IdleTestbed {
     before: Objects,
 }
 
-/// A test's right to such a bed. Its end puts the bed back as it was.
+/// A test's exclusive use of such a testbed. Dropping it restores the testbed.
 pub struct ExclusiveUse {
     inner: Arc<Inner>,
-    kept: OwnedMutexGuard<Option<IdleTestbed>>,
+    idle: OwnedMutexGuard<Option<IdleTestbed>>,
 }
 
-/// What there is, by title.
+/// Objects by title.
 type Objects = BTreeMap<String, ClusterObject>;
 
-// === impl Place ===
+// === impl ExclusiveTestbed ===
 
 impl ExclusiveTestbed {
-    /// Waits until no other test uses the bed of this kind, and starts it where there is none.
+    /// Waits until no other test uses the testbed of this kind, and starts it if needed.
     pub async fn acquire(&self, kind: &'static str) -> Result<ExclusiveUse, String> {
-        let mut kept = Arc::clone(&self.kept).lock_owned().await;
-        let found = kept.as_ref().map(|found| Arc::clone(&found.inner));
+        let mut idle = Arc::clone(&self.idle).lock_owned().await;
+        let found = idle.as_ref().map(|found| Arc::clone(&found.inner));
         if let Some(inner) = found {
-            return Ok(ExclusiveUse { inner, kept });
+            return Ok(ExclusiveUse { inner, idle });
         }
         let clock = Clock::wall();
         let wanted = TestbedSpec { kind, flags: &[], clock, controllers: true, takes_slot: false };
@@ -53,12 +53,12 @@ impl ExclusiveTestbed {
         let client = client(&inner).await;
         define(&client).await;
         let before = wait_until_settled(&client).await;
-        *kept = Some(IdleTestbed { inner: Arc::clone(&inner), before });
-        Ok(ExclusiveUse { inner, kept })
+        *idle = Some(IdleTestbed { inner: Arc::clone(&inner), before });
+        Ok(ExclusiveUse { inner, idle })
     }
 }
 
-// === impl Turn ===
+// === impl ExclusiveUse ===
 
 impl ExclusiveUse {
     pub(super) fn inner(&self) -> &Arc<Inner> {
@@ -68,20 +68,20 @@ impl ExclusiveUse {
 
 impl Drop for ExclusiveUse {
     fn drop(&mut self) {
-        // A bed that is not put back is not used again.
-        let Some(kept) = self.kept.take() else { return };
+        // A testbed that could not be restored is not used again.
+        let Some(idle) = self.idle.take() else { return };
         if std::thread::panicking() {
             return;
         }
         let (done, end) = mpsc::channel();
         spawn(async move {
-            let missing = restore(&client(&kept.inner).await, &kept.before).await;
-            // The receiver is gone only where the process ends.
-            let _ = done.send((kept, missing));
+            let missing = restore(&client(&idle.inner).await, &idle.before).await;
+            // The receiver is only gone if the process ends.
+            let _ = done.send((idle, missing));
         });
-        let (kept, missing) = end.recv().expect("the bed is put back; see above why not");
-        assert!(missing.is_empty(), "the test has deleted what others need: {missing:#?}");
-        *self.kept = Some(kept);
+        let (idle, missing) = end.recv().expect("the testbed is restored; see the panic above");
+        assert!(missing.is_empty(), "the test deleted objects that others need: {missing:#?}");
+        *self.idle = Some(idle);
     }
 }
 
@@ -89,7 +89,7 @@ async fn client(inner: &Inner) -> Client {
     control_plane::client(&inner.plane.kubeconfig_for(control_plane::ADMIN_TOKEN)).await
 }
 
-/// Our definitions stay from test to test: it takes seconds until a new one is served.
+/// Our CRDs stay from test to test: it takes seconds until a new one is served.
 async fn define(client: &Client) {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     for definition in plimsoll_core::api::crdgen::crds().expect("definitions") {
@@ -106,11 +106,11 @@ async fn define(client: &Client) {
     .await;
 }
 
-/// What there is once the control plane has made all that it makes by itself.
+/// The objects after the control plane has created all that it creates by itself.
 async fn wait_until_settled(client: &Client) -> Objects {
     const QUIET: Duration = Duration::from_secs(1);
     let last = std::sync::Mutex::new(Objects::new());
-    wait::often(QUIET, wait::PATIENCE, "the control plane makes nothing more", || async {
+    wait::often(QUIET, wait::PATIENCE, "the control plane creates no more objects", || async {
         let now = objects_of_tests(client).await;
         let mut last = last.lock().expect("no panic");
         if now.keys().eq(last.keys()) {
@@ -122,14 +122,14 @@ async fn wait_until_settled(client: &Client) -> Objects {
     .await
 }
 
-/// Deletes what was not there before; answers what was and is no more.
+/// Deletes new objects; returns those that are missing.
 async fn restore(client: &Client, before: &Objects) -> Vec<String> {
-    // First what would be asked about all the rest, and may not answer any more.
+    // Webhooks first: they would be called for all other deletions and may no longer respond.
     let webhooks = Api::<MutatingWebhookConfiguration>::all(client.clone());
     for webhook in webhooks.list(&ListParams::default()).await.expect("a list") {
         delete(&webhooks, &webhook.name_any()).await;
     }
-    wait::until_ok("the bed is as it was", || async {
+    wait::until_ok("the testbed is restored", || async {
         let now = objects_of_tests(client).await;
         let new: Vec<&ClusterObject> = now
             .iter()
@@ -144,8 +144,8 @@ async fn restore(client: &Client, before: &Objects) -> Vec<String> {
                 delete(&found.api(client), &found.name).await;
             }
         }
-        let left: Vec<String> = new.iter().map(|found| found.title()).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("{left:#?} are left")) }
+        let remaining: Vec<String> = new.iter().map(|found| found.title()).collect();
+        if remaining.is_empty() { Ok(()) } else { Err(format!("not deleted: {remaining:#?}")) }
     })
     .await;
     let now = objects_of_tests(client).await;
@@ -164,7 +164,7 @@ where
     }
 }
 
-/// All objects but for those that are made without a test, and those of the bed's own metrics API.
+/// All objects except those that exist without a test, and those of the testbed's metrics API.
 async fn objects_of_tests(client: &Client) -> Objects {
     let mut all = inventory::all_objects(client).await;
     all.retain(|_, found| !belongs_to_testbed(found));

@@ -1,7 +1,7 @@
-//! Owns the start of a bed's control plane: in a slot, and one ahead of the test that will want it.
+//! Starts the control plane of a testbed: limited by slots, and one ahead of the next test.
 //!
-//! etcd and the API server are the same for most beds, so those are what is started ahead; controllers, flags and the
-//! clock of the nodes are what a test chooses.
+//! etcd and the API server are the same for most testbeds, so they are started ahead; controllers, flags and the
+//! clock of the nodes are chosen by the test.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,29 +18,29 @@ use crate::support::testbed_events;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a test wants of a bed.
+/// The configuration of a testbed.
 #[derive(Debug)]
 pub struct TestbedSpec<'a> {
-    /// What it is counted as.
+    /// The kind in the report of the run.
     pub kind: &'static str,
-    /// Flags of the API server beside the usual ones.
+    /// Additional flags of the API server.
     pub flags: &'a [&'a str],
     /// The clock of the nodes.
     pub clock: Clock,
     /// Whether controller manager and scheduler run.
     pub controllers: bool,
-    /// Whether it counts against the beds that a machine may have. One that a process keeps to its end does not: its
-    /// tests would wait for a slot that is never released.
+    /// Whether it needs one of the machine's slots. A testbed that lives as long as the process does not: tests would
+    /// wait for a slot that is never released.
     pub takes_slot: bool,
 }
 
-/// A control plane without controllers, and its right to run.
+/// A control plane without controllers, and its slot.
 struct StartedControlPlane {
     plane: ControlPlane,
     slot: Option<TestbedSlot>,
 }
 
-/// The control plane that is started ahead of the next test that wants one.
+/// The control plane that is started ahead of the next test.
 struct Prestart {
     requests: usize,
     next: Option<JoinHandle<Option<StartedControlPlane>>>,
@@ -48,10 +48,10 @@ struct Prestart {
 
 static PRESTART: Mutex<Prestart> = Mutex::new(Prestart { requests: 0, next: None });
 
-// === impl Wanted ===
+// === impl TestbedSpec ===
 
 impl TestbedSpec<'_> {
-    /// Starts one, or says why it cannot.
+    /// Starts the testbed, or returns why it failed.
     pub async fn start(self) -> Result<Arc<Inner>, String> {
         let found =
             tokio::task::spawn_blocking(test_programs::control_plane).await.expect("no panic");
@@ -74,7 +74,7 @@ impl TestbedSpec<'_> {
         Ok(Arc::new(Inner::new(nodes, plane, slot)))
     }
 
-    /// A control plane, and since when it is what the test waits for rather than a slot.
+    /// Returns a control plane, and since when the test has waited for it, excluding the wait for a slot.
     async fn plane(
         &self,
         programs: &test_programs::ControlPlane,
@@ -87,7 +87,7 @@ impl TestbedSpec<'_> {
         loop {
             if self.flags.is_empty()
                 && let Some(next) = with_prestart(|ahead| ahead.next.take())
-                // It may have found no slot, or have failed to start: then this one finds out why.
+                // The prestart may have found no slot, or have failed; this start then reports the error.
                 && let Ok(Some(started)) = next.await
             {
                 prestart_next(programs);
@@ -100,7 +100,7 @@ impl TestbedSpec<'_> {
                 prestart_next(programs);
                 return (StartedControlPlane { plane, slot: Some(slot) }, begun + waited);
             }
-            // What was started ahead may be what has the last slot.
+            // The prestarted control plane may hold the last slot.
             drop(with_prestart(|ahead| ahead.next.take()));
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -111,7 +111,7 @@ fn with_prestart<T>(of: impl FnOnce(&mut Prestart) -> T) -> T {
     of(&mut PRESTART.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Starts another one if there is a slot for it. Not after the first of a process, which is often one test alone.
+/// Starts another one if a slot is free. Not after the first one of a process, which is often a single test.
 fn prestart_next(programs: &test_programs::ControlPlane) {
     with_prestart(|ahead| {
         ahead.requests += 1;

@@ -1,4 +1,4 @@
-//! Proof that the control plane of the beds is real, and that it goes away.
+//! The control plane of testbeds is real, and is cleaned up.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,9 +16,9 @@ use crate::support::process_guard::ProcessState;
 use crate::support::skipped::report_skipped;
 use crate::support::{Testbed, wait};
 
-/// Set for a process that is to hold a bed until it is killed.
+/// Set for a child process that holds a testbed until it is killed.
 const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
-/// How long another process may wait for the beds of others to end, and then start one.
+/// Timeout for another process to get a slot and start a testbed.
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(3);
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let namespace = bed.namespace("outage").await;
     bed.control_plane().kill_api_server().await;
-    bed.client().apiserver_version().await.expect_err("nobody answers");
+    bed.client().apiserver_version().await.expect_err("connection refused");
     bed.control_plane().restart_api_server().await;
     let maps = Api::<ConfigMap>::namespaced(bed.client(), &namespace);
     let map = ConfigMap { metadata: named("kept"), ..ConfigMap::default() };
@@ -80,7 +80,7 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
         return report_skipped(format!("{reason:#}"));
     }
     for signal in ["KILL", "INT"] {
-        // What runs the tests may ignore interrupts, and that would be inherited.
+        // The test runner may ignore interrupts, and a child would inherit that.
         let mut holder = Command::new("env")
             .arg("--default-signal=INT")
             .arg(std::env::current_exe().expect("this program"))
@@ -106,11 +106,11 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
         let ids: Vec<u32> = ids.split(' ').map(|id| id.parse().expect("a number")).collect();
         assert!(Path::new(folder).exists() && ids.iter().all(|id| runs(*id)));
 
-        let id = holder.id().expect("nobody has waited for it").to_string();
+        let id = holder.id().expect("it was not waited for").to_string();
         let killed = Command::new("kill").args(["-s", signal, &id]).status().await;
         assert!(killed.expect("kill starts").success());
         wait::until(&format!("all is gone after {signal}"), || {
-            let ended = holder.try_wait().expect("it can be asked").is_some();
+            let ended = holder.try_wait().expect("a status").is_some();
             let gone = ended && !Path::new(folder).exists() && ids.iter().all(|id| !runs(*id));
             std::future::ready(gone.then_some(()))
         })
@@ -118,18 +118,18 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
     }
 }
 
-/// Holds a bed until it is killed, or until the test that started it is gone.
+/// Holds a testbed until this process is killed, or the parent test ends.
 async fn hold_until_killed() {
     let bed = Testbed::private().await.expect("the parts are there");
     let ids: Vec<_> = processes(&bed).iter().map(ToString::to_string).collect();
     let held = format!("{} {}", bed.process_guard().folder().display(), ids.join(" "));
     std::mem::forget(bed);
     writeln!(std::io::stdout(), "holds {held}").expect("the other process listens");
-    // The other end is closed by the kernel, whatever becomes of the other process.
+    // The kernel closes the other end, even if the parent is killed.
     tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await.expect("readable");
 }
 
-/// The processes of a bed.
+/// The processes of a testbed.
 fn processes(bed: &Testbed) -> Vec<u32> {
     let mut names = vec!["etcd", "kube-apiserver"];
     if bed.control_plane().has_controllers {
@@ -142,7 +142,7 @@ fn processes(bed: &Testbed) -> Vec<u32> {
     names.iter().map(id).collect()
 }
 
-/// Whether a process runs. One that has ended and that nobody asked after does not.
+/// Whether a process runs. A zombie does not.
 fn runs(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))

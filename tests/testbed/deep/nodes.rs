@@ -1,5 +1,5 @@
-//! Proof that pods live real lives on the hollow nodes: the scheduler binds them, controllers own them, and what happens
-//! to them shows where a kubelet would show it.
+//! Pods on hollow nodes behave like real ones: the scheduler binds them, controllers own them, and their status
+//! reports what happens to them like a kubelet.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -106,9 +106,7 @@ async fn a_resize_goes_through_without_a_restart() {
     resize(bed.client(), &namespace, "one", "200m", "128Mi").await;
     let pod = bed
         .nodes()
-        .pod(&namespace, "one", "has its new size", |pod| {
-            actual_cpu(pod) == "200m" && is_settled(pod)
-        })
+        .pod(&namespace, "one", "is resized", |pod| actual_cpu(pod) == "200m" && is_settled(pod))
         .await;
     assert_eq!(main_container(&pod).restart_count, before);
     assert_eq!(
@@ -135,9 +133,7 @@ async fn a_resize_beyond_what_is_free_waits_until_there_is_room() {
     let api = Api::<Pod>::namespaced(bed.client(), &namespace);
     api.delete("two", &DeleteParams::default()).await.expect("deleted");
     bed.nodes()
-        .pod(&namespace, "one", "has its new size", |pod| {
-            actual_cpu(pod) == "1500m" && is_settled(pod)
-        })
+        .pod(&namespace, "one", "is resized", |pod| actual_cpu(pod) == "1500m" && is_settled(pod))
         .await;
 }
 
@@ -176,7 +172,7 @@ async fn a_resize_can_stall_and_fail_on_the_node() {
     bed.nodes().set_behaviour(&namespace, "", stalled);
     resize(bed.client(), &namespace, "one", "200m", "64Mi").await;
     let under_way = |pod: &Pod| has_condition(pod, "PodResizeInProgress", "True");
-    let pod = bed.nodes().pod(&namespace, "one", "is under way", under_way).await;
+    let pod = bed.nodes().pod(&namespace, "one", "is in progress", under_way).await;
     assert_eq!(main_container(&pod).allocated_resources.as_ref().expect("set")["cpu"].0, "200m");
     assert_eq!(actual_cpu(&pod), "100m");
 
@@ -188,7 +184,7 @@ async fn a_resize_can_stall_and_fail_on_the_node() {
     };
     bed.nodes().pod(&namespace, "one", "has failed", failed).await;
     bed.nodes().set_behaviour(&namespace, "", Behaviour::default());
-    bed.nodes().pod(&namespace, "one", "has its new size", |pod| actual_cpu(pod) == "200m").await;
+    bed.nodes().pod(&namespace, "one", "is resized", |pod| actual_cpu(pod) == "200m").await;
 }
 
 #[tokio::test]
@@ -199,7 +195,7 @@ async fn an_oom_kill_shows_in_the_last_state() {
     let restarted = |pod: &Pod| main_container(pod).restart_count == 1 && is_ready(pod);
     let pod = bed.nodes().pod(&namespace, "one", "is back", restarted).await;
     let last = main_container(&pod).last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    let last = last.expect("the last state is kept");
+    let last = last.expect("the last state is recorded");
     assert_eq!((last.exit_code, last.reason.as_deref()), (137, Some("OOMKilled")));
 
     let held = Behaviour { restart: RestartBehaviour::Held, ..Behaviour::default() };
@@ -284,7 +280,7 @@ async fn nodes_stamp_times_from_the_clock_of_the_test() {
     let restarted = |pod: &Pod| main_container(pod).restart_count == 1;
     let pod = bed.nodes().pod(&namespace, "one", "is back", restarted).await;
     let last = main_container(&pod).last_state.clone().and_then(|state| state.terminated);
-    let last = last.expect("the last state is kept");
+    let last = last.expect("the last state is recorded");
     assert_eq!(last.started_at.map(|time| time.0), Some(start));
     assert_eq!(last.finished_at.map(|time| time.0), Some(clock.now()));
 }
@@ -292,7 +288,7 @@ async fn nodes_stamp_times_from_the_clock_of_the_test() {
 async fn running_pod(bed: &Testbed, name: &str) -> (String, Pod) {
     let namespace = bed.namespace(name).await;
     let mut yaml = manifests::pod("one", "Always", "100m", "64Mi");
-    // Without a scheduler the pod goes to its node directly.
+    // Without a scheduler the pod is bound to its node directly.
     yaml.push_str("  nodeName: shared\n");
     manifests::create::<Pod>(bed.client(), &namespace, &yaml).await;
     let pod = bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;

@@ -1,4 +1,4 @@
-//! Proof that a pod can be a process of this machine: with its own rights, its exit code, and a chance to say goodbye.
+//! A pod can be a process on this machine: with its own permissions, its exit code, and a graceful shutdown.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -55,7 +55,7 @@ async fn a_deleted_process_is_asked_to_end_before_its_pod_goes() {
     let run = ContainerMode::Process { entry_point, environment };
     bed.nodes().set_behaviour(&namespace, "", Behaviour { run, ..Behaviour::default() });
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let said = folder.path().join("goodbye");
+    let file = folder.path().join("goodbye");
     let yaml = format!(
         "
 metadata: {{name: one}}
@@ -65,7 +65,7 @@ spec:
     image: example/main
     args: ['trap \"echo bye > {}; exit\" TERM; echo $WORD at $PLACE; while :; do sleep 0.05; done']
 ",
-        said.display()
+        file.display()
     );
     manifests::create::<Pod>(bed.client(), &namespace, &yaml).await;
     let pod = bed.nodes().pod(&namespace, "one", "is ready", is_ready).await;
@@ -80,5 +80,5 @@ spec:
         api.get_opt("one").await.expect("readable").is_none().then_some(())
     })
     .await;
-    assert_eq!(std::fs::read_to_string(said).expect("it was asked").trim(), "bye");
+    assert_eq!(std::fs::read_to_string(file).expect("it received SIGTERM").trim(), "bye");
 }

@@ -1,4 +1,4 @@
-//! Proof that the peers are real: Prometheus of both releases, and upstream's autoscaler.
+//! The peers are real: Prometheus of both releases, and upstream's autoscaler.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn prometheus_2_answers_for_days_that_were_written_as_blocks() {
         return;
     };
     answers_for_eight_days(&server, end).await;
-    // This release counts both edges of a range.
+    // This release includes both ends of a range.
     assert_eq!(server.value("count_over_time(memory[10m])", end - DAY).await, Some(11.0));
     assert_eq!(server.value("rate(seconds_total[1m])", end - DAY).await, Some(0.5));
 }
@@ -42,7 +42,8 @@ async fn prometheus_3_answers_for_days_that_were_written_as_blocks() {
         return;
     };
     answers_for_eight_days(&server, end).await;
-    // Ranges are open on the left here, so a minute of series scraped every minute holds one sample and no rate.
+    // Ranges are open on the left in this release, so a minute of a series that is scraped each minute has one sample
+    // and no rate.
     assert_eq!(server.value("count_over_time(memory[10m])", end - DAY).await, Some(10.0));
     assert_eq!(server.value("rate(seconds_total[1m])", end - DAY).await, None);
 }

@@ -1,4 +1,4 @@
-//! Proof that usage arrives through the real API server, that it can be broken, and that Prometheus can scrape it.
+//! Usage is served through the real API server, faults can be injected, and Prometheus can scrape it.
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
@@ -102,7 +102,7 @@ async fn assert_hang(bed: &Testbed, usage: &MetricsServer, path: &str) {
         answer = &mut hangs => panic!("answered: {answer:?}"),
         () = arrived => {}
     }
-    // Not merely slow: one that is asked later is answered before it.
+    // It is not merely slow: a later request is answered first.
     usage.set_fault(MetricsApi::Resource, None);
     get(bed.client(), path).await.expect("answered");
     assert!(hangs.now_or_never().is_none(), "the answer never comes");

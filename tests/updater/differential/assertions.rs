@@ -1,4 +1,4 @@
-//! Says whether two updaters did the same: the deeds of each pass, and what they tell Prometheus.
+//! Asserts that two updaters did the same: the actions of each pass, and the exported metrics.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,68 +7,72 @@ use super::exported_metrics::{families, is_expected_extra_count, values};
 use super::scenario::{Scenario, ScenarioWorkload};
 use super::{PARTS, UpdaterActions, WORKLOADS};
 
-/// Two updaters that are compared: upstream's, and another.
+/// Two updaters to compare: upstream's and another one.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedPair {
-    /// Who they are, for messages.
-    pub who: &'static str,
-    /// Whether the other one is ours. Else nothing of it is listed.
+    /// Name of the pair, for messages.
+    pub label: &'static str,
+    /// Whether the other one is Plimsoll's. Otherwise no difference is expected.
     pub is_ours: bool,
-    /// Whether the scenario is the usual one, in which everything happens that is counted. Another seed need not draw it.
+    /// Whether this is the default scenario, which covers everything that is counted. Other seeds may not.
     pub is_usual: bool,
 }
 
-// === impl Against ===
+// === impl ComparedPair ===
 
 impl ComparedPair {
-    /// Panics with what differs in what both did in the parts, outside of the list.
-    pub fn assert_same(self, scenario: &Scenario, plays: &[[&UpdaterActions; 2]]) {
-        self.assert_same_deeds(scenario, plays);
-        self.assert_same_metrics(scenario, plays);
+    /// Panics with the differences between both in all parts, except for the expected ones.
+    pub fn assert_same(self, scenario: &Scenario, runs: &[[&UpdaterActions; 2]]) {
+        self.assert_same_actions(scenario, runs);
+        self.assert_same_metrics(scenario, runs);
     }
 
-    #[expect(clippy::print_stdout, reason = "what was found, and how much there was")]
-    fn assert_same_deeds(self, scenario: &Scenario, plays: &[[&UpdaterActions; 2]]) {
-        let who = self.who;
+    #[expect(clippy::print_stdout, reason = "prints the findings and their number")]
+    fn assert_same_actions(self, scenario: &Scenario, runs: &[[&UpdaterActions; 2]]) {
+        let label = self.label;
         let mut listed = [0; EXPECTED_DIFFERENCES.len()];
-        assert_eq!(plays.len(), PARTS.len(), "{who}: parts");
-        for ([theirs, ours], part) in plays.iter().zip(&PARTS) {
+        assert_eq!(runs.len(), PARTS.len(), "{label}: parts");
+        for ([theirs, ours], part) in runs.iter().zip(&PARTS) {
             let sides = [&*theirs.asked, &*ours.asked];
-            let how = (part.passes.made, part.unboosts);
-            let found = Findings::of(scenario, sides, &theirs.urgencies, how);
+            let options = (part.passes.recorded, part.unboosts);
+            let found = Findings::of(scenario, sides, &theirs.urgencies, options);
             let flags = part.flags;
             println!(
-                "{who} {flags:?}: {:?}; {} VPAs in order, {} with ties",
-                found.deeds, found.ordered, found.tied
+                "{label} {flags:?}: {:?}; {} VPAs in order, {} with ties",
+                found.actions, found.ordered, found.tied
             );
             let count = found.unlisted.len();
             let first: Vec<_> = found.unlisted.iter().take(5).map(String::as_str).collect();
-            assert!(count == 0, "{who} {flags:?}: {count} differences\n{}", first.concat());
+            assert!(count == 0, "{label} {flags:?}: {count} differences\n{}", first.concat());
             assert!(found.tied < WORKLOADS / 10, "{} have no order", found.tied);
             assert!(found.ordered > WORKLOADS / 8, "only {} have an order", found.ordered);
             for (name, least) in
                 [("evict 201", 20), ("evict 429", 3), ("resize 200", 20), ("resize 422", 3)]
             {
-                let seen = found.deeds.get(name).copied().unwrap_or_default();
-                assert!(seen >= least, "{flags:?}: only {seen} of {name}: {:?}", found.deeds);
+                let occurrences = found.actions.get(name).copied().unwrap_or_default();
+                assert!(
+                    occurrences >= least,
+                    "{flags:?}: only {occurrences} of {name}: {:?}",
+                    found.actions
+                );
             }
-            for (all, more) in listed.iter_mut().zip(found.listed) {
-                *all += more;
+            for (total, more) in listed.iter_mut().zip(found.listed) {
+                *total += more;
             }
-            assert!(ours.elsewhere.is_empty(), "{who} {flags:?}: {:?}", ours.elsewhere);
+            assert!(ours.elsewhere.is_empty(), "{label} {flags:?}: {:?}", ours.elsewhere);
         }
         for (listed, found) in EXPECTED_DIFFERENCES.iter().zip(listed) {
-            println!("{who}: {found} times: {}", listed.reason);
+            println!("{label}: {found} times: {}", listed.reason);
             let is_drawn = self.is_ours && self.is_usual;
-            assert!(found > 0 || !is_drawn, "is not found any more: {}", listed.reason);
+            assert!(found > 0 || !is_drawn, "expected difference not found: {}", listed.reason);
         }
     }
 
-    fn assert_same_metrics(self, scenario: &Scenario, plays: &[[&UpdaterActions; 2]]) {
-        let who = self.who;
-        for ([theirs, ours], part) in plays.iter().zip(&PARTS) {
+    fn assert_same_metrics(self, scenario: &Scenario, runs: &[[&UpdaterActions; 2]]) {
+        let label = self.label;
+        for ([theirs, ours], part) in runs.iter().zip(&PARTS) {
             let flags = part.flags;
-            // The end of a boost is rehearsed as often as each thinks fit, because it never comes to pass.
+            // Each side retries the removal of a boost at its own pace, because a dry run never completes it.
             let boosted = scenario.subjects.iter().filter(|subject| {
                 part.unboosts && subject.kinds.iter().any(|kind| kind.is_boosted)
             });
@@ -79,8 +83,8 @@ impl ComparedPair {
                 !(series.contains("_in_place_") && boosted.contains(vpa))
             };
             let (one, other) = (values(&theirs.metrics), values(&ours.metrics));
-            let all: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-            let differ: Vec<_> = all
+            let all_series: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let differ: Vec<_> = all_series
                 .into_iter()
                 .filter(|series| counts(series))
                 .map(|series| (series, one.get(series), other.get(series)))
@@ -100,15 +104,15 @@ impl ComparedPair {
                 .collect();
             assert!(
                 differ.is_empty(),
-                "{who} {flags:?}: {} differ\n{differ:#?}\n{}",
+                "{label} {flags:?}: {} differ\n{differ:#?}\n{}",
                 differ.len(),
                 of.concat()
             );
         }
         let [theirs, ours] =
-            [0, 1].map(|side| families(plays.iter().map(move |play| &*play[side].metrics)));
-        assert_eq!(theirs, ours, "{who}: families");
-        // One is about resizes that are known to be impossible, which not every seed draws.
+            [0, 1].map(|side| families(runs.iter().map(move |run| &*run[side].metrics)));
+        assert_eq!(theirs, ours, "{label}: families");
+        // One family is about infeasible resizes, which not every seed produces.
         let least = if self.is_usual { 14 } else { 13 };
         assert!((least..=14).contains(&theirs.len()), "{theirs:#?}");
     }

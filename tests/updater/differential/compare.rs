@@ -1,5 +1,5 @@
-//! Compares what two updaters asked about the same pods: which were touched, how, in which order, and what the server
-//! said to it.
+//! Compares the requests of two updaters about the same pods: which pods, which action, in which order, and the response of
+//! the API server.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -10,68 +10,68 @@ use super::dry_run_proxy::RecordedWrite;
 use super::generated_pods::PodKind;
 use super::scenario::{Scenario, ScenarioWorkload};
 
-/// What was to be done to a pod.
+/// A write to a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodWrite {
-    /// It was to go.
+    /// Evict the pod.
     Evict,
-    /// Its containers were to have this: amounts by `CONTAINER LIST RESOURCE`.
+    /// Set these container resources: amounts by `CONTAINER LIST RESOURCE`.
     Resize(BTreeMap<String, String>),
-    /// Its annotations were to say this, or not to be there.
+    /// Set these annotations, or remove them if `None`.
     Annotate(BTreeMap<String, Option<String>>),
-    /// Something that no updater does.
+    /// Anything else, which no updater does.
     Other(String),
 }
 
-/// What was to be done to a pod of some kind, and what the server said.
+/// A write to a pod of some kind, and the response code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodAction {
-    /// Name of its kind.
+    /// Name of the pod's kind.
     pub kind: String,
-    /// What.
+    /// The write.
     pub act: PodWrite,
-    /// The server's code.
+    /// Status code of the response.
     pub code: u16,
 }
 
-/// A difference that is known.
+/// An expected difference.
 #[derive(Debug)]
 pub struct ExpectedDifference {
-    /// Why.
+    /// Why the two differ.
     pub reason: &'static str,
-    /// Whether it is about such a deed. Those are left out on both sides.
+    /// Whether this covers an action. Covered actions are left out on both sides.
     covers: fn(&PodAction) -> bool,
 }
 
-/// All that are.
+/// All expected differences.
 pub const EXPECTED_DIFFERENCES: [ExpectedDifference; 1] = [ExpectedDifference {
     reason: "a resize that names no amount is not sent: upstream takes a container without resources for one that \
                  gets some, and asks until the pod is gone",
-    covers: |deed| matches!(&deed.act, PodWrite::Resize(amounts) if amounts.is_empty()),
+    covers: |action| matches!(&action.act, PodWrite::Resize(amounts) if amounts.is_empty()),
 }];
 
-/// What came of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Differences that are not listed, as text.
+    /// Unexpected differences, as text.
     pub unlisted: Vec<String>,
-    /// How often each of the listed ones was found.
+    /// How often each expected difference was found.
     pub listed: [usize; EXPECTED_DIFFERENCES.len()],
-    /// VPAs with pods that are alike to upstream's eyes only: their order is nobody's.
+    /// VPAs with different pods of equal priority in upstream's view: their order is undefined.
     pub tied: usize,
-    /// VPAs of which more than one pod was touched in order.
+    /// VPAs with more than one pod changed in a defined order.
     pub ordered: usize,
-    /// Deeds by what they are, on upstream's side.
-    pub deeds: BTreeMap<String, usize>,
+    /// Number of actions by type, on upstream's side.
+    pub actions: BTreeMap<String, usize>,
 }
 
-/// How urgent upstream finds pods, by namespace and name, as it prints it.
+/// Upstream's update priorities as it logs them, by namespace and name.
 pub type Urgencies = BTreeMap<String, String>;
 
 // === impl Findings ===
 
 impl Findings {
-    /// Compares both sides. With `unboosts`, pods that are boosted are asked about at any time, whatever the pass.
+    /// Compares both sides. With `unboosts`, requests for boosted pods come at any time, independent of the pass.
     pub fn of(
         scenario: &Scenario,
         sides: [&[RecordedWrite]; 2],
@@ -85,50 +85,50 @@ impl Findings {
             findings.tied += usize::from(ties);
             let is_apart = |kind: &PodKind| unboosts && kind.is_boosted;
             for pass in 1..=passes {
-                let made = [0, 1].map(|side| {
-                    let deeds = actions_of(subject, &sides[side], |one, kind| {
-                        one.pass == pass && !is_apart(kind)
+                let compared = [0, 1].map(|side| {
+                    let actions = actions_of(subject, &sides[side], |write, kind| {
+                        write.pass == pass && !is_apart(kind)
                     });
-                    without_expected(deeds)
+                    without_expected(actions)
                 });
-                findings.count(&made[0].0);
-                let is_ordered = made[0].0.iter().collect::<BTreeSet<_>>().len() > 1;
+                findings.count(&compared[0].0);
+                let is_ordered = compared[0].0.iter().collect::<BTreeSet<_>>().len() > 1;
                 findings.ordered += usize::from(is_ordered && pass == 1 && !ties);
-                findings.compare(subject, &format!("pass {pass}"), made, ties);
+                findings.compare(subject, &format!("pass {pass}"), compared, ties);
             }
-            let made = [0, 1].map(|side| {
-                let deeds = actions_of(subject, &sides[side], |_, kind| is_apart(kind));
-                without_expected(once(subject, deeds))
+            let compared = [0, 1].map(|side| {
+                let actions = actions_of(subject, &sides[side], |_, kind| is_apart(kind));
+                without_expected(once(subject, actions))
             });
-            findings.count(&made[0].0);
-            findings.compare(subject, "boosted pods", made, true);
+            findings.count(&compared[0].0);
+            findings.compare(subject, "boosted pods", compared, true);
         }
         findings
     }
 
-    fn count(&mut self, deeds: &[PodAction]) {
-        for deed in deeds {
-            let word = match &deed.act {
+    fn count(&mut self, actions: &[PodAction]) {
+        for action in actions {
+            let word = match &action.act {
                 PodWrite::Evict => "evict",
                 PodWrite::Resize(_) => "resize",
                 PodWrite::Annotate(_) => "annotate",
                 PodWrite::Other(_) => "other",
             };
-            *self.deeds.entry(format!("{word} {}", deed.code)).or_default() += 1;
+            *self.actions.entry(format!("{word} {}", action.code)).or_default() += 1;
         }
     }
 
     fn compare(
         &mut self,
         subject: &ScenarioWorkload,
-        what: &str,
+        when: &str,
         [theirs, ours]: [ComparedActions; 2],
         any_order: bool,
     ) {
         let left_out = theirs.1.iter().zip(&ours.1);
         for (found, (one, other)) in self.listed.iter_mut().zip(left_out) {
             let lacks = |one: &[PodAction], other: &[PodAction]| {
-                one.iter().filter(|deed| !other.contains(deed)).count()
+                one.iter().filter(|action| !other.contains(action)).count()
             };
             *found += lacks(one, other) + lacks(other, one);
         }
@@ -137,20 +137,21 @@ impl Findings {
             one.sort();
             other.sort();
         }
-        // Where only some of them may change, it is as much a matter of luck which; not how many.
+        // If only some of them may change, which ones is undefined too; how many is not.
         if any_order && one != other {
-            for deeds in [&mut one, &mut other] {
-                deeds.retain(PodAction::changes_a_pod);
-                deeds.iter_mut().for_each(PodAction::clear_kind);
+            for actions in [&mut one, &mut other] {
+                actions.retain(PodAction::changes_a_pod);
+                actions.iter_mut().for_each(PodAction::clear_kind);
             }
         }
         if one != other {
-            let lines = |deeds: &[PodAction]| {
-                let lines: Vec<_> = deeds.iter().map(|deed| format!("    {deed}\n")).collect();
+            let lines = |actions: &[PodAction]| {
+                let lines: Vec<_> =
+                    actions.iter().map(|action| format!("    {action}\n")).collect();
                 lines.concat()
             };
             self.unlisted.push(format!(
-                "{}/{} {what}\n  upstream\n{}  ours\n{}{}",
+                "{}/{} {when}\n  upstream\n{}  ours\n{}{}",
                 subject.workload.namespace,
                 subject.workload.name,
                 lines(&theirs.0),
@@ -161,24 +162,24 @@ impl Findings {
     }
 }
 
-/// What counts, and what is left out because it is listed.
+/// Actions to compare, and those left out because they are expected to differ.
 type ComparedActions = (Vec<PodAction>, [Vec<PodAction>; EXPECTED_DIFFERENCES.len()]);
 
-/// Leaves out what is listed.
-fn without_expected(done: Vec<IndexedAction>) -> ComparedActions {
+/// Splits off the actions that are expected to differ.
+fn without_expected(actions: Vec<IndexedAction>) -> ComparedActions {
     let mut left_out = <[Vec<PodAction>; EXPECTED_DIFFERENCES.len()]>::default();
     let mut left = Vec::new();
-    for IndexedAction { deed, .. } in done {
-        match EXPECTED_DIFFERENCES.iter().position(|listed| (listed.covers)(&deed)) {
-            Some(which) => left_out[which].push(deed),
-            None => left.push(deed),
+    for IndexedAction { action, .. } in actions {
+        match EXPECTED_DIFFERENCES.iter().position(|listed| (listed.covers)(&action)) {
+            Some(which) => left_out[which].push(action),
+            None => left.push(action),
         }
     }
     (left, left_out)
 }
 
 impl ScenarioWorkload {
-    /// Whether two pods that are not alike are equally urgent.
+    /// Whether two pods of different kinds have equal priority.
     fn has_unlike_ties(&self, urgencies: &Urgencies) -> bool {
         let mut kinds = HashMap::new();
         (0..).zip(&self.pods).any(|(number, &kind)| {
@@ -208,88 +209,88 @@ impl fmt::Display for PodAction {
     }
 }
 
-/// A deed, and the index of its pod.
+/// An action, and the index of its pod.
 struct IndexedAction {
-    deed: PodAction,
+    action: PodAction,
     pod: usize,
     pass: usize,
 }
 
 type ByPod<'a> = HashMap<(&'a str, &'a str), Vec<(usize, &'a RecordedWrite)>>;
 
-/// What was asked, by namespace and pod, each with its place among all.
-fn by_pod(asked: &[RecordedWrite]) -> ByPod<'_> {
+/// Groups requests by namespace and pod, each with its index among all.
+fn by_pod(writes: &[RecordedWrite]) -> ByPod<'_> {
     let mut found = ByPod::new();
-    for (place, one) in asked.iter().enumerate() {
-        let Some((namespace, pod)) = one.pod() else { continue };
-        found.entry((namespace, pod)).or_default().push((place, one));
+    for (index, write) in writes.iter().enumerate() {
+        let Some((namespace, pod)) = write.pod() else { continue };
+        found.entry((namespace, pod)).or_default().push((index, write));
     }
     found
 }
 
-/// What was done to those pods of a workload that are wanted, in order.
+/// Returns the actions on the selected pods of a workload, in order.
 fn actions_of(
     subject: &ScenarioWorkload,
-    asked: &ByPod<'_>,
+    writes: &ByPod<'_>,
     is_wanted: impl Fn(&RecordedWrite, &PodKind) -> bool,
 ) -> Vec<IndexedAction> {
     let mut found = Vec::new();
     let ScenarioWorkload { workload, kinds, pods, .. } = subject;
     for (pod, &kind) in pods.iter().enumerate() {
         let name = workload.pod_name(pod as u64);
-        let Some(of_pod) = asked.get(&(&*workload.namespace, &*name)) else { continue };
-        for &(place, one) in of_pod {
-            if is_wanted(one, &kinds[kind]) {
-                let act = PodWrite::of(one, &workload.containers);
-                let deed = PodAction { kind: kinds[kind].name.clone(), act, code: one.code };
-                found.push((place, IndexedAction { deed, pod, pass: one.pass }));
+        let Some(of_pod) = writes.get(&(&*workload.namespace, &*name)) else { continue };
+        for &(index, write) in of_pod {
+            if is_wanted(write, &kinds[kind]) {
+                let act = PodWrite::of(write, &workload.containers);
+                let action = PodAction { kind: kinds[kind].name.clone(), act, code: write.code };
+                found.push((index, IndexedAction { action, pod, pass: write.pass }));
             }
         }
     }
-    found.sort_by_key(|(place, _)| *place);
-    found.into_iter().map(|(_, done)| done).collect()
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, action)| action).collect()
 }
 
-/// The end of a boost is tried until it is done, so it counts once for each pod. Where pods are looked at in passes too,
-/// it is anybody's guess which of those that are alike were asked about twice.
-fn once(subject: &ScenarioWorkload, mut done: Vec<IndexedAction>) -> Vec<IndexedAction> {
-    let by = |one: &IndexedAction| match one.deed.act {
-        PodWrite::Evict => (one.pass, one.pod),
-        _ if subject.is_boosting() => (0, one.pod),
+/// The removal of a boost is retried until it succeeds, so count it once for each pod. If passes handle the same pods too,
+/// which of several equal pods gets a second request is undefined.
+fn once(subject: &ScenarioWorkload, mut actions: Vec<IndexedAction>) -> Vec<IndexedAction> {
+    let key = |left: &IndexedAction| match left.action.act {
+        PodWrite::Evict => (left.pass, left.pod),
+        _ if subject.is_boosting() => (0, left.pod),
         _ => (0, 0),
     };
-    done.sort_by(|one, other| (&one.deed, by(one)).cmp(&(&other.deed, by(other))));
-    done.dedup_by(|one, other| one.deed == other.deed && by(one) == by(other));
-    done
+    actions.sort_by(|left, right| (&left.action, key(left)).cmp(&(&right.action, key(right))));
+    actions.dedup_by(|left, right| left.action == right.action && key(left) == key(right));
+    actions
 }
 
-// === impl Asked ===
+// === impl RecordedWrite ===
 
 impl RecordedWrite {
     /// Namespace and name of the pod.
     pub fn pod(&self) -> Option<(&str, &str)> {
         let rest = self.path.strip_prefix("/api/v1/namespaces/")?;
-        let mut words = rest.split('/');
-        let (namespace, _, pod) = (words.next()?, words.next()?, words.next()?);
+        let mut segments = rest.split('/');
+        let (namespace, _, pod) = (segments.next()?, segments.next()?, segments.next()?);
         Some((namespace, pod))
     }
 }
 
-// === impl Act ===
+// === impl PodWrite ===
 
 impl PodWrite {
-    pub fn of(asked: &RecordedWrite, containers: &[String]) -> Self {
-        let end = asked.path.split('/').nth(7);
-        match (&*asked.method, end) {
+    pub fn of(write: &RecordedWrite, containers: &[String]) -> Self {
+        let end = write.path.split('/').nth(7);
+        match (&*write.method, end) {
             ("POST", Some("eviction")) => Self::Evict,
-            ("PATCH", Some("resize")) => Self::Resize(amounts(&asked.body, containers)),
-            ("PATCH", None) => Self::Annotate(annotations(&asked.body)),
-            _ => Self::Other(format!("{} {}", asked.method, asked.path)),
+            ("PATCH", Some("resize")) => Self::Resize(amounts(&write.body, containers)),
+            ("PATCH", None) => Self::Annotate(annotations(&write.body)),
+            _ => Self::Other(format!("{} {}", write.method, write.path)),
         }
     }
 }
 
-/// Amounts of a patch: upstream writes operations, ours fields.
+/// Returns the amounts in a patch: upstream sends JSON Patch operations, Plimsoll sends fields.
 fn amounts(body: &Value, containers: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for operation in body.as_array().into_iter().flatten() {

@@ -1,8 +1,8 @@
-//! The run in which both updaters live: upstream's and ours look after the same pods, at the same time, each on a way on
-//! which all that it writes is a rehearsal.
+//! Runs both updaters live: upstream's and Plimsoll's handle the same pods at the same time, each behind a proxy that turns
+//! all writes into dry runs.
 //!
-//! `cargo xtask record updater` has it write what upstream did. With the seed of the recording it sees that upstream
-//! still does that.
+//! `cargo xtask record updater` makes it record what upstream did. With the seed of the recording, it checks that upstream
+//! still behaves as recorded.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -24,27 +24,27 @@ use crate::support::upstream_process::{Role, UpstreamProcesses};
 use crate::support::upstream_recording::is_recording;
 use crate::support::{Testbed, bulk_objects, random, wait};
 
-/// From pass to pass, which is also what a pass may take. The longer ones are for machines on which it takes more.
+/// Intervals between passes, which also limit a pass. The longer ones are for slow machines.
 const INTERVALS: [Duration; 3] =
     [Duration::from_secs(8), Duration::from_secs(24), Duration::from_secs(72)];
 
-/// What both did.
+/// What both updaters did in a run.
 #[derive(Debug)]
 pub struct LiveRun {
-    /// With what.
+    /// The scenario of the run.
     pub scenario: Scenario,
-    /// In each part.
+    /// The parts of the run.
     pub parts: Vec<LivePart>,
-    /// What both have read.
+    /// What both updaters read.
     pub read: BTreeSet<String>,
 }
 
-/// What both did in one part.
+/// What both updaters did in one part.
 #[derive(Debug)]
 pub struct LivePart {
-    /// When it began.
+    /// Start of the part.
     pub began: Timestamp,
-    /// Upstream's, and the other one's.
+    /// Upstream's actions, and the other updater's.
     pub sides: [UpdaterActions; 2],
     read: BTreeSet<String>,
 }
@@ -55,17 +55,17 @@ async fn upstreams_updater_and_ours_touch_the_same_pods_in_order_and_tell_promet
     let is_usual = seed == SEED;
     let Some((bed, run)) = run_both(seed).await else { return };
     if is_recording() {
-        assert!(is_usual && is_ours(), "recorded is seed {SEED}, with ours as the other one");
+        assert!(is_usual && is_ours(), "record with seed {SEED} and Plimsoll as the other updater");
         golden(seed).write(&Recording::of(&bed.client(), &run).await);
     }
     let sides: Vec<_> = run.parts.iter().map(|part| part.sides.each_ref()).collect();
-    let live = ComparedPair { who: "live", is_ours: is_ours(), is_usual };
+    let live = ComparedPair { label: "live", is_ours: is_ours(), is_usual };
     live.assert_same(&run.scenario, &sides);
     if is_usual {
         let recording: Recording = golden(seed).read();
         let recorded = recording.parts.iter().zip(&run.parts);
         let sides: Vec<_> = recorded.map(|(one, other)| [&one.theirs, &other.sides[0]]).collect();
-        let recorded = ComparedPair { who: "upstream as recorded", is_ours: false, is_usual };
+        let recorded = ComparedPair { label: "upstream as recorded", is_ours: false, is_usual };
         recorded.assert_same(&run.scenario, &sides);
     }
 }
@@ -98,9 +98,9 @@ async fn run_both(seed: u64) -> Option<(Testbed, LiveRun)> {
         let mut played = None;
         for interval in INTERVALS {
             let name = format!("{number}-{}", interval.as_secs());
-            let (made, longest) =
+            let (actions, longest) =
                 run_part(&bed, (&upstream, &ours), &scenario, &name, part, interval).await;
-            played = Some(made);
+            played = Some(actions);
             if longest < interval * 9 / 10 {
                 break;
             }
@@ -112,7 +112,7 @@ async fn run_both(seed: u64) -> Option<(Testbed, LiveRun)> {
     Some((bed, LiveRun { scenario, parts, read }))
 }
 
-/// Has both make their passes; also says how long the longest pass took.
+/// Runs the passes of both updaters; also returns the duration of the longest pass.
 async fn run_part(
     bed: &Testbed,
     (upstream, ours): (&UpstreamProcesses, &PlimsollProcesses),
@@ -123,7 +123,7 @@ async fn run_part(
 ) -> (LivePart, Duration) {
     let names = [format!("upstream-{name}"), format!("peer-{name}")];
     let passes = part.passes;
-    let ways = [
+    let proxies = [
         DryRunProxy::start(bed, &names[0], passes).await,
         DryRunProxy::start(bed, &names[1], passes).await,
     ];
@@ -132,7 +132,7 @@ async fn run_part(
         .map(|side| {
             let mut flags: Vec<String> = part.flags.iter().map(ToString::to_string).collect();
             flags.extend([
-                format!("--kubeconfig={}", ways[side].kubeconfig.display()),
+                format!("--kubeconfig={}", proxies[side].kubeconfig.display()),
                 format!("--updater-interval={}s", interval.as_secs()),
                 "--kube-api-qps=1000".to_owned(),
                 "--kube-api-burst=1000".to_owned(),
@@ -155,41 +155,42 @@ async fn run_part(
         for name in &names {
             upstream.assert_running(name);
         }
-        ways.iter().all(DryRunProxy::is_over).then_some(())
+        proxies.iter().all(DryRunProxy::is_over).then_some(())
     })
     .await;
-    let mut made = Vec::new();
+    let mut actions = Vec::new();
     let mut longest = Duration::ZERO;
     let boosted = boosted(scenario);
-    for (way, (name, port)) in ways.iter().zip(names.iter().zip(ports)) {
+    for (proxy, (name, port)) in proxies.iter().zip(names.iter().zip(ports)) {
         let address = format!("http://127.0.0.1:{port}/metrics");
-        let page = wait::until("it answers a scrape", || http_get(&address)).await;
+        let page = wait::until("it responds to a scrape", || http_get(&address)).await;
         bed.process_guard().signal(name, "KILL");
         wait::until("it has ended", || async {
             matches!(bed.process_guard().state(name), Some(ProcessState::Exited(_))).then_some(())
         })
         .await;
-        let asked = way.asked();
-        let in_turn = asked.iter().filter(|one| one.pass > 0);
-        let in_turn = in_turn.filter(|one| {
-            one.pod()
+        let asked = proxy.asked();
+        let in_turn = asked.iter().filter(|write| write.pass > 0);
+        let in_turn = in_turn.filter(|write| {
+            write
+                .pod()
                 .is_none_or(|(namespace, pod)| !boosted.contains(&format!("{namespace}/{pod}")))
         });
-        longest = in_turn.map(|one| one.after).fold(longest, Duration::max);
-        let log = std::fs::read(bed.process_guard().log(name)).expect("it wrote one");
-        made.push(UpdaterActions {
+        longest = in_turn.map(|write| write.after).fold(longest, Duration::max);
+        let log = std::fs::read(bed.process_guard().log(name)).expect("written");
+        actions.push(UpdaterActions {
             asked,
-            elsewhere: way.elsewhere().into_iter().collect(),
+            elsewhere: proxy.elsewhere().into_iter().collect(),
             metrics: updater_metrics(&String::from_utf8_lossy(&page)),
             urgencies: urgencies(&String::from_utf8_lossy(&log)),
         });
     }
-    let sides = made.try_into().expect("there are two sides");
-    let read = ways.iter().flat_map(DryRunProxy::read).collect();
+    let sides = actions.try_into().expect("there are two sides");
+    let read = proxies.iter().flat_map(DryRunProxy::read).collect();
     (LivePart { began, sides, read }, longest)
 }
 
-/// Pods that something on them says are boosted, by namespace and name: those are asked about at any time.
+/// Pods marked as boosted, by namespace and name: requests for those come at any time.
 fn boosted(scenario: &Scenario) -> HashSet<String> {
     let mut names = HashSet::new();
     for subject in &scenario.subjects {

@@ -1,8 +1,8 @@
-//! Owns a way to the real API server on which every write is a rehearsal: the server answers as if, nothing is changed,
-//! and what was asked about pods is written down, pass by pass.
+//! A proxy to the real API server that turns every write into a dry run: the server responds, nothing changes, and the proxy
+//! records the requests about pods, pass by pass.
 //!
-//! An updater looks at the Lease of the admission controller at the start of each pass, so a pass is what lies between
-//! two looks. The first looks may find no Lease, which makes passes of nothing; the look after the last pass is not answered.
+//! An updater reads the Lease of the admission controller at the start of each pass, so a pass lies between two reads. The
+//! first reads may return 404, which makes idle passes; the read after the last pass gets no response.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -28,24 +28,24 @@ use tokio::task::JoinHandle;
 use crate::support::Testbed;
 use crate::support::ports::Port;
 
-/// The Lease that passes begin with.
+/// The Lease that an updater reads at the start of each pass.
 pub const LEASE: &str = "vpa-admission-controller";
 
-/// Which passes there are.
+/// Number of passes of each type.
 #[derive(Clone, Copy, Debug)]
 pub struct PassCounts {
-    /// Those that find no Lease, at first.
+    /// Passes at the start that find no Lease.
     pub idle: usize,
-    /// Those that are written down.
-    pub made: usize,
+    /// Passes that are recorded.
+    pub recorded: usize,
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 
-/// One way, until it is dropped.
+/// A running proxy. Stops when dropped.
 #[derive(Debug)]
 pub struct DryRunProxy {
-    /// For whoever is to go this way.
+    /// Kubeconfig for clients of this proxy.
     pub kubeconfig: PathBuf,
     passes: PassCounts,
     notes: Arc<Mutex<UpdaterLog>>,
@@ -53,47 +53,47 @@ pub struct DryRunProxy {
     _port: Port,
 }
 
-/// What was asked about a pod, or about what is written beside pods.
+/// A write request about a pod, or about anything but pods.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordedWrite {
-    /// In which pass: 0 before the first of those that count.
+    /// Number of the pass: 0 before the first recorded one.
     pub pass: usize,
-    /// How long after its beginning.
+    /// Time since the start of the pass.
     #[serde(skip)]
     pub after: Duration,
-    /// How.
+    /// HTTP method.
     pub method: String,
-    /// Of what.
+    /// Request path.
     pub path: String,
-    /// What is to be written.
+    /// Request body.
     pub body: Value,
-    /// What the server says to it.
+    /// Status code of the response.
     pub code: u16,
-    /// In its words.
+    /// Message of the response.
     #[serde(skip)]
     pub answer: Value,
 }
 
-/// What one updater does, as it comes.
+/// What one updater does, in the order of arrival.
 #[derive(Debug, Default)]
 pub struct UpdaterLog {
-    /// When passes began.
-    looks: Vec<Instant>,
-    /// What was asked about pods so far, in order.
+    /// Start times of the passes.
+    pass_starts: Vec<Instant>,
+    /// Requests about pods so far, in order.
     pub asked: Vec<RecordedWrite>,
-    /// What was to be written beside pods and events.
+    /// Writes to anything but pods and events.
     pub elsewhere: BTreeSet<String>,
     read: BTreeSet<String>,
 }
 
-// === impl Rehearsal ===
+// === impl DryRunProxy ===
 
 impl DryRunProxy {
-    /// A way to the API server of a bed, with the rights of whoever made the bed.
+    /// Starts a proxy to the testbed's API server, with the rights of the testbed's owner.
     pub async fn start(bed: &Testbed, name: &str, passes: PassCounts) -> Self {
         let port = Port::claim();
         let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("claimed");
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await.expect("port is free");
         let notes: Arc<Mutex<UpdaterLog>> = Arc::default();
         let task = tokio::spawn(serve(listener, bed.client(), passes, Arc::clone(&notes)));
         let kubeconfig = bed.process_guard().folder().join(format!("{name}.kubeconfig"));
@@ -104,26 +104,26 @@ impl DryRunProxy {
              contexts: [{{name: way, context: {{cluster: way, user: way}}}}]\n",
             port = port.number(),
         );
-        std::fs::write(&kubeconfig, text).expect("the bed's folder is writable");
+        std::fs::write(&kubeconfig, text).expect("testbed directory is writable");
         Self { kubeconfig, passes, notes, task, _port: port }
     }
 
-    /// Whether all passes were made.
+    /// Whether all passes are done.
     pub fn is_over(&self) -> bool {
         self.notes().is_over(self.passes)
     }
 
-    /// What was asked about pods so far, in order.
+    /// Returns the requests about pods so far, in order.
     pub fn asked(&self) -> Vec<RecordedWrite> {
         self.notes().asked.clone()
     }
 
-    /// What was to be written beside pods and events.
+    /// Returns the writes to anything but pods and events.
     pub fn elsewhere(&self) -> BTreeSet<String> {
         self.notes().elsewhere.clone()
     }
 
-    /// What was read, as [`what_is_read`] names it.
+    /// Returns what was read, as [`read_scope`] names it.
     pub fn read(&self) -> BTreeSet<String> {
         self.notes().read.clone()
     }
@@ -152,7 +152,7 @@ async fn serve(
             let service = service_fn(move |request| {
                 respond(behind.clone(), passes, Arc::clone(&notes), request)
             });
-            // A client that goes away is no concern of a test.
+            // Ignore clients that disconnect.
             let _ = Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -169,16 +169,16 @@ async fn respond(
     let (mut parts, body) = request.into_parts();
     let mut path = parts.uri.path().to_owned();
     let mut query = parts.uri.query().unwrap_or_default().to_owned();
-    // One that is given up half-way is nobody's any more.
+    // The client has gone away in the middle of the request.
     let Ok(body) = body.collect().await else { return Ok(bad_request("half a request".into())) };
     let body = body.to_bytes();
     let mut number = None;
     if parts.method == Method::GET {
         if path.ends_with(&format!("/leases/{LEASE}")) {
-            let look = notes.lock().expect("no panic").begin_pass();
-            if look < passes.idle {
+            let pass = notes.lock().expect("no panic").begin_pass();
+            if pass < passes.idle {
                 path.push_str("-that-is-absent");
-            } else if look >= passes.idle + passes.made {
+            } else if pass >= passes.idle + passes.recorded {
                 std::future::pending::<()>().await;
             }
         } else {
@@ -188,11 +188,11 @@ async fn respond(
         query = format!("{query}{}dryRun=All", if query.is_empty() { "" } else { "&" });
         number = notes.lock().expect("no panic").note(passes, &parts.method, &path, &body);
     }
-    // Answers are passed on as they are, so they come as they are to be read.
+    // Responses are forwarded as they are, so do not ask for compression.
     parts.headers.remove(HOST);
     parts.headers.remove(ACCEPT_ENCODING);
-    let whole = if query.is_empty() { path } else { format!("{path}?{query}") };
-    parts.uri = whole.parse::<Uri>().expect("a path is a URI");
+    let uri = if query.is_empty() { path } else { format!("{path}?{query}") };
+    parts.uri = uri.parse::<Uri>().expect("a path is a valid URI");
     parts.version = http::Version::HTTP_11;
     let request = Request::from_parts(parts, kube::client::Body::from(body.to_vec()));
     let answer = match behind.send(request).await {
@@ -207,9 +207,9 @@ async fn respond(
                 Ok(body) => body.to_bytes(),
                 Err(why) => return Ok(bad_request(why.to_string())),
             };
-            let asked = &mut notes.lock().expect("no panic").asked[number];
-            asked.code = parts.status.as_u16();
-            asked.answer = serde_json::from_slice(&body).unwrap_or_default();
+            let write = &mut notes.lock().expect("no panic").asked[number];
+            write.code = parts.status.as_u16();
+            write.answer = serde_json::from_slice(&body).unwrap_or_default();
             Full::from(body).map_err(|never| match never {}).boxed_unsync()
         }
     };
@@ -223,7 +223,7 @@ async fn respond(
     Ok(answer)
 }
 
-/// Path and selectors of what is read: a watch of some objects reads the same as a list of them.
+/// Path and selectors of a read: a watch counts as the same read as a list.
 pub fn read_scope(uri: &Uri) -> String {
     let selectors = uri.query().unwrap_or_default().split('&').filter(|pair| {
         ["fieldSelector=", "labelSelector="].iter().any(|name| pair.starts_with(name))
@@ -237,24 +237,24 @@ pub fn read_scope(uri: &Uri) -> String {
 fn bad_request(why: String) -> Answer {
     let body = Full::from(why).map_err(|never| match never {}).boxed_unsync();
     let answer = Response::builder().status(StatusCode::BAD_GATEWAY);
-    answer.body(body).expect("an answer")
+    answer.body(body).expect("response")
 }
 
-// === impl Notes ===
+// === impl UpdaterLog ===
 
 impl UpdaterLog {
-    /// Which look at the Lease this is.
+    /// Records a read of the Lease, and returns the number of the pass that it starts.
     pub fn begin_pass(&mut self) -> usize {
-        self.looks.push(Instant::now());
-        self.looks.len() - 1
+        self.pass_starts.push(Instant::now());
+        self.pass_starts.len() - 1
     }
 
-    /// Whether all passes were made.
+    /// Whether all passes are done.
     pub fn is_over(&self, passes: PassCounts) -> bool {
-        self.looks.len() > passes.idle + passes.made
+        self.pass_starts.len() > passes.idle + passes.recorded
     }
 
-    /// Writes down what is to be written; its number if it is about a pod.
+    /// Records a write. Returns its index if it is about a pod.
     pub fn note(
         &mut self,
         passes: PassCounts,
@@ -262,8 +262,8 @@ impl UpdaterLog {
         path: &str,
         body: &[u8],
     ) -> Option<usize> {
-        let mut words = path.trim_start_matches('/').split('/').skip(4);
-        let of = words.next().filter(|_| path.starts_with("/api/v1/namespaces/"));
+        let mut segments = path.trim_start_matches('/').split('/').skip(4);
+        let of = segments.next().filter(|_| path.starts_with("/api/v1/namespaces/"));
         match of {
             Some("pods") => {}
             _ if path.contains("/events") => return None,
@@ -272,9 +272,9 @@ impl UpdaterLog {
                 return None;
             }
         }
-        let pass = self.looks.len().saturating_sub(passes.idle).min(passes.made);
+        let pass = self.pass_starts.len().saturating_sub(passes.idle).min(passes.recorded);
         let body = serde_json::from_slice(body).unwrap_or_default();
-        let after = self.looks.last().map(Instant::elapsed).unwrap_or_default();
+        let after = self.pass_starts.last().map(Instant::elapsed).unwrap_or_default();
         let (method, path) = (method.to_string(), path.to_owned());
         let answer = Value::Null;
         self.asked.push(RecordedWrite { pass, after, method, path, body, code: 0, answer });

@@ -1,18 +1,18 @@
-//! What an updater tells besides what it does: figures for Prometheus, and in upstream's log how urgent each pod is.
+//! What an updater reports besides its actions: Prometheus metrics, and the update priorities in upstream's log.
 
 use std::collections::BTreeMap;
 
 use super::compare::Urgencies;
 use crate::metrics::exposition::{Exposition, Family};
 
-/// What its families begin with.
+/// Prefix of the metric families.
 const PREFIX: &str = "vpa_updater_";
-/// Times, which differ.
+/// A family of durations, which differ between runs.
 const TIMES: &str = "vpa_updater_execution_latency_seconds";
-/// How often the end of a boost was tried in vain: each takes its own pauses in between.
+/// Failed attempts to remove a boost: each side has its own retry interval.
 const TRIES: &str = "UnboostError";
 
-/// What of a page is about updaters.
+/// Returns the lines of a metrics page that are about the updater.
 pub fn updater_metrics(page: &str) -> String {
     let lines = page
         .lines()
@@ -20,9 +20,9 @@ pub fn updater_metrics(page: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Each series with its value, labels in alphabetical order; without those that are a matter of time, and without those
-/// that are 0, which either side may leave out: upstream of VPAs without pods and of modes that a figure is not about, ours
-/// of VPAs that leave running pods alone.
+/// Returns the value of each series, with labels in alphabetical order. Leaves out durations and series with value 0, which
+/// either side may omit: upstream omits VPAs without pods and modes that a metric does not cover, Plimsoll omits VPAs that
+/// do not change running pods.
 pub fn values(page: &str) -> BTreeMap<String, String> {
     let lines = page.lines().filter(|line| line.starts_with(PREFIX) && !line.starts_with(TIMES));
     let lines = lines.filter(|line| !line.contains(TRIES));
@@ -33,8 +33,8 @@ pub fn values(page: &str) -> BTreeMap<String, String> {
     parsed.collect()
 }
 
-/// Upstream counts it as a failed resize when it has nothing to write, or finds a group too small: it notices late. Ours
-/// does not try.
+/// Upstream counts a failed resize if it has nothing to write or the replica group is too small, because it checks late.
+/// Plimsoll does not try.
 pub fn is_expected_extra_count(
     series: &str,
     theirs: Option<&String>,
@@ -51,7 +51,7 @@ fn sort_labels(series: &str) -> String {
     format!("{name}{{{}}}", labels.join(","))
 }
 
-/// Type, labels and buckets of each family that some page has.
+/// Returns type, labels and buckets of each family on any of the pages.
 pub fn families<'a>(pages: impl Iterator<Item = &'a str>) -> BTreeMap<String, Family> {
     let mut families = BTreeMap::new();
     for page in pages {
@@ -65,7 +65,7 @@ pub fn families<'a>(pages: impl Iterator<Item = &'a str>) -> BTreeMap<String, Fa
     families
 }
 
-/// How urgent upstream finds the pods that it accepts.
+/// Returns upstream's priorities of the pods that it accepts for an update.
 pub fn urgencies(log: &str) -> Urgencies {
     let accepted =
         log.lines().filter_map(|line| line.split_once("\"Pod accepted for update\" pod=\""));

@@ -1,6 +1,6 @@
-//! Draws pods as an updater may find them: what they ask for, what they have, how they fare, and what is said on them.
+//! Generates pods in the states that an updater may find: requests, actual resources, status and annotations.
 //!
-//! Pods are drawn as kinds: those of one kind are alike in all but their names, and equally urgent.
+//! Pods are generated as kinds: pods of one kind differ only in name, and have equal priority.
 
 use std::fmt;
 
@@ -11,59 +11,59 @@ use super::generated_vpas::ContainerTarget;
 use crate::support::bulk_objects::{ApiWrite, Workload, collection};
 use crate::support::random::Random;
 
-/// What a boost is written under, for each container.
+/// Prefix of the boost annotations, one for each container.
 const BOOST: &str = "vpaCpuStartupBoost/";
-/// What stands there and cannot be read.
+/// An annotation value that does not parse.
 const UNREADABLE_VALUE: &str = "this is no list";
-/// What says that a pod was resized.
+/// The annotation of resized pods.
 pub const MARKER: &str = "vpaInPlaceUpdated";
-/// Where a pod may be: everything fits on the first, little on the second.
+/// Nodes of the pods: everything fits on the first, little on the second.
 pub const NODES: [(&str, &str, &str); 2] = [("large", "512", "4Ti"), ("small", "2", "3Gi")];
 
-/// Whom a pod belongs to, where that is not what its workload says.
+/// The owner of a pod, if it is not the one of its workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodOwner {
-    /// As its workload says.
+    /// The owner of the workload's other pods.
     Usual,
-    /// Another of the same kind, named so: the pods of the rollout before.
+    /// Another owner of the same kind with this name: pods of the previous rollout.
     Former(Value),
-    /// The target itself, past all that stands between.
+    /// The target itself, without intermediate owners.
     Target(Value),
-    /// Nobody.
+    /// No owner.
     None,
 }
 
-/// Pods that are alike.
+/// A group of equal pods.
 #[derive(Clone, Debug)]
 pub struct PodKind {
-    /// As a label has it.
+    /// Name, valid as a label value.
     pub name: String,
-    /// Whom they belong to.
+    /// Owner of the pods.
     pub owner: PodOwner,
-    /// Whether something on them says that they are boosted.
+    /// Whether the pods are marked as boosted.
     pub is_boosted: bool,
     pod: Value,
     status: Value,
 }
 
-// === impl Kind ===
+// === impl PodKind ===
 
 impl PodKind {
-    /// Draws one of a workload, for which that is wished, as it is at this time.
+    /// Generates a kind of pods for a workload with these targets, at this time.
     pub fn draw(
         noise: &mut Random,
-        wishes: &[ContainerTarget],
+        targets: &[ContainerTarget],
         name: &str,
         owner: PodOwner,
         now: Timestamp,
     ) -> Self {
         let usual = noise.below(5);
         let mut containers: Vec<Value> = Vec::new();
-        for wish in wishes {
-            let way = if noise.chance(70) { usual } else { noise.below(5) };
+        for target in targets {
+            let choice = if noise.chance(70) { usual } else { noise.below(5) };
             let mut container = json!({
-                "name": wish.container, "image": "example/any",
-                "resources": resources(noise, wish, way),
+                "name": target.container, "image": "example/any",
+                "resources": resources(noise, target, choice),
             });
             if noise.chance(20) {
                 let resource = *noise.pick(&["cpu", "memory"]);
@@ -88,10 +88,10 @@ impl PodKind {
                   "resources": { "requests": request } },
             ]);
         }
-        let names: Vec<&str> = wishes.iter().map(|wish| &*wish.container).collect();
+        let names: Vec<&str> = targets.iter().map(|target| &*target.container).collect();
         let annotations = annotations(noise, &names);
         let is_boosted = annotations.keys().any(|key| key.starts_with(BOOST));
-        let status = status(noise, wishes, (&containers, has_sidecar), now);
+        let status = status(noise, targets, (&containers, has_sidecar), now);
         let mut pod = json!({ "metadata": { "labels": { "kind": name } }, "spec": spec });
         if !annotations.is_empty() {
             pod["metadata"]["annotations"] = annotations.into();
@@ -116,14 +116,14 @@ impl PodKind {
         ApiWrite::create(collection("v1", &workload.namespace, "pods"), &pod)
     }
 
-    /// Has it be as it is.
+    /// Sets the status of one of these pods.
     pub fn report(&self, workload: &Workload, number: u64) -> ApiWrite {
         let path = collection("v1", &workload.namespace, "pods");
         let path = format!("{path}/{}/status", workload.pod_name(number));
         ApiWrite::patch(path, &json!({ "status": self.status }))
     }
 
-    /// Deletes it, if it is one of those that then stay for a while.
+    /// Deletes the pod if it is of a kind that stays terminating for a while.
     pub fn leave(&self, workload: &Workload, number: u64) -> Option<ApiWrite> {
         let path = collection("v1", &workload.namespace, "pods");
         let stays = self.pod["metadata"]["finalizers"].is_array();
@@ -137,17 +137,17 @@ impl fmt::Display for PodKind {
     }
 }
 
-/// Amounts beside what is wished: near it, within its bounds, below them, above them, or none.
-fn resources(noise: &mut Random, wish: &ContainerTarget, usual: u64) -> Value {
+/// Amounts relative to the target: near it, within its bounds, below them, above them, or none.
+fn resources(noise: &mut Random, recommended: &ContainerTarget, usual: u64) -> Value {
     let mut requests = Map::new();
     let mut limits = Map::new();
     let limited = noise.below(4);
     for (index, name) in ["cpu", "memory"].into_iter().enumerate() {
-        let amounts = &wish.amounts[index];
-        let way = if noise.chance(85) { usual } else { noise.below(5) };
+        let amounts = &recommended.amounts[index];
+        let choice = if noise.chance(85) { usual } else { noise.below(5) };
         let [low, target, high] = *amounts;
         let share = |share: u64, of: u64| of.saturating_mul(share) / 100;
-        let amount = match way {
+        let amount = match choice {
             0 => share(noise.between(92, 108), target),
             1 => noise.between(low, high),
             2 => share(noise.between(20, 99), low),
@@ -187,9 +187,9 @@ fn annotations(noise: &mut Random, containers: &[&str]) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut say = |key: &str, value: String| annotations.insert(key.to_owned(), value.into());
     if noise.chance(35) {
-        let all = containers.join(", ");
+        let names = containers.join(", ");
         let observed =
-            [&*all, &all, &all, containers[0], "", "main,nobody", "a, strange, list", "Main"];
+            [&*names, &names, &names, containers[0], "", "main,nobody", "a, strange, list", "Main"];
         say("vpaObservedContainers", (*noise.pick(&observed)).to_owned());
     }
     if noise.chance(20) {
@@ -214,7 +214,7 @@ fn annotations(noise: &mut Random, containers: &[&str]) -> Map<String, Value> {
 
 fn status(
     noise: &mut Random,
-    wishes: &[ContainerTarget],
+    targets: &[ContainerTarget],
     (containers, has_sidecar): (&[Value], bool),
     now: Timestamp,
 ) -> Value {
@@ -225,27 +225,27 @@ fn status(
     }
     let is_ready = phase == "Running" && noise.chance(85);
     let mut status = json!({ "phase": phase, "conditions": conditions(noise, is_ready, now) });
-    // Far from every threshold that is tried.
+    // Far from every threshold used in the test.
     let ages = [2, 35, 5 * 60, 11 * 60, 13 * 60, 13 * 60, 72 * 60, 72 * 60];
     if noise.chance(95) {
         status["startTime"] = ago(now, *noise.pick(&ages)).into();
     }
     let tells = noise.below(10);
     let mut statuses: Vec<Value> = Vec::new();
-    for (wish, container) in wishes.iter().zip(containers) {
-        let mut one = container_status(noise, &wish.container, phase, now);
+    for (target, container) in targets.iter().zip(containers) {
+        let mut container_status = container_status(noise, &target.container, phase, now);
         let spec = &container["resources"];
         match tells {
-            0..6 => one["resources"] = spec.clone(),
+            0..6 => container_status["resources"] = spec.clone(),
             6 => {
-                let way = noise.below(5);
-                one["resources"] = resources(noise, wish, way);
+                let choice = noise.below(5);
+                container_status["resources"] = resources(noise, target, choice);
             }
-            7 => one["resources"] = json!({ "requests": { "cpu": "77m" } }),
+            7 => container_status["resources"] = json!({ "requests": { "cpu": "77m" } }),
             _ => {}
         }
         if noise.chance(97) {
-            statuses.push(one);
+            statuses.push(container_status);
         }
     }
     status["containerStatuses"] = statuses.into();
@@ -285,7 +285,7 @@ fn conditions(noise: &mut Random, is_ready: bool, now: Timestamp) -> Value {
         conditions.push(condition("Ready", if is_ready { "True" } else { "False" }, 60));
     }
     if noise.chance(18) {
-        let words = [
+        let examples = [
             ("PodResizePending", "Deferred", "no room"),
             ("PodResizePending", "Deferred", ""),
             ("PodResizePending", "Infeasible", "too large"),
@@ -299,8 +299,8 @@ fn conditions(noise: &mut Random, is_ready: bool, now: Timestamp) -> Value {
             ("PodResizeInProgress", "Strange", ""),
         ];
         for _ in 0..noise.between(1, 2) {
-            let (kind, reason, message) = *noise.pick(&words);
-            if conditions.iter().any(|one| one["type"] == kind) {
+            let (kind, reason, message) = *noise.pick(&examples);
+            if conditions.iter().any(|existing| existing["type"] == kind) {
                 continue;
             }
             let status = if noise.chance(85) { "True" } else { "False" };
@@ -316,13 +316,13 @@ fn conditions(noise: &mut Random, is_ready: bool, now: Timestamp) -> Value {
     conditions.into()
 }
 
-/// So many minutes before that.
+/// The time this many minutes earlier.
 fn ago(now: Timestamp, minutes: i64) -> String {
     let at = now - SignedDuration::from_mins(minutes);
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Sets the fields of one object in another.
+/// Merges the fields of one object into another.
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

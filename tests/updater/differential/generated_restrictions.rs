@@ -1,4 +1,5 @@
-//! Draws what stands in the way of changes: disruption budgets, LimitRanges, nodes; and the Lease without which none is made.
+//! Generates what restricts updates: PodDisruptionBudgets, LimitRanges, nodes; and the Lease without which nothing is
+//! updated.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use super::dry_run_proxy::LEASE;
 use crate::support::bulk_objects::{ApiWrite, Workload, collection};
 use crate::support::random::Random;
 
-/// Disruption budgets of a workload, each with its status; nobody else writes one here.
+/// PodDisruptionBudgets of a workload with their statuses; no controller writes them here.
 pub fn budgets(noise: &mut Random, workload: &Workload) -> Vec<(Value, Value)> {
     let count = match noise.below(20) {
         0 => 2,
@@ -32,7 +33,7 @@ pub fn budgets(noise: &mut Random, workload: &Workload) -> Vec<(Value, Value)> {
             "spec": spec,
         });
         let (healthy, allowed) = *noise.pick(&[(1, 0), (2, 0), (3, 1)]);
-        // A budget that was not looked at yet has clients wait for ten seconds.
+        // A budget that was not processed yet makes clients wait ten seconds.
         let status = json!({ "status": {
             "observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": healthy,
             "desiredHealthy": 2, "expectedPods": 3,
@@ -42,7 +43,7 @@ pub fn budgets(noise: &mut Random, workload: &Workload) -> Vec<(Value, Value)> {
     budgets
 }
 
-/// Limits of a namespace, if it has some.
+/// LimitRange of a namespace, if it has one.
 pub fn limits(noise: &mut Random, with_pods: bool) -> Option<Value> {
     let mut limits = Vec::new();
     if noise.chance(60) {
@@ -71,7 +72,7 @@ pub fn limits(noise: &mut Random, with_pods: bool) -> Option<Value> {
     (!limits.is_empty()).then(|| limits.into())
 }
 
-/// A node on which nobody runs anything.
+/// A node without a kubelet.
 pub fn node(name: &str) -> ApiWrite {
     let labels = json!({ "kubernetes.io/os": "linux" });
     let node = json!({
@@ -85,7 +86,7 @@ pub fn create_lease(now: Timestamp) -> ApiWrite {
     ApiWrite::create(collection("coordination.k8s.io/v1", "kube-system", "leases"), &lease(now))
 }
 
-/// An admission controller that is there for as long as any test may take.
+/// The Lease of an admission controller, valid for longer than any test runs.
 pub fn lease(now: Timestamp) -> Value {
     let renewed = (now + SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%S.%6fZ");
     json!({

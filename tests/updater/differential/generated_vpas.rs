@@ -1,39 +1,39 @@
-//! Draws VPAs, and what is recommended by them.
+//! Generates VPAs and their recommendations.
 
 use serde_json::{Map, Value, json};
 
 use crate::support::bulk_objects::Workload;
 use crate::support::random::Random;
 
-/// Their plural.
+/// Plural of the resource.
 pub const VPAS: &str = "verticalpodautoscalers";
-/// Their group and version.
+/// Group and version of the resource.
 pub const AUTOSCALING: &str = "autoscaling.k8s.io/v1";
 
-/// What is recommended for a container: lower bound, target and upper bound of CPU, in thousandths, and of memory, in bytes.
+/// Recommendation for a container: lower bound, target and upper bound of CPU, in millicores, and of memory, in bytes.
 #[derive(Clone, Debug)]
 pub struct ContainerTarget {
-    /// Its name.
+    /// Name of the container.
     pub container: String,
     /// Lower bound, target and upper bound of CPU, then of memory.
     pub amounts: [[u64; 3]; 2],
-    /// Whether something is recommended, and which resource is left out.
+    /// Which resources have a recommendation.
     recommended: RecommendedResources,
 }
 
-/// What is recommended of it.
+/// The resources of a container that have a recommendation.
 #[derive(Clone, Copy, Debug)]
 enum RecommendedResources {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Everything but this resource, if one is left out.
+    /// All but this one, if any.
     All(Option<&'static str>),
 }
 
-// === impl Wish ===
+// === impl ContainerTarget ===
 
 impl ContainerTarget {
-    /// Draws one; a whole one says something about both resources.
+    /// Generates a recommendation. A whole one covers both resources.
     pub fn draw(noise: &mut Random, container: &str, is_whole: bool) -> Self {
         let cpu = noise.between(15, 1_500);
         let memory = noise.between(10, 2_000) * 1_000_000 + noise.below(1_000_000);
@@ -43,15 +43,15 @@ impl ContainerTarget {
         };
         let amounts = [around(cpu), around(memory)];
         let left_out = (!is_whole && noise.chance(8)).then(|| *noise.pick(&["cpu", "memory"]));
-        let said = if is_whole || noise.chance(92) {
+        let recommended = if is_whole || noise.chance(92) {
             RecommendedResources::All(left_out)
         } else {
             RecommendedResources::Nothing
         };
-        Self { container: container.to_owned(), amounts, recommended: said }
+        Self { container: container.to_owned(), amounts, recommended }
     }
 
-    /// As the status of a VPA has it.
+    /// Returns the recommendation as in a VPA's status.
     pub fn recommendation_json(&self) -> Option<Value> {
         let RecommendedResources::All(left_out) = self.recommended else { return None };
         let list = |which: usize| {
@@ -69,11 +69,11 @@ impl ContainerTarget {
     }
 }
 
-/// Draws a VPA of a workload. What is whole leaves no container out.
+/// Generates a VPA of a workload. A whole one omits no container.
 pub fn vpa(
     noise: &mut Random,
     workload: &Workload,
-    wishes: &[ContainerTarget],
+    targets: &[ContainerTarget],
     is_whole: bool,
     end: &str,
 ) -> Value {
@@ -83,13 +83,13 @@ pub fn vpa(
     }
     if noise.chance(60) {
         let mut policies = Vec::new();
-        for wish in wishes {
+        for target in targets {
             if noise.chance(50) {
-                policies.push(policy(noise, &wish.container, wish, is_whole));
+                policies.push(policy(noise, &target.container, target, is_whole));
             }
         }
         if noise.chance(40) {
-            policies.push(policy(noise, "*", &wishes[0], is_whole));
+            policies.push(policy(noise, "*", &targets[0], is_whole));
         }
         spec["resourcePolicy"] = json!({ "containerPolicies": policies });
     }
@@ -103,7 +103,7 @@ pub fn vpa(
     })
 }
 
-/// Whether a VPA boosts anything.
+/// Whether a VPA has a startup boost.
 pub fn is_boosting(vpa: &Value) -> bool {
     let policies = vpa["spec"]["resourcePolicy"]["containerPolicies"].as_array();
     let mut specs = policies.into_iter().flatten().chain([&vpa["spec"]]);
@@ -132,18 +132,18 @@ fn policy_of_updates(noise: &mut Random) -> Value {
         policy["evictAfterOOMSeconds"] = (*noise.pick(&[90, 3 * 3600])).into();
     }
     if noise.chance(18) {
-        let one = |noise: &mut Random| {
+        let requirement = |noise: &mut Random| {
             let resources = [json!(["cpu"]), json!(["memory"]), json!(["cpu", "memory"])];
             let change = ["TargetHigherThanRequests", "TargetLowerThanRequests"];
             json!({ "resources": noise.pick(&resources), "changeRequirement": noise.pick(&change) })
         };
-        let list: Vec<Value> = (0..noise.between(0, 2)).map(|_| one(noise)).collect();
+        let list: Vec<Value> = (0..noise.between(0, 2)).map(|_| requirement(noise)).collect();
         policy["evictionRequirements"] = list.into();
     }
     policy
 }
 
-fn policy(noise: &mut Random, name: &str, wish: &ContainerTarget, is_whole: bool) -> Value {
+fn policy(noise: &mut Random, name: &str, recommended: &ContainerTarget, is_whole: bool) -> Value {
     let mut policy = json!({ "containerName": name });
     if !is_whole && noise.chance(20) {
         policy["mode"] = (*noise.pick(&["Auto", "Off"])).into();
@@ -151,7 +151,8 @@ fn policy(noise: &mut Random, name: &str, wish: &ContainerTarget, is_whole: bool
     for (bound, from, to) in [("minAllowed", 30, 130), ("maxAllowed", 70, 400)] {
         if noise.chance(30) {
             let mut amounts = Map::new();
-            for (resource, [_, target, _]) in ["cpu", "memory"].into_iter().zip(wish.amounts) {
+            for (resource, [_, target, _]) in ["cpu", "memory"].into_iter().zip(recommended.amounts)
+            {
                 let amount = (target * noise.between(from, to) / 100).max(1);
                 if noise.chance(75) {
                     let text =
@@ -176,7 +177,7 @@ fn policy(noise: &mut Random, name: &str, wish: &ContainerTarget, is_whole: bool
     policy
 }
 
-/// Over long ago, or not for a long time: pods that are ready are so for an hour.
+/// A boost that ended long ago or will not end soon: ready pods have been ready for an hour.
 fn boost(noise: &mut Random) -> Value {
     let seconds = *noise.pick(&[0, 60, 600, 600, 30_000]);
     json!({ "cpu": { "type": "Factor", "factor": 2, "durationSeconds": seconds } })

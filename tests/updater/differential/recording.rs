@@ -1,4 +1,4 @@
-//! Owns what is recorded of upstream's updater, and of the cluster that it saw: `cargo xtask record updater` writes it.
+//! Recordings of upstream's updater, and of the cluster that it saw; `cargo xtask record updater` writes them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -16,59 +16,59 @@ use super::{NAMESPACES, PARTS, UpdaterActions, WORKLOADS};
 use crate::support::bulk_objects::ApiWrite;
 use crate::support::upstream_recording::UpstreamRecording;
 
-/// One run.
+/// A recorded run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Recording {
-    /// What the API server answers to those who read, by path and selectors. In a run nothing changes.
+    /// Responses of the API server to reads, by path and selectors. They do not change during a run.
     pub reads: BTreeMap<String, Answer>,
-    /// Each part.
+    /// The parts of the run.
     pub parts: Vec<Recorded>,
 }
 
 /// One part of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Recorded {
-    /// When it began.
+    /// Start of the part.
     pub began: Timestamp,
-    /// What upstream did.
+    /// Upstream's actions.
     pub theirs: UpdaterActions,
-    /// What the API server answers to what is to be done to a pod, as [`Deeds`] names it.
+    /// Responses of the API server to writes to pods, by name ([`ActionNames`]).
     pub answers: BTreeMap<String, Answer>,
 }
 
-/// What the API server answered.
+/// A response of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The code.
+    /// Status code.
     pub code: u16,
-    /// Without managed fields.
+    /// Body, without managed fields.
     pub body: Value,
 }
 
-/// Where the recording of this seed is.
+/// Returns the recording of this seed.
 pub fn golden(seed: u64) -> UpstreamRecording {
     let scenario = Scenario::draw(seed, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
     let rounds = scenario.rounds();
     let texts: Vec<String> = rounds.iter().flatten().map(ApiWrite::text).collect();
-    let parts = PARTS.each_ref().map(|part| (part.flags, part.passes.idle, part.passes.made));
+    let parts = PARTS.each_ref().map(|part| (part.flags, part.passes.idle, part.passes.recorded));
     UpstreamRecording::new("updater", seed, &(texts, parts))
 }
 
-/// Names what was to be done to a pod so that it is the same for all pods of its kind: the API server's answer is.
+/// Names a write to a pod equally for all pods of a kind, since the API server responds equally.
 #[derive(Debug)]
 pub struct ActionNames(HashMap<(String, String), KindOfPod>);
 
-/// What a pod is one of.
+/// The kind and workload of a pod.
 #[derive(Debug)]
 struct KindOfPod {
     name: String,
     containers: Vec<String>,
 }
 
-// === impl Deeds ===
+// === impl ActionNames ===
 
 impl ActionNames {
-    /// For the pods of a scenario.
+    /// Returns the names for the pods of a scenario.
     pub fn of(scenario: &Scenario) -> Self {
         let mut pods = HashMap::new();
         for ScenarioWorkload { workload, kinds, pods: of_it, .. } in &scenario.subjects {
@@ -82,32 +82,34 @@ impl ActionNames {
         Self(pods)
     }
 
-    /// The name of a deed, if the pod is one of those.
-    pub fn name(&self, asked: &RecordedWrite) -> Option<String> {
-        let (namespace, pod) = asked.pod()?;
+    /// Returns the name of a write, if its pod is known.
+    pub fn name(&self, write: &RecordedWrite) -> Option<String> {
+        let (namespace, pod) = write.pod()?;
         let KindOfPod { name, containers } = self.0.get(&(namespace.to_owned(), pod.to_owned()))?;
-        Some(format!("{name} {:?}", PodWrite::of(asked, containers)))
+        Some(format!("{name} {:?}", PodWrite::of(write, containers)))
     }
 }
 
 // === impl Recording ===
 
 impl Recording {
-    /// What a run came to, with what both of its updaters have read.
+    /// Records a run, with everything that both updaters read.
     pub async fn of(client: &Client, run: &LiveRun) -> Self {
-        let deeds = ActionNames::of(&run.scenario);
+        let names = ActionNames::of(&run.scenario);
         let mut reads = BTreeMap::new();
         for path in &run.read {
             reads.insert(path.clone(), Answer::read(client, path).await);
         }
         let parts = run.parts.iter().map(|part| {
             let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
-            for asked in part.sides.iter().flat_map(|did| &did.asked).filter(|one| one.code > 0) {
-                let deed = deeds.name(asked).expect("a pod of the scenario");
-                let answer = Answer::to(asked);
-                let before = answers.insert(deed.clone(), answer.clone());
+            for write in
+                part.sides.iter().flat_map(|actions| &actions.asked).filter(|write| write.code > 0)
+            {
+                let name = names.name(write).expect("pod of the scenario");
+                let answer = Answer::to(write);
+                let before = answers.insert(name.clone(), answer.clone());
                 let is_same = before.is_none_or(|before| before.code == answer.code);
-                assert!(is_same, "the answer to the same deed is not the same: {deed}");
+                assert!(is_same, "different responses to the same write: {name}");
             }
             Recorded { began: part.began, theirs: part.sides[0].clone(), answers }
         });
@@ -119,7 +121,7 @@ impl Recording {
 
 impl Answer {
     async fn read(client: &Client, path: &str) -> Self {
-        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let request = http::Request::get(path).body(Vec::new()).expect("valid request");
         match client.request::<Value>(request).await {
             Ok(mut body) => {
                 drop_managed_fields(&mut body);
@@ -132,16 +134,16 @@ impl Answer {
         }
     }
 
-    fn to(asked: &RecordedWrite) -> Self {
-        let mut body = asked.answer.clone();
-        // Of a pod, an updater reads the version that it has since.
-        if asked.code < 300 && body["kind"] == "Pod" {
+    fn to(write: &RecordedWrite) -> Self {
+        let mut body = write.answer.clone();
+        // An updater reads the current version of a pod.
+        if write.code < 300 && body["kind"] == "Pod" {
             let version = &body["metadata"]["resourceVersion"];
             body = json!({
                 "apiVersion": "v1", "kind": "Pod", "metadata": { "resourceVersion": version },
             });
         }
-        Self { code: asked.code, body }
+        Self { code: write.code, body }
     }
 }
 
@@ -159,7 +161,7 @@ fn drop_managed_fields(body: &mut Value) {
     }
 }
 
-/// The text of a streamed list: each object, and then that those were all.
+/// Returns the text of a streamed list: each object, then the bookmark that ends the initial list.
 pub fn streamed(list: &Value) -> String {
     let mut text = String::new();
     for object in list["items"].as_array().into_iter().flatten() {

@@ -1,7 +1,7 @@
-//! Owns an API server that answers as a real one did when it was recorded, and has our updater make its passes with it,
-//! in this process, at the time of the recording.
+//! An API server that replays recorded responses, with Plimsoll's updater running in this process at the time of the
+//! recording.
 //!
-//! It is no fake: it knows nothing but what a real server said. What was not asked then is not answered, and is named.
+//! It only returns what a real server returned. A request that was not recorded gets no response and is reported.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -34,10 +34,10 @@ use crate::support::clock::wall_now;
 use crate::support::http_get::http_get;
 use crate::support::wait;
 
-/// From pass to pass, on the updater's clock. A pass may take as long on real time.
+/// Interval between passes on the updater's clock. A pass may take as long in real time.
 const INTERVAL: Duration = Duration::from_hours(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-/// The end of boosts is over when at so many looks in a row nothing more was asked.
+/// Boost removal is complete after this many polls in a row without a new request.
 const QUIET_POLLS: usize = 40;
 
 type ReplayResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
@@ -49,36 +49,36 @@ struct ReplayApiServer(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     recording: Arc<Recording>,
-    deeds: Arc<ActionNames>,
+    names: Arc<ActionNames>,
     number: usize,
     part: &'static DifferentialPart,
     notes: Mutex<UpdaterLog>,
-    /// What was not asked when this was recorded.
+    /// Requests that were not recorded.
     unknown: Mutex<Vec<String>>,
-    over: watch::Sender<bool>,
+    finished: watch::Sender<bool>,
 }
 
-/// What our updater does in one part.
+/// Returns what Plimsoll's updater does in one part.
 pub async fn replay_recording(
     recording: &Arc<Recording>,
-    deeds: &Arc<ActionNames>,
+    names: &Arc<ActionNames>,
     (number, part): (usize, &'static DifferentialPart),
 ) -> UpdaterActions {
     let replay = ReplayApiServer(Arc::new(Inner {
         recording: Arc::clone(recording),
-        deeds: Arc::clone(deeds),
+        names: Arc::clone(names),
         number,
         part,
         notes: Mutex::default(),
         unknown: Mutex::default(),
-        over: watch::Sender::new(false),
+        finished: watch::Sender::new(false),
     }));
     let interval = format!("--updater-interval={}s", INTERVAL.as_secs());
     let mut flags = vec!["--address=127.0.0.1:0", "--compat=upstream", &*interval];
     flags.extend(part.flags);
     flags.extend(["--kube-api-qps=-1", "--kube-api-burst=1000"]);
     let home = |name: &str| if name == "NAMESPACE" { "kube-system" } else { "" }.to_owned();
-    let config = plimsoll::cli::updater_config(&flags, home).expect("flags that make sense");
+    let config = plimsoll::cli::updater_config(&flags, home).expect("valid flags");
     let began = replay.0.recorded().began.into();
     let clock = Clock::fake(began);
     let client = Client::new(replay.clone(), "kube-system");
@@ -87,15 +87,15 @@ pub async fn replay_recording(
         if replay.0.notes().is_over(part.passes) {
             return Ok(());
         }
-        // It sleeps for an interval, and finds that no time has gone by.
+        // The updater sleeps for an interval, during which no other time passes.
         clock.step(INTERVAL);
         clock.set(began);
         Err(format!("{:?}", replay.0.unknown.lock().expect("no panic")))
     })
     .await;
     replay.0.is_quiet().await;
-    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("is served");
-    replay.0.over.send_replace(true);
+    let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("served");
+    replay.0.finished.send_replace(true);
     running.stop().await;
     let unknown = replay.0.unknown.lock().expect("no panic").clone();
     assert!(
@@ -123,21 +123,21 @@ impl Inner {
         self.notes.lock().expect("no panic")
     }
 
-    /// Waits until nothing more is asked: boosts are taken back beside the passes, after a pause of a fifth of a second.
+    /// Waits until there are no new requests: boosts are removed concurrently with the passes, with pauses of 200 ms.
     async fn is_quiet(&self) {
-        let looked = Cell::new((0, 0));
+        let state = Cell::new((0, 0));
         wait::often(POLL_INTERVAL, wait::PATIENCE, "nothing more is asked", || async {
-            let (before, looks) = looked.get();
+            let (before, polls) = state.get();
             let count = self.notes().asked.len();
-            looked.set((count, if count == before { looks + 1 } else { 0 }));
-            if looks < QUIET_POLLS { Err(format!("{count} deeds so far")) } else { Ok(()) }
+            state.set((count, if count == before { polls + 1 } else { 0 }));
+            if polls < QUIET_POLLS { Err(format!("{count} requests so far")) } else { Ok(()) }
         })
         .await;
     }
 
     async fn answer(&self, request: Request<Body>) -> ReplayResponse {
         let (parts, body) = request.into_parts();
-        let body = body.collect_bytes().await.expect("ours sends whole requests");
+        let body = body.collect_bytes().await.expect("Plimsoll sends complete requests");
         let path = parts.uri.path();
         if parts.method == Method::GET {
             if path.ends_with(&format!("/leases/{LEASE}")) {
@@ -149,46 +149,46 @@ impl Inner {
         if path.starts_with("/apis/authorization.k8s.io/") {
             let mut review: Value = serde_json::from_slice(&body).expect("JSON");
             review["status"] = json!({ "allowed": true });
-            return whole(201, &review);
+            return complete(201, &review);
         }
         let number = self.notes().note(self.part.passes, &parts.method, path, &body);
         let Some(number) = number else {
-            return whole(201, &serde_json::from_slice(&body).unwrap_or_default());
+            return complete(201, &serde_json::from_slice(&body).unwrap_or_default());
         };
-        let asked = self.notes().asked[number].clone();
-        let deed = self.deeds.name(&asked);
-        let known = deed.as_ref().and_then(|deed| self.recorded().answers.get(deed));
+        let write = self.notes().asked[number].clone();
+        let name = self.names.name(&write);
+        let known = name.as_ref().and_then(|name| self.recorded().answers.get(name));
         let answer = match known {
             Some(answer) => (answer.code, &answer.body),
-            // What upstream did not do is a difference, and not for this server to judge.
+            // Something upstream did not do is a difference, which the comparison reports.
             None => (501, &Value::Null),
         };
         self.notes().asked[number].code = answer.0;
-        whole(answer.0, answer.1)
+        complete(answer.0, answer.1)
     }
 
-    /// The Lease that passes begin with.
+    /// The Lease that an updater reads at the start of each pass.
     async fn lease(&self) -> ReplayResponse {
         let passes = self.part.passes;
-        let look = self.notes().begin_pass();
-        if look >= passes.idle + passes.made {
-            let mut over = self.over.subscribe();
-            over.wait_for(|over| *over).await.expect("its sender is here");
-        } else if look >= passes.idle {
-            // It is renewed on real time, whatever clock the updater runs on.
-            return whole(200, &lease(wall_now()));
+        let pass = self.notes().begin_pass();
+        if pass >= passes.idle + passes.recorded {
+            let mut finished = self.finished.subscribe();
+            finished.wait_for(|finished| *finished).await.expect("sender is alive");
+        } else if pass >= passes.idle {
+            // The Lease is renewed in real time, independent of the updater's clock.
+            return complete(200, &lease(wall_now()));
         }
         absent(LEASE)
     }
 
-    fn read(&self, what: &str, query: &str) -> ReplayResponse {
-        let is_set = |pair: &str| query.split('&').any(|one| one == pair);
-        let Some(answer) = self.recording.reads.get(what) else {
-            self.unknown.lock().expect("no panic").push(what.to_owned());
-            return absent(what);
+    fn read(&self, scope: &str, query: &str) -> ReplayResponse {
+        let is_set = |pair: &str| query.split('&').any(|other| other == pair);
+        let Some(answer) = self.recording.reads.get(scope) else {
+            self.unknown.lock().expect("no panic").push(scope.to_owned());
+            return absent(scope);
         };
         if answer.code != 200 || !is_set("watch=true") {
-            return whole(answer.code, &answer.body);
+            return complete(answer.code, &answer.body);
         }
         let events =
             if is_set("sendInitialEvents=true") { streamed(&answer.body) } else { String::new() };
@@ -197,22 +197,22 @@ impl Inner {
         Response::builder()
             .header(CONTENT_TYPE, "application/json")
             .body(body.boxed_unsync())
-            .expect("an answer")
+            .expect("response")
     }
 }
 
-fn whole(code: u16, body: &Value) -> ReplayResponse {
+fn complete(code: u16, body: &Value) -> ReplayResponse {
     let body = Full::from(body.to_string()).boxed_unsync();
     let answer = Response::builder().status(code).header(CONTENT_TYPE, "application/json");
-    answer.body(body).expect("an answer")
+    answer.body(body).expect("response")
 }
 
-fn absent(what: &str) -> ReplayResponse {
+fn absent(scope: &str) -> ReplayResponse {
     let status = json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound",
-        "message": format!("{what} not found"), "code": 404,
+        "message": format!("{scope} not found"), "code": 404,
     });
-    whole(404, &status)
+    complete(404, &status)
 }
 
 impl Service<Request<Body>> for ReplayApiServer {

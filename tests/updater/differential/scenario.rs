@@ -1,5 +1,5 @@
-//! Draws what both updaters look after: workloads of every kind with their VPAs, what is recommended for them, and what
-//! stands in the way of changes.
+//! Generates the input of both updaters: workloads of every kind with their VPAs, recommendations, and restrictions on
+//! updates.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,32 +11,32 @@ use crate::support::bulk_objects::{self, ApiWrite, Workload, collection};
 use crate::support::random::Random;
 
 const MEBIBYTE: u64 = 1 << 20;
-/// Of so many namespaces one has LimitRanges for whole pods. Upstream dies of them, and then of them again, where a
-/// container has no recommendation; so all containers there have one.
+/// One in this many namespaces has LimitRanges of type Pod. With those, upstream crashes, repeatedly, if a container has no
+/// recommendation; so all containers there have one.
 const POD_RANGES_EVERY: usize = 4;
 
-/// A workload with the VPAs that look after it, and its pods.
+/// A workload with its VPAs and pods.
 #[derive(Debug)]
 pub struct ScenarioWorkload {
-    /// Who owns the pods.
+    /// Owner of the pods.
     pub workload: Workload,
     /// Kinds of its pods.
     pub kinds: Vec<PodKind>,
-    /// Which kind each pod is of; its index is its number.
+    /// The kind of each pod; the index is the pod's number.
     pub pods: Vec<usize>,
     vpas: Vec<Value>,
     status: Value,
     budgets: Vec<(Value, Value)>,
-    /// Owners that it has beside those of its workload, and fields of owners that make them so.
+    /// Additional owners, and the fields that make them owners.
     owners: Vec<ApiWrite>,
     scales: Vec<ApiWrite>,
     now: Timestamp,
 }
 
-/// All that both look after.
+/// The input of both updaters.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Workloads in order of their number.
+    /// Workloads by number.
     pub subjects: Vec<ScenarioWorkload>,
     ranges: Vec<ApiWrite>,
     now: Timestamp,
@@ -45,7 +45,7 @@ pub struct Scenario {
 // === impl Scenario ===
 
 impl Scenario {
-    /// Draws so many workloads, spread over the namespaces, as they are at this time.
+    /// Generates this many workloads, spread over the namespaces, at this time.
     pub fn draw(seed: u64, count: usize, namespaces: &[&str], now: Timestamp) -> Self {
         let subjects = (0..count).map(|index| {
             let place = index % namespaces.len();
@@ -64,9 +64,9 @@ impl Scenario {
         Self { ranges: ranges.collect(), subjects: subjects.collect(), now }
     }
 
-    /// All that there is, in rounds: what is in one needs what was in those before.
+    /// Returns all objects in rounds: each round depends on the previous ones.
     pub fn rounds(&self) -> Vec<Vec<ApiWrite>> {
-        let all = |of: &dyn Fn(&ScenarioWorkload) -> Vec<ApiWrite>| -> Vec<ApiWrite> {
+        let collect = |of: &dyn Fn(&ScenarioWorkload) -> Vec<ApiWrite>| -> Vec<ApiWrite> {
             self.subjects.iter().flat_map(of).collect()
         };
         let pods = |of: &dyn Fn(&ScenarioWorkload, &PodKind, u64) -> Option<ApiWrite>| {
@@ -74,16 +74,16 @@ impl Scenario {
                 let numbered = subject.pods.iter().zip(0..);
                 numbered.filter_map(|(&kind, n)| of(subject, &subject.kinds[kind], n)).collect()
             };
-            all(&of_subject)
+            collect(&of_subject)
         };
-        let mut owners = all(&|subject| {
+        let mut owners = collect(&|subject| {
             let mut writes = subject.workload.owners();
             writes.extend(subject.owners.iter().cloned());
             writes
         });
         let mut reports =
             pods(&|subject, kind, number| Some(kind.report(&subject.workload, number)));
-        let mut statuses = all(&ScenarioWorkload::statuses);
+        let mut statuses = collect(&ScenarioWorkload::statuses);
         owners.extend(NODES.map(|(name, _, _)| node(name)));
         reports.extend(NODES.map(|(name, cpu, memory)| {
             let amounts = json!({ "cpu": cpu, "memory": memory, "pods": "10000" });
@@ -95,24 +95,24 @@ impl Scenario {
             owners,
             pods(&|subject, kind, number| Some(kind.create(&subject.workload, number))),
             reports,
-            all(&|subject| subject.vpas_and_budgets()),
+            collect(&|subject| subject.vpas_and_budgets()),
             statuses,
             pods(&|subject, kind, number| kind.leave(&subject.workload, number)),
-            // Pods that are outside of a LimitRange cannot be created under it.
+            // Create LimitRanges last, since pods that violate one could not be created.
             self.ranges.clone(),
         ]
     }
 }
 
-// === impl Subject ===
+// === impl ScenarioWorkload ===
 
 impl ScenarioWorkload {
-    /// Whether its VPAs boost, so that pods that are boosted are nothing to the passes.
+    /// Whether its VPAs boost, so that passes skip boosted pods.
     pub fn is_boosting(&self) -> bool {
         self.vpas.iter().all(generated_vpas::is_boosting)
     }
 
-    /// Its VPAs and kinds of pods, for a message.
+    /// Describes its VPAs and kinds of pods, for a message.
     pub fn described(&self) -> String {
         let kinds = self.kinds.iter().map(|kind| format!("  {kind}\n"));
         let vpas = self.vpas.iter().map(|vpa| format!("  {}\n", vpa["spec"]));
@@ -133,17 +133,17 @@ impl ScenarioWorkload {
             has_init: false,
             request: MEBIBYTE,
         };
-        let wishes: Vec<ContainerTarget> = workload
+        let targets: Vec<ContainerTarget> = workload
             .containers
             .iter()
             .map(|name| ContainerTarget::draw(&mut noise, name, is_whole))
             .collect();
-        let mut vpas = vec![vpa(&mut noise, &workload, &wishes, is_whole, "")];
+        let mut vpas = vec![vpa(&mut noise, &workload, &targets, is_whole, "")];
         if noise.chance(8) {
-            vpas.push(vpa(&mut noise, &workload, &wishes, is_whole, "-too"));
+            vpas.push(vpa(&mut noise, &workload, &targets, is_whole, "-too"));
         }
         let mut recommended: Vec<Value> =
-            wishes.iter().filter_map(ContainerTarget::recommendation_json).collect();
+            targets.iter().filter_map(ContainerTarget::recommendation_json).collect();
         if noise.chance(10) {
             recommended
                 .extend(ContainerTarget::draw(&mut noise, "mesh", true).recommendation_json());
@@ -164,12 +164,12 @@ impl ScenarioWorkload {
             pods: Vec::new(),
             workload,
         };
-        subject.add_pods(&mut noise, &wishes);
+        subject.add_pods(&mut noise, &targets);
         subject
     }
 
-    /// Pods of the workload as it is, and of others that own some of them.
-    fn add_pods(&mut self, noise: &mut Random, wishes: &[ContainerTarget]) {
+    /// Adds pods of the workload, and of other owners of some of its pods.
+    fn add_pods(&mut self, noise: &mut Random, targets: &[ContainerTarget]) {
         let mut owner = PodOwner::Usual;
         if self.workload.kind == bulk_objects::WorkloadKind::Rollout && noise.chance(50) {
             let mut target = self.workload.target_ref();
@@ -177,7 +177,7 @@ impl ScenarioWorkload {
             target["uid"] = format!("uid-of-{}", self.workload.name).into();
             owner = PodOwner::Target(target);
         }
-        let now = self.add_kinds(noise, wishes, &owner, 3);
+        let now = self.add_kinds(noise, targets, &owner, 3);
         self.scale_to(noise, None, now);
         let former = matches!(self.workload.kind, bulk_objects::WorkloadKind::Deployment)
             && noise.chance(40);
@@ -187,26 +187,26 @@ impl ScenarioWorkload {
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "controller": true,
             });
             reference["uid"] = format!("uid-of-{name}").into();
-            let before = self.add_kinds(noise, wishes, &PodOwner::Former(reference), 2);
+            let before = self.add_kinds(noise, targets, &PodOwner::Former(reference), 2);
             self.owners.push(self.former_owner(&name));
             self.scale_to(noise, Some(&name), before);
         }
         if noise.chance(5) {
-            self.add_kinds(noise, wishes, &PodOwner::None, 1);
+            self.add_kinds(noise, targets, &PodOwner::None, 1);
         }
     }
 
     fn add_kinds(
         &mut self,
         noise: &mut Random,
-        wishes: &[ContainerTarget],
+        targets: &[ContainerTarget],
         owner: &PodOwner,
         most: u64,
     ) -> u64 {
         let mut count = 0;
         for _ in 0..noise.between(1, most) {
             let name = format!("k{}", self.kinds.len());
-            self.kinds.push(PodKind::draw(noise, wishes, &name, owner.clone(), self.now));
+            self.kinds.push(PodKind::draw(noise, targets, &name, owner.clone(), self.now));
             for _ in 0..noise.between(1, 3) {
                 self.pods.push(self.kinds.len() - 1);
                 count += 1;
@@ -215,7 +215,7 @@ impl ScenarioWorkload {
         count
     }
 
-    /// Has owners want about as many pods as there are.
+    /// Sets the owners' replicas to about the number of pods.
     fn scale_to(&mut self, noise: &mut Random, inner: Option<&str>, pods: u64) {
         let wanted = match noise.below(20) {
             0 => 0,
@@ -251,7 +251,7 @@ impl ScenarioWorkload {
         self.scales.push(ApiWrite::patch(format!("{path}/{name}"), &replicas));
     }
 
-    /// The ReplicaSet of the rollout before.
+    /// Returns the ReplicaSet of the previous rollout.
     fn former_owner(&self, name: &str) -> ApiWrite {
         let Workload { namespace, name: target, .. } = &self.workload;
         let labels = json!({ "app": target });
@@ -276,7 +276,8 @@ impl ScenarioWorkload {
         let vpas = collection(AUTOSCALING, namespace, VPAS);
         let budgets = collection("policy/v1", namespace, "poddisruptionbudgets");
         let vpas = self.vpas.iter().map(|vpa| ApiWrite::create(vpas.clone(), vpa));
-        let budgets = self.budgets.iter().map(|(one, _)| ApiWrite::create(budgets.clone(), one));
+        let budgets =
+            self.budgets.iter().map(|(budget, _)| ApiWrite::create(budgets.clone(), budget));
         vpas.chain(budgets).collect()
     }
 
@@ -286,13 +287,13 @@ impl ScenarioWorkload {
         writes.extend(self.scales.iter().cloned());
         for vpa in &self.vpas {
             let path = collection(AUTOSCALING, namespace, VPAS);
-            let name = vpa["metadata"]["name"].as_str().expect("it has one");
+            let name = vpa["metadata"]["name"].as_str().expect("has a name");
             let status = json!({ "status": self.status });
             writes.push(ApiWrite::patch(format!("{path}/{name}/status"), &status));
         }
         for (budget, status) in &self.budgets {
             let path = collection("policy/v1", namespace, "poddisruptionbudgets");
-            let name = budget["metadata"]["name"].as_str().expect("it has one");
+            let name = budget["metadata"]["name"].as_str().expect("has a name");
             writes.push(ApiWrite::patch(format!("{path}/{name}/status"), status));
         }
         writes

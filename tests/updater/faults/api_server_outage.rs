@@ -1,4 +1,5 @@
-//! The API server goes away in the middle of a rollout, and comes back; or it does not tell all that a pass has to know.
+//! The API server is unavailable in the middle of a rollout and comes back, or it does not return everything that a pass
+//! needs.
 
 use std::sync::{
     Arc,
@@ -39,42 +40,47 @@ async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing
     let (log, _guard) = captured_log::capture();
     let namespace = bed.namespace("outage").await;
     deployment(&bed, &namespace, "web", 8).await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
-    let way = HoldingProxy::start(&bed, &namespace).await;
-    let running = fixture::start(way.client(), &namespace, FLAGS).await;
-    let election = running.election().expect("there is one").clone();
-    wait::until("some have more", || async { (referee.count_with_cpu("250m") >= 2).then_some(()) })
-        .await;
-    way.hold((RoleWrite::VpaAnnotation, HoldPoint::Request));
-    way.wait_until_held().await;
+    let proxy = HoldingProxy::start(&bed, &namespace).await;
+    let running = fixture::start(proxy.client(), &namespace, FLAGS).await;
+    let election = running.election().expect("election is enabled").clone();
+    wait::until("some pods are resized", || async {
+        (availability.count_with_cpu("250m") >= 2).then_some(())
+    })
+    .await;
+    proxy.hold((RoleWrite::VpaAnnotation, HoldPoint::Request));
+    proxy.wait_until_held().await;
     bed.control_plane().kill_api_server().await;
-    way.release();
+    proxy.release();
 
-    wait::until("it leads no more", || async { (!election.is_leader()).then_some(()) }).await;
-    let tried = way.attempted_paths(RoleWrite::Resize).len();
+    wait::until("it lost the Lease", || async { (!election.is_leader()).then_some(()) }).await;
+    let attempts = proxy.attempted_paths(RoleWrite::Resize).len();
     wait_for_passes(&running, 5).await;
-    let alive = http_get(&format!("http://{}/livez", running.address())).await.expect("it answers");
+    let alive = http_get(&format!("http://{}/livez", running.address())).await.expect("response");
     assert_eq!(&*alive, b"ok\n");
     assert_eq!(
-        way.attempted_paths(RoleWrite::Resize).len(),
-        tried,
-        "without a lease nothing is tried"
+        proxy.attempted_paths(RoleWrite::Resize).len(),
+        attempts,
+        "no attempts without the Lease"
     );
-    log.assert_line(&["a change was not booked, and is not made"]);
-    log.assert_line(&["a watch failed; it is tried again", "verticalpodautoscalers"]);
+    log.assert_line(&["failed to persist the intent of a change; skipping the change"]);
+    log.assert_line(&["watch failed; retrying", "verticalpodautoscalers"]);
 
     bed.control_plane().restart_api_server().await;
-    referee.wait_for_cpu(8, "250m").await;
+    availability.wait_for_cpu(8, "250m").await;
     wait::until("it leads again", || async { election.is_leader().then_some(()) }).await;
     wait_for_passes(&running, 3).await;
-    let lives = referee.requests_over_time();
-    assert_eq!(lives.len(), 8, "none was replaced: {lives:?}");
-    assert!(lives.values().all(|life| life.len() == 2), "each was resized once: {lives:?}");
-    assert_eq!(way.attempt_count(RoleWrite::Resize), 8);
-    assert_eq!(way.attempted_paths(RoleWrite::Eviction), [""; 0]);
+    let requests = availability.requests_over_time();
+    assert_eq!(requests.len(), 8, "none was replaced: {requests:?}");
+    assert!(
+        requests.values().all(|values| values.len() == 2),
+        "each was resized once: {requests:?}"
+    );
+    assert_eq!(proxy.attempt_count(RoleWrite::Resize), 8);
+    assert_eq!(proxy.attempted_paths(RoleWrite::Eviction), [""; 0]);
     let charged = recorded_disruptions(&bed, &namespace, BudgetKind::Resize).await;
-    assert!((8..=9).contains(&charged), "{charged} booked for 8 resizes");
+    assert!((8..=9).contains(&charged), "{charged} disruptions recorded for 8 resizes");
     running.stop().await;
 }
 
@@ -94,19 +100,19 @@ async fn a_pass_that_cannot_know_whether_pods_can_be_resized_is_no_success() {
     })
     .await;
     let running = fixture::start(proxy.client.clone(), &namespace, FLAGS).await;
-    let election = running.election().expect("there is one").clone();
+    let election = running.election().expect("election is enabled").clone();
     wait::until("it leads", || async { election.is_leader().then_some(()) }).await;
     let succeeded = async || {
         let name = "plimsoll_loop_last_success_timestamp_seconds";
         metric_sum(&metrics(&running).await, name, &["role=\"updater\""])
     };
-    // Passes from before it knows its rights do nothing, and are none of these.
-    let mut made = running.passes();
-    let blind = made.wait_for(|(_, summary)| summary.could_not_start);
-    tokio::time::timeout(wait::PATIENCE, blind).await.expect("in time").expect("it runs");
+    // Passes that started before the permissions are known do nothing and do not count.
+    let mut passes = running.passes();
+    let blind = passes.wait_for(|(_, summary)| summary.could_not_start);
+    tokio::time::timeout(wait::PATIENCE, blind).await.expect("in time").expect("running");
     let before = succeeded().await;
     wait_for_passes(&running, 4).await;
-    assert_eq!(succeeded().await, before, "nothing could be done in those passes");
+    assert_eq!(succeeded().await, before, "those passes could do nothing");
 
     silent.store(false, Ordering::Relaxed);
     wait::until("a pass succeeds", || async { (succeeded().await > before).then_some(()) }).await;

@@ -1,5 +1,5 @@
-//! Replicas whose clocks are wrong: the times on the Lease are theirs, and are compared with no other clock. How long a Lease is
-//! respected is asserted on virtual time in `tests/cluster_writes/election/timing.rs`.
+//! Replicas with wrong clocks: the times in the Lease are written by its holder and are not compared with another clock.
+//! `tests/cluster_writes/election/timing.rs` asserts on virtual time how long a Lease is respected.
 
 use http::Method;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -23,7 +23,7 @@ use crate::updater::{
 
 const LEASE: &str = "vpa-updater";
 
-/// Another replica, whose clock is wrong by so many seconds, takes the Lease for two minutes.
+/// Lets another replica, whose clock is wrong by this many seconds, take the Lease for two minutes.
 async fn wait_for_takeover(bed: &Testbed, namespace: &str, wrong_by: i64) {
     let leases = Api::<Lease>::namespaced(bed.client(), namespace);
     let now = wall_now() + jiff::SignedDuration::from_secs(wrong_by);
@@ -33,7 +33,7 @@ async fn wait_for_takeover(bed: &Testbed, namespace: &str, wrong_by: i64) {
         "acquireTime": at, "leaseTransitions": 0,
     });
     let object = json!({"metadata": {"name": LEASE}, "spec": spec});
-    let lease: Lease = serde_json::from_value(object).expect("a Lease");
+    let lease: Lease = serde_json::from_value(object).expect("Lease exists");
     leases.create(&PostParams::default(), &lease).await.expect("created");
 }
 
@@ -49,25 +49,25 @@ async fn a_leader_whose_clock_is_an_hour_behind_is_let_alone_for_as_long_as_its_
         return;
     };
     deployment(&bed, &namespace, "web", 3).await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     wait_for_takeover(&bed, &namespace, -3600).await;
     let proxy = ApiProxy::start(bed.client(), |_, _| api_proxy::pass_through()).await;
     let running =
         fixture::start(proxy.client.clone(), &namespace, &[FAST_FLAGS, SHORT_LEASE_FLAGS].concat())
             .await;
-    let election = running.election().expect("there is one").clone();
-    // By its own words the Lease has run out an hour ago.
-    wait::until("it has looked often", || async {
+    let election = running.election().expect("election is enabled").clone();
+    // By the times in the Lease it expired an hour ago.
+    wait::until("it has checked the Lease often", || async {
         (proxy.arrival_times(&Method::GET, &format!("/leases/{LEASE}")).len() >= 8).then_some(())
     })
     .await;
     assert!(!election.is_leader());
     assert_eq!(election.holder().as_deref(), Some("other"));
-    assert_eq!(referee.count_with_cpu("250m"), 0, "a standby changes nothing");
+    assert_eq!(availability.count_with_cpu("250m"), 0, "a standby changes nothing");
     change(&bed, &namespace, json!({"holderIdentity": ""})).await;
     wait::until("it leads", || async { election.is_leader().then_some(()) }).await;
-    referee.wait_for_cpu(3, "250m").await;
+    availability.wait_for_cpu(3, "250m").await;
     running.stop().await;
 }
 
@@ -77,21 +77,21 @@ async fn a_leader_that_died_with_a_clock_an_hour_ahead_is_followed() {
         return;
     };
     deployment(&bed, &namespace, "web", 3).await;
-    let referee = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
+    let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;
     vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "250m").await;
     wait_for_takeover(&bed, &namespace, 3600).await;
     let running =
         fixture::start(bed.client(), &namespace, &[FAST_FLAGS, SHORT_LEASE_FLAGS].concat()).await;
-    let election = running.election().expect("there is one").clone();
+    let election = running.election().expect("election is enabled").clone();
     election.wait_until_known().await;
     assert!(!election.is_leader(), "the Lease is respected");
     expire_lease(&bed, &namespace, LEASE).await;
     wait::until("it leads", || async { election.is_leader().then_some(()) }).await;
-    referee.wait_for_cpu(3, "250m").await;
+    availability.wait_for_cpu(3, "250m").await;
     assert!(
-        referee.requests_over_time().values().all(|life| life.len() == 2),
+        availability.requests_over_time().values().all(|values| values.len() == 2),
         "{:?}",
-        referee.requests_over_time()
+        availability.requests_over_time()
     );
     running.stop().await;
 }

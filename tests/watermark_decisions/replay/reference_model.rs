@@ -1,11 +1,10 @@
-//! The formulas as plain arithmetic on seconds, whole numbers and floats: they know nothing of the code that is compared
-//! with them.
+//! The formulas as plain arithmetic on seconds, integers and floats, independent of the code under test.
 
 use serde_json::json;
 
 use crate::support::random::Random;
 
-/// What an object asks for, as numbers.
+/// The fields of an object, as numbers.
 #[derive(Clone, Debug)]
 pub struct ReferenceModel {
     min: i64,
@@ -26,7 +25,7 @@ pub struct ReferenceModel {
     first_changes: bool,
 }
 
-/// What is remembered from step to step.
+/// State kept between steps.
 #[derive(Clone, Debug)]
 pub struct State {
     pub replicas: i64,
@@ -40,7 +39,7 @@ fn multiple(value: i64, of: i64) -> i64 {
 }
 
 impl ReferenceModel {
-    /// Draws one.
+    /// Generates a model.
     pub fn draw(noise: &mut Random, exact: bool) -> Self {
         let low = noise.between(200, 3_000) as i64;
         Self {
@@ -63,7 +62,7 @@ impl ReferenceModel {
         }
     }
 
-    /// As an object says it.
+    /// Returns the fields as in an object.
     pub fn fields(&self) -> serde_json::Value {
         json!({
             "minReplicas": self.min, "maxReplicas": self.max,
@@ -79,7 +78,7 @@ impl ReferenceModel {
         })
     }
 
-    /// What the metric asks for, and whether it is above or below its band.
+    /// Returns the proposal of the metric, and whether it is above or below its band.
     fn propose(&self, replicas: i64, sum: i64) -> (i64, bool, bool) {
         let upper = self.high + self.high * self.tolerance / 1_000;
         let lower = self.low - self.low * self.tolerance / 1_000;
@@ -130,7 +129,7 @@ impl ReferenceModel {
         if proposed < floor { floor } else { proposed.min(ceiling) }
     }
 
-    /// Replicas after one step at this second.
+    /// Returns the replicas after one step at this second.
     pub fn step(&self, state: &mut State, sum: i64, now: i64) -> i64 {
         let (proposed, is_above, is_below) = self.propose(state.replicas, sum);
         for (since, holds) in [(&mut state.above, is_above), (&mut state.below, is_below)] {

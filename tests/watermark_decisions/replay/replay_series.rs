@@ -1,4 +1,4 @@
-//! One object follows a series: the code and the formulas, step by step.
+//! Replays a series for one object: compares the code with the formulas, step by step.
 
 use plimsoll_core::types::Time;
 use plimsoll_core::{
@@ -18,36 +18,36 @@ use serde_json::json;
 
 use super::reference_model::{ReferenceModel, State};
 
-/// What came of it.
+/// Counts of a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplaySummary {
-    /// Steps that were made.
+    /// Number of steps.
     pub steps: u64,
-    /// Steps that changed replicas.
+    /// Steps that changed the replicas.
     pub changes: u64,
-    /// Steps that ended with fewer or more replicas than the metric asked for.
+    /// Steps that ended with fewer or more replicas than proposed.
     pub restricted: u64,
 }
 
-/// Whose ways are followed, and from where.
+/// The mode, and the state at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Start {
-    /// Whose ways.
+    /// The mode.
     pub compat: Compat,
-    /// Replicas at first.
+    /// Replicas at the start.
     pub replicas: i64,
-    /// When they were last changed, in seconds as the series has it.
+    /// Time of the last scale update before the start, in seconds of the series.
     pub last: Option<i64>,
 }
 
-/// Follows a series of values in thousandths, each with its second. `Err`: where the two part.
+/// Replays a series of values in thousandths, each with its second. `Err` describes the first difference.
 pub fn replay_series(
-    plain: &ReferenceModel,
+    model: &ReferenceModel,
     series: &[(i64, i64)],
     start: Start,
 ) -> Result<ReplaySummary, String> {
     let fixes = Fixes::for_compat(start.compat);
-    let mut fields = plain.fields();
+    let mut fields = model.fields();
     fields["scaleTargetRef"] =
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec: WatermarkPodAutoscalerSpec =
@@ -60,14 +60,14 @@ pub fn replay_series(
         last_scale_time: start.last.map(|second| conditions::to_timestamp(Time::from_secs(second))),
         ..WatermarkPodAutoscalerStatus::default()
     };
-    let mut has = start.replicas as i32;
+    let mut replicas = start.replicas as i32;
     let mut followed = ReplaySummary::default();
     for &(second, sum) in series {
         let now = Time::from_secs(second);
-        let pods: Vec<Pod> = (0..has).map(|_| ready(now)).collect();
+        let pods: Vec<Pod> = (0..replicas).map(|_| ready(now)).collect();
         let object = NamespacedName { namespace: "shop", name: "web" };
         let readiness = rules.readiness_policy(object, now, fixes);
-        let scale = Scale { spec_replicas: has, status_replicas: has };
+        let scale = Scale { spec_replicas: replicas, status_replicas: replicas };
         let setting = EvaluationContext {
             rules: &rules,
             readiness,
@@ -83,7 +83,7 @@ pub fn replay_series(
             name: "load{map[]}".to_owned(),
             selector: String::new(),
             address: None,
-            band: Some(Band { low: plain.low, high: plain.high, tolerance: rules.tolerance }),
+            band: Some(Band { low: model.low, high: model.high, tolerance: rules.tolerance }),
             value: Ok(MetricValue::Sum { sum, at: Some(now) }),
         };
         let sources = [source];
@@ -98,7 +98,7 @@ pub fn replay_series(
             fixes,
         };
         let decision = question.decide();
-        let made =
+        let outcome =
             if decision.change.is_some() { ScaleOutcome::Done } else { ScaleOutcome::NoChange };
         let writing = StatusBuilder {
             spec: &spec,
@@ -108,16 +108,16 @@ pub fn replay_series(
             now,
             fixes,
         };
-        status = writing.status(&status, &decision, &made);
+        status = writing.status(&status, &decision, &outcome);
         followed.steps += 1;
-        followed.changes += u64::from(decision.desired != has);
-        let is_restricted = |it: &Restriction| *it != Restriction::WithinBounds;
+        followed.changes += u64::from(decision.desired != replicas);
+        let is_restricted = |restriction: &Restriction| *restriction != Restriction::WithinBounds;
         followed.restricted += u64::from(decision.restrictions(&rules).iter().any(is_restricted));
-        has = decision.desired;
-        let expected = plain.step(&mut state, sum, second);
-        if i64::from(has) != expected {
+        replicas = decision.desired;
+        let expected = model.step(&mut state, sum, second);
+        if i64::from(replicas) != expected {
             return Err(format!(
-                "{has} replicas and not {expected} at second {second}, for {sum}: {plain:?}, {start:?}"
+                "{replicas} replicas and not {expected} at second {second}, for {sum}: {model:?}, {start:?}"
             ));
         }
     }

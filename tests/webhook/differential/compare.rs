@@ -1,4 +1,4 @@
-//! Compares what two webhooks answer to the same review: the operations as a whole, and what is said in annotations.
+//! Compares the responses of two webhooks to the same review: all operations, and the texts in annotations.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use super::ReviewedPod;
 
-/// What a webhook answered.
+/// The response of a webhook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum WebhookResponse {
-    /// The patch; nothing to patch is an empty one.
+    /// The patch; empty if there is nothing to patch.
     Patch(Vec<Value>),
-    /// The object was refused, in these words.
+    /// The object was rejected with this message.
     Refused(String),
-    /// The connection ended without an answer.
+    /// The connection was closed without a response.
     Dropped,
 }
 
-/// How many pods were asked about, and what upstream answered.
+/// Counts the reviewed pods, and upstream's responses.
 #[derive(Debug, Default)]
 pub struct ComparisonCounts {
     same: usize,
@@ -27,7 +27,7 @@ pub struct ComparisonCounts {
     dropped: usize,
 }
 
-/// A review that asks about the creation of an object.
+/// Returns a review of the creation of an object.
 pub fn review(uid: &str, namespace: &str, object: &Value) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -44,7 +44,7 @@ pub fn review(uid: &str, namespace: &str, object: &Value) -> Value {
 }
 
 impl ComparisonCounts {
-    /// What differs between the answers of upstream and of its peer, if anything does.
+    /// Returns the difference between the responses of upstream and the other webhook, if any.
     pub fn compare(
         &mut self,
         question: &ReviewedPod,
@@ -52,12 +52,12 @@ impl ComparisonCounts {
         other: &WebhookResponse,
     ) -> Option<String> {
         match (theirs, other) {
-            // A panic of upstream's (7 kinds are known): the API server would go on without an answer.
+            // Upstream panicked (7 causes are known): the API server would continue without a response.
             (WebhookResponse::Dropped, WebhookResponse::Patch(_)) => self.dropped += 1,
             _ if theirs != other => {
                 return Some(format!(
                     "{}\n  {}\n  upstream {theirs:?}\n  ours     {other:?}",
-                    question.what, question.review
+                    question.name, question.review
                 ));
             }
             (WebhookResponse::Patch(patch), _) => {
@@ -70,7 +70,7 @@ impl ComparisonCounts {
         None
     }
 
-    /// Panics when too few answers say anything.
+    /// Panics if too few responses have content.
     pub fn check(&self) {
         assert!(self.patched > self.same / 2, "{self:?}");
         assert!(self.dropped < self.same / 10, "{self:?}");
@@ -78,7 +78,7 @@ impl ComparisonCounts {
 }
 
 impl WebhookResponse {
-    /// Reads an answer. Panics on one that no API server would take.
+    /// Parses a response. Panics if no API server would accept it.
     pub fn read(text: &str) -> Self {
         let review: Value = serde_json::from_str(text).expect("an answer is JSON");
         let response = &review["response"];
@@ -89,11 +89,11 @@ impl WebhookResponse {
         let Some(patch) = response["patch"].as_str() else { return Self::Patch(Vec::new()) };
         assert_eq!(response["patchType"], "JSONPatch", "{text}");
         let patch = STANDARD.decode(patch).expect("base64");
-        Self::Patch(serde_json::from_slice(&patch).expect("a list of operations"))
+        Self::Patch(serde_json::from_slice(&patch).expect("list of operations"))
     }
 
-    /// With what has no order in upstream's maps brought into one: runs of operations beside each other on one list of
-    /// resources, and what annotations say of them.
+    /// Sorts what has no order in upstream's maps: runs of adjacent operations on one resource list, and the annotations'
+    /// texts about them.
     pub fn normalize_order(self) -> Self {
         let Self::Patch(mut operations) = self else { return self };
         for operation in &mut operations {
@@ -124,7 +124,7 @@ impl WebhookResponse {
     }
 }
 
-/// `Pod resources updated by NAME: container 0: ITEM, ITEM; container 1: ITEM`, with the items of each container sorted.
+/// Sorts the items of each container in `Pod resources updated by NAME: container 0: ITEM, ITEM; container 1: ITEM`.
 fn sorted_items(text: &str) -> String {
     let containers = text.split("; ").map(|container| {
         let Some((head, items)) = container.rsplit_once(": container").map_or_else(

@@ -1,4 +1,4 @@
-//! Both webhooks as processes on one control plane.
+//! Runs both webhooks as processes on one control plane.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -17,34 +17,34 @@ use crate::support::{Testbed, bulk_objects, random, tier, upstream_recording, wa
 
 #[tokio::test]
 async fn upstreams_webhook_and_ours_answer_the_same_about_random_pods() {
-    play_with_another_seed(RUNS[0]).await;
+    run_with_another_seed(RUNS[0]).await;
 }
 
 #[tokio::test]
 async fn upstreams_webhook_and_ours_answer_the_same_with_a_cap_on_boosts() {
-    play_with_another_seed(RUNS[1]).await;
+    run_with_another_seed(RUNS[1]).await;
 }
 
 #[tokio::test]
 async fn upstreams_webhook_and_ours_answer_the_same_without_boosts() {
-    play_with_another_seed(RUNS[2]).await;
+    run_with_another_seed(RUNS[2]).await;
 }
 
 #[tokio::test]
 async fn upstreams_webhook_answers_what_was_recorded() {
     let (scenarios, recording) = recorded();
     let mut played = Vec::new();
-    for (play, scenario) in RUNS.iter().zip(&scenarios) {
-        let Some(one) = run(play, scenario).await else { return };
-        played.push(one);
+    for (settings, scenario) in RUNS.iter().zip(&scenarios) {
+        let Some(run) = run(settings, scenario).await else { return };
+        played.push(run);
     }
     if upstream_recording::is_recording() {
         return recording.write(&played);
     }
-    for (play, (recorded, found)) in
+    for (settings, (recorded, found)) in
         RUNS.iter().zip(recording.read::<Vec<RecordedRun>>().iter().zip(&played))
     {
-        let seed = play.seed;
+        let seed = settings.seed;
         differing(seed, &recorded.objects, &found.objects);
         for (index, (recorded, found)) in recorded.answers.iter().zip(&found.answers).enumerate() {
             assert_eq!(recorded, found, "seed {seed}, question {index}");
@@ -53,7 +53,7 @@ async fn upstreams_webhook_answers_what_was_recorded() {
     }
 }
 
-/// Objects that the API server shows otherwise than it did.
+/// Returns the objects that differ between the recording and this API server.
 fn differing(seed: u64, recorded: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) {
     assert!(recorded.keys().eq(found.keys()), "seed {seed}: other paths");
     for (path, recorded) in recorded {
@@ -61,20 +61,20 @@ fn differing(seed: u64, recorded: &BTreeMap<String, Value>, found: &BTreeMap<Str
     }
 }
 
-/// Plays with the seed that the environment names, or one that is not recorded, about more workloads.
-async fn play_with_another_seed(play: DifferentialRun) {
+/// Runs with the seed in the environment, or one that is not recorded, with more workloads.
+async fn run_with_another_seed(settings: DifferentialRun) {
     if upstream_recording::is_recording() {
         return;
     }
-    let seed = random::seed(play.seed + 1_000);
+    let seed = random::seed(settings.seed + 1_000);
     let scenario = Scenario::draw(seed, tier::cases(WORKLOADS, 2 * WORKLOADS));
-    run(&DifferentialRun { seed, ..play }, &scenario).await;
+    run(&DifferentialRun { seed, ..settings }, &scenario).await;
 }
 
-/// Asks both until they agree. Returns what upstream answered.
+/// Sends reviews to both until they agree. Returns upstream's responses.
 #[expect(clippy::print_stdout, reason = "the seed replays what failed")]
-async fn run(play: &DifferentialRun, scenario: &Scenario) -> Option<RecordedRun> {
-    let &DifferentialRun { seed, flags } = play;
+async fn run(settings: &DifferentialRun, scenario: &Scenario) -> Option<RecordedRun> {
+    let &DifferentialRun { seed, flags } = settings;
     println!("{}={seed}", random::SEED);
     let bed = Testbed::private().await?;
     let upstream = UpstreamProcesses::new(&bed).await?;
@@ -107,7 +107,7 @@ async fn run(play: &DifferentialRun, scenario: &Scenario) -> Option<RecordedRun>
     let tally = RefCell::new(ComparisonCounts::default());
     let open: RefCell<Vec<usize>> = RefCell::new((0..questions.len()).collect());
     let answers: RefCell<Vec<_>> = RefCell::new(vec![WebhookResponse::Dropped; questions.len()]);
-    // Until both have read everything.
+    // Retry until both have read all objects.
     wait::until_ok(&format!("both answer the same (seed {seed})"), || async {
         let mut left = Vec::new();
         let mut differences = Vec::new();

@@ -1,6 +1,6 @@
-//! Owns what an API server had when upstream was recorded: read from a real one once, and served from memory to ours.
+//! The objects of the API server when upstream was recorded: read from a real one once, and served from memory to Plimsoll.
 //!
-//! Only reading is served: lists, watches on which nothing changes, and single answers.
+//! Supports reads only: lists, watches without changes, and gets.
 
 use std::{
     collections::BTreeMap,
@@ -33,25 +33,25 @@ const LISTS: [&str; 9] = [
     "/apis/batch/v1/cronjobs",
     "/apis/batch/v1/jobs",
 ];
-/// Where it finds out which kinds of this group can be scaled.
+/// Discovery of the kinds in this group that can be scaled.
 const DISCOVERY: [&str; 2] = ["/apis/argoproj.io", "/apis/argoproj.io/v1alpha1"];
-/// What differs between two servers that were asked for the same.
+/// Fields that differ between two servers for the same request.
 const SERVER_SPECIFIC_FIELDS: [&str; 5] =
     ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// Answers of an API server, by path.
+/// Responses of an API server, by path.
 #[derive(Clone)]
 pub struct RecordedCluster(Arc<BTreeMap<String, Value>>);
 
 impl RecordedCluster {
-    /// One that gives these answers.
+    /// Returns a server with these responses.
     pub fn of(answers: BTreeMap<String, Value>) -> Self {
         Self(Arc::new(answers))
     }
 
-    /// What a real API server answers about a scenario that was written there.
+    /// Reads the responses of a real API server to which a scenario was written.
     pub async fn read(client: &Client, scenario: &Scenario) -> BTreeMap<String, Value> {
         let custom = scenario.subjects.iter().map(|subject| &subject.workload);
         let scales =
@@ -62,8 +62,8 @@ impl RecordedCluster {
         let paths = LISTS.iter().chain(&DISCOVERY).map(ToString::to_string).chain(scales);
         let mut answers = BTreeMap::new();
         for path in paths {
-            let request = http::Request::get(&path).body(Vec::new()).expect("a request");
-            let mut answer: Value = client.request(request).await.expect("the API server answers");
+            let request = http::Request::get(&path).body(Vec::new()).expect("valid request");
+            let mut answer: Value = client.request(request).await.expect("API server responds");
             let written = scenario.namespaces();
             if let Some(items) = answer["items"].as_array_mut() {
                 items.retain(|item| {
@@ -81,7 +81,7 @@ impl RecordedCluster {
         answers
     }
 
-    /// A client that reads here.
+    /// Returns a client of this server.
     pub fn client(&self) -> Client {
         Client::new(self.clone(), "default")
     }
@@ -119,14 +119,14 @@ impl Service<Request<Body>> for RecordedCluster {
     }
 }
 
-/// Removes what is of one server alone.
+/// Removes the fields specific to one server.
 fn forget(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|name, _| !SERVER_SPECIFIC_FIELDS.contains(&name.as_str()));
     }
 }
 
-/// A watch, which begins with all objects if they are asked for. Nothing changes afterwards.
+/// A watch that starts with all objects if the client asks for them. Nothing changes afterwards.
 fn watch(list: &Value, with_objects: bool) -> Answer {
     let api_version = list["apiVersion"].as_str().unwrap_or_default();
     let kind = list["kind"].as_str().unwrap_or_default().trim_end_matches("List");

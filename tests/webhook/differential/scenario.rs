@@ -1,5 +1,5 @@
-//! Draws what both webhooks are asked about: workloads with their VPAs and LimitRanges, and pods as controllers would
-//! create them.
+//! Generates the reviews for both webhooks: workloads with their VPAs and LimitRanges, and pods as controllers would create
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +13,23 @@ const VPAS: &str = "verticalpodautoscalers";
 const MEBIBYTE: u64 = 1 << 20;
 const NAMESPACES: usize = 12;
 
-/// A workload with the VPA that looks after it.
+/// A workload with its VPA.
 #[derive(Debug)]
 pub struct ScenarioWorkload {
-    /// Who owns the pods.
+    /// Owner of the pods.
     pub workload: Workload,
     /// Its VPA.
     vpa: Value,
-    /// What the VPA recommends.
+    /// The VPA's status.
     status: Value,
     seed: u64,
     index: u64,
 }
 
-/// All that is asked about.
+/// The input of both webhooks.
 #[derive(Debug)]
 pub struct Scenario {
-    /// Workloads in order of their number.
+    /// Workloads by number.
     pub subjects: Vec<ScenarioWorkload>,
     ranges: Vec<ApiWrite>,
 }
@@ -37,7 +37,7 @@ pub struct Scenario {
 // === impl Scenario ===
 
 impl Scenario {
-    /// Draws so many workloads, spread over namespaces.
+    /// Generates this many workloads, spread over namespaces.
     pub fn draw(seed: u64, count: usize) -> Self {
         let namespaces: Vec<_> = (0..NAMESPACES).map(|index| format!("team-{index:02}")).collect();
         let subjects = (0..count).map(|index| {
@@ -63,12 +63,12 @@ impl Scenario {
         Self { ranges: ranges.collect(), subjects: subjects.collect() }
     }
 
-    /// Its namespaces.
+    /// Returns the namespaces of the scenario.
     pub fn namespaces(&self) -> BTreeSet<&str> {
         self.subjects.iter().map(|subject| &*subject.workload.namespace).collect()
     }
 
-    /// All that is written and asked, as text.
+    /// Returns all objects and reviews, as text.
     pub fn inputs(&self) -> Vec<String> {
         let written =
             self.create_owners_and_ranges().chain(self.vpas()).chain(self.recommendations());
@@ -79,7 +79,7 @@ impl Scenario {
         written.map(|write| format!("{write:?}")).chain(pods).collect()
     }
 
-    /// The namespaces, which are created before all else.
+    /// Returns the namespaces, which are created first.
     pub fn create_namespaces(&self) -> impl Iterator<Item = ApiWrite> {
         self.namespaces().into_iter().map(|name| {
             let metadata = json!({ "name": name });
@@ -88,13 +88,13 @@ impl Scenario {
         })
     }
 
-    /// What is created next: owners and LimitRanges.
+    /// Returns what is created next: owners and LimitRanges.
     pub fn create_owners_and_ranges(&self) -> impl Iterator<Item = ApiWrite> {
         let owners = self.subjects.iter().flat_map(|subject| subject.workload.owners());
         owners.chain(self.ranges.iter().cloned())
     }
 
-    /// What needs the owners: statuses of theirs, and VPAs.
+    /// Returns what depends on the owners: their statuses, and VPAs.
     pub fn vpas(&self) -> impl Iterator<Item = ApiWrite> {
         self.subjects.iter().flat_map(|subject| {
             let mut writes = subject.workload.statuses();
@@ -105,7 +105,7 @@ impl Scenario {
         })
     }
 
-    /// What the VPAs recommend.
+    /// Returns the statuses of the VPAs.
     pub fn recommendations(&self) -> impl Iterator<Item = ApiWrite> {
         self.subjects.iter().map(|subject| {
             let namespace = &subject.workload.namespace;
@@ -116,7 +116,7 @@ impl Scenario {
     }
 }
 
-// === impl Subject ===
+// === impl ScenarioWorkload ===
 
 impl ScenarioWorkload {
     fn draw(seed: u64, index: u64, namespace: &str) -> Self {
@@ -168,7 +168,7 @@ impl ScenarioWorkload {
         Self { workload, vpa, status, seed, index }
     }
 
-    /// A pod of it as the API server would show it to a webhook, in a namespace of its own or with a name to be made up.
+    /// Returns a pod as the API server would send it to a webhook, with or without a namespace, a name or a `generateName`.
     pub fn pod(&self, number: u64) -> Value {
         let mut noise = Random::derive(self.seed, &[2, self.index, number]);
         let mut pod: Value = self.workload.pod_object(number);
@@ -193,7 +193,7 @@ impl ScenarioWorkload {
             metadata.insert("annotations".to_owned(), json!({ "somebody.else/said": "this" }));
         }
         if noise.chance(50) {
-            let name = metadata.remove("name").expect("it has one");
+            let name = metadata.remove("name").expect("has a name");
             let prefix = format!("{}-", name.as_str().expect("text"));
             metadata.insert("generateName".to_owned(), prefix.into());
         }
@@ -240,20 +240,20 @@ fn recommendation(noise: &mut Random, name: &str) -> Value {
     let memory = noise.between(10, 6_000) * 1_000_000 + noise.below(1_000_000);
     let of = |share: u64| json!({ "cpu": format!("{}m", cpu * share / 100), "memory": (memory * share / 100).to_string() });
     let (low, high) = (noise.between(10, 100), noise.between(100, 900));
-    let mut all = json!({
+    let mut recommendation = json!({
         "containerName": name, "target": of(100), "lowerBound": of(low), "upperBound": of(high),
         "uncappedTarget": of(100),
     });
     if noise.chance(8) {
         let resource = *noise.pick(&["cpu", "memory"]);
         for field in ["target", "lowerBound", "upperBound"] {
-            all[field].as_object_mut().expect("an object").remove(resource);
+            recommendation[field].as_object_mut().expect("an object").remove(resource);
         }
     }
-    all
+    recommendation
 }
 
-/// Amounts in the ways in which people write them.
+/// Amounts in the formats that people use.
 fn amounts(noise: &mut Random, share: u64) -> Value {
     let cpu = ["10m", "0.1", "250m", "0.75", "1", "1500m", "2.5", "8"];
     let memory = ["64Mi", "100M", "128974848", "0.5Gi", "1e9", "1Gi", "1500Mi", "3G", "8Gi"];
@@ -277,8 +277,8 @@ fn resources(noise: &mut Random) -> Value {
     resources.into()
 }
 
-/// Of several LimitRanges of a namespace only the first is about containers: which of two defaults counts is a matter of
-/// the order of upstream's cache, and two processes of it disagree.
+/// Only the first of several LimitRanges of a namespace has limits for containers: which of two defaults applies depends on
+/// the order of upstream's cache, which differs between two processes.
 fn limits(noise: &mut Random, is_first: bool) -> Value {
     let mut limits = Vec::new();
     if is_first && noise.chance(80) {

@@ -1,9 +1,9 @@
-//! Upstream's own registration, and ours on the same control plane.
+//! Compares upstream's own configuration with Plimsoll's, on one control plane.
 
 use kube::api::DeleteParams;
 use plimsoll::cluster::write::webhook_config::NAME;
 
-use super::{REGISTRATION, bare, is_registered_and_mended};
+use super::{REGISTRATION, assert_registered_and_repaired, bare};
 use crate::support::{
     Testbed,
     upstream_process::{Role, UpstreamProcesses},
@@ -28,6 +28,6 @@ async fn upstream_registers_itself_as_was_recorded_and_ours_does_the_same() {
     })
     .await;
     let theirs = bare(&theirs);
-    is_registered_and_mended(&bed, &theirs).await;
+    assert_registered_and_repaired(&bed, &theirs).await;
     REGISTRATION.write_or_compare(&format!("{theirs:#}\n"));
 }

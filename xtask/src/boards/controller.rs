@@ -1,4 +1,4 @@
-//! The board of the roles themselves: who leads, whether they keep up, and what they exchange with the API server.
+//! The board of the controllers themselves: leadership, whether loops keep up, and API server traffic.
 
 mod updater_and_webhook;
 
@@ -80,7 +80,7 @@ fn mean(family: &str, by: &str) -> String {
     )
 }
 
-/// Below this lie so many of all that a histogram saw.
+/// The value below which this share of a histogram's observations lies.
 fn quantile(share: &str, family: &str) -> String {
     format!(
         "histogram_quantile({share}, sum by (le) (rate({family}_bucket{{@}}[$__rate_interval])))"
@@ -258,7 +258,7 @@ fn feeds() -> Row {
     )
 }
 
-/// Other processes of the same jobs are none of ours.
+/// Excludes other processes that run under the same job.
 const OURS: &str = "and on (cluster, job, instance) plimsoll_build_info{@}";
 
 fn process() -> Row {

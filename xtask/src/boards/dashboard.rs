@@ -1,4 +1,4 @@
-//! Owns a dashboard: its variables, its links, and where its panels stand.
+//! A dashboard: its variables, its links and the layout of its panels.
 
 use std::fmt::Write as _;
 
@@ -6,42 +6,42 @@ use serde_json::{Value, json};
 
 use super::panel::{Panel, datasource};
 
-/// What Grafana 12.0 writes. Grafana 11 reads it as it is.
+/// The schema version that Grafana 12.0 writes. Grafana 11 reads it unchanged.
 const SCHEMA: u64 = 41;
 
-/// Columns of the grid.
+/// Number of columns of Grafana's grid.
 const COLUMNS: u64 = 24;
 
-/// One board.
+/// A board.
 #[derive(Clone, Debug)]
 pub(super) struct Dashboard {
-    /// What follows `plimsoll-` in its uid, and the name of its file.
+    /// The suffix of its uid after `plimsoll-`, and its file name.
     pub name: &'static str,
     pub title: &'static str,
     pub description: &'static str,
-    /// Variables beside those that every board has.
+    /// Variables in addition to those that every board has.
     pub variables: Vec<Variable>,
-    /// How far back it shows.
+    /// The default time range, counted back from now.
     pub from: &'static str,
-    /// The least time from one point to the next: no less than from one scrape to the next, or rates have gaps.
+    /// The minimum step between two points: at least the scrape interval, or rates have gaps.
     pub interval: &'static str,
     pub rows: Vec<Row>,
 }
 
-/// Panels under a heading, from left to right and top to bottom.
+/// Panels under a heading, laid out from left to right and top to bottom.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub title: &'static str,
     pub panels: Vec<Panel>,
 }
 
-/// A variable that is filled by a query.
+/// A variable whose values come from a query.
 #[derive(Clone, Debug)]
 pub(super) struct Variable {
     pub name: &'static str,
     pub label: &'static str,
     query: String,
-    /// What all of them match. `None`: one is chosen, the first one unless somebody chooses.
+    /// The value of `All`. `None`: exactly one value is selected, the first by default.
     all: Option<&'static str>,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn row(title: &'static str, panels: Vec<Panel>) -> Row {
     Row { title, panels }
 }
 
-/// What every board can be narrowed down by. A Prometheus that knows one cluster has no label for it: `.*` is right then,
-/// too.
+/// Variables that filter every board. A Prometheus that scrapes a single cluster has no cluster label, and `.*`
+/// matches that too.
 fn shared() -> [Variable; 3] {
     [
         Variable::any("cluster", "Cluster", "label_values(plimsoll_build_info, cluster)", ".*"),
@@ -73,12 +73,12 @@ fn shared() -> [Variable; 3] {
 // === impl Variable ===
 
 impl Variable {
-    /// Of which any number can be chosen, and all are until somebody chooses.
+    /// A variable with multiple selection, `All` by default.
     pub fn any(name: &'static str, label: &'static str, query: &str, all: &'static str) -> Self {
         Self { name, label, query: super::query::query(query), all: Some(all) }
     }
 
-    /// Of which one is chosen.
+    /// A variable with a single selection.
     pub fn one(name: &'static str, label: &'static str, query: &str) -> Self {
         Self { name, label, query: super::query::query(query), all: None }
     }
@@ -95,7 +95,7 @@ impl Variable {
             "name": self.name,
             "options": [],
             "query": self.query,
-            // When the time changes, so that what there was at another time can be chosen then.
+            // Refresh when the time range changes, so that values that existed in that range can be selected.
             "refresh": 2,
             "regex": "",
             "skipUrlSync": false,
@@ -118,7 +118,7 @@ impl Dashboard {
         uid(self.name)
     }
 
-    /// The whole of it, with links to the others.
+    /// The complete JSON, with links to the other boards.
     pub fn json(&self, others: &[Self]) -> Value {
         json!({
             "annotations": {"list": []},
@@ -162,13 +162,13 @@ impl Dashboard {
         std::iter::once(source).chain(queries).collect()
     }
 
-    /// A list of all that are tagged, and the way to each other board, which is shown the same processes.
+    /// A list of all tagged boards, and a link to each other board that keeps the selected processes.
     fn links(&self, others: &[Self]) -> Vec<Value> {
         let link = |kind: &str, title: &str, url: &str| {
             json!({
                 "asDropdown": kind == "dashboards",
                 "icon": if kind == "dashboards" { "external link" } else { "dashboard" },
-                // Not all: what is chosen as All on one board cannot be chosen on one that shows a single object.
+                // Not all variables: `All` on one board is no valid selection on a board that shows a single object.
                 "includeVars": false,
                 "keepTime": true,
                 "tags": if kind == "dashboards" { json!(["plimsoll"]) } else { json!([]) },
@@ -229,11 +229,11 @@ fn to(name: &str, variables: &str) -> String {
     format!("/d/{uid}/{uid}?{variables}")
 }
 
-/// What a cell of a table leads to: a board of the object in its row.
+/// The link of a table cell: a board that shows the object of its row.
 pub(super) fn link_to(name: &str, title: &str, variables: &[&str]) -> Value {
     let mut wanted = SHARED.to_owned();
     for variable in variables {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(wanted, "&var-{variable}=${{__data.fields.{variable}}}");
     }
     let url = format!("{}&${{__url_time_range}}", to(name, &wanted));

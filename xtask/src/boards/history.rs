@@ -1,4 +1,4 @@
-//! The board of what decisions rest on: histories, samples, checkpoints, and the Prometheus that is asked.
+//! The board of the inputs of decisions: histories, samples, checkpoints and the Prometheus that is queried.
 
 use serde_json::json;
 

@@ -1,7 +1,7 @@
-//! Owns what boards expect of Plimsoll's families: when those appear that are not there from the start.
+//! Metric families that boards use and that are absent at start, with the event after which each one appears.
 
-/// Families that the boards use and that are absent at first, each with what makes it appear. A panel of such a family is
-/// empty until then, and no query hides that by making up a zero.
+/// Families that the boards use and that are absent at first, each with what makes it appear. Until then a panel of
+/// such a family is empty, and no query hides that by filling in a zero.
 pub const APPEARS_WHEN: &[(&str, &str)] = &[
     ("plimsoll_admission_reviews_total", "the webhook is asked about a pod or an object"),
     ("plimsoll_api_request_duration_seconds", "a role calls the API server"),

@@ -1,4 +1,4 @@
-//! The first board: is anything wrong, what is held back, why and since when, and where do requests miss the need.
+//! The first board: what is wrong, what is restricted, why and since when, and where requests are far from the need.
 
 mod request_gaps;
 
@@ -40,7 +40,7 @@ pub(super) fn board() -> Dashboard {
     }
 }
 
-/// One glance.
+/// The status row at the top.
 fn wrong() -> Row {
     row(
         "Is anything wrong?",
@@ -141,7 +141,7 @@ fn wrong() -> Row {
     )
 }
 
-/// What holds, glued over replicas: 1 for each restriction of each object, and nothing where there is none.
+/// Restrictions that hold, merged over replicas: 1 for each restriction of each object, no series if there is none.
 const VPA_HELD: &str = r#"max by (cluster, namespace, name, container, resource, reason)
     (plimsoll_restricted_scaling{@vpa, reason=~"$reason", reason!="floor"} == 1)"#;
 const VPA_HELD_BEFORE: &str = r#"max by (cluster, namespace, name, container, resource, reason)
@@ -151,9 +151,9 @@ const WPA_HELD: &str = r#"max by (cluster, namespace, name, reason)
 const WPA_HELD_BEFORE: &str = r#"max by (cluster, namespace, name, reason)
     (plimsoll_restricted_scaling{@wpa, reason=~"$reason", reason!="within_bounds"} offset $__interval == 1)"#;
 
-/// Since when what holds now has held without a break: the latest moment at which it held and had not held before, and
-/// the start of the range where that is further back. It asks for nothing that is 0, so that it works with
-/// `--object-metrics=restricted`, too. In milliseconds, as Grafana wants times.
+/// Start of the current uninterrupted period of a restriction: the latest time at which it held and had not held
+/// before, or the start of the range if that is later. It does not rely on zero values, so it also works with
+/// `--object-metrics=restricted`. In milliseconds, as Grafana expects times.
 fn since(held: &str, held_before: &str) -> String {
     format!(
         "1000 * (max_over_time(timestamp({held} unless {held_before})[$__range:$__interval]) or \
@@ -161,7 +161,7 @@ fn since(held: &str, held_before: &str) -> String {
     )
 }
 
-/// How long it has held within the range, breaks left out.
+/// How long the restriction held within the range, without gaps.
 fn held_for(held: &str) -> String {
     format!("count_over_time({held}[$__range:$__interval]) * $__interval_ms / 1000 and {held}")
 }

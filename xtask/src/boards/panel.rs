@@ -1,10 +1,10 @@
-//! Owns one panel: what it asks, what it is drawn as, and how it comes out as JSON.
+//! One panel: its queries, its type, and its JSON.
 
 use serde_json::{Map, Value, json};
 
 use super::query::{Shape, Target};
 
-/// What a panel is drawn as.
+/// The visualization of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Bars,
@@ -15,7 +15,7 @@ pub(super) enum Kind {
     TimeSeries,
 }
 
-/// One panel. Where it stands is decided by the row that it is put into.
+/// One panel. The row that contains it decides its position.
 #[derive(Clone, Debug)]
 pub(super) struct Panel {
     json: Value,
@@ -101,8 +101,8 @@ impl Kind {
 // === impl Panel ===
 
 impl Panel {
-    /// A panel without targets. `unit` is one of Grafana's own; `none` is for plain numbers and for cores, which it has no
-    /// unit for.
+    /// A panel without targets. `unit` is one of Grafana's units; `none` is for plain numbers and for cores, for
+    /// which Grafana has no unit.
     pub fn new(kind: Kind, title: &str, description: &str, unit: &str) -> Self {
         let json = json!({
             "datasource": datasource(),
@@ -123,19 +123,19 @@ impl Panel {
         Self { json, targets: Vec::new(), overrides: Vec::new(), width: 12, height: 8 }
     }
 
-    /// So many of the 24 columns wide, so many rows of 38 pixels high.
+    /// Sets the size: `width` of the 24 columns, `height` rows of 38 pixels.
     pub fn size(mut self, width: u64, height: u64) -> Self {
         (self.width, self.height) = (width, height);
         self
     }
 
-    /// Asks this, too.
+    /// Adds a query.
     pub fn ask(mut self, target: Target) -> Self {
         self.targets.push(target);
         self
     }
 
-    /// Sets what lies at this path.
+    /// Sets the value at this path.
     pub fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
         put(&mut self.json, path, value.into());
         self
@@ -146,17 +146,17 @@ impl Panel {
         self.set(&format!("fieldConfig.defaults.{path}"), value)
     }
 
-    /// Several figures under each other, each with its name.
+    /// Shows several values below each other, each with its name.
     pub fn named(self) -> Self {
         self.set("options.textMode", "value_and_name").set("options.orientation", "horizontal")
     }
 
-    /// What is shown in place of data that there is none of.
+    /// The text that is shown if there is no data.
     pub fn empty(self, text: &str) -> Self {
         self.field("noValue", text)
     }
 
-    /// Colours by value: the first from the bottom on, each other from its value on.
+    /// Colors by value: `first` from the minimum, each other color from its value on.
     pub fn thresholds(self, first: &str, others: &[(f64, &str)]) -> Self {
         let bottom = json!({"color": first, "value": null});
         let steps = others.iter().map(|(value, color)| json!({"color": color, "value": value}));
@@ -164,7 +164,7 @@ impl Panel {
         self.field("thresholds.steps", steps)
     }
 
-    /// Words and colours for single values.
+    /// Texts and colors for single values.
     pub fn words(self, words: &[(&str, &str, &str)]) -> Self {
         let options = words.iter().enumerate().map(|(index, (value, text, color))| {
             ((*value).to_owned(), json!({"color": color, "index": index, "text": text}))
@@ -173,12 +173,12 @@ impl Panel {
         self.field("mappings", json!([{"options": options, "type": "value"}]))
     }
 
-    /// Options of the field with this name alone.
+    /// Options of the field with this name.
     pub fn only(self, name: &str, properties: &[(&str, Value)]) -> Self {
         self.matching("byName", name, properties)
     }
 
-    /// Options of fields whose names match.
+    /// Options of the fields whose names match.
     pub fn only_like(self, pattern: &str, properties: &[(&str, Value)]) -> Self {
         self.matching("byRegexp", pattern, properties)
     }
@@ -191,12 +191,12 @@ impl Panel {
         self
     }
 
-    /// One line over the other, as areas.
+    /// Stacks the lines as areas.
     pub fn stacked(self) -> Self {
         self.field("custom.stacking.mode", "normal").field("custom.fillOpacity", 40)
     }
 
-    /// Bars for what happens now and then.
+    /// Draws bars, for rare events.
     pub fn bars(self) -> Self {
         self.field("custom.drawStyle", "bars")
             .field("custom.stacking.mode", "normal")
@@ -204,16 +204,16 @@ impl Panel {
             .field("custom.lineWidth", 0)
             .field("decimals", 0)
             .field("min", 0)
-            // So wide that each of them stands for minutes and not for one scrape.
+            // Wide enough that a bar covers minutes and not one scrape.
             .set("maxDataPoints", 60)
     }
 
-    /// What changes in steps.
+    /// Draws steps, for values that change abruptly.
     pub fn steps(self) -> Self {
         self.field("custom.lineInterpolation", "stepAfter")
     }
 
-    /// Columns of a table, in this order, each by the name of its field and the one that is shown. Others are left out.
+    /// Columns of a table, in this order, as (field name, displayed name). Others are hidden.
     pub fn columns(self, columns: &[(&str, &str)]) -> Self {
         let order = columns.iter().enumerate();
         let order: Map<String, Value> =
@@ -234,17 +234,17 @@ impl Panel {
         )
     }
 
-    /// Rows of a table begin with the largest or the smallest of this column.
+    /// Sorts a table by this column.
     pub fn sorted_by(self, column: &str, falling: bool) -> Self {
         self.set("options.sortBy", json!([{"desc": falling, "displayName": column}]))
     }
 
-    /// The panel in its place.
+    /// The panel's JSON at its position.
     pub fn json(&self, id: u64, place: &Value, interval: &str) -> Value {
         let mut json = self.json.clone();
         let is_table = json["type"] == "table";
         let targets = self.targets.iter().zip('A'..='Z').map(|(target, letter)| {
-            let mut asked = json!({
+            let mut query = json!({
                 "datasource": datasource(),
                 "editorMode": "code",
                 "expr": target.expression,
@@ -255,9 +255,9 @@ impl Panel {
                 "refId": letter.to_string(),
             });
             if !target.legend.is_empty() {
-                asked["legendFormat"] = json!(target.legend);
+                query["legendFormat"] = json!(target.legend);
             }
-            asked
+            query
         });
         json["targets"] = targets.collect();
         json["fieldConfig"]["overrides"] = json!(self.overrides);
@@ -267,12 +267,12 @@ impl Panel {
     }
 }
 
-/// The variable by which all boards know their Prometheus.
+/// The data source variable of all boards.
 pub(super) fn datasource() -> Value {
     json!({"type": "prometheus", "uid": "${datasource}"})
 }
 
-/// Sets what lies at a path whose parts are parted by dots, and makes the way there.
+/// Sets the value at a path with dots between its parts, and creates missing parents.
 fn put(into: &mut Value, path: &str, value: Value) {
     let place = path.split('.').fold(into, |place, part| &mut place[part]);
     *place = value;

@@ -1,6 +1,6 @@
-//! Owns what panels ask: queries in which `@` stands for the selectors that every query has.
+//! The queries of panels, in which `@` is replaced with the selectors that every query has.
 
-/// Whether a target asks for one moment or for the whole time.
+/// Whether a target is an instant or a range query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Now,
@@ -15,11 +15,11 @@ pub(super) struct Target {
     pub shape: Shape,
 }
 
-/// What `@` and what may follow it stand for; longer ones first, for they begin alike.
+/// The expansion of `@` and its suffixes; longer ones first, because they share a prefix.
 ///
-/// `job` and `instance` narrow down which processes tell. Series of single objects come from whichever replica leads, and
-/// from all replicas of the recommender, which are warm. So a query takes the `max by` what the object is, which glues
-/// the series of replicas that took turns, and the variables stand at All unless somebody wants to see one replica alone.
+/// `job` and `instance` select the processes. Series of single objects come from the leading replica, and from all
+/// replicas of the recommender, which are warm. So a query takes the `max by` the object's labels, which merges the
+/// series of replicas that led in turn. The variables are `All` unless the user selects one replica.
 const SELECTORS: [(&str, &str); 5] = [
     ("@of_vpa", r#"@, vpa_namespace=~"$namespace", vpa_name=~"$name""#),
     ("@of_wpa", r#"@, wpa_namespace=~"$namespace", wpa_name=~"$name""#),
@@ -28,36 +28,36 @@ const SELECTORS: [(&str, &str); 5] = [
     ("@", r#"cluster=~"$cluster", job=~"$job", instance=~"$instance""#),
 ];
 
-/// A query with all selectors written out, on one line.
+/// A query with all selectors expanded, on one line.
 pub(super) fn query(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     SELECTORS.iter().fold(line, |text, (short, long)| text.replace(short, long))
 }
 
-/// How often something happened from one point to the next. `increase` would count it anew at each point within the
-/// interval that it looks back over, and round up what it cannot see at the ends.
+/// How many events happened between one point and the next. `increase` would count an event again at each point of
+/// the interval that it looks back over, and it extrapolates at the ends.
 pub(super) fn events(counter: &str, by: &str) -> String {
     let by = if by.is_empty() { String::new() } else { format!("by ({by}) ") };
     format!("sum {by}(rate({counter}[$__rate_interval])) * $__interval_ms / 1000")
 }
 
-/// The rate of what every replica sees for itself, counted once: those that stand by are as warm as the leader. `of` is
-/// what tells one thing from another, `by` what it is added up by.
+/// The rate of events that every replica observes, counted once: standbys are as warm as the leader. `of` identifies
+/// an event, `by` are the labels to sum by.
 pub(super) fn once(counter: &str, of: &str, by: &str) -> String {
     format!("sum by ({by}) (max by (cluster, {of}) (rate({counter}[$__rate_interval])))")
 }
 
-/// How often something happened from one point to the next that every replica sees for itself.
+/// The number of events between one point and the next that every replica observes, counted once.
 pub(super) fn events_once(counter: &str, of: &str, by: &str) -> String {
     format!("{} * $__interval_ms / 1000", once(counter, of, by))
 }
 
-/// Asks for a line over time.
+/// A range query.
 pub(super) fn over_time(text: &str, legend: &str) -> Target {
     Target { expression: query(text), legend: legend.to_owned(), shape: Shape::Range }
 }
 
-/// Asks for what is now.
+/// An instant query.
 pub(super) fn now(text: &str, legend: &str) -> Target {
     Target { shape: Shape::Now, ..over_time(text, legend) }
 }

@@ -1,4 +1,4 @@
-//! The board of one workload with a VPA: what it uses, asks for and should ask for, what holds that back, what was done.
+//! The board of one workload with a VPA: usage, requests, target, restrictions and updates.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(super) fn board() -> Dashboard {
     }
 }
 
-/// A word in place of a number.
+/// A text in place of a number.
 fn word(title: &str, description: &str, label: &str) -> Panel {
     Panel::new(Kind::Stat, title, description, "none")
         .size(4, 4)
@@ -108,7 +108,7 @@ fn state() -> Row {
     )
 }
 
-/// Colours that mean the same wherever they are drawn.
+/// Colors that mean the same on all boards.
 fn line(color: &str, width: u64) -> Vec<(&'static str, Value)> {
     vec![
         ("color", json!({"mode": "fixed", "fixedColor": color})),
@@ -116,12 +116,13 @@ fn line(color: &str, width: u64) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Use, request, target and bounds of the container that is chosen.
+/// Usage, request, target and bounds of the selected container.
 fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
     let figure = |family: &str| {
         format!(r#"max({family}{{@vpa, container=~"$container", resource="{resource}"}})"#)
     };
-    // In the first hours it is orders of magnitude above all else, which would be a line along the bottom.
+    // In the first hours the upper bound is orders of magnitude above everything else, which would flatten the other
+    // lines.
     let upper_bound = format!("{} < 5 * {}", figure("plimsoll_high"), figure("plimsoll_target"));
     let mut bound = line("light-blue", 1);
     bound.push(("custom.lineInterpolation", json!("stepAfter")));
@@ -208,7 +209,7 @@ fn container() -> Row {
     )
 }
 
-/// The same board, with the container of the row.
+/// Link to the same board for the container of the row.
 fn link_to_container() -> Value {
     let mut link = link_to("vertical", "Show this container", &["container"]);
     if let Some(url) = link[0]["url"].as_str() {

@@ -1,4 +1,5 @@
-//! The board of one WatermarkPodAutoscaler: where its metrics lie between the marks, what they ask for, what becomes of it.
+//! The board of one WatermarkPodAutoscaler: its metrics between the watermarks, the replicas they propose, and the
+//! result.
 
 use serde_json::{Value, json};
 
@@ -143,7 +144,7 @@ fn line(color: &str, more: &[(&'static str, Value)]) -> Vec<(&'static str, Value
 const ADDED: &str = "wpa_controller_upscale_replicas_total{@of_wpa}";
 const REMOVED: &str = "wpa_controller_downscale_replicas_total{@of_wpa}";
 
-/// What a metric is measured as and what marks it is compared with.
+/// The measured value of a metric or one of its watermarks.
 fn figure(family: &str) -> String {
     format!(r#"max({family}{{@wpa, metric=~"$metric"}})"#)
 }

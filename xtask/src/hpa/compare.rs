@@ -1,25 +1,25 @@
-//! Holds passes of two controllers against each other, field by field.
+//! Compares the passes of two controllers, field by field.
 
 use serde_json::Value;
 
-/// A field that is not the same.
+/// A field that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Of which pass.
+    /// The pass: scenario, object and time.
     pub pass: String,
-    /// Of which field.
+    /// Path of the field.
     pub path: String,
-    /// What ours is.
+    /// Our value.
     pub ours: Value,
-    /// What upstream's is.
+    /// Upstream's value.
     pub upstream: Value,
 }
 
-/// Up to which difference times are the same where conflicts were waited for: upstream's waits are random.
+/// The tolerance for times after conflicts: upstream's retries wait for random times.
 const JITTER: f64 = 0.5;
 const EXACT: f64 = 1e-9;
 
-/// All fields of passes of one scenario that are not the same.
+/// All fields that differ between the passes of one scenario.
 pub fn compare(ours: &[Value], upstream: &[Value]) -> Vec<Difference> {
     let mut found = Vec::new();
     if ours.len() != upstream.len() {
@@ -64,7 +64,7 @@ fn retries(pass: &Value) -> bool {
         > 1
 }
 
-/// Whether it has a text that upstream takes out of an unordered map; that is put into an order.
+/// Sorts texts that upstream builds from an unordered map; returns whether there was one.
 fn unsort(value: &mut Value) -> bool {
     match value {
         Value::String(text) => match ordered(text) {
@@ -88,14 +88,14 @@ fn ordered(text: &str) -> Option<String> {
         names.sort_unstable();
         return Some(format!("{before}{}]", names.join(" ")));
     }
-    // Which pod is found to have no request first, and what is wrong with it, is a matter of chance.
+    // Which pod is reported for a missing request depends on map order.
     let pod = text.rfind(" Pod ")?;
     let begins = ["missing request for ", "missing pod-level request for ", "container "];
     let begin = begins.iter().filter_map(|begin| text[..pod].rfind(begin)).min()?;
     Some(format!("{}…", &text[..begin]))
 }
 
-/// Leaves out what means the same as nothing, and what depends on an unordered text.
+/// Removes empty values, and what depends on an unordered text.
 fn complete(pass: &mut Value, is_unordered: bool) {
     let Some(fields) = pass.as_object_mut() else { return };
     fields.remove("inputs");
@@ -112,7 +112,7 @@ fn complete(pass: &mut Value, is_unordered: bool) {
         }
     }
     if is_unordered {
-        // Another text of the same meaning is written again.
+        // A different text with the same meaning causes another write of the status.
         fields.remove("statusWritten");
         if let Some(calls) = fields.get_mut("calls").and_then(Value::as_array_mut) {
             calls.retain(|call| call != "status.update");

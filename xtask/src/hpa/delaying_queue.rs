@@ -1,17 +1,18 @@
-//! A delaying work queue as client-go's: what is due at the same moment comes in the order of its binary heap.
+//! A delaying work queue like client-go's: keys that are due at the same time are popped in the order of its binary
+//! heap.
 
 use std::collections::VecDeque;
 
-/// Keys that wait for their moment, and keys whose moment has come.
+/// Keys that are delayed, and keys that are due.
 #[derive(Debug, Default)]
 pub struct DelayingQueue {
-    /// A binary heap in the layout of Go's `container/heap`, which decides the order of equal moments.
+    /// A binary heap in the layout of Go's `container/heap`, which determines the order of equal times.
     waiting: Vec<(i64, String)>,
     due: VecDeque<String>,
 }
 
 impl DelayingQueue {
-    /// Adds a key for a moment. One that waits already can only get earlier.
+    /// Adds a key at a time. A key that is already delayed can only move earlier.
     pub fn add(&mut self, key: &str, at: i64) {
         if let Some(index) = self.waiting.iter().position(|(_, waiting)| waiting == key) {
             if self.waiting[index].0 > at {
@@ -31,7 +32,7 @@ impl DelayingQueue {
         self.waiting.first().map(|(at, _)| *at)
     }
 
-    /// Takes a key that is due.
+    /// Pops a key that is due.
     pub fn pop_due(&mut self, now: i64) -> Option<String> {
         while self.next_at().is_some_and(|at| at <= now) {
             let last = self.waiting.len() - 1;
@@ -57,7 +58,7 @@ impl DelayingQueue {
         }
     }
 
-    /// Whether anything moved.
+    /// Sifts an element down; returns whether anything moved.
     fn down(&mut self, start: usize, length: usize) -> bool {
         let mut index = start;
         loop {

@@ -1,4 +1,5 @@
-//! Draws scenarios: all sources, windows, policies, pods on both sides of every cutoff, pairs of objects, faults, and zero.
+//! Generates scenarios: all sources, windows, policies, pods on both sides of every cutoff, pairs of objects, faults,
+//! and zero.
 
 mod objects;
 mod pods;
@@ -12,7 +13,7 @@ use self::pods::GeneratedPods;
 use self::random::Random;
 use super::scenario::Scenario;
 
-/// The key of the scale that most scenarios are about.
+/// The key of the scale in most scenarios.
 const SCALE: &str = "deployments.apps/shop/web";
 
 /// One scenario of a seed.
@@ -28,7 +29,7 @@ pub fn scenario(seed: u64, index: usize) -> Result<Scenario> {
     };
     value["id"] = format!("{kind}-{seed}-{index}").into();
     let text = value.to_string();
-    serde_json::from_value(value).with_context(|| format!("the drawn scenario {text}"))
+    serde_json::from_value(value).with_context(|| format!("invalid generated scenario {text}"))
 }
 
 fn config(draw: &mut Random) -> Value {
@@ -98,7 +99,7 @@ fn remembered(draw: &mut Random) -> Value {
         let one = |_| {
             let age =
                 draw.pick(&[0, 1, 14, 15, 16, 30, 45, 59, 60, 61, 120, 299, 300, 301, 400, 1000]);
-            // One that is remembered at 7 s is older by 8 s in the first pass.
+            // A recommendation recorded at 7 s is 8 s older in the first pass.
             let age = if draw.chance(50) { age - 8 } else { age };
             let mut one =
                 json!({"replicas": draw.between(i64::from(is_event), most), "age": age.max(0)});
@@ -113,7 +114,7 @@ fn remembered(draw: &mut Random) -> Value {
         "scaleDownEvents": list(2, 5, true)})
 }
 
-/// One object, looked at once or twice.
+/// One object, reconciled once or twice.
 fn once(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 12);
     let world = GeneratedPods::new(draw, replicas);
@@ -128,7 +129,7 @@ fn once(draw: &mut Random) -> Value {
     json!({"seconds": draw.pick(&[16, 31]), "config": config(draw), "steps": steps})
 }
 
-/// One object while its world changes.
+/// One object while its cluster changes.
 fn sequence(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 12);
     let mut world = GeneratedPods::new(draw, replicas);
@@ -196,7 +197,7 @@ fn fleet(draw: &mut Random) -> Value {
     json!({"seconds": 15 * passes + 1, "config": config(draw), "steps": steps})
 }
 
-/// Several objects in one namespace: on the same target, on overlapping pods, or apart.
+/// Several objects in one namespace: with the same target, with overlapping pods, or unrelated.
 fn pair(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 8);
     let world = GeneratedPods::new(draw, replicas);
@@ -229,7 +230,7 @@ fn pair(draw: &mut Random) -> Value {
     json!({"seconds": draw.pick(&[46, 106]), "config": config(draw), "steps": steps})
 }
 
-/// Calls that fail, and targets that are not there.
+/// Failing calls, and missing targets.
 fn fault(draw: &mut Random) -> Value {
     let replicas = draw.between(1, 8);
     let world = GeneratedPods::new(draw, replicas);
@@ -274,7 +275,7 @@ fn fault(draw: &mut Random) -> Value {
     json!({"seconds": 15 * passes + 8, "config": config(draw), "steps": steps})
 }
 
-/// To zero and back.
+/// Scaling to zero and back.
 fn zero(draw: &mut Random) -> Value {
     let replicas = draw.pick(&[0, 0, 1, 2, 3]);
     let mut world = GeneratedPods::new(draw, replicas);

@@ -1,25 +1,25 @@
-//! Seconds as Go counts them: a float into whole nanoseconds and back, and durations as text.
+//! Times with Go's rounding: float seconds to whole nanoseconds and back, and durations as text.
 
 use std::time::Duration;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// Whole nanoseconds, cut towards zero.
+/// Whole nanoseconds, truncated towards zero.
 pub fn nanos(seconds: f64) -> i64 {
     (seconds * SECOND as f64) as i64
 }
 
-/// A duration, not below zero.
+/// A duration, at least zero.
 pub fn duration(seconds: f64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos(seconds)).unwrap_or(0))
 }
 
-/// As a float: whole seconds and the rest are added.
+/// Float seconds: whole seconds and the fraction are added.
 pub fn seconds(nanos: i64) -> f64 {
     (nanos / SECOND) as f64 + (nanos % SECOND) as f64 / 1e9
 }
 
-/// A duration such as `1m30s`; nothing if it is none.
+/// Parses a duration such as `1m30s`; returns zero for an invalid one.
 pub fn parse(text: &str) -> Duration {
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A pass over one object, in the words of tests/cluster/hpa-oracle/scenario.go.
+//! The record of one reconcile, in the format of tests/cluster/hpa-oracle/scenario.go.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use plimsoll_core::hpa::labels::{Action, Computed, Failure};
@@ -10,26 +10,26 @@ use super::scenario::{Aged, Remembered};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pass {
-    /// Of which scenario.
+    /// Id of the scenario.
     pub id: String,
-    /// Of which object, by namespace/name.
+    /// The object, as namespace/name.
     pub hpa: String,
-    /// When, in seconds from the beginning.
+    /// Time since the start, in seconds.
     #[serde(serialize_with = "as_go")]
     pub at: f64,
-    /// Label of `reconciliations_total`.
+    /// Value of the label `action` of `reconciliations_total`.
     pub action: Action,
-    /// Label of `reconciliations_total`.
+    /// Value of the label `error` of `reconciliations_total`.
     pub error: Failure,
     /// Labels of `metric_computation_total`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub computed: Vec<Computed>,
-    /// What was called, in order.
+    /// API calls, in order.
     pub calls: Vec<String>,
-    /// Replicas that were written.
+    /// Replicas that were written to the scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wrote: Option<i32>,
-    /// What `desired_replicas` shows.
+    /// Value of the metric `desired_replicas`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired: Option<i32>,
     /// Events, before any aggregation.
@@ -37,9 +37,9 @@ pub struct Pass {
     pub events: Vec<PassEvent>,
     /// The status after the pass.
     pub status: HorizontalPodAutoscalerStatus,
-    /// Whether it was written.
+    /// Whether the status was written.
     pub status_written: bool,
-    /// What is remembered after the pass.
+    /// The controller's state after the pass.
     pub memory: PassMemory,
 }
 
@@ -55,7 +55,7 @@ pub struct PassEvent {
     pub message: String,
 }
 
-/// What is remembered, with ages as Go prints them.
+/// The controller's state, with ages as Go prints them.
 #[derive(Clone, Debug, Default)]
 pub struct PassMemory(pub Remembered);
 
@@ -93,7 +93,7 @@ impl Serialize for PassMemory {
     }
 }
 
-/// Whole numbers without a fraction.
+/// Serializes whole numbers without a fraction.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn as_go<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.fract() == 0.0 && value.abs() < 1e15 {

@@ -1,4 +1,4 @@
-//! Lives through a scenario as the oracle does, with our decisions.
+//! Plays a scenario like the oracle, with our decisions.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ use super::rest_mapping::mappings;
 use super::scenario::{Aged, Remembered, Scenario};
 use super::simulated_cluster::{SimulatedCluster, StoredHpa, time};
 
-/// How often a scale is written in one pass while there are conflicts.
+/// Maximum writes of a scale in one pass on conflicts.
 const MAX_ATTEMPTS: usize = 5;
-/// Upstream waits 10 ms and up to a tenth more.
+/// Upstream waits 10 ms plus up to 10 % jitter.
 const RETRY_DELAY_NANOS: i64 = 10_500_000;
 
-/// All passes of a scenario, by `fixes`.
+/// All passes of a scenario, with these `fixes`.
 pub fn play_scenario(scenario: &Scenario, fixes: Fixes) -> Result<Vec<Pass>> {
     let settings = &scenario.config;
     let gate = |name: &str, default| settings.feature_gates.get(name).copied().unwrap_or(default);
@@ -78,12 +78,12 @@ struct ScenarioPlayer<'a> {
     fixes: Fixes,
     config: Config,
     period: i64,
-    /// Nanoseconds from the beginning.
+    /// Nanoseconds since the start.
     now: i64,
     world: SimulatedCluster,
     queue: DelayingQueue,
     memories: BTreeMap<String, HpaState>,
-    /// Of the targets of all objects; `None` before one was read.
+    /// Selectors of the targets of all objects; `None` until it was read.
     selectors: BTreeMap<String, Option<Selector>>,
     passes: Vec<Pass>,
 }
@@ -219,7 +219,7 @@ impl ScenarioPlayer<'_> {
         self.queue.add(key, self.now + self.period);
     }
 
-    /// Writes the status if it says something else than the one that is stored.
+    /// Writes the status if it differs from the stored one.
     fn store_status(
         &mut self,
         key: &str,
@@ -265,7 +265,7 @@ impl ScenarioPlayer<'_> {
         Target { resource: String::new(), scale: Err(error) }
     }
 
-    /// What is known of the other objects of the namespace.
+    /// The other objects of the namespace and their selectors.
     fn others(&self, object: &StoredHpa, key: &str) -> Vec<(String, Selector)> {
         let of_namespace = self.selectors.iter().filter_map(|(other, selector)| {
             let (namespace, name) = other.split_once('/')?;
@@ -275,7 +275,7 @@ impl ScenarioPlayer<'_> {
         of_namespace.collect()
     }
 
-    /// Writes the scale as upstream does: on a conflict again, over whatever is there.
+    /// Writes the scale like upstream: on a conflict it retries and overwrites the current value.
     fn write(
         &mut self,
         object: &StoredHpa,

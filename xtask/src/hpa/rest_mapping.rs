@@ -1,9 +1,9 @@
-//! Kinds that can be scaled in a scenario. Others are as unknown as they are to an API server.
+//! Scalable kinds of scenarios. All other kinds are unknown to the API server.
 
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use plimsoll_core::hpa::ScaleError;
 
-/// The resource of a kind, once for each version that can be asked, or why there is none.
+/// The resource of a kind, once for each version to try, or the error.
 pub fn mappings(target: &CrossVersionObjectReference) -> Result<Vec<String>, ScaleError> {
     let version = target.api_version.as_deref().unwrap_or_default();
     let group = match version.split('/').collect::<Vec<_>>()[..] {

@@ -1,4 +1,4 @@
-//! A scenario, in the words of tests/cluster/hpa-oracle/scenario.go.
+//! A scenario, in the format of tests/cluster/hpa-oracle/scenario.go.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use k8s_openapi::api::autoscaling::{v1::Scale, v2::HorizontalPodAutoscaler};
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
-/// One controller from its start on. Its clock begins at 2000-01-01T00:00:00Z.
+/// One controller from its start. Its clock starts at 2000-01-01T00:00:00Z.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name.
+    /// Id of the scenario.
     pub id: String,
     /// Flags and feature gates.
     #[serde(default)]
     pub config: Config,
-    /// How long it runs.
+    /// Duration in virtual seconds.
     pub seconds: f64,
-    /// What changes, in order.
+    /// Changes, in order.
     pub steps: Vec<Step>,
-    /// Whether passes print what was read in them. Ours never do.
+    /// Whether passes print what they read. Ours never do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inputs: bool,
 }
 
-/// Flags and feature gates; what is left out is kube-controller-manager's default.
+/// Flags and feature gates; absent ones have kube-controller-manager's defaults.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Config {
@@ -46,18 +46,18 @@ pub struct Config {
     /// Feature gates by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub feature_gates: BTreeMap<String, bool>,
-    /// Whether objects are taken without the defaults of the API server.
+    /// Whether objects lack the API server's defaults.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_defaults: bool,
 }
 
-/// A change of the world at a moment. What it does not name stays as it was.
+/// A change of the cluster at a time. Absent fields do not change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Step {
-    /// When.
+    /// When, in seconds.
     pub at: f64,
-    /// Objects that are created or changed; a status counts only at creation.
+    /// Objects that are created or updated; a status is only used on creation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apply: Vec<HorizontalPodAutoscaler>,
     /// Objects that are deleted, by namespace/name.
@@ -69,22 +69,22 @@ pub struct Step {
     /// All pods from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<Pod>>,
-    /// All that metrics.k8s.io answers from now on.
+    /// All responses of metrics.k8s.io from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_metrics: Option<Vec<PodMetrics>>,
-    /// All that custom.metrics.k8s.io knows from now on.
+    /// All values of custom.metrics.k8s.io from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<Vec<CustomValue>>,
-    /// All that external.metrics.k8s.io knows from now on.
+    /// All values of external.metrics.k8s.io from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<Vec<ExternalValue>>,
-    /// What fails from now on, by the name of the call.
+    /// Calls that fail from now on, by name of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<BTreeMap<String, Fault>>,
     /// Workloads whose pods and usage follow their replicas, by the key of their scale.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fleets: BTreeMap<String, Fleet>,
-    /// What the controller is made to remember, by namespace/name.
+    /// State to restore into the controller, by namespace/name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub remember: BTreeMap<String, Remembered>,
 }
@@ -94,7 +94,7 @@ pub struct Step {
 pub struct PodMetrics {
     /// Name, namespace and labels.
     pub metadata: Metadata,
-    /// RFC 3339.
+    /// Time of the sample, RFC 3339.
     pub timestamp: String,
     /// A duration such as `30s`.
     pub window: String,
@@ -102,15 +102,15 @@ pub struct PodMetrics {
     pub containers: Vec<ContainerMetrics>,
 }
 
-/// What is read of an object's metadata.
+/// The fields of an object's metadata that are read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Metadata {
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the object.
     #[serde(default)]
     pub namespace: String,
-    /// Its labels.
+    /// Labels of the object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -118,23 +118,23 @@ pub struct Metadata {
 /// Usage of a container.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ContainerMetrics {
-    /// Its name.
+    /// Name of the container.
     pub name: String,
     /// Quantities by resource.
     #[serde(default)]
     pub usage: BTreeMap<String, String>,
 }
 
-/// An error that a call answers with.
+/// The error of a failing call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fault {
-    /// Its text.
+    /// Its message.
     pub message: String,
-    /// A conflict.
+    /// Whether it is a conflict.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub conflict: bool,
-    /// So many calls fail; 0: all of them.
+    /// How many calls fail; 0 for all of them.
     pub times: i32,
 }
 
@@ -153,12 +153,12 @@ pub struct CustomValue {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// A quantity.
+    /// The value, a quantity.
     pub value: String,
-    /// RFC 3339, or now.
+    /// Time of the sample, RFC 3339; now if absent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub timestamp: String,
-    /// For how long it was measured.
+    /// Window of the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_seconds: Option<i64>,
     /// Labels of the object.
@@ -175,67 +175,67 @@ pub struct CustomValue {
 pub struct ExternalValue {
     /// Name of the metric.
     pub metric: String,
-    /// Its namespace.
+    /// Namespace of the series.
     pub namespace: String,
-    /// Its labels.
+    /// Labels of the series.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// A quantity.
+    /// The value, a quantity.
     pub value: String,
-    /// RFC 3339, or now.
+    /// Time of the sample, RFC 3339; now if absent.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub timestamp: String,
 }
 
-/// What is remembered of an object; what is absent stays.
+/// State of one object; absent fields do not change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Remembered {
-    /// Recommendations.
+    /// Past recommendations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendations: Option<Vec<Aged>>,
-    /// Changes to more replicas.
+    /// Past scale-ups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up_events: Option<Vec<Aged>>,
-    /// Changes to fewer.
+    /// Past scale-downs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_down_events: Option<Vec<Aged>>,
 }
 
-/// A number of replicas, so many seconds ago.
+/// A number of replicas and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Aged {
-    /// How many.
+    /// The number of replicas.
     pub replicas: i32,
-    /// How long ago.
+    /// Age in seconds.
     pub age: f64,
-    /// Whether its place may be taken.
+    /// Whether the entry is outdated and may be replaced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outdated: bool,
 }
 
-/// A workload that has as many pods as its scale asks for, which share a load.
+/// A workload that has as many pods as its scale specifies; they share a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Fleet {
     /// Labels of its pods.
     pub labels: BTreeMap<String, String>,
-    /// CPU that a pod requests.
+    /// CPU request of a pod.
     pub request: String,
-    /// CPU that a pod uses at most.
+    /// Maximum CPU usage of a pod.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub limit: String,
-    /// From creation until a pod runs.
+    /// Seconds from creation until a pod runs.
     pub runs_after: f64,
-    /// From creation until it is ready.
+    /// Seconds from creation until a pod is ready.
     pub ready_after: f64,
-    /// CPU that a pod uses until it is ready.
+    /// CPU usage of a pod until it is ready.
     pub startup_milli: i64,
-    /// CPU that all ready pods use together.
+    /// CPU usage of all ready pods together.
     pub load_milli: i64,
-    /// How old samples are.
+    /// Age of samples, in seconds.
     pub sample_age: f64,
-    /// For how long they were measured.
+    /// Window of samples, in seconds.
     pub sample_window: f64,
 }

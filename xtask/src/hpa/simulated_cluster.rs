@@ -1,4 +1,4 @@
-//! The cluster of a scenario, as the controller sees it: scales, pods, metrics APIs, and what fails of them.
+//! The cluster of a scenario, as the controller sees it: scales, pods, metrics APIs and their failures.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use super::simulated_workload::SimulatedWorkload;
 /// 2000-01-01T00:00:00Z, in nanoseconds since the Unix epoch.
 const EPOCH_NANOS: i64 = 946_684_800_000_000_000;
 
-/// A moment of the scenario as a point in time.
+/// Converts a time of the scenario to an API time.
 pub fn time(nanos: i64) -> Time {
     Time::from_nanos(EPOCH_NANOS + nanos)
 }
 
-/// A moment of the scenario as objects show it.
+/// Formats a time of the scenario as RFC 3339.
 pub fn rfc3339(nanos: i64) -> String {
     let seconds = (EPOCH_NANOS + nanos).div_euclid(1_000_000_000);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
-/// A stored object.
+/// A stored HorizontalPodAutoscaler.
 #[derive(Clone, Debug)]
 pub struct StoredHpa {
     /// Its namespace.
@@ -39,9 +39,9 @@ pub struct StoredHpa {
     pub name: String,
     /// Its uid.
     pub uid: Option<String>,
-    /// What it scales.
+    /// Its scale target.
     pub target: CrossVersionObjectReference,
-    /// What it asks for.
+    /// Its spec.
     pub spec: Spec,
     /// Its status.
     pub status: HorizontalPodAutoscalerStatus,
@@ -54,13 +54,13 @@ struct StoredScale {
     values: ScaleValues,
 }
 
-/// Everything that there is.
+/// The whole cluster.
 #[derive(Debug, Default)]
 pub struct SimulatedCluster {
     /// Objects by namespace/name.
     pub objects: BTreeMap<String, StoredHpa>,
     scales: BTreeMap<String, StoredScale>,
-    /// With their namespaces.
+    /// Pods with their namespaces.
     pods: Vec<(String, Pod)>,
     pod_metrics: Vec<scenario::PodMetrics>,
     custom: Vec<CustomValue>,
@@ -69,17 +69,17 @@ pub struct SimulatedCluster {
     fleets: BTreeMap<String, SimulatedWorkload>,
 }
 
-/// How a call failed.
+/// A failed call.
 #[derive(Clone, Debug)]
 pub struct CallError {
-    /// As a client says it.
+    /// The message, as the client reports it.
     pub message: String,
-    /// Whether it is worth another try.
+    /// Whether it is a conflict, which is retried.
     pub is_conflict: bool,
 }
 
 impl SimulatedCluster {
-    /// Applies a step, and says which objects it created or changed, and which it deleted.
+    /// Applies a step; returns the objects that it created or updated, and those that it deleted.
     pub fn apply(
         &mut self,
         step: &Step,
@@ -123,7 +123,7 @@ impl SimulatedCluster {
                 living.settings = settings.clone();
                 living.scale_to(wanted, now);
             } else {
-                // Those that are there from the beginning are old.
+                // Pods that exist from the start are an hour old.
                 let mut living = SimulatedWorkload::new(key, settings.clone());
                 living.scale_to(wanted, now - 3_600_000_000_000);
                 self.fleets.insert(key.clone(), living);
@@ -166,7 +166,7 @@ impl SimulatedCluster {
         Ok(key)
     }
 
-    /// What workloads look like at this moment.
+    /// Updates the pods and samples of all workloads to this time.
     pub fn observe(&mut self, now: i64) {
         for (key, living) in &self.fleets {
             let (pods, samples) = living.observe(now);
@@ -187,7 +187,7 @@ impl SimulatedCluster {
         of.map(|(_, pod)| pod.clone()).collect()
     }
 
-    /// Whether a call is to fail, and how.
+    /// The failure that this call has to return, if any.
     pub fn fault(&mut self, call: &str, name: &str) -> Result<(), CallError> {
         let Some(fault) = self.faults.get_mut(call) else { return Ok(()) };
         let message = if fault.conflict {
@@ -220,7 +220,7 @@ impl SimulatedCluster {
             .ok_or_else(|| format!("{resource} {name:?} not found"))
     }
 
-    /// The name that a scale bears.
+    /// The name in the scale object.
     pub fn scale_name(&self, resource: &str, namespace: &str, name: &str) -> String {
         let found = self.scales.get(&format!("{resource}/{namespace}/{name}"));
         found.map(|scale| scale.name.clone()).unwrap_or_default()
@@ -251,7 +251,7 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    /// What a metrics API answers, and how the call is shown.
+    /// The response of a metrics API, and the call for the record.
     pub fn fetch(
         &mut self,
         request: &MetricRequest,
@@ -359,7 +359,8 @@ impl SimulatedCluster {
     }
 }
 
-/// A selector as a server gets it: as text, in which one that matches nothing says nothing, and so lets all through.
+/// A selector as it is sent to a server: as text, in which a selector that matches nothing is empty and so matches
+/// everything.
 fn sent(selector: &Selector) -> Selector {
     Selector::parse(&selector.to_string()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A workload in a closed loop: its pods follow its scale, and what they use follows its load.
+//! A workload in a closed loop: its pods follow its scale, and their usage follows its load.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -7,10 +7,10 @@ use super::go_duration::nanos;
 use super::scenario::{ContainerMetrics, Fleet, Metadata, PodMetrics};
 use super::simulated_cluster::rfc3339;
 
-/// One that lives.
+/// A running workload.
 #[derive(Clone, Debug)]
 pub struct SimulatedWorkload {
-    /// How it behaves.
+    /// Its parameters.
     pub settings: Fleet,
     namespace: String,
     name: String,
@@ -21,7 +21,7 @@ pub struct SimulatedWorkload {
 #[derive(Clone, Debug)]
 struct WorkloadPod {
     name: String,
-    /// Nanoseconds from the beginning.
+    /// Creation time in nanoseconds since the start.
     created: i64,
 }
 
@@ -32,7 +32,7 @@ fn whole_second(nanos: i64) -> i64 {
 }
 
 impl SimulatedWorkload {
-    /// A new one, by the key of its scale.
+    /// Creates a workload by the key of its scale.
     pub fn new(key: &str, settings: Fleet) -> Self {
         let mut parts = key.split('/').skip(1).map(str::to_owned);
         let namespace = parts.next().unwrap_or_default();
@@ -40,7 +40,7 @@ impl SimulatedWorkload {
         Self { settings, namespace, name, born: 0, pods: Vec::new() }
     }
 
-    /// Has as many pods as are wanted: new ones begin now, and the youngest go first.
+    /// Scales to `wanted` pods: creates new ones now, or deletes the youngest.
     pub fn scale_to(&mut self, wanted: i32, now: i64) {
         let wanted = usize::try_from(wanted).unwrap_or(0);
         while self.pods.len() < wanted {
@@ -53,12 +53,12 @@ impl SimulatedWorkload {
         self.pods.truncate(wanted);
     }
 
-    /// How many pods there are.
+    /// The number of pods.
     pub fn count(&self) -> usize {
         self.pods.len()
     }
 
-    /// Its pods and their samples at this moment.
+    /// The pods and their samples at this time.
     pub fn observe(&self, now: i64) -> (Vec<Pod>, Vec<PodMetrics>) {
         let settings = &self.settings;
         let is_ready = |pod: &WorkloadPod| now >= pod.created + nanos(settings.ready_after);

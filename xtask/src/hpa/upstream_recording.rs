@@ -1,4 +1,4 @@
-//! Runs upstream's controller on scenarios, and keeps what it did for the gate.
+//! Runs upstream's controller on scenarios and records the result for the gate.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -19,26 +19,26 @@ use super::replay::play_scenario;
 use super::scenario::Scenario;
 use crate::test_programs;
 
-/// The recording, below the root of the workspace.
+/// Path of the recording, relative to the workspace.
 pub const RECORDING: &str = "tests/golden/hpa/upstream-1.36.3.jsonl.gz";
 
-/// Objects, one a line, with what the API server refuses of them.
+/// Objects, one per line, with the API server's validation errors.
 pub const VALIDATION: &str = "tests/golden/hpa/validation-1.36.3.jsonl";
 
-/// Of which seed the recording is, and how many scenarios of it.
+/// Seed and number of the recorded scenarios.
 const RECORDED: (u64, usize) = (20_261_127, 150);
 
-/// Scenarios of a seed.
+/// Generates the scenarios of a seed.
 pub fn scenarios(seed: u64, count: usize) -> Result<Vec<Scenario>> {
     (0..count).map(|index| scenario(seed, index)).collect()
 }
 
-/// What upstream's controller does on scenarios: passes of each, in order.
+/// Runs upstream's controller on scenarios; returns the passes of each, in order.
 pub fn upstream(scenarios: &[Scenario]) -> Result<Vec<Vec<Value>>> {
     group(scenarios, &oracle("run", lines(scenarios)?)?)
 }
 
-/// What upstream's program answers to lines.
+/// Pipes lines through upstream's program.
 fn oracle(command: &str, lines: String) -> Result<String> {
     let program = match std::env::var_os("HPA_ORACLE") {
         Some(path) => PathBuf::from(path),
@@ -49,8 +49,8 @@ fn oracle(command: &str, lines: String) -> Result<String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("{} cannot be started", program.display()))?;
-    let mut input = child.stdin.take().context("no input")?;
+        .with_context(|| format!("failed to start {}", program.display()))?;
+    let mut input = child.stdin.take().context("the child has no stdin")?;
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "{} failed", program.display());
@@ -58,7 +58,7 @@ fn oracle(command: &str, lines: String) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Asks anew what the API server refuses of the objects that are recorded.
+/// Records the API server's validation errors of the recorded objects again.
 fn record_validation(root: &Path) -> Result<()> {
     let path = root.join(VALIDATION);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -79,7 +79,7 @@ fn record_validation(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One a line.
+/// Serializes scenarios, one per line.
 pub fn lines(scenarios: &[Scenario]) -> Result<String> {
     let mut text = String::new();
     for scenario in scenarios {
@@ -89,7 +89,7 @@ pub fn lines(scenarios: &[Scenario]) -> Result<String> {
     Ok(text)
 }
 
-/// What ours does on a scenario.
+/// Runs our controller on a scenario.
 pub fn ours(scenario: &Scenario) -> Result<Vec<Value>> {
     let passes = play_scenario(scenario, Fixes::UPSTREAM)?;
     passes.iter().map(|pass| Ok(serde_json::to_value(pass)?)).collect()
@@ -103,12 +103,12 @@ fn group(scenarios: &[Scenario], passes: &str) -> Result<Vec<Vec<Value>>> {
         while index < scenarios.len() && pass["id"].as_str() != Some(&scenarios[index].id) {
             index += 1;
         }
-        groups.get_mut(index).context("a pass of no scenario")?.push(pass);
+        groups.get_mut(index).context("a pass belongs to no scenario")?.push(pass);
     }
     Ok(groups)
 }
 
-/// All fields of scenarios of a seed that are not the same, and how many passes there were.
+/// All differing fields of the scenarios of a seed, and the number of passes.
 pub fn differences(seed: u64, count: usize) -> Result<(Vec<Difference>, usize)> {
     let scenarios = scenarios(seed, count)?;
     let upstream = upstream(&scenarios)?;
@@ -119,7 +119,7 @@ pub fn differences(seed: u64, count: usize) -> Result<(Vec<Difference>, usize)> 
     Ok((found, upstream.iter().map(Vec::len).sum()))
 }
 
-/// Which fields differ how often, with an example of each.
+/// How often each field differs, with an example.
 pub fn summary(found: &[Difference]) -> Vec<String> {
     let mut paths: BTreeMap<&str, (usize, &Difference)> = BTreeMap::new();
     for one in found {
@@ -134,7 +134,7 @@ pub fn summary(found: &[Difference]) -> Vec<String> {
     paths.into_iter().map(line).collect()
 }
 
-/// Records what upstream does on the scenarios that the gate plays.
+/// Records upstream's passes on the scenarios of the gate.
 pub fn record(root: &Path) -> Result<PathBuf> {
     let (seed, count) = RECORDED;
     let scenarios = scenarios(seed, count)?;
@@ -154,7 +154,7 @@ pub fn record(root: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What is recorded.
+/// Reads the recording.
 pub fn recording(root: &Path) -> Result<String> {
     let path = root.join(RECORDING);
     let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
@@ -163,7 +163,7 @@ pub fn recording(root: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Plays a recording: all fields that are not the same, and how many passes there were.
+/// Replays a recording; returns all differing fields and the number of passes.
 pub fn replay_recording(text: &str) -> Result<(Vec<Difference>, usize)> {
     let (seed, _) = RECORDED;
     let mut found = Vec::new();
@@ -173,7 +173,7 @@ pub fn replay_recording(text: &str) -> Result<(Vec<Difference>, usize)> {
         let drawn = serde_json::to_string(&scenario(seed, index)?)?;
         ensure!(
             serde_json::to_string(&recorded.scenario)? == drawn,
-            "scenario {index} is drawn otherwise than when it was recorded: run cargo xtask hpa-record"
+            "scenario {index} differs from the recorded one: run cargo xtask hpa-record"
         );
         count += recorded.passes.len();
         found.extend(compare(&ours(&recorded.scenario)?, &recorded.passes));
@@ -181,7 +181,7 @@ pub fn replay_recording(text: &str) -> Result<(Vec<Difference>, usize)> {
     Ok((found, count))
 }
 
-/// A line of a recording.
+/// A line of the recording.
 #[derive(Deserialize)]
 struct Recorded {
     scenario: Scenario,

@@ -1,4 +1,4 @@
-//! Owns axes: which values and times they reach, and the lines and labels on them.
+//! Axes: their range, grid lines and labels.
 
 use super::color;
 use super::field_config::Field;
@@ -10,7 +10,7 @@ use super::units;
 const SIZE: f64 = 11.0;
 const GRID: Stroke<'_> = Stroke { color: color::LINE, width: 1.0, dashed: false };
 
-/// Values, from below to above.
+/// A value axis, from bottom to top.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
     low: f64,
@@ -18,7 +18,7 @@ pub(super) struct Axis {
     step: f64,
 }
 
-/// Times, from left to right.
+/// A time axis, from left to right.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeAxis {
     window: Window,
@@ -28,7 +28,7 @@ pub(super) struct TimeAxis {
 // === impl Axis ===
 
 impl Axis {
-    /// One that shows all of these values, and what the panel wants to be seen in any case.
+    /// An axis that covers all values and the panel's minimum and maximum.
     pub fn of(values: impl Iterator<Item = f64>, field: &Field, height: f64) -> Self {
         let (mut low, mut high) = values
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
@@ -53,7 +53,7 @@ impl Axis {
         Self { low, high: if high > low { high } else { low + step }, step }
     }
 
-    /// Where a value lies.
+    /// The y coordinate of a value.
     pub fn y(&self, value: f64, plot: Rectangle) -> f64 {
         let share = (value - self.low) / (self.high - self.low);
         plot.bottom() - share.clamp(-0.02, 1.02) * plot.height
@@ -73,20 +73,20 @@ impl Axis {
             _ => None,
         };
         let decimals = decimals.map(|digits| {
-            // 0.25 has a digit more than its size tells.
+            // 0.25 has one digit more than its magnitude suggests.
             let shifted = self.step * 10_f64.powi(digits as i32);
             if (shifted - shifted.round()).abs() > 1e-6 { digits + 1 } else { digits }
         });
         units::write(value, unit, decimals, 0.0)
     }
 
-    /// How much room its labels take.
+    /// The width of the widest label.
     pub fn widest_label(&self, field: &Field) -> f64 {
         let widths = self.marks().map(|mark| width(&self.label(mark, field), SIZE));
         widths.fold(20.0, f64::max) + 8.0
     }
 
-    /// Lines across the plot, and labels on its left.
+    /// Draws grid lines across the plot, and labels to its left.
     pub fn draw(&self, svg: &mut Svg, plot: Rectangle, field: &Field) {
         for mark in self.marks() {
             let y = self.y(mark, plot);
@@ -100,7 +100,7 @@ impl Axis {
 // === impl TimeAxis ===
 
 impl TimeAxis {
-    /// One that has room for its labels.
+    /// An axis whose labels do not overlap.
     pub fn of(window: Window, width: f64) -> Self {
         let steps = [
             300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 10_800.0, 14_400.0, 21_600.0, 43_200.0,
@@ -111,18 +111,18 @@ impl TimeAxis {
         Self { window, step }
     }
 
-    /// Where a time lies.
+    /// The x coordinate of a time.
     pub fn x(&self, at: f64, plot: Rectangle) -> f64 {
         let share = (at - self.window.from) / self.window.length();
         plot.x + share.clamp(0.0, 1.0) * plot.width
     }
 
-    /// How wide so many seconds are.
+    /// The width of this many seconds.
     pub fn width_of(&self, seconds: f64, plot: Rectangle) -> f64 {
         seconds / self.window.length() * plot.width
     }
 
-    /// Lines down the plot, and labels below it.
+    /// Draws grid lines down the plot, and labels below it.
     pub fn draw(&self, svg: &mut Svg, plot: Rectangle) {
         let first = (self.window.from / self.step).ceil() as i64;
         let last = (self.window.to / self.step).floor() as i64;

@@ -1,4 +1,4 @@
-//! Draws a whole board: its heading, what its variables stand at, and its panels where the grid has them.
+//! Draws a whole board: its title, its variables, and its panels at their grid positions.
 
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ use super::{legend, single_value, state_timeline, table, time_series};
 
 const WIDTH: f64 = 1400.0;
 const MARGIN: f64 = 12.0;
-/// What Grafana's grid has: rows of 30 pixels, with 8 between them.
+/// Grafana's grid: rows of 30 pixels with a gap of 8.
 const ROW: f64 = 38.0;
 const GAP: f64 = 8.0;
 const COLUMNS: f64 = 24.0;
 const HEADING: f64 = 64.0;
 
-/// Draws it. `answers` are those of each panel, in their order.
+/// Draws the board. `answers` are the results of each panel, in order.
 pub(super) fn draw(
     board: &Value,
     answers: &[Vec<QueryResult>],
@@ -90,7 +90,7 @@ fn content(svg: &mut Svg, area: Rectangle, panel: &Value, answers: &[QueryResult
         "table" => table::draw(svg, area, panel, answers, window.to),
         "state-timeline" => state_timeline::draw(svg, area, panel, answers, window),
         other => {
-            let text = format!("panels of type {other} cannot be drawn");
+            let text = format!("unsupported panel type {other}");
             let style = Style::plain(13.0).colored(color::FAINT).anchored(Anchor::Middle);
             svg.write(area.middle(), &text, style);
         }

@@ -1,28 +1,28 @@
-//! Owns colours: the names that the boards use, on a light ground.
+//! Colors by the names that the boards use, on a light background.
 
-/// What texts are written in.
+/// Color of texts.
 pub(super) const TEXT: &str = "#24292f";
-/// What is less important.
+/// Color of secondary texts.
 pub(super) const FAINT: &str = "#6a737d";
-/// Lines between things.
+/// Color of borders and grid lines.
 pub(super) const LINE: &str = "#e4e7eb";
-/// Behind panels.
+/// Background behind the panels.
 pub(super) const GROUND: &str = "#f4f5f7";
-/// Of what leads somewhere.
+/// Color of links.
 pub(super) const LINK: &str = "#1f62e0";
 
-/// What series have that nobody gave a colour to, in turn.
+/// Colors of series without one of their own, in order.
 const PALETTE: [&str; 12] = [
     "#56a64b", "#e0a800", "#3274d9", "#e06c1f", "#d1304f", "#8f3bb8", "#1f8f9c", "#a35d00",
     "#6f7f1e", "#c0569b", "#4b5fb5", "#7a7a7a",
 ];
 
-/// The colour of the series in this place.
+/// The color of the series at this index.
 pub(super) fn of_series(place: usize) -> String {
     PALETTE[place % PALETTE.len()].to_owned()
 }
 
-/// A colour by its name; one that begins with `#` is what it is.
+/// A color by name; a `#` color is returned unchanged.
 pub(super) fn hex(name: &str) -> String {
     let hex = match name {
         "green" => "#3d9a35",

@@ -1,4 +1,4 @@
-//! Owns the options of a field: those of the panel, with what is set for the field of that name alone.
+//! Options of a field: those of the panel, overridden by those of the field's name.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(super) struct Field {
 // === impl Field ===
 
 impl Field {
-    /// Of the field with this name.
+    /// The options of the field with this name.
     pub fn of(panel: &Value, name: &str) -> Self {
         let config = &panel["fieldConfig"];
         let mut json = config["defaults"].clone();
@@ -28,27 +28,27 @@ impl Field {
         Self { json }
     }
 
-    /// What lies at this path.
+    /// The value at this path.
     pub fn at(&self, path: &str) -> &Value {
         path.split('.').fold(&self.json, |place, part| &place[part])
     }
 
-    /// The text there, if there is any.
+    /// The text at this path, or an empty one.
     pub fn text(&self, path: &str) -> &str {
         self.at(path).as_str().unwrap_or_default()
     }
 
-    /// The number there, if there is one.
+    /// The number at this path, if there is one.
     pub fn number(&self, path: &str) -> Option<f64> {
         self.at(path).as_f64()
     }
 
-    /// Whether cells lead somewhere.
+    /// Whether cells have links.
     pub fn has_links(&self) -> bool {
         self.at("links").as_array().is_some_and(|links| !links.is_empty())
     }
 
-    /// A value as it is written.
+    /// Formats a value.
     pub fn write(&self, value: f64, now: f64) -> String {
         if let Some((text, _)) = self.mapping(value) {
             return text;
@@ -57,7 +57,7 @@ impl Field {
         super::units::write(value, self.text("unit"), decimals, now)
     }
 
-    /// The word for a value and its colour, where it has them.
+    /// The text and color that a value is mapped to.
     pub fn mapping(&self, value: f64) -> Option<(String, String)> {
         let mappings = self.at("mappings").as_array()?;
         let found =
@@ -66,7 +66,7 @@ impl Field {
         Some((text, color::hex(found["color"].as_str().unwrap_or("text"))))
     }
 
-    /// The colour of a value: that of its word, or of the threshold that it has come to.
+    /// The color of a value: from its mapping, else from its threshold.
     pub fn color_of(&self, value: f64) -> String {
         if let Some((_, color)) = self.mapping(value) {
             return color;
@@ -74,20 +74,20 @@ impl Field {
         self.fixed_color().unwrap_or_else(|| self.threshold(value))
     }
 
-    /// A colour that does not depend on the value.
+    /// A color that does not depend on the value.
     pub fn fixed_color(&self) -> Option<String> {
         let is_fixed = self.text("color.mode") == "fixed";
         is_fixed.then(|| color::hex(self.text("color.fixedColor")))
     }
 
-    /// The colour of the highest threshold that a value has come to.
+    /// The color of the highest threshold that a value reaches.
     pub fn threshold(&self, value: f64) -> String {
         let steps = self.thresholds();
         let reached = steps.iter().rev().find(|(from, _)| *from <= value);
         reached.map_or_else(|| color::hex("text"), |(_, color)| color.clone())
     }
 
-    /// From which value on there is which colour.
+    /// Thresholds and their colors.
     pub fn thresholds(&self) -> Vec<(f64, String)> {
         let steps = self.at("thresholds.steps").as_array().into_iter().flatten();
         let read = |step: &Value| {
@@ -98,8 +98,8 @@ impl Field {
     }
 }
 
-/// Whether a matcher means this name. Of regular expressions there are those that the boards have: a text somewhere
-/// inside (`/text/`), and a text of the same length in which a dot is any letter (`5..`).
+/// Whether a matcher selects this name. Supports the regular expressions of the boards: a substring (`/text/`), and a
+/// text of the same length in which a dot matches any character (`5..`).
 fn matches(matcher: &Value, name: &str) -> bool {
     let wanted = matcher["options"].as_str().unwrap_or_default();
     match matcher["id"].as_str() {

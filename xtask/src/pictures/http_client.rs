@@ -1,4 +1,4 @@
-//! Owns a plain HTTP client: one POST to an `http://` address, and its answer as a whole.
+//! A minimal HTTP client: one request to an `http://` address, and its whole response.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long a server may take: for queries over a day, it may well be some seconds.
+/// Timeout of a response: a query over a day can take several seconds.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
     host: String,
@@ -19,13 +19,13 @@ pub(super) struct Server {
 // === impl Server ===
 
 impl Server {
-    /// `http://HOST[:PORT][/PREFIX]`.
+    /// Parses `http://HOST[:PORT][/PREFIX]`.
     pub fn at(url: &str) -> Result<Self> {
         let Some(rest) = url.strip_prefix("http://") else {
-            bail!("{url}: an address that begins with http:// is needed");
+            bail!("{url}: the address must start with http://");
         };
         let (host, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        ensure!(!host.is_empty(), "{url}: there is no host in it");
+        ensure!(!host.is_empty(), "{url}: the host is missing");
         let port =
             if host.rsplit(']').next().is_some_and(|rest| rest.contains(':')) { "" } else { ":80" };
         let prefix = prefix.trim_end_matches('/');
@@ -33,21 +33,21 @@ impl Server {
         Ok(Self { host: format!("{host}{port}"), prefix })
     }
 
-    /// What a GET answers.
+    /// Sends a GET request; returns status and body.
     pub fn get(&self, path: &str, parameters: &[(&str, &str)]) -> Result<(u16, String)> {
         let path = format!("{path}?{}", form(parameters));
         self.send("GET", &path, "")
     }
 
-    /// What a POST of a form answers.
+    /// Sends a form with POST; returns status and body.
     pub fn post(&self, path: &str, parameters: &[(&str, &str)]) -> Result<(u16, String)> {
         self.send("POST", path, &form(parameters))
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
         let Self { host, prefix } = self;
-        let whose = || format!("http://{host}{prefix}{path}");
-        let mut stream = TcpStream::connect(host).with_context(whose)?;
+        let request_url = || format!("http://{host}{prefix}{path}");
+        let mut stream = TcpStream::connect(host).with_context(request_url)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let length = body.len();
@@ -55,16 +55,16 @@ impl Server {
             "{method} {prefix}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAccept: application/json\r\n\
              Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        stream.write_all(request.as_bytes()).with_context(whose)?;
-        read(BufReader::new(stream)).with_context(whose)
+        stream.write_all(request.as_bytes()).with_context(request_url)?;
+        read(BufReader::new(stream)).with_context(request_url)
     }
 }
 
-/// An answer: its status and its body.
+/// Reads a response: its status and its body.
 fn read(mut from: impl BufRead) -> Result<(u16, String)> {
     let first = line(&mut from)?;
     let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.with_context(|| format!("{first:?} is no answer of HTTP"))?;
+    let status = status.with_context(|| format!("invalid status line {first:?}"))?;
     let (mut length, mut chunked) = (None, false);
     loop {
         let header = line(&mut from)?;
@@ -74,7 +74,9 @@ fn read(mut from: impl BufRead) -> Result<(u16, String)> {
         let (name, value) = header.split_once(':').unwrap_or((&header, ""));
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
-            length = Some(value.parse().with_context(|| format!("{header:?} is no length"))?);
+            length = Some(
+                value.parse().with_context(|| format!("invalid Content-Length in {header:?}"))?,
+            );
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             chunked = value.eq_ignore_ascii_case("chunked");
         }
@@ -84,40 +86,40 @@ fn read(mut from: impl BufRead) -> Result<(u16, String)> {
         while chunk(&mut from, &mut body)? {}
     } else if let Some(length) = length {
         from.take(length).read_to_end(&mut body)?;
-        ensure!(body.len() as u64 == length, "the answer ends too early");
+        ensure!(body.len() as u64 == length, "the response was truncated");
     } else {
         from.read_to_end(&mut body)?;
     }
-    Ok((status, String::from_utf8(body).context("the answer is no text")?))
+    Ok((status, String::from_utf8(body).context("the response is not UTF-8")?))
 }
 
-/// Reads one chunk; whether another one follows.
+/// Reads one chunk; returns whether another one follows.
 fn chunk(from: &mut impl BufRead, body: &mut Vec<u8>) -> Result<bool> {
     let size = line(from)?;
     let digits = size.split(';').next().unwrap_or_default().trim();
-    let size = u64::from_str_radix(digits, 16)
-        .with_context(|| format!("{size:?} is no size of a chunk"))?;
+    let size =
+        u64::from_str_radix(digits, 16).with_context(|| format!("invalid chunk size {size:?}"))?;
     let read = from.take(size).read_to_end(body)?;
-    ensure!(read as u64 == size, "the answer ends too early");
+    ensure!(read as u64 == size, "the response was truncated");
     line(from)?;
     Ok(size > 0)
 }
 
 fn line(from: &mut impl BufRead) -> Result<String> {
     let mut text = String::new();
-    ensure!(from.read_line(&mut text)? > 0, "the answer ends too early");
+    ensure!(from.read_line(&mut text)? > 0, "the response was truncated");
     text.truncate(text.trim_end_matches(['\r', '\n']).len());
     Ok(text)
 }
 
-/// A form, as it is sent.
+/// URL-encodes a form.
 fn form(parameters: &[(&str, &str)]) -> String {
     let pairs =
         parameters.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// A text as it may stand in an address or a form.
+/// Percent-encodes a text for a URL or a form.
 pub(super) fn escape(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,4 +1,4 @@
-//! Draws legends of lines: names in a row below, or a table of names and figures below or on the right.
+//! Draws legends: names in rows below, or a table of names and values below or to the right.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ const SIZE: f64 = 11.5;
 const LINE: f64 = 17.0;
 const MARK: f64 = 14.0;
 
-/// A line, as a legend knows it.
+/// An entry of the legend.
 pub(super) struct Entry<'a> {
     pub name: &'a str,
     pub color: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Entry<'a> {
     pub field: &'a Field,
 }
 
-/// Draws it, and says what is left for the lines themselves.
+/// Draws the legend and returns the area that remains for the plot.
 pub(super) fn draw(
     svg: &mut Svg,
     area: Rectangle,
@@ -37,7 +37,7 @@ pub(super) fn draw(
     list(svg, area, entries)
 }
 
-/// Names one after the other, in as many lines as there is room for.
+/// Names one after the other, in as many rows as fit.
 fn list(svg: &mut Svg, area: Rectangle, entries: &[Entry<'_>]) -> Rectangle {
     let most = if area.height > 205.0 { 6 } else { 3 };
     let (mut places, mut x, mut row) = (Vec::new(), 0.0, 0);
@@ -55,7 +55,7 @@ fn list(svg: &mut Svg, area: Rectangle, entries: &[Entry<'_>]) -> Rectangle {
         if *row >= most {
             break;
         }
-        // The last one that there is room for tells of those that there is none for.
+        // The last entry that fits gives the number of those that do not.
         let hidden = places.iter().filter(|(_, row, _)| *row >= most).count();
         let is_last = hidden > 0
             && *row == most - 1
@@ -147,7 +147,7 @@ fn mark(svg: &mut Svg, at: (f64, f64), color: &str) {
     svg.line((at.0, at.1 - 4.0), (at.0 + 10.0, at.1 - 4.0), stroke);
 }
 
-/// One figure of a line.
+/// A statistic of a line.
 fn reduce(name: &str, points: &[(f64, f64)]) -> Option<f64> {
     let mut values = points.iter().map(|(_, value)| *value);
     match name {
@@ -160,7 +160,7 @@ fn reduce(name: &str, points: &[(f64, f64)]) -> Option<f64> {
     }
 }
 
-/// What stands in place of data that there is none of.
+/// The text that is shown if there is no data.
 pub(super) fn nothing(svg: &mut Svg, area: Rectangle, field: &Field) {
     let text = field.text("noValue");
     let text = if text.is_empty() { "No data" } else { text };

@@ -1,4 +1,4 @@
-//! Owns what the panels of a board ask and are answered: the same queries, at the same steps, as Grafana would send.
+//! Runs the queries of a board's panels, with the same steps as Grafana.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::prometheus_client::{Prometheus, Series, Window};
 use super::time_format;
 use super::variables::Variables;
 
-/// What one target of a panel asked, and what came of it.
+/// The query of a panel's target, and its result.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
-    /// The title of the panel, variables filled in.
+    /// Title of the panel, with variables replaced.
     pub panel: String,
-    /// The letter of the target.
+    /// Letter of the target.
     pub letter: String,
     /// The query as it was sent.
     pub query: String,
-    /// What there is.
+    /// The series in the response.
     pub series: Vec<Series>,
     legend: String,
 }
@@ -30,19 +30,19 @@ pub(super) struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Steps that people count in, in seconds.
+/// Allowed steps, in seconds.
 const STEPS: [f64; 18] = [
     1.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_200.0, 1_800.0, 3_600.0,
     7_200.0, 10_800.0, 21_600.0, 43_200.0,
 ];
 
-/// How many points a picture has room for in each of the 24 columns of the grid. A panel may ask for fewer.
+/// Points per column of the grid. A panel may request fewer.
 const POINTS: f64 = 30.0;
 
-// === impl Answer ===
+// === impl QueryResult ===
 
 impl QueryResult {
-    /// Its series as lines, each under the name that its legend makes of it.
+    /// The series as lines, each named by the legend.
     pub(super) fn lines(&self) -> impl Iterator<Item = Line> {
         self.series.iter().map(|series| Line {
             name: named(&self.legend, &series.labels),
@@ -60,7 +60,7 @@ impl QueryResult {
 
 #[cfg(test)]
 impl QueryResult {
-    /// One that was never asked for.
+    /// A result without a query.
     pub(super) fn for_tests(letter: &str, values: Vec<(BTreeMap<String, String>, f64)>) -> Self {
         let series =
             values.into_iter().map(|(labels, value)| Series { labels, points: vec![(0.0, value)] });
@@ -74,12 +74,12 @@ impl QueryResult {
     }
 }
 
-/// Whether anything is asked for by a panel: headings ask nothing.
+/// Whether a panel has queries: headings have none.
 pub(super) fn queries_of(panel: &Value) -> bool {
     panel["targets"].as_array().is_some_and(|targets| !targets.is_empty())
 }
 
-/// The step of a panel's queries, in seconds, and the least one.
+/// The step of a panel's queries, in seconds, and the minimum step.
 pub(super) fn steps(panel: &Value, target: &Value, window: Window) -> (f64, f64) {
     let least = target["interval"].as_str().and_then(time_format::length).unwrap_or(15.0);
     let room = panel["gridPos"]["w"].as_f64().unwrap_or(12.0) * POINTS;
@@ -88,13 +88,13 @@ pub(super) fn steps(panel: &Value, target: &Value, window: Window) -> (f64, f64)
     (STEPS.into_iter().find(|step| *step >= wanted).unwrap_or(86_400.0), least)
 }
 
-/// Grafana's own variables.
+/// Grafana's built-in variables.
 pub(super) fn own(step: f64, least: f64, window: Window) -> [(&'static str, String); 6] {
     let length = window.length();
     [
         ("__interval", format!("{step}s")),
         ("__interval_ms", format!("{}", step * 1000.0)),
-        // Grafana's rule: four scrapes, so that one that fails leaves no gap.
+        // Grafana's rule: four scrape intervals, so that one failed scrape leaves no gap.
         ("__rate_interval", format!("{}s", (step + least).max(4.0 * least))),
         ("__range", format!("{length}s")),
         ("__range_s", format!("{length}")),
@@ -102,7 +102,7 @@ pub(super) fn own(step: f64, least: f64, window: Window) -> [(&'static str, Stri
     ]
 }
 
-/// Asks all targets of a panel.
+/// Runs the queries of all targets of a panel.
 pub(super) fn run_queries(
     panel: &Value,
     prometheus: &Prometheus,
@@ -113,13 +113,13 @@ pub(super) fn run_queries(
     let targets = panel["targets"].as_array().into_iter().flatten();
     targets
         .map(|target| {
-            let expression = target["expr"].as_str().context("a target without a query")?;
+            let expression = target["expr"].as_str().context("a target has no query")?;
             let (step, least) = steps(panel, target, window);
             let query = variables.query(expression, &own(step, least, window));
             let series = if target["instant"] == true {
                 prometheus.instant(&query, window.to)
             } else {
-                // As Grafana aligns them, so that a picture does not depend on the second.
+                // Aligned like in Grafana, so that a picture does not depend on the second.
                 let aligned = |time: f64| (time / step).floor() * step;
                 let window = Window { from: aligned(window.from), to: aligned(window.to) };
                 prometheus.range(&query, window, step)
@@ -135,7 +135,7 @@ pub(super) fn run_queries(
         .collect()
 }
 
-/// A legend with labels filled in.
+/// A legend with labels replaced.
 fn named(legend: &str, labels: &BTreeMap<String, String>) -> String {
     let mut name = String::new();
     let mut rest = legend;

@@ -1,4 +1,4 @@
-//! Owns what is asked of a Prometheus: queries for one moment and for a time, and the values of labels.
+//! A client of the Prometheus API: instant queries, range queries and label values.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use serde_json::Value;
 
 use super::http_client::{Server, escape};
 
-/// A Prometheus, or whatever speaks its API.
+/// A server with the Prometheus API.
 #[derive(Clone, Debug)]
 pub struct Prometheus {
     server: Server,
 }
 
-/// One series of an answer.
+/// One series of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Times in seconds since the Unix epoch, and values. What is no number has no point.
+    /// Times in seconds since the Unix epoch, and values. NaN values are left out.
     pub points: Vec<(f64, f64)>,
 }
 
-/// From when to when, in seconds since the Unix epoch.
+/// A time range, in seconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
-    /// The first moment.
+    /// Start.
     pub from: f64,
-    /// The last one.
+    /// End, inclusive.
     pub to: f64,
 }
 
 // === impl Window ===
 
 impl Window {
-    /// How long it is, in seconds.
+    /// Its length in seconds.
     pub fn length(self) -> f64 {
         self.to - self.from
     }
@@ -43,43 +43,43 @@ impl Window {
 // === impl Prometheus ===
 
 impl Prometheus {
-    /// The one at this address, which begins with `http://`.
+    /// A client for this `http://` address.
     pub fn at(url: &str) -> Result<Self> {
         Ok(Self { server: Server::at(url)? })
     }
 
-    /// What its clock says.
+    /// The server's current time.
     pub fn time(&self) -> Result<f64> {
         let data = self.read(self.server.post("/api/v1/query", &[("query", "time()")])?)?;
-        number(&data["result"][1]).context("a time that is no number")
+        number(&data["result"][1]).context("the time is not a number")
     }
 
-    /// An instant query.
+    /// Runs an instant query.
     pub fn instant(&self, query: &str, at: f64) -> Result<Vec<Series>> {
         let at = at.to_string();
         let parameters = [("query", query), ("time", at.as_str())];
         let mut series = self.series(query, self.server.post("/api/v1/query", &parameters)?)?;
-        // They come in any order, and pictures of the same data are to be the same.
+        // Servers return series in any order, but pictures of the same data must be equal.
         series.sort_by(|one, other| one.labels.cmp(&other.labels));
         Ok(series)
     }
 
-    /// A query over time.
+    /// Runs a range query.
     pub fn range(&self, query: &str, window: Window, step: f64) -> Result<Vec<Series>> {
         let [start, end, step] = [window.from, window.to, step].map(|value| value.to_string());
         let parameters = [("query", query), ("start", &start), ("end", &end), ("step", &step)];
         self.series(query, self.server.post("/api/v1/query_range", &parameters)?)
     }
 
-    /// The values of a label of the series that match, in alphabetical order.
+    /// The values of a label of the matching series, in alphabetical order.
     pub fn label_values(&self, label: &str, series: &str, window: Window) -> Result<Vec<String>> {
         let path = format!("/api/v1/label/{}/values", escape(label));
         let [start, end] = [window.from, window.to].map(|value| value.to_string());
         let parameters = [("match[]", series), ("start", &start), ("end", &end)];
         let data = self
             .read(self.server.get(&path, &parameters)?)
-            .with_context(|| format!("the values of {label} of {series}"))?;
-        let values = data.as_array().context("no list of values")?;
+            .with_context(|| format!("cannot read the values of {label} of {series}"))?;
+        let values = data.as_array().context("the response is not a list of values")?;
         let mut values: Vec<String> =
             values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect();
         values.sort();
@@ -93,16 +93,18 @@ impl Prometheus {
             let points = point(result).into_iter().collect();
             return Ok(vec![Series { labels: BTreeMap::new(), points }]);
         }
-        let series = result.as_array().with_context(|| format!("{query}: no list of series"))?;
+        let series = result
+            .as_array()
+            .with_context(|| format!("{query}: the response is not a list of series"))?;
         Ok(series.iter().map(read_series).filter(|series| !series.points.is_empty()).collect())
     }
 
-    /// The `data` of an answer.
-    #[allow(clippy::unused_self, reason = "an answer is read by whom it was given")]
+    /// The `data` of a response.
+    #[allow(clippy::unused_self, reason = "kept next to the methods that use it")]
     fn read(&self, (status, text): (u16, String)) -> Result<Value> {
         let Ok(mut answer) = serde_json::from_str::<Value>(&text) else {
             let first = text.lines().next().unwrap_or_default();
-            bail!("status {status} and no JSON: {first}");
+            bail!("status {status}, and the body is not JSON: {first}");
         };
         if answer["status"] != "success" {
             let why = answer["error"].as_str().unwrap_or("no reason is given");

@@ -1,4 +1,4 @@
-//! Draws panels of single figures: `stat`, `gauge` and `bargauge`.
+//! Draws panels of single values: `stat`, `gauge` and `bargauge`.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::field_config::Field;
 use super::panel_data::QueryResult;
 use super::svg::{Anchor, Rectangle, Stroke, Style, Svg, cut, width};
 
-/// A figure with its name.
+/// A value with its name.
 struct SingleValue {
     name: String,
     value: f64,
@@ -21,7 +21,7 @@ fn figures(panel: &Value, answers: &[QueryResult]) -> Vec<SingleValue> {
         .collect()
 }
 
-/// Draws a `stat`: one large figure, or several in lines with their names.
+/// Draws a `stat`: one large value, or several lines with names.
 pub(super) fn stat(
     svg: &mut Svg,
     area: Rectangle,
@@ -74,7 +74,7 @@ pub(super) fn stat(
     }
 }
 
-/// Draws a `gauge`: half a ring from the least to the most.
+/// Draws a `gauge`: a half ring from minimum to maximum.
 pub(super) fn gauge(
     svg: &mut Svg,
     area: Rectangle,
@@ -119,7 +119,7 @@ pub(super) fn gauge(
     svg.write((middle.0, middle.1 - 2.0), &text, style);
 }
 
-/// Draws a `bargauge`: a bar for each figure, names on the left and values on the right.
+/// Draws a `bargauge`: a bar for each value, with names on the left and values on the right.
 pub(super) fn bars(
     svg: &mut Svg,
     area: Rectangle,

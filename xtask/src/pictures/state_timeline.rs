@@ -1,4 +1,4 @@
-//! Draws a panel of type `state-timeline`: a bar for each series, coloured by what it was at each time.
+//! Draws a `state-timeline`: a bar for each series, colored by its value over time.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::svg::{Anchor, Rectangle, Style, Svg, cut, width};
 
 const SIZE: f64 = 12.0;
 
-/// Draws it.
+/// Draws the panel.
 pub(super) fn draw(
     svg: &mut Svg,
     area: Rectangle,
@@ -61,7 +61,7 @@ pub(super) fn draw(
     }
 }
 
-/// From when to when there was which value: neighbours that are the same belong together, over a gap nothing does.
+/// Periods of a constant value: equal neighbors are merged, but not across a gap.
 fn spans(points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
     let step = points.windows(2).map(|pair| pair[1].0 - pair[0].0).reduce(f64::min).unwrap_or(60.0);
     let mut spans: Vec<(f64, f64, f64)> = Vec::new();

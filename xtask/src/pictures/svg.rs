@@ -1,19 +1,19 @@
-//! Owns what is written into a picture: shapes and texts of SVG, and how wide a text is.
+//! An SVG document: shapes, texts and the estimated width of a text.
 
 use std::fmt::{self, Write as _};
 
 use super::color;
 
-/// Fonts that read well at these sizes, whichever of them a system has.
+/// Fonts that read well at these sizes, in order of preference.
 const FONTS: &str = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/// A picture that is being drawn.
+/// A document under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     text: String,
 }
 
-/// A part of a picture, in pixels from its upper left corner.
+/// A rectangle, in pixels from the upper left corner of the picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rectangle {
     pub x: f64,
@@ -22,7 +22,7 @@ pub(super) struct Rectangle {
     pub height: f64,
 }
 
-/// Where a text stands to its point.
+/// Alignment of a text relative to its point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -30,7 +30,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// How a text is written.
+/// Style of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style<'a> {
     pub size: f64,
@@ -39,7 +39,7 @@ pub(super) struct Style<'a> {
     pub anchor: Anchor,
 }
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stroke<'a> {
     pub color: &'a str,
@@ -47,20 +47,20 @@ pub(super) struct Stroke<'a> {
     pub dashed: bool,
 }
 
-// === impl Area ===
+// === impl Rectangle ===
 
 impl Rectangle {
-    /// Where it ends on the right.
+    /// The x coordinate of its right edge.
     pub fn right(self) -> f64 {
         self.x + self.width
     }
 
-    /// Where it ends below.
+    /// The y coordinate of its lower edge.
     pub fn bottom(self) -> f64 {
         self.y + self.height
     }
 
-    /// Smaller by so much on each side.
+    /// The rectangle without a margin of this width.
     pub fn inside(self, by: f64) -> Self {
         Self {
             x: self.x + by,
@@ -70,7 +70,7 @@ impl Rectangle {
         }
     }
 
-    /// The middle of it.
+    /// Its center.
     pub fn middle(self) -> (f64, f64) {
         (self.x + self.width / 2.0, self.y + self.height / 2.0)
     }
@@ -79,29 +79,29 @@ impl Rectangle {
 // === impl Style ===
 
 impl Style<'static> {
-    /// Plain.
+    /// A plain text.
     pub fn plain(size: f64) -> Self {
         Self { size, color: color::TEXT, bold: false, anchor: Anchor::Start }
     }
 
-    /// Less important.
+    /// A secondary text.
     pub fn faint(size: f64) -> Self {
         Self { color: color::FAINT, ..Self::plain(size) }
     }
 
-    /// Bold.
+    /// A bold text.
     pub fn bold(size: f64) -> Self {
         Self { bold: true, ..Self::plain(size) }
     }
 }
 
 impl<'a> Style<'a> {
-    /// In this colour.
+    /// Sets the color.
     pub fn colored(self, color: &str) -> Style<'_> {
         Style { size: self.size, color, bold: self.bold, anchor: self.anchor }
     }
 
-    /// Beginning, centred on or ending at its point.
+    /// Sets the alignment.
     pub fn anchored(self, anchor: Anchor) -> Style<'a> {
         Self { anchor, ..self }
     }
@@ -122,23 +122,23 @@ impl Svg {
         svg
     }
 
-    /// The whole of it.
+    /// The complete document.
     pub fn finish(mut self) -> String {
         self.text.push_str("</svg>\n");
         self.text
     }
 
-    fn put(&mut self, what: fmt::Arguments<'_>) {
-        // A String takes everything.
-        let _ = self.text.write_fmt(what);
+    fn put(&mut self, markup: fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = self.text.write_fmt(markup);
     }
 
-    /// What is drawn until `close` belongs together, and tells this where a reader points at it.
+    /// Starts a group with this tooltip, until `close`.
     pub fn open(&mut self, about: &str) {
         self.put(format_args!("<g><title>{}</title>\n", Escaped(about)));
     }
 
-    /// Ends what was opened.
+    /// Ends the group.
     pub fn close(&mut self) {
         self.text.push_str("</g>\n");
     }
@@ -174,7 +174,7 @@ impl Svg {
         self.path(&[from, to], stroke);
     }
 
-    /// A line through points.
+    /// A polyline.
     pub fn path(&mut self, points: &[(f64, f64)], stroke: Stroke<'_>) {
         let Stroke { color, width, dashed } = stroke;
         self.text.push_str("<path d=\"");
@@ -186,14 +186,14 @@ impl Svg {
         ));
     }
 
-    /// What lies within a line through points.
+    /// A filled polygon.
     pub fn shape(&mut self, points: &[(f64, f64)], fill: &str, opacity: f64) {
         self.text.push_str("<path d=\"");
         self.points(points);
         self.put(format_args!("Z\" fill=\"{fill}\" fill-opacity=\"{}\"/>\n", ShortNumber(opacity)));
     }
 
-    /// Without those between two of the same height, which nobody sees.
+    /// Writes the points, except those between two of the same height, which make no difference.
     fn points(&mut self, points: &[(f64, f64)]) {
         let is_flat = |place: usize| {
             let height = |place: usize| points.get(place).map(|(_, y)| (y * 10.0).round());
@@ -205,7 +205,7 @@ impl Svg {
         }
     }
 
-    /// A part of a ring, by angles from the left over the top, as shares of a half turn.
+    /// An arc; angles are fractions of a half turn, clockwise from the left.
     pub fn arc(&mut self, middle: (f64, f64), radius: f64, part: (f64, f64), stroke: Stroke<'_>) {
         let at = |share: f64| {
             let angle = std::f64::consts::PI * (1.0 - share);
@@ -219,7 +219,7 @@ impl Svg {
         ));
     }
 
-    /// A text whose line stands at this point.
+    /// A text at this point of the baseline.
     pub fn write(&mut self, at: (f64, f64), text: &str, style: Style<'_>) {
         let (x, y, size) = (ShortNumber(at.0), ShortNumber(at.1), ShortNumber(style.size));
         self.put(format_args!(
@@ -237,13 +237,13 @@ impl Svg {
         self.put(format_args!(">{}</text>\n", Escaped(text)));
     }
 
-    /// A text that is cut where it would be wider than this.
+    /// A text that is truncated at this width.
     pub fn write_within(&mut self, at: (f64, f64), width: f64, text: &str, style: Style<'_>) {
         self.write(at, &cut(text, style.size, width), style);
     }
 }
 
-/// About how wide a text is. Fonts differ; this is on the wide side.
+/// The estimated width of a text. Fonts differ; the estimate is on the wide side.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let of = |letter: char| match letter {
         'i' | 'j' | 'l' | '\'' | '|' | '.' | ',' | ':' | ';' | '!' => 0.3,
@@ -255,31 +255,31 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     text.chars().map(of).sum::<f64>() * size
 }
 
-/// A text with its end cut off where it would be wider.
+/// Truncates a text at this width.
 pub(super) fn cut(text: &str, size: f64, most: f64) -> String {
     if width(text, size) <= most {
         return text.to_owned();
     }
-    let mut kept = text.to_owned();
-    while !kept.is_empty() && width(&kept, size) + size > most {
-        kept.pop();
+    let mut prefix = text.to_owned();
+    while !prefix.is_empty() && width(&prefix, size) + size > most {
+        prefix.pop();
     }
-    format!("{}…", kept.trim_end())
+    format!("{}…", prefix.trim_end())
 }
 
-/// A number without digits that nobody sees.
+/// A number without insignificant digits.
 struct ShortNumber(f64);
 
 impl fmt::Display for ShortNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rounded = (self.0 * 10.0).round() / 10.0;
-        // Shares are small, and there every digit counts.
+        // Opacities and angles are small, so they need more digits.
         let shown = if self.0.abs() < 1.0 { (self.0 * 100.0).round() / 100.0 } else { rounded };
         write!(f, "{}", if shown == 0.0 { 0.0 } else { shown })
     }
 }
 
-/// A text as it may stand in XML.
+/// A text escaped for XML.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {

@@ -1,5 +1,4 @@
-//! Draws a panel of type `table`: answers merged into rows, then narrowed down to columns and put in order, as the
-//! transformations of the panel say.
+//! Draws a `table`: merges results into rows, then filters, orders and sorts as the panel's transformations specify.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +21,14 @@ enum Cell {
 
 type Row = BTreeMap<String, Cell>;
 
-/// A column: the name of its field, and the one that is shown.
+/// A column: the name of its field and the displayed name.
 struct Column {
     field: String,
     shown: String,
     options: Field,
 }
 
-/// Draws it.
+/// Draws the panel.
 pub(super) fn draw(
     svg: &mut Svg,
     area: Rectangle,
@@ -77,7 +76,7 @@ pub(super) fn draw(
     }
 }
 
-/// Rows of all answers: those that agree in all fields that both have become one.
+/// Merges the rows of all results: rows that agree in all common fields become one.
 fn merged(answers: &[QueryResult]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for answer in answers {
@@ -174,7 +173,7 @@ fn color_of(row: &Row, column: &Column) -> String {
     }
 }
 
-/// As wide as what is in them, as far as there is room, and no less than all of it together.
+/// Column widths by content, scaled to the available width.
 fn widths(columns: &[Column], texts: &[Vec<String>], room: f64) -> Vec<f64> {
     let wanted: Vec<f64> = columns
         .iter()

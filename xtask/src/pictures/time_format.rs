@@ -1,16 +1,16 @@
-//! Owns times as people write and read them, in UTC: what `--at` takes, what axes say, and how long ago something was.
+//! Times in UTC, as `--at` accepts them and as axes and tables show them.
 
 use anyhow::{Result, bail};
 
 const DAY: i64 = 86_400;
 
-/// Seconds since the Unix epoch of `1700000000` or `2026-11-22T12:00:00Z`.
+/// Parses `1700000000` or `2026-11-22T12:00:00Z` into seconds since the Unix epoch.
 pub(super) fn moment(text: &str) -> Result<f64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Ok(seconds);
     }
     let Some(seconds) = civil(text) else {
-        bail!("{text:?} is no time: write 2026-11-22T12:00:00Z, or seconds since the Unix epoch");
+        bail!("invalid time {text:?}: use 2026-11-22T12:00:00Z, or seconds since the Unix epoch");
     };
     Ok(seconds as f64)
 }
@@ -31,7 +31,7 @@ fn civil(text: &str) -> Option<i64> {
     right.then(|| days(year, month, day) * DAY + hour * 3_600 + minute * 60 + second)
 }
 
-/// Days since the Unix epoch. Years begin in March here, so that a leap day is the last one.
+/// Days since the Unix epoch. Years start in March here, so that the leap day is the last day.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month < 3 { year - 1 } else { year };
     let month = (month + 9) % 12;
@@ -71,7 +71,7 @@ pub(super) fn day(seconds: f64) -> String {
     format!("{month:02}/{day:02}")
 }
 
-/// A length of time as Prometheus and Grafana write it: `90s`, `6h`, `1d`.
+/// Parses a duration in the syntax of Prometheus and Grafana: `90s`, `6h`, `1d`.
 pub(super) fn length(text: &str) -> Option<f64> {
     let unit = text.chars().last()?;
     let seconds = match unit {

@@ -1,4 +1,4 @@
-//! Draws a panel of type `timeseries`: lines, bars, areas and bands over time, with axes and a legend.
+//! Draws a `timeseries`: lines, bars, areas and bands over time, with axes and a legend.
 
 use serde_json::Value;
 
@@ -10,16 +10,16 @@ use super::panel_data::{Line, QueryResult};
 use super::prometheus_client::Window;
 use super::svg::{Rectangle, Stroke, Svg};
 
-/// A line, with everything that says how it is drawn.
+/// A line and its style.
 struct DrawnLine {
     line: Line,
     field: Field,
     color: String,
-    /// Values as they are drawn: those of others below them, where they are stacked.
+    /// The drawn values: stacked on those below them, if the panel is stacked.
     heights: Vec<(f64, f64, f64)>,
 }
 
-/// Draws it.
+/// Draws the panel.
 pub(super) fn draw(
     svg: &mut Svg,
     area: Rectangle,
@@ -52,7 +52,7 @@ pub(super) fn draw(
     let of_panel = Field::of(panel, "");
     let values =
         drawn.iter().flat_map(|one| one.heights.iter().flat_map(|(_, low, high)| [*low, *high]));
-    // What is a line begins nowhere in particular, and zero says nothing of it.
+    // Lines do not start at zero, so zero need not be in range.
     let is_grounded = drawn.iter().any(|one| one.is_stacked() || one.is_bars());
     let values =
         values.filter(|value| is_grounded || *value != 0.0 || of_panel.number("min") == Some(0.0));
@@ -72,13 +72,13 @@ pub(super) fn draw(
     }
 }
 
-/// The smallest value of all lines.
+/// The minimum value of all lines.
 fn lowest(drawn: &[DrawnLine]) -> Option<f64> {
     let values = drawn.iter().flat_map(|one| one.heights.iter().map(|(_, _, high)| *high));
     values.reduce(f64::min)
 }
 
-/// Puts lines that are stacked on top of each other: what is below zero downwards.
+/// Stacks lines on top of each other, negative values downwards.
 fn stack(drawn: &mut [DrawnLine]) {
     use std::collections::BTreeMap;
     let (mut above, mut below) = (BTreeMap::<i64, f64>::new(), BTreeMap::<i64, f64>::new());
@@ -92,7 +92,7 @@ fn stack(drawn: &mut [DrawnLine]) {
     }
 }
 
-// === impl Drawn ===
+// === impl DrawnLine ===
 
 impl DrawnLine {
     fn is_stacked(&self) -> bool {
@@ -103,7 +103,7 @@ impl DrawnLine {
         self.field.text("custom.drawStyle") == "bars"
     }
 
-    /// Points of the picture, in pieces between gaps. A line that changes in steps has a corner more at each.
+    /// Points of the line, split at gaps. A stepped line has an additional corner at each point.
     fn pieces(
         &self,
         plot: Rectangle,
@@ -131,7 +131,7 @@ impl DrawnLine {
         pieces
     }
 
-    /// Fills the space down to the line that is named for it.
+    /// Fills the area down to the line that the panel names.
     fn draw_band(&self, svg: &mut Svg, plot: Rectangle, axes: (&Axis, &TimeAxis), all: &[Self]) {
         let below = self.field.text("custom.fillBelowTo");
         let Some(other) = all.iter().find(|one| !below.is_empty() && one.line.name == below) else {
@@ -141,7 +141,7 @@ impl DrawnLine {
         let lower = other.pieces(plot, axes);
         for upper in self.pieces(plot, axes) {
             let there: Vec<(f64, f64)> = upper.iter().map(|[_, high]| *high).collect();
-            // Only as far as there are both lines.
+            // Only where both lines have values.
             let (Some(first), Some(last)) = (there.first(), there.last()) else { continue };
             let span = first.0..=last.0;
             let points = lower.iter().flatten().map(|[_, high]| *high);

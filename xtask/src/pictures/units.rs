@@ -1,8 +1,8 @@
-//! Owns how values are written: in the units that Grafana has, as far as the boards use them.
+//! Formats values in the Grafana units that the boards use.
 
 use super::time_format;
 
-/// A value in a unit. `decimals` of `None` are as many as say something; `now` is what times are told by.
+/// Formats a value with its unit. `decimals: None` uses as many as are significant; `now` is for relative times.
 pub(super) fn write(value: f64, unit: &str, decimals: Option<usize>, now: f64) -> String {
     match unit {
         "bytes" => {
@@ -21,7 +21,7 @@ pub(super) fn write(value: f64, unit: &str, decimals: Option<usize>, now: f64) -
         "cps" => format!("{} c/s", number(value, decimals)),
         "dateTimeAsIsoNoDateIfToday" => {
             let (at, day) = (value / 1000.0, 86_400.0);
-            // What was a second before midnight is shown at midnight, and was today.
+            // A second before midnight is shown as midnight, and still counts as today.
             let is_today = (at / day).floor() == ((now - 1.0) / day).floor();
             if is_today { time_format::time(at) } else { time_format::date_and_time(at) }
         }
@@ -29,7 +29,7 @@ pub(super) fn write(value: f64, unit: &str, decimals: Option<usize>, now: f64) -
     }
 }
 
-/// The steps that an axis in this unit may have, up to ten of which would be too few: 1, 2, 5 and their tens mostly.
+/// The smallest step for an axis in this unit with at most `most` steps: 1, 2 or 5 times a power of ten, mostly.
 pub(super) fn step(span: f64, most: f64, unit: &str) -> f64 {
     let least = span / most.max(1.0);
     let clock = [
@@ -76,7 +76,7 @@ pub(super) fn step(span: f64, most: f64, unit: &str) -> f64 {
     }
 }
 
-/// Percentages that are whole are written so.
+/// No decimals if a percentage is a whole number.
 fn whole(value: f64) -> Option<usize> {
     ((value * 100.0).fract().abs() < 1e-9).then_some(0)
 }
@@ -103,13 +103,13 @@ fn seconds(value: f64, decimals: Option<usize>) -> String {
         _ if size < 31_536_000.0 => (value / 604_800.0, "weeks"),
         _ => (value / 31_536_000.0, "years"),
     };
-    // A number of seconds may be whole where its number of hours is not.
+    // The seconds may be a whole number where the hours are not.
     let decimals = decimals.map(|decimals| if size < 60.0 { decimals } else { decimals.max(1) });
     let decimals = if scaled.fract().abs() < 1e-9 { Some(0) } else { decimals };
     format!("{} {name}", number(scaled, decimals))
 }
 
-/// With so many decimals, or with as many as make three digits, without zeros at the end.
+/// Formats with this many decimals, or with three significant digits and no trailing zeros.
 fn number(value: f64, decimals: Option<usize>) -> String {
     let text = if let Some(decimals) = decimals {
         format!("{value:.decimals$}")

@@ -1,4 +1,4 @@
-//! Owns the variables of a board: what they stand at, and texts in which they are filled in.
+//! The variables of a board: their values, and their replacement in texts.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,35 @@ use serde_json::Value;
 
 use super::prometheus_client::{Prometheus, Window};
 
-/// What one variable stands at.
+/// The value of one variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum VariableValue {
-    /// All there are, with the expression that matches them.
+    /// All values, with the expression that matches them.
     All(String),
-    /// This one.
+    /// One value.
     One(String),
 }
 
-/// What all variables of a board stand at.
+/// The values of all variables of a board.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: BTreeMap<String, VariableValue>,
     labels: Vec<(String, String)>,
 }
 
-/// How a value is written.
+/// How a value is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueFormat {
-    /// Inside of a regular expression in quotes.
+    /// For a regular expression in quotes.
     Matcher,
-    /// For people.
+    /// For display.
     Plain,
 }
 
 // === impl Variables ===
 
 impl Variables {
-    /// As a board stands when it is opened, with those that are `set` elsewhere.
+    /// The default values of a board, overridden by those in `set`.
     pub fn of(
         board: &Value,
         prometheus: &Prometheus,
@@ -44,7 +44,7 @@ impl Variables {
     ) -> Result<Self> {
         let mut variables = Self::default();
         for variable in board["templating"]["list"].as_array().into_iter().flatten() {
-            let name = variable["name"].as_str().context("a variable without a name")?;
+            let name = variable["name"].as_str().context("a variable has no name")?;
             if variable["type"] != "query" {
                 continue;
             }
@@ -55,7 +55,7 @@ impl Variables {
                 (None, false) => {
                     let query = variable["query"].as_str().unwrap_or_default();
                     let values = variables.values(query, prometheus, window)?;
-                    // As Grafana does where there are none.
+                    // Grafana uses an empty value if there are none.
                     VariableValue::One(values.into_iter().next().unwrap_or_default())
                 }
             };
@@ -66,26 +66,26 @@ impl Variables {
         Ok(variables)
     }
 
-    /// What `label_values(SERIES, LABEL)` has.
+    /// The values that `label_values(SERIES, LABEL)` returns.
     fn values(&self, query: &str, prometheus: &Prometheus, window: Window) -> Result<Vec<String>> {
         let inside = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
         let Some((series, label)) = inside.and_then(|inside| inside.rsplit_once(',')) else {
-            bail!("{query:?} is no label_values(SERIES, LABEL)");
+            bail!("{query:?} is not label_values(SERIES, LABEL)");
         };
         prometheus.label_values(label.trim(), &self.query(series, &[]), window)
     }
 
-    /// Names as people read them, and what they stand at.
+    /// Display names and values.
     pub fn shown(&self) -> &[(String, String)] {
         &self.labels
     }
 
-    /// A query with everything filled in, of Grafana's own variables those in `more`.
+    /// A query with all variables replaced; `more` has Grafana's built-in ones.
     pub fn query(&self, text: &str, more: &[(&str, String)]) -> String {
         self.fill(text, more, ValueFormat::Matcher)
     }
 
-    /// A title or the like.
+    /// A title with variables replaced.
     pub fn plain(&self, text: &str) -> String {
         self.fill(text, &[], ValueFormat::Plain)
     }
@@ -133,10 +133,10 @@ impl VariableValue {
 
 fn all(variable: &Value, name: &str) -> Result<String> {
     let all = variable["allValue"].as_str();
-    Ok(all.with_context(|| format!("{name}: what does All match?"))?.to_owned())
+    Ok(all.with_context(|| format!("variable {name} has no `allValue`"))?.to_owned())
 }
 
-/// The name behind a dollar sign, and what follows it.
+/// The variable name after a dollar sign, and the rest of the text.
 fn name_at_start(text: &str) -> (&str, &str) {
     if let Some((name, behind)) = text.strip_prefix('{').and_then(|inside| inside.split_once('}')) {
         return (name.split(':').next().unwrap_or(name), behind);
@@ -145,7 +145,7 @@ fn name_at_start(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// A value as it may stand in a regular expression that stands in quotes.
+/// Escapes a value for a regular expression in quotes.
 fn escape(value: &str) -> String {
     value.chars().fold(String::new(), |mut escaped, letter| {
         if r"\^$.|?*+()[]{}".contains(letter) {

@@ -1,4 +1,4 @@
-//! Owns the inner loop: which areas a change touches, and the lints and tests of those alone.
+//! The areas that a change touches, and the lints and tests of those alone.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::config::Suite;
 use super::{Options, run};
 use crate::workspace::{cargo, root};
 
-/// Which of the tests of a tier run.
+/// Which tests of a tier run.
 #[derive(Debug, Default)]
 pub struct Selection {
     suite: Option<Suite>,
@@ -23,17 +23,17 @@ pub struct Selection {
 // === impl Selection ===
 
 impl Selection {
-    /// Tests of these areas.
+    /// The tests of these areas.
     fn of(suite: Suite, areas: BTreeSet<String>, is_pure_only: bool) -> Self {
         Self { suite: Some(suite), areas, is_pure_only }
     }
 
-    /// Whether nothing is left out.
+    /// Whether all tests are selected.
     pub fn is_all(&self) -> bool {
         self.suite.is_none()
     }
 
-    /// Whether a test of that name is among them.
+    /// Whether the test with this name is selected.
     pub fn includes(&self, name: &str) -> bool {
         let Some(suite) = &self.suite else { return true };
         let areas = self.areas.iter().filter_map(|area| suite.area(area));
@@ -42,16 +42,15 @@ impl Selection {
     }
 }
 
-/// Lints of the crates, and unit and pure tests of the areas, that differ from the main branch; or of the areas named.
+/// Lints the crates, and runs unit and pure tests of the areas, that differ from the main branch; or of the named
+/// areas.
 pub fn quick(named: &[String]) -> Result<bool> {
     let started = Instant::now();
     let suite = Suite::load()?;
     let changed = changed()?;
     let areas = if named.is_empty() { touched(&suite, &changed) } else { known(&suite, named)? };
     if areas.is_empty() && packages(&changed).is_empty() {
-        progress(
-            "nothing has changed that a test is about; `cargo xtask area NAME` runs the tests of an area",
-        );
+        progress("no area has changed; `cargo xtask area NAME` runs the tests of an area");
         return Ok(true);
     }
     let list = areas.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -62,15 +61,15 @@ pub fn quick(named: &[String]) -> Result<bool> {
             .args(["clippy", "--quiet", "--package", package, "--lib", "--bins", "--tests"])
             .args(["--locked", "--", "-D", "warnings"])
             .status()
-            .context("cargo clippy cannot be started")?;
-        ensure!(clippy.success(), "clippy has findings in {package}");
+            .context("failed to start cargo clippy")?;
+        ensure!(clippy.success(), "clippy failed for {package}");
     }
     progress(format_args!("{:>14}  lints", seconds(started.elapsed())));
     let selection = Selection::of(suite, areas, true);
     run(&Options { selection, set_up: false, ..Options::default() })
 }
 
-/// All tests of an area, those on a cluster too.
+/// Runs all tests of an area, including those on a cluster.
 pub fn area(name: &str) -> Result<bool> {
     let suite = Suite::load()?;
     let areas = known(&suite, &[name.to_owned()])?;
@@ -92,7 +91,7 @@ fn touched(suite: &Suite, changed: &[String]) -> BTreeSet<String> {
     changed.iter().flat_map(|path| suite.areas_of(path)).map(|area| area.name.clone()).collect()
 }
 
-/// The packages whose sources have changed.
+/// The packages whose sources changed.
 fn packages(changed: &[String]) -> BTreeSet<&'static str> {
     let is_source = |path: &&String| {
         Path::new(path)
@@ -111,7 +110,7 @@ fn packages(changed: &[String]) -> BTreeSet<&'static str> {
         .collect()
 }
 
-/// Files that differ from where this branch left the main one, or from the last commit on the main branch itself.
+/// Files that differ from the merge base with the main branch, or on the main branch from the last commit.
 fn changed() -> Result<Vec<String>> {
     let base = ["origin/main", "main"]
         .iter()

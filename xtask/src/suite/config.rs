@@ -1,4 +1,4 @@
-//! Owns tests/suite.toml: which tests run in which phase and lane, and which sources belong to which area.
+//! tests/suite.toml: the phase and lane of each test, and the sources and tests of each area.
 
 use std::fs;
 
@@ -7,16 +7,16 @@ use serde::Deserialize;
 
 use super::tests_path;
 
-/// When tests run.
+/// When a test runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// First, one more at once than there are cores: no cluster, no server.
+    /// First, one more thread than cores: they use no cluster and no server.
     #[default]
     Pure,
-    /// Then, many at once: they wait most of the time.
+    /// Second, many at once: they mostly wait.
     Cluster,
-    /// Last, one at a time, each in a process of its own: real time counts in them.
+    /// Last, one at a time, each in its own process: they depend on real time.
     Alone,
 }
 
@@ -28,7 +28,7 @@ pub struct Suite {
     area: Vec<Area>,
 }
 
-/// Tests that run in one process, beside other lanes of their phase. What no lane names is pure.
+/// Tests that run in one process, concurrently with other lanes of their phase. Tests without a lane are pure.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaneRule {
@@ -36,22 +36,22 @@ pub struct LaneRule {
     pub name: String,
     /// When it runs.
     pub phase: Phase,
-    /// How many of its tests run at once.
+    /// Number of threads.
     #[serde(default = "one")]
     pub threads: usize,
-    /// Beginnings of names of tests; the longest that fits counts.
+    /// Prefixes of test names; the longest match wins.
     pub tests: Vec<String>,
 }
 
-/// What belongs together: sources, and the tests that are run when one of them changes.
+/// Sources, and the tests that run when one of them changes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Area {
-    /// What it is called on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// Beginnings of paths.
+    /// Prefixes of paths.
     pub sources: Vec<String>,
-    /// Beginnings of names of tests, as `plimsoll::cluster::write::` or `updater::`.
+    /// Prefixes of test names, such as `plimsoll::cluster::write::` or `updater::`.
     pub tests: Vec<String>,
 }
 
@@ -101,14 +101,14 @@ impl Suite {
         Ok(toml::from_str(text)?)
     }
 
-    /// The lane of a test, by the name that it has in reports; none if it is pure.
+    /// The lane of a test, by its name in reports; `None` if it is pure.
     pub fn lane(&self, name: &str) -> Option<&LaneRule> {
         let fits = |lane: &LaneRule| longest(&lane.tests, name);
         let best = self.lane.iter().filter_map(|lane| Some((fits(lane)?, lane)));
         best.max_by_key(|(length, _)| *length).map(|(_, lane)| lane)
     }
 
-    /// The areas of a source file: those with the longest beginning of its path.
+    /// The areas of a source file: those with the longest matching prefix.
     pub fn areas_of(&self, path: &str) -> Vec<&Area> {
         let fitting: Vec<_> = self
             .area
@@ -123,7 +123,7 @@ impl Suite {
             .collect()
     }
 
-    /// The area of that name.
+    /// The area with this name.
     pub fn area(&self, name: &str) -> Option<&Area> {
         self.area.iter().find(|area| area.name == name)
     }
@@ -143,7 +143,7 @@ impl Suite {
 }
 
 impl Area {
-    /// Whether a test of that name belongs to it.
+    /// Whether the test with this name belongs to the area.
     pub fn has(&self, name: &str) -> bool {
         longest(&self.tests, name).is_some()
     }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_longest_beginning_of_a_tests_name_decides_about_its_lane() {
-        let suite = Suite::parse(TEXT).expect("it is TOML");
+        let suite = Suite::parse(TEXT).expect("valid TOML");
         let lane = |name: &str| suite.lane(name).map(|lane| (lane.name.as_str(), lane.threads));
         assert_eq!(lane("updater::workload_kinds::one"), Some(("cluster", 6)));
         assert_eq!(lane("updater::eviction_storm::one"), Some(("heavy", 1)));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_longest_beginning_of_a_path_decides_about_its_areas() {
-        let suite = Suite::parse(TEXT).expect("it is TOML");
+        let suite = Suite::parse(TEXT).expect("valid TOML");
         let areas = |path: &str| -> Vec<String> {
             suite.areas_of(path).iter().map(|area| area.name.clone()).collect()
         };

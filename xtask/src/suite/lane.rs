@@ -1,4 +1,4 @@
-//! Owns a lane: tests of one binary that run in one process, and what becomes of those that crash it or have no end.
+//! A lane: tests of one binary that run in one process. Handles tests that crash the process or never end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,27 +14,27 @@ use anyhow::{Context as _, Result};
 use super::test_binary::Binary;
 use super::test_event::{Event, FailureKind, Test, TestEnd, TestFailure};
 
-/// Makes libtest take unstable options: asked of the compiled binary when it runs, not of the compiler.
+/// Allows libtest's unstable options; read by the compiled test binary, not by the compiler.
 const BOOTSTRAP: &str = "RUSTC_BOOTSTRAP";
-/// How often running tests are compared with their time limit.
+/// How often running tests are checked against their time limit.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Lines of each log of a bed that are printed for a test without an end.
+/// Lines of each control plane log that are printed for a test that does not end.
 const LOG_LINES: usize = 8;
 
 /// Tests of one binary that run in one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Its name in messages.
+    /// Name in messages.
     pub name: String,
     /// Index of the binary.
     pub binary: usize,
-    /// Tests at once.
+    /// Number of threads.
     pub threads: usize,
-    /// What runs.
+    /// Tests to run.
     pub tests: Vec<Test>,
 }
 
-/// What all test processes have in their environment.
+/// Environment of all test processes.
 #[derive(Debug)]
 pub struct Environment {
     /// Names and values.
@@ -44,27 +44,27 @@ pub struct Environment {
 /// A test that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedTest {
-    /// Which one.
+    /// The test.
     pub test: Test,
-    /// How.
+    /// Duration and failure.
     pub end: TestEnd,
 }
 
-/// What a process left undone.
+/// The state of a lane when its process ended or was killed.
 #[derive(Debug, Default)]
 struct LaneRun {
     done: BTreeSet<String>,
-    /// Started and not ended when the process went.
+    /// Started, but not finished when the process ended.
     interrupted: BTreeSet<String>,
-    /// Of those, the ones that had no end.
+    /// Tests that exceeded the time limit, with logs.
     stuck: BTreeMap<String, String>,
     status: Option<ExitStatus>,
 }
 
-// === impl Finished ===
+// === impl FinishedTest ===
 
 impl FinishedTest {
-    /// Whether it failed in a way that no second run can mend.
+    /// Whether it failed in a way that no second run can change.
     pub fn is_failure(&self) -> bool {
         self.end.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Assertion)
     }
@@ -75,11 +75,11 @@ impl FinishedTest {
 impl Lane {
     /// A lane for one test.
     pub fn alone(test: Test) -> Self {
-        // With one thread libtest runs tests on its main thread, which does not have the name of the test.
+        // With one thread libtest runs tests on the main thread, which does not have the name of the test.
         Self { name: test.full.clone(), binary: test.binary, threads: 2, tests: vec![test] }
     }
 
-    /// Runs all of its tests, in as many processes as it takes, and sends how each ended.
+    /// Runs all its tests, in as many processes as needed, and sends how each test ended.
     pub fn run(
         &self,
         binary: &Binary,
@@ -87,44 +87,44 @@ impl Lane {
         watchdog: Duration,
         sender: &Sender<FinishedTest>,
     ) {
-        let mut left: BTreeMap<&str, &Test> =
+        let mut remaining: BTreeMap<&str, &Test> =
             self.tests.iter().map(|test| (test.name.as_str(), test)).collect();
         let send = |test: &Test, ending: TestEnd| {
             // The receiver lives as long as the phase.
             let _ = sender.send(FinishedTest { test: test.clone(), end: ending });
         };
-        while !left.is_empty() {
-            let names: Vec<&str> = left.keys().copied().collect();
+        while !remaining.is_empty() {
+            let names: Vec<&str> = remaining.keys().copied().collect();
             let ended = |name: &str, ending: TestEnd| {
-                if let Some(test) = left.get(name) {
+                if let Some(test) = remaining.get(name) {
                     send(test, ending);
                 }
             };
             let round = match self.process(binary, &names, environment, watchdog, ended) {
                 Ok(round) => round,
                 Err(error) => {
-                    for test in left.values() {
+                    for test in remaining.values() {
                         send(test, failed(FailureKind::Assertion, format!("{error:#}")));
                     }
                     return;
                 }
             };
-            left.retain(|name, _| !round.done.contains(*name));
+            remaining.retain(|name, _| !round.done.contains(*name));
             for (name, output) in round.stuck {
-                if let Some(test) = left.remove(name.as_str()) {
+                if let Some(test) = remaining.remove(name.as_str()) {
                     let failure = Some(TestFailure::timed_out(watchdog, &output));
                     send(test, TestEnd { duration: watchdog, failure });
                 }
             }
             let Some(status) = round.status else { continue };
-            // The process ended by itself: what ran last is to blame, or what never started.
+            // The process ended by itself: the tests that were running failed, or else those that never started.
             let blamed: Vec<String> = if round.interrupted.is_empty() {
-                left.keys().map(ToString::to_string).collect()
+                remaining.keys().map(ToString::to_string).collect()
             } else {
                 round.interrupted.into_iter().collect()
             };
             for name in blamed {
-                if let Some(test) = left.remove(name.as_str()) {
+                if let Some(test) = remaining.remove(name.as_str()) {
                     send(
                         test,
                         failed(FailureKind::Assertion, format!("the test process ended: {status}")),
@@ -134,7 +134,7 @@ impl Lane {
         }
     }
 
-    /// Runs these tests in one process, until it ends or one of them is stuck.
+    /// Runs these tests in one process, until it ends or a test exceeds the time limit.
     fn process(
         &self,
         binary: &Binary,
@@ -194,7 +194,7 @@ impl Lane {
         }
         round.status = Some(child.wait()?);
         round.interrupted = running.into_keys().collect();
-        // It has ended with its pipe.
+        // The reader ends when the pipe is closed.
         let _ = reader.join();
         Ok(round)
     }
@@ -204,7 +204,7 @@ fn failed(class: FailureKind, output: String) -> TestEnd {
     TestEnd { duration: Duration::ZERO, failure: Some(TestFailure { kind: class, output }) }
 }
 
-/// The ends of the logs of all beds that a process has.
+/// The tails of the logs of all testbeds of a process.
 fn logs_of(child: &Child, environment: &Environment) -> String {
     let files = environment.variables.iter().find(|(name, _)| name == "TMPDIR");
     let Some((_, files)) = files else { return String::new() };

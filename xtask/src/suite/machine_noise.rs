@@ -1,5 +1,4 @@
-//! Owns a noisy machine: busy cores, and processes of the testbed that stand still for a while, as on a machine that is
-//! shared; and how busy the cores were.
+//! A noisy machine: busy cores and paused processes of the testbed, as on a shared machine; and CPU utilization.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,22 +11,22 @@ use std::time::Duration;
 
 use xtask::{cache, console::progress};
 
-/// Threads that do nothing but use a core.
+/// Threads that keep a core busy.
 const BUSY: usize = 2;
-/// For how long a process stands still.
+/// Minimum pause of a process, in milliseconds.
 const SHORTEST: u64 = 300;
 const LONGEST: u64 = 1_500;
-/// At most so long goes by between two of them.
+/// Maximum time between two pauses, in milliseconds.
 const BETWEEN: u64 = 2_000;
 
-/// Noise until it is dropped.
+/// Generates noise until it is dropped.
 #[derive(Debug)]
 pub struct Noise {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<usize>>,
 }
 
-/// What the cores have done since the machine started.
+/// CPU counters since boot.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
     busy: u64,
@@ -37,7 +36,7 @@ pub struct System {
 // === impl Noise ===
 
 impl Noise {
-    /// Starts it. Only processes that have their temporary files in this folder are stopped.
+    /// Starts the noise. Only processes whose temporary files are in this folder are paused.
     pub fn start(folder: PathBuf) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let spin = |ends: Arc<AtomicBool>| {
@@ -67,11 +66,11 @@ impl Drop for Noise {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Relaxed);
         let stopped: usize = self.threads.drain(..).filter_map(|thread| thread.join().ok()).sum();
-        progress(format_args!("noise: {BUSY} busy threads, {stopped} times a process stood still"));
+        progress(format_args!("noise: {BUSY} busy threads, {stopped} pauses of a process"));
     }
 }
 
-/// Stops processes, one at a time; how often.
+/// Pauses processes, one at a time; returns how often.
 fn stop_at_random(folder: &Path, ends: &AtomicBool) -> usize {
     let mut random = Random(u64::from(std::process::id()));
     let mut stopped = 0;
@@ -79,7 +78,7 @@ fn stop_at_random(folder: &Path, ends: &AtomicBool) -> usize {
         let processes = processes(folder);
         if !processes.is_empty() {
             let process = processes[random.below(processes.len() as u64) as usize];
-            // Those that a test has stopped stay as they are: see `Keeper::signal` in the tests.
+            // Processes that a test has stopped stay stopped: see `process_guard.rs` in the tests.
             let of_a_test = folder.join(format!("stopped-{process}"));
             if !of_a_test.exists() {
                 signal("STOP", process);
@@ -95,7 +94,7 @@ fn stop_at_random(folder: &Path, ends: &AtomicBool) -> usize {
     stopped
 }
 
-/// The ids of all parts of the testbed that run for this folder.
+/// Process ids of all parts of the testbed that run for this folder.
 fn processes(folder: &Path) -> Vec<u32> {
     let Ok(cache) = cache::folder() else { return Vec::new() };
     let temporary = format!("TMPDIR={}", folder.display());
@@ -112,11 +111,11 @@ fn processes(folder: &Path) -> Vec<u32> {
 }
 
 fn signal(signal: &str, process: u32) {
-    // A process that has ended meanwhile is no reason to stop.
+    // A process that has ended meanwhile is skipped.
     let _ = Command::new("kill").args(["-s", signal, &process.to_string()]).output();
 }
 
-/// Numbers that look random: SplitMix64.
+/// A SplitMix64 generator.
 struct Random(u64);
 
 impl Random {
@@ -132,7 +131,7 @@ impl Random {
 // === impl System ===
 
 impl System {
-    /// As of now; zeros where there is no /proc/stat.
+    /// The current counters; zeros if there is no /proc/stat.
     pub fn now() -> Self {
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self::parse(text.lines().next().unwrap_or_default())
@@ -141,13 +140,13 @@ impl System {
     fn parse(line: &str) -> Self {
         let numbers: Vec<u64> =
             line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-        // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in user already.
+        // user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in user.
         let all: u64 = numbers.iter().take(8).sum();
         let idle: u64 = numbers.iter().skip(3).take(2).sum();
         Self { busy: all - idle, all }
     }
 
-    /// The share of the cores that was used since then, in percent.
+    /// The CPU utilization since then, in percent.
     pub fn busy_since(self, then: &Self) -> Option<u64> {
         let all = self.all.checked_sub(then.all).filter(|all| *all > 0)?;
         Some((self.busy.saturating_sub(then.busy)) * 100 / all)

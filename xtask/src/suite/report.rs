@@ -1,4 +1,4 @@
-//! Owns what a run prints: a line a test where tests take long, every failure in full, times, and the count at the end.
+//! The output of a run: a line per slow test, every failure in full, times, and the final count.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -10,63 +10,63 @@ use super::config::Phase;
 use super::lane::FinishedTest;
 use super::suite_outcome::SuiteOutcome;
 
-/// Slow tests that are listed after a run.
+/// Number of slow tests in the report.
 const SLOWEST: usize = 20;
 
-/// A part of the run and its time.
+/// A part of the run and its duration.
 #[derive(Clone, Debug)]
 pub struct ReportPart {
-    /// What was done.
+    /// Name of the part.
     pub name: String,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
-    /// How busy the cores were, in percent.
+    /// CPU utilization in percent.
     pub busy: Option<u64>,
 }
 
-/// All that is reported beside what tests came to.
+/// Everything in the report except the outcome of the tests.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Parts of the run, in order.
     pub parts: Vec<ReportPart>,
-    /// Parts of the testbed that are missing, and why.
+    /// Test programs that are not available, and why.
     pub missing: Vec<(&'static str, String)>,
-    /// Tests that noted that they could not run.
+    /// Tests that reported that they could not run.
     pub skipped: Vec<String>,
-    /// Files that tests left.
+    /// Files that tests left behind.
     pub leftovers: Vec<String>,
-    /// Tests of later phases, after a pure one failed.
+    /// Number of tests of later phases that did not run because a pure test failed.
     pub not_started: usize,
-    /// What the testbed noted: control planes and waits for a slot.
+    /// Events of the testbed: started control planes and waits for a slot.
     pub events: TestbedUsage,
-    /// The whole run.
+    /// Duration of the whole run.
     pub total: Duration,
 }
 
-/// What the testbed did in a run.
+/// Events of the testbed in a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TestbedUsage {
-    /// Control planes that were started, by kind.
+    /// Number of control planes that were started, by kind.
     pub beds: BTreeMap<String, usize>,
-    /// Seconds that tests waited until they were ready.
+    /// Seconds that tests waited until control planes were ready.
     pub bed_seconds: f64,
-    /// Seconds that tests waited for the right to start one.
+    /// Seconds that tests waited for a slot to start one.
     pub slot_seconds: f64,
 }
 
-// === impl Part ===
+// === impl ReportPart ===
 
 impl ReportPart {
-    /// One without a measure of the cores.
+    /// A part without a CPU measurement.
     pub fn of(name: &str, took: Duration) -> Self {
         Self { name: name.to_owned(), took, busy: None }
     }
 }
 
-// === impl Events ===
+// === impl TestbedUsage ===
 
 impl TestbedUsage {
-    /// Reads lines such as `bed<TAB>private<TAB>4.1` and `slot-wait<TAB>2.0`.
+    /// Parses lines such as `bed<TAB>private<TAB>4.1` and `slot-wait<TAB>2.0`.
     pub fn parse(text: &str) -> Self {
         let mut events = Self::default();
         for line in text.lines() {
@@ -84,7 +84,7 @@ impl TestbedUsage {
         events
     }
 
-    /// One line.
+    /// Summary in one line.
     pub fn line(&self) -> String {
         let count: usize = self.beds.values().sum();
         let kinds: Vec<_> =
@@ -98,7 +98,7 @@ impl TestbedUsage {
     }
 }
 
-/// Prints the end of a test. Pure tests are too many and too quick for a line each.
+/// Prints the end of a test. Pure tests are too many and too fast for a line each.
 pub fn line(finished: &FinishedTest, phase: Phase) {
     let took = finished.end.duration.as_secs_f64();
     match &finished.end.failure {
@@ -119,7 +119,7 @@ fn indented(text: &str) -> String {
 // === impl Report ===
 
 impl Report {
-    /// Prints everything; whether all is well.
+    /// Prints the report; returns whether the run succeeded.
     pub fn print(&self, verdict: &SuiteOutcome) -> bool {
         progress("");
         let mut slowest: Vec<&FinishedTest> = verdict.passed.iter().collect();
@@ -143,7 +143,7 @@ impl Report {
         for path in &self.leftovers {
             progress(format_args!("LEFT BEHIND: {path}"));
         }
-        progress(format_args!("the deep tier last ended well: {}", crate::deep_tier::age()));
+        progress(format_args!("last successful run of the deep tier: {}", crate::deep_tier::age()));
         for (test, words) in &verdict.flaky {
             progress(format_args!("FLAKY: {}: {words}", test.full));
         }
@@ -156,13 +156,13 @@ impl Report {
         }
         if self.not_started > 0 {
             progress(format_args!(
-                "{} tests were not started because a pure test failed; --keep-going starts them",
+                "{} tests did not run because a pure test failed; use --keep-going to run them",
                 self.not_started
             ));
         }
         let incomplete = super::is_ci() && !(self.skipped.is_empty() && self.missing.is_empty());
         if incomplete {
-            progress("in CI what could not run is a failure");
+            progress("in CI a skipped test is a failure");
         }
         let passed = verdict.passed.len().saturating_sub(self.skipped.len());
         let failed = verdict.failed.len();
@@ -172,9 +172,9 @@ impl Report {
     }
 }
 
-/// Results go to stdout.
+/// Prints a result on stdout.
 pub fn println(line: &str) {
-    // A reader that went away (`| head`) is no reason to stop testing.
+    // A reader that closed the pipe (`| head`) is no reason to stop.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

@@ -1,4 +1,4 @@
-//! Owns the plan of a run: which lanes there are in each phase, and in which order they start.
+//! The plan of a run: the lanes of each phase and their order.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub struct Plan {
 // === impl Plan ===
 
 impl Plan {
-    /// Puts tests into lanes; `known` is how many seconds each took before.
+    /// Assigns tests to lanes; `known` has the last duration of each test in seconds.
     pub fn of(suite: &Suite, tests: &[Test], known: &BTreeMap<String, f64>, cores: usize) -> Self {
         let mut plan = Self::default();
-        // Some of the pure ones wait for a program that they have started.
+        // Some pure tests wait for a program that they have started.
         let at_once = cores + 1;
-        // Lanes are processes, so there is one for each binary.
+        // A lane is a process, so each binary has its own.
         let mut lanes: BTreeMap<(Phase, &str, usize), Lane> = BTreeMap::new();
         for test in tests {
             let rule = suite.lane(&test.full);
@@ -47,7 +47,7 @@ impl Plan {
                 Phase::Cluster | Phase::Alone => plan.cluster.push(lane),
             }
         }
-        // What takes longest goes first, so that nothing long is left when all else has ended.
+        // The longest lanes start first, so that no long one remains at the end.
         let cost = |lane: &Lane| -> f64 {
             let known = lane.tests.iter().filter_map(|test| known.get(&test.full));
             known.sum::<f64>() / lane.threads as f64

@@ -1,4 +1,5 @@
-//! Owns the times of the last runs, kept in the user's cache: `cargo xtask times` prints them, the next run plans by them.
+//! Durations of the last runs, in the user's cache: `cargo xtask times` prints them, and the next run is planned with
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,17 +14,17 @@ use super::report::{Report, println};
 use super::suite_outcome::SuiteOutcome;
 use super::{Options, Tier};
 
-/// Runs that are kept.
+/// Number of runs that are stored.
 const RUNS: usize = 12;
-/// Tests that are listed.
+/// Number of tests that are listed.
 const SLOWEST: usize = 40;
 
 /// The file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Times {
-    /// Seconds of each test when it last passed.
+    /// Duration of each test's last success, in seconds.
     tests: BTreeMap<String, f64>,
-    /// The last whole runs, oldest first.
+    /// The last complete runs, oldest first.
     runs: Vec<Run>,
 }
 
@@ -46,17 +47,17 @@ fn path() -> Result<PathBuf> {
 }
 
 fn load() -> Times {
-    // Without it the plan is another one and nothing else: a damaged file is as good as none.
+    // The durations only affect the order, so a damaged file is ignored.
     let text = path().ok().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Seconds of each test when it last passed.
+/// Duration of each test's last success, in seconds.
 pub fn last_durations() -> BTreeMap<String, f64> {
     load().tests
 }
 
-/// Keeps the times of a run.
+/// Stores the durations of a run.
 pub fn keep(options: &Options, report: &Report, verdict: &SuiteOutcome) -> Result<()> {
     let mut times = load();
     let is_whole = options.filters.is_empty() && options.selection.is_all();
@@ -93,9 +94,9 @@ pub fn keep(options: &Options, report: &Report, verdict: &SuiteOutcome) -> Resul
     }
     let path = path()?;
     fs::create_dir_all(path.parent().unwrap_or(&path))?;
-    // Renamed into place: a run that is interrupted leaves the old file.
+    // Renamed into place, so that an interrupted run leaves the old file.
     let half = path.with_extension("half");
-    fs::write(&half, serde_json::to_string(&times)?).context("the cache is not writable")?;
+    fs::write(&half, serde_json::to_string(&times)?).context("cannot write to the cache")?;
     fs::rename(&half, &path)?;
     Ok(())
 }
@@ -109,7 +110,7 @@ fn now() -> u64 {
 pub fn print() {
     let times = load();
     if times.tests.is_empty() {
-        println("no run has been measured yet: cargo xtask test");
+        println("no run has been recorded: run `cargo xtask test`");
         return;
     }
     let mut tests: Vec<(&String, f64)> =
@@ -144,7 +145,7 @@ pub fn print() {
     }
 }
 
-/// Seconds, tests and slow tests by the first module of their names, the most expensive first.
+/// Seconds, tests and slow tests by the first module of their names, the slowest area first.
 fn by_area<'a>(tests: &[(&'a String, f64)]) -> Vec<(&'a str, (f64, usize, usize))> {
     let mut areas: BTreeMap<&str, (f64, usize, usize)> = BTreeMap::new();
     for (name, seconds) in tests {

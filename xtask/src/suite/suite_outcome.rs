@@ -1,36 +1,36 @@
-//! Owns what a run came to: failures that are final, waits that are tried once more, and what counts as flaky.
+//! The outcome of a run: final failures, timeouts that are repeated, and flaky tests.
 
 use std::collections::BTreeSet;
 
 use super::lane::FinishedTest;
 use super::test_event::{FailureKind, Test, TestFailure};
 
-/// More flaky tests than this in one run are a defect of the suite, and not of the machine.
+/// More flaky tests than this in one run indicate a defect of the suite, not of the machine.
 const FLAKY_ALLOWED: usize = 2;
 
-/// What all tests came to.
+/// The outcome of all tests.
 #[derive(Debug, Default)]
 pub struct SuiteOutcome {
-    /// Those that ended well, with their seconds.
+    /// Tests that passed, with their durations.
     pub passed: Vec<FinishedTest>,
-    /// Those that failed for good.
+    /// Tests that failed finally.
     pub failed: Vec<(Test, TestFailure)>,
-    /// Those that waited without an end and passed when they ran again, with what they waited for.
+    /// Tests that timed out and passed in the second run, with the condition that they waited for.
     pub flaky: Vec<(Test, String)>,
     pending: Vec<(Test, TestFailure)>,
     /// Names of tests that were flaky in earlier runs.
     known: BTreeSet<String>,
 }
 
-// === impl Verdict ===
+// === impl SuiteOutcome ===
 
 impl SuiteOutcome {
-    /// Sorts what has ended. A test that was to run and is not among it has failed.
+    /// Sorts the finished tests. A planned test without a result has failed.
     pub fn of(planned: &[Test], finished: Vec<FinishedTest>, known: Vec<String>) -> Self {
         let mut verdict = Self { known: known.into_iter().collect(), ..Self::default() };
-        let seen: BTreeSet<Test> = finished.iter().map(|one| one.test.clone()).collect();
-        for test in planned.iter().filter(|test| !seen.contains(*test)) {
-            let output = "it was to run and did not".to_owned();
+        let ended: BTreeSet<Test> = finished.iter().map(|one| one.test.clone()).collect();
+        for test in planned.iter().filter(|test| !ended.contains(*test)) {
+            let output = "the test did not run".to_owned();
             verdict
                 .failed
                 .push((test.clone(), TestFailure { kind: FailureKind::Assertion, output }));
@@ -47,18 +47,18 @@ impl SuiteOutcome {
         verdict
     }
 
-    /// Takes waits without an end for failures.
+    /// Counts timeouts as failures.
     pub fn without_repetition(mut self) -> Self {
         self.failed.append(&mut self.pending);
         self
     }
 
-    /// Tests that are to run once more, alone.
+    /// Tests to run once more, alone.
     pub fn to_repeat(&self) -> Vec<Test> {
         self.pending.iter().map(|(test, _)| test.clone()).collect()
     }
 
-    /// Takes what the second run of those came to.
+    /// Adds the results of the second run.
     pub fn repeated(&mut self, finished: &[FinishedTest]) {
         for (test, failure) in std::mem::take(&mut self.pending) {
             let again = finished.iter().find(|one| one.test == test);
@@ -75,7 +75,7 @@ impl SuiteOutcome {
         }
     }
 
-    /// Why the run is red though no test failed, if it is.
+    /// Why too many tests were flaky, if they were.
     pub fn flakiness_error(&self) -> Option<String> {
         if self.flaky.len() > FLAKY_ALLOWED {
             return Some(format!(
@@ -119,7 +119,7 @@ mod tests {
             ended("d", Some(FailureKind::Timeout)),
         ];
         let mut verdict = SuiteOutcome::of(&planned, finished, Vec::new());
-        assert_eq!(names(&verdict.failed), ["e", "b"], "what did not run has failed");
+        assert_eq!(names(&verdict.failed), ["e", "b"], "a test that did not run counts as failed");
         assert_eq!(verdict.to_repeat(), ["c", "d"].map(test));
         verdict.repeated(&[ended("c", None), ended("d", Some(FailureKind::Timeout))]);
         assert_eq!(names(&verdict.flaky), ["c"]);

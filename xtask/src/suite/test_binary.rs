@@ -1,4 +1,4 @@
-//! Owns the test binaries of the workspace: how they are built, and which tests are in them.
+//! The test binaries of the workspace: how to build them, and their tests.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use crate::workspace::{cargo, root};
 
-/// An executable with tests.
+/// A test executable.
 #[derive(Debug)]
 pub struct Binary {
-    /// The package for unit tests; nothing for the integration tests, whose names say what they are about.
+    /// The package for unit tests; empty for integration tests, whose names say what they test.
     prefix: String,
-    /// The executable.
+    /// Path of the executable.
     pub path: PathBuf,
-    /// The folder of its package, in which cargo would start it.
+    /// Folder of its package, which is the working directory that cargo would use.
     pub folder: PathBuf,
 }
 
 /// Builds all test binaries of the workspace.
 pub fn build() -> Result<Vec<Binary>> {
     let mut command = Command::new(cargo());
-    // cargo sets these for xtask itself. Build scripts that depend on them would run again, and with them half of the
-    // dependencies be built again.
+    // cargo sets these for xtask. Build scripts that depend on them would run again and rebuild half of the
+    // dependencies.
     for (name, _) in env::vars_os().filter(|(name, _)| is_about_package(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     command.current_dir(root()).args(["test", "--workspace", "--no-run", "--locked"]);
-    // Not json-diagnostic-rendered-ansi: errors go to stderr as in any other build.
+    // Not json-diagnostic-rendered-ansi, so that errors go to stderr as in any other build.
     command.arg("--message-format=json-render-diagnostics");
-    let output = command.stderr(Stdio::inherit()).output().context("cargo cannot be started")?;
-    ensure!(output.status.success(), "the tests cannot be built");
+    let output = command.stderr(Stdio::inherit()).output().context("failed to start cargo")?;
+    ensure!(output.status.success(), "failed to build the tests");
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| found(&serde_json::from_str(line).ok()?)).collect())
 }
@@ -42,7 +42,7 @@ fn is_about_package(variable: &str) -> bool {
         || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|it| variable.starts_with(it))
 }
 
-/// The test binary that a message of cargo's is about.
+/// The test binary in a cargo message.
 fn found(message: &Value) -> Option<Binary> {
     if message["profile"]["test"] != true {
         return None;
@@ -59,19 +59,19 @@ fn found(message: &Value) -> Option<Binary> {
 // === impl Binary ===
 
 impl Binary {
-    /// The names of its tests.
+    /// Lists its tests.
     pub fn list(&self) -> Result<Vec<String>> {
         let output = Command::new(&self.path)
             .current_dir(&self.folder)
             .args(["--list", "--format", "terse"])
             .output()
             .with_context(|| self.path.display().to_string())?;
-        ensure!(output.status.success(), "{} does not list its tests", self.path.display());
+        ensure!(output.status.success(), "{} failed to list its tests", self.path.display());
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 
-    /// The name of a test in reports and filters: unit tests begin with their crate.
+    /// The name of a test in reports and filters: that of a unit test starts with its crate.
     pub fn full_name(&self, test: &str) -> String {
         format!("{}{test}", self.prefix)
     }

@@ -1,21 +1,21 @@
-//! Owns what a test binary reports with `--format json`: one line a test that starts or ends.
+//! Events that a test binary prints with `--format json`: one line per test that starts or ends.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// A test: which binary has it, and its name there.
+/// A test: its binary and its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Test {
-    /// Index among the binaries of the run.
+    /// Index of its binary in the run.
     pub binary: usize,
-    /// Its path of modules.
+    /// Its module path in the binary.
     pub name: String,
-    /// The name in reports and filters: unit tests begin with their crate.
+    /// Its name in reports and filters: that of a unit test starts with its crate.
     pub full: String,
 }
 
-/// What a line says.
+/// An event.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// A test has started.
@@ -27,37 +27,37 @@ pub enum Event {
 /// How a test ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestEnd {
-    /// How long it took.
+    /// Duration.
     pub duration: Duration,
-    /// How it failed, if it did.
+    /// The failure, if it failed.
     pub failure: Option<TestFailure>,
 }
 
-/// Why a test failed.
+/// A failure of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestFailure {
-    /// What may be concluded from it.
+    /// Whether the failure is final.
     pub kind: FailureKind,
-    /// What it printed.
+    /// Output of the test.
     pub output: String,
 }
 
-/// What a failure says about the program.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Something was wrong. Final.
+    /// An assertion failed. Final.
     Assertion,
-    /// Something was waited for that did not come: a wrong program, or a machine that stood still.
+    /// A condition did not become true in time: either a bug, or the machine stalled.
     Timeout,
 }
 
-/// How the panic of a wait begins that had no end.
+/// Prefix of the panic message of a wait that timed out.
 const TIMEOUT_PREFIX: &str = "not within ";
 
 // === impl Event ===
 
 impl Event {
-    /// What a line says; nothing if it is no event of a test.
+    /// Parses a line; `None` if it is not a test event.
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         if value["type"] != "test" {
@@ -76,10 +76,10 @@ impl Event {
     }
 }
 
-// === impl Failure ===
+// === impl TestFailure ===
 
 impl TestFailure {
-    /// Classed by its panics: one that is no wait makes it final.
+    /// Classifies by the panic messages: any panic that is not a timed-out wait makes the failure final.
     pub fn of(output: &str) -> Self {
         let mut lines = output.lines();
         let mut panics = Vec::new();
@@ -94,13 +94,13 @@ impl TestFailure {
         Self { kind: class, output: output.to_owned() }
     }
 
-    /// The message of its first panic, or its first line.
+    /// The message of the first panic, or the first line.
     pub fn first_words(&self) -> String {
         let panic = self.output.lines().skip_while(|line| !line.contains(" panicked at ")).nth(1);
         panic.or(self.output.lines().next()).unwrap_or_default().to_owned()
     }
 
-    /// A test that had no end.
+    /// The failure of a test that never ended.
     pub fn timed_out(after: Duration, output: &str) -> Self {
         let output = format!("{TIMEOUT_PREFIX}{after:?}: the test ends\n{output}");
         Self { kind: FailureKind::Timeout, output }

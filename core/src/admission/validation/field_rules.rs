@@ -1,4 +1,4 @@
-//! Upstream's rules, in its order and its words.
+//! Upstream's validation rules, with its order and messages.
 
 use std::{collections::HashSet, fmt::Display};
 
@@ -11,11 +11,11 @@ use crate::types::quantity::Quantity;
 
 const UPDATE_MODES: [&str; 6] =
     ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate", "Auto"];
-/// Those that are not deprecated, sorted.
+/// The modes that are not deprecated, sorted.
 const LISTED_UPDATE_MODES: [&str; 5] =
     ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
 
-/// Checks what a VPA says, with what it said before.
+/// Checks the spec of a VPA against the stored one.
 pub(super) fn check(
     spec: &Spec,
     old: &Spec,
@@ -50,7 +50,7 @@ pub(super) fn check(
     }
 }
 
-/// Resources that cannot be controlled, and that the object names already.
+/// Unsupported resources that the stored object already has.
 fn uncontrollable_resources(old: &Spec) -> HashSet<&str> {
     let named = old
         .container_policies()
@@ -63,7 +63,7 @@ fn is_supported(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory")
 }
 
-/// What is on, and what the object uses already.
+/// Returns the enabled feature gates, and those of features that the stored object already uses.
 fn gates_in_use(old: &Spec, gates: FeatureGates) -> FeatureGates {
     let boosts = old.startup_boost.as_ref().is_some_and(|boost| boost.cpu.is_some())
         || old.container_policies().iter().any(|policy| policy.startup_boost.is_some());
@@ -94,12 +94,12 @@ impl Checker<'_> {
     fn error(
         &mut self,
         path: &str,
-        fault: FieldErrorType,
+        error_type: FieldErrorType,
         value: Option<String>,
         detail: impl Into<String>,
     ) {
         let (path, detail) = (path.to_owned(), detail.into());
-        self.errors.add(FieldError { path, error_type: fault, value, detail });
+        self.errors.add(FieldError { path, error_type, value, detail });
     }
 
     fn not_supported(&mut self, path: &str, value: &str, supported: &[&str]) {
@@ -142,20 +142,20 @@ impl Checker<'_> {
         self.check_at_least("spec.updatePolicy.evictAfterOOMSeconds", seconds, 1, "1");
     }
 
-    /// A setting that needs its gate, and has a least value.
+    /// Checks a setting that requires the feature gate `PerVPAConfig` and has a minimum.
     fn check_at_least<N: Copy + PartialOrd + Display>(
         &mut self,
         path: &str,
         set: Option<N>,
-        least: N,
-        shown: &str,
+        min: N,
+        formatted_min: &str,
     ) {
         let Some(value) = set else { return };
         if !self.gates.per_vpa_config {
             let detail = "not supported when feature flag PerVPAConfig is disabled";
             self.error(path, FieldErrorType::Forbidden, None, detail);
-        } else if value < least {
-            let detail = format!("must be greater than or equal to {shown}");
+        } else if value < min {
+            let detail = format!("must be greater than or equal to {formatted_min}");
             self.error(path, FieldErrorType::Invalid, Some(value.to_string()), detail);
         }
     }
@@ -281,6 +281,6 @@ fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn quoted(all: &[&str]) -> String {
-    all.iter().map(|one| quote(one)).collect::<Vec<_>>().join(", ")
+fn quoted(values: &[&str]) -> String {
+    values.iter().map(|value| quote(value)).collect::<Vec<_>>().join(", ")
 }

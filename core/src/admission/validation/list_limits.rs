@@ -1,5 +1,5 @@
-//! How long the lists of a VPA may be. Every list costs time whenever its object is reviewed or read, and its users choose
-//! how long it is.
+//! Limits the length of lists in a VPA, because users choose it and every review or read of the object takes time in
+//! proportion.
 
 use super::{
     FieldError, FieldErrorType,
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::sizing::size_limits::MAX_POLICIES;
 
-/// Eviction requirements.
+/// Maximum number of eviction requirements.
 pub const MAX_REQUIREMENTS: usize = 100;
 
-/// Refuses a list that is too long. One that was stored like that may stay: its author is warned, and the rest of it is not
-/// looked at.
+/// Rejects a list that is too long. If the stored object has the same list, it is accepted with a warning, and the rest
+/// of it is ignored.
 pub(super) fn enforce_list_limits(
     spec: &mut Spec,
     old: &Spec,
@@ -25,31 +25,32 @@ pub(super) fn enforce_list_limits(
         spec.eviction_requirements().len(),
         spec.eviction_requirements() == old.eviction_requirements(),
     );
-    let mut keep = |path: &str, (count, is_unchanged): (usize, bool), most: usize, effect: &str| {
-        if count <= most {
-            return most;
-        }
-        if is_unchanged {
-            warnings.add(format_args!(
-                "{path}: {count} entries, and there may be {most}: {effect}; remove some"
-            ));
-            return most;
-        }
-        errors.add(FieldError {
-            path: path.to_owned(),
-            error_type: FieldErrorType::TooMany,
-            value: Some(count.to_string()),
-            detail: format!("must have at most {most} items"),
-        });
-        0
-    };
-    let policies = keep(
+    let mut check =
+        |path: &str, (count, is_unchanged): (usize, bool), most: usize, effect: &str| {
+            if count <= most {
+                return most;
+            }
+            if is_unchanged {
+                warnings.add(format_args!(
+                    "{path}: {count} entries exceed the limit of {most}: {effect}; remove some"
+                ));
+                return most;
+            }
+            errors.add(FieldError {
+                path: path.to_owned(),
+                error_type: FieldErrorType::TooMany,
+                value: Some(count.to_string()),
+                detail: format!("must have at most {most} items"),
+            });
+            0
+        };
+    let policies = check(
         "spec.resourcePolicy.containerPolicies",
         policies,
         MAX_POLICIES,
-        "no pod is sized by this VPA",
+        "this VPA sizes no pods",
     );
-    let requirements = keep(
+    let requirements = check(
         "spec.updatePolicy.evictionRequirements",
         requirements,
         MAX_REQUIREMENTS,

@@ -1,15 +1,15 @@
-//! Bounds on the number and length of messages about one object: its author decides how many mistakes it has.
+//! Limits the number and length of messages about one object, because users choose how many errors it has.
 
 use std::fmt;
 
 use super::{FieldError, FieldErrorType};
 
-/// Errors and warnings of one review, each.
+/// Maximum number of errors, and of warnings, of one review.
 pub const MAX_MESSAGES: usize = 50;
-/// Bytes of a message, and of each part of an error.
+/// Maximum length in bytes of a message, and of each part of an error.
 pub const MAX_MESSAGE_BYTES: usize = 512;
 
-/// Warnings, as many as there may be.
+/// Warnings, up to the maximum number.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     texts: Vec<String>,
@@ -17,7 +17,7 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    /// Adds one. It is written only if there is room for it.
+    /// Adds a warning. It is formatted only if it is kept.
     pub fn add(&mut self, text: fmt::Arguments<'_>) {
         if self.texts.len() < MAX_MESSAGES {
             self.texts.push(truncated(text.to_string()));
@@ -26,7 +26,7 @@ impl Warnings {
         }
     }
 
-    /// All of them, and how many were left out.
+    /// Returns all messages, and how many were omitted.
     pub fn into_texts(self) -> Vec<String> {
         let mut texts = self.texts;
         if self.omitted > 0 {
@@ -36,7 +36,7 @@ impl Warnings {
     }
 }
 
-/// Errors, as many as there may be.
+/// Errors, up to the maximum number.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     errors: Vec<FieldError>,
@@ -44,23 +44,18 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    /// Adds one.
+    /// Adds an error.
     pub fn add(&mut self, error: FieldError) {
         if self.errors.len() < MAX_MESSAGES {
-            let FieldError { path, error_type: fault, value, detail } = error;
+            let FieldError { path, error_type, value, detail } = error;
             let (path, detail) = (truncated(path), truncated(detail));
-            self.errors.push(FieldError {
-                path,
-                error_type: fault,
-                value: value.map(truncated),
-                detail,
-            });
+            self.errors.push(FieldError { path, error_type, value: value.map(truncated), detail });
         } else {
             self.omitted += 1;
         }
     }
 
-    /// All of them, and how many were left out.
+    /// Returns all messages, and how many were omitted.
     pub fn into_errors(self) -> Vec<FieldError> {
         let mut errors = self.errors;
         if self.omitted > 0 {
@@ -77,7 +72,7 @@ impl Errors {
     }
 }
 
-/// A text of at most [`MAX_BYTES`], with a mark where it was cut.
+/// Truncates a text to [`MAX_MESSAGE_BYTES`], with an ellipsis at the end.
 pub fn truncated(mut text: String) -> String {
     if text.len() > MAX_MESSAGE_BYTES {
         text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
@@ -109,7 +104,7 @@ mod tests {
             "{}",
             warnings[0].len()
         );
-        let of = |error: &FieldError| error.to_string().len();
-        assert!(errors.iter().all(|error| of(error) <= 3 * (MAX_MESSAGE_BYTES + 3) + 30));
+        let length = |error: &FieldError| error.to_string().len();
+        assert!(errors.iter().all(|error| length(error) <= 3 * (MAX_MESSAGE_BYTES + 3) + 30));
     }
 }

@@ -1,4 +1,4 @@
-//! A VPA object as it may come: nothing is taken for granted, so that all that is wrong can be named.
+//! A VPA as received: every field is optional, so that all errors can be reported.
 
 use std::collections::BTreeMap;
 
@@ -93,40 +93,40 @@ pub(super) struct CpuBoost {
 }
 
 impl Spec {
-    /// Its container policies.
+    /// Returns the container policies.
     pub fn container_policies(&self) -> &[ContainerPolicy] {
         let policies =
-            self.resource_policy.as_ref().and_then(|it| it.container_policies.as_deref());
+            self.resource_policy.as_ref().and_then(|policy| policy.container_policies.as_deref());
         policies.unwrap_or_default()
     }
 
-    /// Its eviction requirements.
+    /// Returns the eviction requirements.
     pub fn eviction_requirements(&self) -> &[EvictionRequirement] {
         let requirements =
-            self.update_policy.as_ref().and_then(|it| it.eviction_requirements.as_deref());
+            self.update_policy.as_ref().and_then(|policy| policy.eviction_requirements.as_deref());
         requirements.unwrap_or_default()
     }
 
-    /// Leaves no more than this many container policies and eviction requirements.
+    /// Truncates the container policies and eviction requirements to these lengths.
     pub fn truncate(&mut self, policies: usize, requirements: usize) {
-        if let Some(all) =
-            self.resource_policy.as_mut().and_then(|it| it.container_policies.as_mut())
+        if let Some(list) =
+            self.resource_policy.as_mut().and_then(|policy| policy.container_policies.as_mut())
         {
-            all.truncate(policies);
+            list.truncate(policies);
         }
-        if let Some(all) =
-            self.update_policy.as_mut().and_then(|it| it.eviction_requirements.as_mut())
+        if let Some(list) =
+            self.update_policy.as_mut().and_then(|policy| policy.eviction_requirements.as_mut())
         {
-            all.truncate(requirements);
+            list.truncate(requirements);
         }
     }
 
-    /// Its update mode, as far as it says one.
+    /// Returns the update mode, if set.
     pub fn update_mode(&self) -> Option<&str> {
         self.update_policy.as_ref()?.update_mode.as_deref()
     }
 
-    /// Its boosts, with their paths.
+    /// Returns all startup boosts with their paths.
     pub fn startup_boosts(&self) -> impl Iterator<Item = (String, &StartupBoost)> {
         let policies =
             self.container_policies().iter().enumerate().filter_map(|(index, policy)| {
@@ -136,7 +136,7 @@ impl Spec {
     }
 }
 
-/// The path of a container policy.
+/// Returns the path of a container policy.
 pub(super) fn policy_path(index: usize) -> String {
     format!("spec.resourcePolicy.containerPolicies[{index}]")
 }

@@ -1,4 +1,4 @@
-//! What is let in although it will hardly do what its author meant: one warning each.
+//! Warnings about valid VPAs that will probably not do what the user intended.
 
 use std::collections::HashMap;
 
@@ -11,19 +11,19 @@ use crate::types::quantity::Quantity;
 /// Another autoscaler in the same namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherAutoscaler<'a> {
-    /// What it is: `VerticalPodAutoscaler` or `HorizontalPodAutoscaler`.
+    /// `VerticalPodAutoscaler` or `HorizontalPodAutoscaler`.
     pub kind: &'a str,
-    /// Its name.
+    /// Name of the autoscaler.
     pub name: &'a str,
-    /// The kind of its target.
+    /// Kind of its target.
     pub target_kind: &'a str,
-    /// The name of its target.
+    /// Name of its target.
     pub target_name: &'a str,
-    /// Whether it goes by CPU or memory of the pods; so does every VPA.
+    /// Whether it scales on CPU or memory. True for every VPA.
     pub uses_resources: bool,
 }
 
-/// Kinds that are known by their names alone, and the group that they are then taken for.
+/// Kinds that are looked up by name only, and the API group that is used for them.
 const WELL_KNOWN_KINDS: [(&str, &str); 7] = [
     ("CronJob", "batch"),
     ("DaemonSet", "apps"),
@@ -34,42 +34,42 @@ const WELL_KNOWN_KINDS: [(&str, &str); 7] = [
     ("StatefulSet", "apps"),
 ];
 
-/// All doubts about a VPA.
+/// Adds all warnings about a VPA.
 pub(super) fn add_warnings(
     spec: &Spec,
     own: &Metadata,
     others: &[OtherAutoscaler<'_>],
-    doubts: &mut Warnings,
+    warnings: &mut Warnings,
 ) {
     if let Some(target) = &spec.target_ref {
-        check_target_group(target, doubts);
+        check_target_group(target, warnings);
     }
-    check_duplicates(spec, doubts);
+    check_duplicates(spec, warnings);
     for (index, policy) in spec.container_policies().iter().enumerate() {
-        check_negative_amounts(&policy_path(index), policy, doubts);
+        check_negative_amounts(&policy_path(index), policy, warnings);
     }
-    check_boosts(spec, doubts);
-    check_requirements(spec, doubts);
+    check_boosts(spec, warnings);
+    check_requirements(spec, warnings);
     if let Some(target) = &spec.target_ref {
-        check_other_autoscalers(target, own, others, doubts);
+        check_other_autoscalers(target, own, others, warnings);
     }
 }
 
-fn check_target_group(target: &TargetRef, doubts: &mut Warnings) {
+fn check_target_group(target: &TargetRef, warnings: &mut Warnings) {
     let (Some(kind), Some(version)) = (&target.kind, &target.api_version) else { return };
     let group = version.split_once('/').map_or("", |(group, _)| group);
     let Some((_, known)) = WELL_KNOWN_KINDS.iter().find(|(known, _)| *known == kind) else {
         return;
     };
     if group != *known {
-        doubts.add(format_args!(
-            "spec.targetRef.apiVersion: a {kind} is looked for in group \"{known}\", whatever is written here, and \
-             this is \"{group}\""
+        warnings.add(format_args!(
+            "spec.targetRef.apiVersion: API group \"{group}\" is ignored: a {kind} is always looked up in group \
+             \"{known}\""
         ));
     }
 }
 
-fn check_duplicates(spec: &Spec, doubts: &mut Warnings) {
+fn check_duplicates(spec: &Spec, warnings: &mut Warnings) {
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (index, policy) in spec.container_policies().iter().enumerate() {
         let name = policy.container_name.as_deref().unwrap_or_default();
@@ -77,24 +77,24 @@ fn check_duplicates(spec: &Spec, doubts: &mut Warnings) {
         if first == index {
             continue;
         }
-        // Of several entries for all others, the last one holds; of several of one name, the first.
-        let (idle, holds) = if name == "*" { (first, index) } else { (index, first) };
-        let path = policy_path(idle);
-        doubts.add(format_args!(
-            "{path}: has no effect: entry {holds} is for container \"{name}\" too"
+        // The last entry for `*` applies, but the first entry for any other name.
+        let (unused, used) = if name == "*" { (first, index) } else { (index, first) };
+        let path = policy_path(unused);
+        warnings.add(format_args!(
+            "{path}: has no effect: entry {used} is for container \"{name}\" too"
         ));
     }
 }
 
-fn check_negative_amounts(path: &str, policy: &ContainerPolicy, doubts: &mut Warnings) {
+fn check_negative_amounts(path: &str, policy: &ContainerPolicy, warnings: &mut Warnings) {
     for (field, list) in [("minAllowed", &policy.min_allowed), ("maxAllowed", &policy.max_allowed)]
     {
         for (resource, amount) in list.iter().flatten() {
             if amount.is_negative() {
-                doubts.add(format_args!("{path}.{field}[{resource}]: {amount} is below 0"));
+                warnings.add(format_args!("{path}.{field}[{resource}]: {amount} is below 0"));
             }
             if !["cpu", "memory"].contains(&&**resource) {
-                doubts.add(format_args!(
+                warnings.add(format_args!(
                     "{path}.{field}[{resource}]: has no effect: only cpu and memory are recommended"
                 ));
             }
@@ -102,41 +102,41 @@ fn check_negative_amounts(path: &str, policy: &ContainerPolicy, doubts: &mut War
     }
 }
 
-fn check_boosts(spec: &Spec, doubts: &mut Warnings) {
+fn check_boosts(spec: &Spec, warnings: &mut Warnings) {
     for (path, boost) in spec.startup_boosts() {
         let Some(cpu) = &boost.cpu else {
-            doubts.add(format_args!("{path}: has no effect: it says nothing about cpu"));
+            warnings.add(format_args!("{path}: has no effect: cpu is not set"));
             continue;
         };
         if let Some(seconds) = cpu.duration_seconds.filter(|seconds| *seconds < 0) {
-            doubts.add(format_args!("{path}.cpu.durationSeconds: {seconds} is below 0"));
+            warnings.add(format_args!("{path}.cpu.durationSeconds: {seconds} is below 0"));
         }
         if let Some(quantity) = cpu.quantity.filter(|quantity: &Quantity| quantity.is_negative()) {
-            doubts.add(format_args!(
-                "{path}.cpu.quantity: {quantity} is below 0, so CPU would be less"
+            warnings.add(format_args!(
+                "{path}.cpu.quantity: {quantity} is below 0, so the boost would lower CPU"
             ));
         }
     }
 }
 
-/// All requirements must hold, so two that want a resource to be both higher and lower keep every pod.
-fn check_requirements(spec: &Spec, doubts: &mut Warnings) {
-    // By resource: what the first entry demands of it, and the first entry that demands anything else.
+/// All requirements must be met, so two that require a resource to be both higher and lower block every eviction.
+fn check_requirements(spec: &Spec, warnings: &mut Warnings) {
+    // By resource: the first entry with its requirement, and the first entry with another requirement.
     let mut known: HashMap<&str, (usize, Option<&str>, Option<usize>)> = HashMap::new();
-    for (index, one) in spec.eviction_requirements().iter().enumerate() {
+    for (index, requirement) in spec.eviction_requirements().iter().enumerate() {
         let path = format!("spec.updatePolicy.evictionRequirements[{index}]");
-        if one.resources.as_ref().is_none_or(Vec::is_empty) {
-            doubts.add(format_args!("{path}: names no resource, so no pod is ever evicted"));
+        if requirement.resources.as_ref().is_none_or(Vec::is_empty) {
+            warnings.add(format_args!("{path}: names no resource, so no pod is ever evicted"));
         }
-        let Some([resource]) = one.resources.as_deref() else { continue };
-        let demand = one.change_requirement.as_deref();
-        let (first, demanded, other) = known.entry(resource).or_insert((index, demand, None));
-        let against = if *demanded == demand { *other } else { Some(*first) };
-        if *demanded != demand {
+        let Some([resource]) = requirement.resources.as_deref() else { continue };
+        let change = requirement.change_requirement.as_deref();
+        let (first, first_change, other) = known.entry(resource).or_insert((index, change, None));
+        let contradicted = if *first_change == change { *other } else { Some(*first) };
+        if *first_change != change {
             other.get_or_insert(index);
         }
-        if let Some(other) = against {
-            doubts
+        if let Some(other) = contradicted {
+            warnings
                 .add(format_args!("{path}: contradicts entry {other}, so no pod is ever evicted"));
         }
     }
@@ -146,9 +146,9 @@ fn check_other_autoscalers(
     target: &TargetRef,
     own: &Metadata,
     others: &[OtherAutoscaler<'_>],
-    doubts: &mut Warnings,
+    warnings: &mut Warnings,
 ) {
-    let same = |other: &&OtherAutoscaler<'_>| {
+    let has_same_target = |other: &&OtherAutoscaler<'_>| {
         Some(other.target_kind) == target.kind.as_deref()
             && Some(other.target_name) == target.name.as_deref()
             && other.uses_resources
@@ -156,13 +156,14 @@ fn check_other_autoscalers(
     let is_itself = |other: &&OtherAutoscaler<'_>| {
         other.kind == "VerticalPodAutoscaler" && Some(other.name) == own.name.as_deref()
     };
-    for other in others.iter().filter(same).filter(|other| !is_itself(other)) {
-        let what = if other.kind == "VerticalPodAutoscaler" {
-            "the older of the two has its pods"
+    for other in others.iter().filter(has_same_target).filter(|other| !is_itself(other)) {
+        let effect = if other.kind == "VerticalPodAutoscaler" {
+            "the older of the two controls the pods"
         } else {
-            "the two will work against each other where it goes by CPU or memory utilization"
+            "the two conflict if it scales on CPU or memory utilization"
         };
         let OtherAutoscaler { kind, name, .. } = other;
-        doubts.add(format_args!("spec.targetRef: {kind} \"{name}\" has the same target: {what}"));
+        warnings
+            .add(format_args!("spec.targetRef: {kind} \"{name}\" has the same target: {effect}"));
     }
 }

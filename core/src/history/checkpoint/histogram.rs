@@ -1,4 +1,4 @@
-//! One histogram in the form of a checkpoint: its total to the last bit, and its weights as parts of ten thousand of
+//! Encodes and decodes one histogram of a checkpoint: the exact total, and bucket weights as ten-thousandths of
 //! the largest one.
 
 use serde_json::Value;
@@ -10,17 +10,17 @@ use crate::{
     types::Time,
 };
 
-/// What the heaviest bucket weighs in the format.
+/// The encoded weight of the heaviest bucket.
 const MAX_CHECKPOINT_WEIGHT: f64 = 10_000.0;
 
-/// Number of buckets of both histograms in [`Scheme::Standard`].
+/// Number of buckets of both histograms with [`BucketScheme::Standard`].
 pub const STANDARD_BUCKETS: usize = 176;
 
-/// A bucket lighter than this does not count as filled.
+/// A bucket lighter than this counts as empty.
 pub const STANDARD_EPSILON: f64 = 0.001 * 0.1;
 
-/// Writes weights in parts of the heaviest. What weighs less than half a part is lost, and so is what lies
-/// outside of the filled span; the total keeps it.
+/// Encodes weights relative to the heaviest. Weights below half a unit are lost, and so are buckets outside of
+/// the filled span; the total still includes them.
 pub fn encode(weights: &HistogramWeights) -> Result<HistogramCheckpoint, FormatError> {
     if weights.scheme != BucketScheme::Standard {
         return Err(FormatError::Scheme);
@@ -45,7 +45,7 @@ pub fn encode(weights: &HistogramWeights) -> Result<HistogramCheckpoint, FormatE
     })
 }
 
-/// Spreads the total over the parts. A bucket counts as filled from `epsilon` on.
+/// Distributes the total over the encoded weights. A bucket counts as filled from `epsilon` on.
 pub fn decode(
     checkpoint: &HistogramCheckpoint,
     buckets: usize,
@@ -70,7 +70,7 @@ pub fn decode(
             .filter(|&(_, weight)| weight > 0.0)
             .collect();
     }
-    // Rounding can take a bucket just below the threshold, so the span is found anew.
+    // Rounding can push a bucket just below the threshold, so compute the span again.
     let mut filled = weights.buckets.iter().filter(|&&(_, weight)| weight >= epsilon);
     weights.span = filled
         .next()
@@ -78,7 +78,7 @@ pub fn decode(
     Ok(weights)
 }
 
-/// The parts by bucket, ascending.
+/// The encoded weights by bucket, in ascending order.
 pub fn checkpoint_weights(
     checkpoint: &HistogramCheckpoint,
     buckets: usize,
@@ -89,7 +89,7 @@ pub fn checkpoint_weights(
         .map(|(name, weight)| checkpoint_weight(name, weight, buckets))
         .collect::<Result<Vec<_>, _>>()?;
     parts.sort_unstable();
-    // Two names of one bucket ("7" and "07") are one bucket.
+    // Merge different spellings of one bucket ("7" and "07").
     parts.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;
         if same {
@@ -118,7 +118,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The golden vectors use a small linear histogram: 11 buckets, and everything counts.
+    /// The golden vectors use a small linear histogram: 11 buckets, and practically no threshold.
     const BUCKETS: usize = 11;
     const EPSILON: f64 = 1e-15;
 
@@ -169,10 +169,10 @@ pub(super) mod tests {
         assert_eq!((read.total, read.span), (6.0, Some((0, 1))));
     }
 
-    /// Golden vector V67, but for the absent histogram, which the types leave no room for.
+    /// Golden vector V67, except for the missing histogram, which the types cannot express.
     #[test]
     fn what_cannot_be_read_is_refused_with_the_reason() {
-        for (total, buckets, why) in [
+        for (total, buckets, message) in [
             (1.0, json!({"-1": 1}), "bucket -1 is outside of 0 to 10"),
             (1.0, json!({"99": 1}), "bucket 99 is outside of 0 to 10"),
             (1.0, json!({"11": 1}), "bucket 11 is outside of 0 to 10"),
@@ -196,8 +196,8 @@ pub(super) mod tests {
                 "bucket 1 weighs 5000000000, which is not a whole number from 0 to 4294967295",
             ),
         ] {
-            let error = decode(&checkpoint(total, &buckets), BUCKETS, EPSILON).expect_err(why);
-            assert_eq!(error.to_string(), why);
+            let error = decode(&checkpoint(total, &buckets), BUCKETS, EPSILON).expect_err(message);
+            assert_eq!(error.to_string(), message);
         }
         let mut infinite =
             HistogramCheckpoint { total_weight: f64::INFINITY, ..Default::default() };
@@ -206,7 +206,7 @@ pub(super) mod tests {
         assert!(decode(&infinite, BUCKETS, EPSILON).is_err(), "NaN must not get in");
     }
 
-    /// Golden vector V68: the light bucket comes back below the threshold, and the histogram is not empty for it.
+    /// Golden vector V68: the light bucket decodes to below the threshold, but the histogram is not empty.
     #[test]
     fn a_bucket_at_the_threshold_does_not_empty_the_histogram() {
         for epsilon in [EPSILON, STANDARD_EPSILON] {
@@ -249,7 +249,7 @@ pub(super) mod tests {
             prop_assert_eq!(loaded.total.to_bits(), original.total.to_bits());
             prop_assert_eq!(loaded.reference, original.reference);
             let heaviest = original.buckets.iter().map(|&(_, weight)| weight).fold(0.0, f64::max);
-            // Half a part by rounding its own number, and as much again for each other bucket by the total.
+            // Half a unit by rounding its own weight, and as much again per other bucket through the total.
             let most = heaviest / MAX_CHECKPOINT_WEIGHT * (0.5 + 0.5 * original.buckets.len() as f64);
             for &(bucket, weight) in &original.buckets {
                 let read = loaded.buckets.iter().find(|&&(known, _)| known == bucket);

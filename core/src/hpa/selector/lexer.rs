@@ -1,6 +1,6 @@
 //! Splits the text of a label selector into tokens.
 
-/// A piece of the text, with where it stands.
+/// A token of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Word(&'a str),
@@ -17,7 +17,7 @@ pub(super) enum Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// The text of it, empty at the end.
+    /// The text of the token; empty for [`Token::End`].
     pub(super) fn text(self) -> &'a str {
         match self {
             Self::Word(word) => word,
@@ -34,7 +34,7 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Whether it is a word, no matter which.
+    /// Whether the token is a word.
     pub(super) const fn is_word(self) -> bool {
         matches!(self, Self::Word(_))
     }
@@ -44,7 +44,7 @@ const SYMBOLS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
 
 /// All tokens of a text; the last one is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
-    let mut found = Vec::new();
+    let mut tokens = Vec::new();
     let mut rest = text.trim_start_matches(is_space);
     while let Some(first) = rest.chars().next() {
         let (token, length) = match first {
@@ -62,11 +62,11 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
                 (Token::Word(&rest[..end]), end)
             }
         };
-        found.push(token);
+        tokens.push(token);
         rest = rest[length..].trim_start_matches(is_space);
     }
-    found.push(Token::End);
-    found
+    tokens.push(Token::End);
+    tokens
 }
 
 fn is_space(c: char) -> bool {

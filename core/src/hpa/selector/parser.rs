@@ -1,4 +1,4 @@
-//! Turns tokens of a label selector into requirements, and refuses keys and values that no label can have.
+//! Parses the tokens of a label selector into requirements, and rejects invalid keys and values.
 
 use super::lexer::{Token, tokens};
 use super::{Operator, Requirement, SelectorError};
@@ -19,22 +19,22 @@ struct Parser<'a> {
     next: usize,
 }
 
-/// All requirements, in the order of the text.
+/// Parses all requirements, in the order of the text.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut parser = Parser { tokens: tokens(text), next: 0 };
-    let mut found = Vec::new();
+    let mut requirements = Vec::new();
     loop {
         match parser.peek() {
             Token::Word(_) | Token::Not => {}
-            Token::End => return Ok(found),
+            Token::End => return Ok(requirements),
             other => return Err(unexpected(other, "!, identifier, or 'end of string'")),
         }
         let requirement = parser
             .requirement()
             .map_err(|error| SelectorError(format!("unable to parse requirement: {error}")))?;
-        found.push(requirement);
+        requirements.push(requirement);
         match parser.take() {
-            Token::End => return Ok(found),
+            Token::End => return Ok(requirements),
             Token::Comma => {
                 let after = parser.peek();
                 if !after.is_word() && after != Token::Not {
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
         Requirement::new(key, operator, values)
     }
 
-    /// The value behind `=` may be left out.
+    /// Parses the value after `=`, which may be missing.
     fn exact_value(&mut self) -> Result<String, SelectorError> {
         match self.peek() {
             Token::End | Token::Comma => Ok(String::new()),
@@ -106,11 +106,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `(a, b)`. A value between two commas, or none at all, is the empty one.
+    /// Parses `(a, b)`. A missing value, as in `(a,,b)` or `()`, is empty.
     fn list(&mut self) -> Result<Vec<String>, SelectorError> {
         match self.take() {
             Token::Open => {}
-            // Upstream's text has no comma here.
+            // Upstream's message has no comma here.
             other => return Err(SelectorError(format!("found '{}' expected: '('", other.text()))),
         }
         let mut values = Vec::new();
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether a label can have this key, and be compared so with these values.
+/// Checks that the key is valid for a label, and the values for the operator.
 pub(super) fn check(key: &str, operator: Operator, values: &[String]) -> Result<(), SelectorError> {
     check_key(key, "key")?;
     match operator {

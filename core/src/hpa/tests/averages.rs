@@ -45,7 +45,7 @@ fn averages_of_pods_follow_the_vectors() {
         case.pods = super::fixture::pods(values.len());
         case = case.state(states);
         if let Ok(values) = &mut case.values {
-            values.retain(|one| !one.value.is_negative());
+            values.retain(|pod| !pod.value.is_negative());
         }
         tolerant(&mut case, up);
         let found = proposal(&case, name);
@@ -79,7 +79,7 @@ fn values_follow_the_vectors() {
             case = case.state(&[(index, "unready")]);
         }
         if current == 0 {
-            // Only what this object brought to zero is woken.
+            // Only a target that this object scaled to zero is scaled up.
             case.config.scale_to_zero = true;
             case.status = json!({"desiredReplicas": 0, "conditions": [{"type": "ScaledToZero", "status": "True"}]});
         }

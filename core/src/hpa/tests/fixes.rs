@@ -1,4 +1,4 @@
-//! Each named fix, with what upstream does and what we do. Tests bear the names of the fixes.
+//! Each named fix, with upstream's behavior and ours. Tests are named after the fixes.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::hpa::observed::{Retry, retry};
 use crate::hpa::{Fix, Fixes, Restriction, Selector};
 use crate::scaling::pod_readiness::Phase;
 
-/// Desired replicas, or none, with upstream's rules and with one fix.
+/// Desired replicas, if any, with upstream's behavior and with one fix.
 fn both(case: &Case, fix: Fix) -> (Option<i32>, Option<i32>) {
     let with = |fixes| case.clone().with(fixes).decide().desired;
     (with(Fixes::UPSTREAM), with(Fixes::UPSTREAM.with(fix)))
@@ -81,8 +81,8 @@ fn containers_without_request_are_left_out() {
             pod.containers[1].requests.clear();
         }
         if let Ok(usage) = &mut case.usage {
-            for one in usage {
-                one.containers[1].1 = requests(90_000);
+            for pod in usage {
+                pod.containers[1].1 = requests(90_000);
             }
         }
     });
@@ -167,9 +167,9 @@ fn memory_survives_restart() {
             .clone()
             .change(|case| case.memory = HpaState::restored(Some(persisted.clone()), fixes));
         let decision = case.decide();
-        (decision.stabilization.map(|one| one.stabilized), decision.desired)
+        (decision.stabilization.map(|stabilization| stabilization.stabilized), decision.desired)
     };
-    // Upstream begins again with the number that there is.
+    // Upstream starts over with the current replicas.
     assert_eq!(after(Fixes::UPSTREAM), (Some(4), Some(4)));
     assert_eq!(after(Fixes::UPSTREAM.with(Fix::MemorySurvivesRestart)), (Some(6), Some(6)));
 }

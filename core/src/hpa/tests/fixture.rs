@@ -1,4 +1,4 @@
-//! One pass over one object, with as little said as possible.
+//! Fixture: one pass over one object, with defaults for everything that a test does not set.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::hpa::{
 use crate::scaling::pod_readiness::Phase;
 use crate::types::{Quantity, Time};
 
-/// When passes take place.
+/// The time of a pass.
 pub(super) const NOW: Time = Time::from_secs(1_000_000);
 
-/// So many seconds before.
+/// The given number of seconds earlier.
 pub(super) fn ago(seconds: i64) -> Time {
     Time::from_secs(1_000_000 - seconds)
 }
@@ -55,7 +55,7 @@ pub(super) fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(|index| pod(index, 1000)).collect()
 }
 
-/// Puts a pod into one of the states of the vectors.
+/// Sets a pod to one of the states of the vectors.
 pub(super) fn put(pod: &mut Pod, state: &str) {
     match state {
         "unready" => {
@@ -96,7 +96,7 @@ pub(super) fn test_config() -> Config {
     }
 }
 
-/// All that a pass is about.
+/// All inputs of a pass.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) spec: Value,
@@ -116,7 +116,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// An object with 2 to 6 replicas of which so many are there and ready, and these metrics.
+    /// An object with 2 to 6 replicas, the given number of ready pods, and these metrics.
     #[expect(clippy::needless_pass_by_value, reason = "tables name their metrics in place")]
     pub(super) fn new(replicas: i32, metrics: Value) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Case {
             object: Err("no such object".to_owned()),
             external: Ok(Vec::new()),
             others: Vec::new(),
-            // A recommendation of long ago: nothing is held, and nothing is seeded.
+            // An old recommendation: it delays nothing, and prevents seeding.
             memory: serde_json::from_value(
                 json!({"recommendations": [{"replicas": 1, "at": ago(99_999)}]}),
             )
@@ -146,7 +146,7 @@ impl Case {
         }
     }
 
-    /// CPU that each container of each pod uses.
+    /// CPU usage of each container of each pod.
     pub(super) fn using(mut self, per_container: &[i64]) -> Self {
         let each = per_container.iter().enumerate();
         self.usage = Ok(each.map(|(index, milli)| usage(&format!("p{index}"), *milli)).collect());
@@ -188,7 +188,7 @@ impl Case {
         self
     }
 
-    /// What is decided.
+    /// The decision.
     pub(super) fn decide(&self) -> Decision {
         let mut api: HorizontalPodAutoscalerSpec =
             serde_json::from_value(self.spec.clone()).expect("a spec");
@@ -227,7 +227,7 @@ impl Case {
         decide(&observed, &answers)
     }
 
-    /// What is decided, once it has been written.
+    /// The decision after its outcome was recorded.
     pub(super) fn written(&self) -> Decision {
         let mut decision = self.decide();
         decision.record_write(Ok(()), NOW);
@@ -238,8 +238,10 @@ impl Case {
 /// Type, status and reason of a condition.
 pub(super) fn condition(decision: &Decision, kind: &str) -> Option<(String, String)> {
     let conditions = decision.status.conditions.iter().flatten();
-    let mut found = conditions.filter(|one| one.type_ == kind);
-    found.next().map(|one| (one.status.clone(), one.reason.clone().unwrap_or_default()))
+    let mut matching = conditions.filter(|condition| condition.type_ == kind);
+    matching
+        .next()
+        .map(|condition| (condition.status.clone(), condition.reason.clone().unwrap_or_default()))
 }
 
 pub(super) fn reason(decision: &Decision, kind: &str) -> String {

@@ -7,12 +7,12 @@ use crate::hpa::decision::Zone;
 use crate::hpa::labels::{Action, Failure};
 use crate::hpa::{HpaState, Selector, pod_groups::NotCounted};
 
-/// How many replicas there are after a pass.
+/// The replicas after a pass.
 fn replicas(case: &Case) -> i32 {
     case.written().desired.expect("decided")
 }
 
-/// Halves of what a pod uses, as each of its two containers does.
+/// Half the usage of a pod, as each of its two containers has.
 fn used(case: Case, milli: &[i64]) -> Case {
     case.using(&milli.iter().map(|milli| milli / 2).collect::<Vec<_>>()).change(|case| {
         for pod in &mut case.pods {
@@ -177,7 +177,7 @@ fn to_zero_and_back() {
         ("E41 off", new(3, 0, false, None, "0"), 0, "ValidMetricFound", None),
         ("E56", new(0, 3, false, None, "20"), 0, "ScalingDisabled", None),
         (
-            "woken by nobody",
+            "no metric scales up from zero",
             new(0, 0, true, Some("False"), "20"),
             0,
             "ScalingDisabled",
@@ -189,16 +189,16 @@ fn to_zero_and_back() {
         assert_eq!(reason(&decision, "ScalingActive"), active, "{name}");
         assert_eq!(zero(&decision), scaled_to_zero, "{name}");
     }
-    let mut one = new(0, 0, true, Some("True"), "1");
-    one.spec["metrics"] = object("Value", "1");
-    assert_eq!(replicas(&one), 1, "E21");
+    let mut case = new(0, 0, true, Some("True"), "1");
+    case.spec["metrics"] = object("Value", "1");
+    assert_eq!(replicas(&case), 1, "E21");
     let with_cpu = json!([cpu(50)[0], object("Value", "15")[0]]);
     let mixed = new(0, 0, true, Some("True"), "20").change(|case| case.spec["metrics"] = with_cpu);
     let decision = mixed.written();
     assert_eq!(
         (decision.desired, decision.failure),
         (Some(2), Failure::Internal),
-        "wakes by one of two"
+        "scales up by one of two metrics"
     );
 }
 
@@ -284,7 +284,7 @@ fn rates_and_windows_hold_a_pass() {
     let first = used(Case::new(5, cpu(50)), &[100, 300, 500, 250, 250])
         .change(|case| case.memory = HpaState::default());
     let decision = first.decide();
-    assert_eq!(decision.desired, Some(5), "E35: the first pass holds what there is");
+    assert_eq!(decision.desired, Some(5), "E35: the first pass keeps the current replicas");
     assert_eq!(reason(&decision, "AbleToScale"), "ScaleDownStabilized", "E35");
     let recommendations = json!({"recommendations": [
         {"replicas": 10, "at": super::fixture::ago(600)}, {"replicas": 4, "at": super::fixture::ago(60)}]});

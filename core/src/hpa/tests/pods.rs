@@ -1,4 +1,4 @@
-//! Vectors G1 to G15, Q1 to Q10 and M1 to M5: which pods count, what they request, and what is taken of an answer.
+//! Vectors G1 to G15, Q1 to Q10 and M1 to M5: which pods count, their requests, and which samples are used.
 
 use std::time::Duration;
 
@@ -87,14 +87,14 @@ fn pods_are_grouped_by_the_vectors() {
     for (name, pod, sample, is_cpu, expected) in rows {
         assert_eq!(class(&pod, sample, is_cpu, Fixes::UPSTREAM), expected, "{name}");
     }
-    let nobody = PodGroups::of(
+    let empty = PodGroups::of(
         &[],
         &Samples::new(),
         true,
         ReadinessRules::new(&test_config(), NOW),
         Fixes::UPSTREAM,
     );
-    assert_eq!(nobody, PodGroups::default(), "G1");
+    assert_eq!(empty, PodGroups::default(), "G1");
 }
 
 const RULES: RequestRules<'_> = RequestRules {
@@ -143,7 +143,7 @@ fn requests_follow_the_vectors() {
 fn a_request_of_the_pod_itself_is_the_effective_one() {
     let mut whole = pod(0, 100);
     whole.requests = [("memory".to_owned(), quantity("1Gi"))].into();
-    assert_eq!(request(&whole, None), Ok(200), "the sum of the containers stands in");
+    assert_eq!(request(&whole, None), Ok(200), "the sum of the containers is used instead");
     whole.overhead = requests(250);
     assert_eq!(request(&whole, None), Ok(450), "and overhead is added");
     let init =

@@ -1,4 +1,4 @@
-//! What holds of every decision, whatever the cluster looks like.
+//! Properties of every decision, for arbitrary clusters.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A pass in which metrics decide or bounds do; some pods are not ready, and some have no sample.
+    /// A pass that is decided by metrics or by bounds; some pods are not ready, and some have no sample.
     fn cases()(
         replicas in 1..30_i32,
         min in 1..10_i32,
@@ -111,11 +111,11 @@ proptest! {
 
     #[test]
     fn the_same_input_gives_the_same_decision(case in cases()) {
-        let (one, other) = (case.written(), case.written());
-        prop_assert_eq!(&one, &other);
+        let (first, second) = (case.written(), case.written());
+        prop_assert_eq!(&first, &second);
         let json = |memory: &HpaState| serde_json::to_string(memory).expect("JSON");
-        let read: HpaState = serde_json::from_str(&json(&one.memory)).expect("a memory");
-        prop_assert_eq!(read, other.memory, "memory survives being written down");
+        let read: HpaState = serde_json::from_str(&json(&first.memory)).expect("a state");
+        prop_assert_eq!(read, second.memory, "memory survives being written down");
     }
 
     #[test]
@@ -152,7 +152,7 @@ proptest! {
         let after = case.clone().change(|case| case.memory = compact.clone()).decide();
         let before = case.decide();
         prop_assert_eq!((before.desired, before.restrictions), (after.desired, after.restrictions));
-        // And at any later pass too.
+        // This also holds for any later pass.
         let now = NOW.later(Duration::from_secs(later));
         let (mut whole, mut small) = (case.memory.clone(), compact);
         let window = case.config.downscale_stabilization;

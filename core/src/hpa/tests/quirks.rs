@@ -1,4 +1,4 @@
-//! What upstream does that is easily missed.
+//! Behavior of upstream that is easily missed.
 
 use serde_json::json;
 

@@ -15,12 +15,12 @@ fn percent(value: i32, period_seconds: i32) -> Policy {
     Policy { kind: PolicyKind::Percent, value, period_seconds }
 }
 
-fn events(all: &[(i32, i64)]) -> Vec<ScaleEvent> {
+fn events(changes: &[(i32, i64)]) -> Vec<ScaleEvent> {
     let event = |&(change, age): &(i32, i64)| ScaleEvent { change, at: ago(age), outdated: false };
-    all.iter().map(event).collect()
+    changes.iter().map(event).collect()
 }
 
-/// The same rules for both directions; none are the defaults.
+/// The same rules for both directions; an empty list selects the defaults.
 fn behavior(policies: &[Policy], select_policy: SelectPolicy) -> Behavior {
     let rules = |defaults: &[Policy]| ScalingRules {
         policies: if policies.is_empty() { defaults.to_vec() } else { policies.to_vec() },

@@ -1,4 +1,4 @@
-//! Texts that tools read: conditions and events, to the letter.
+//! Exact messages of conditions and events, which other tools parse.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::hpa::{Decision, ScaleError, Selector};
 
 fn message(decision: &Decision, kind: &str) -> String {
     let mut conditions = decision.status.conditions.iter().flatten();
-    let found = conditions.find(|one| one.type_ == kind);
-    found.and_then(|one| one.message.clone()).unwrap_or_default()
+    let condition = conditions.find(|condition| condition.type_ == kind);
+    condition.and_then(|condition| condition.message.clone()).unwrap_or_default()
 }
 
 fn events(decision: &Decision) -> Vec<(&str, &str)> {
@@ -240,7 +240,7 @@ fn a_status_shows_values_in_their_notation() {
         |case: Case| serde_json::to_value(case.written().status.current_metrics).expect("JSON");
     let memory = Case::new(3, of("memory", average("100Mi"))).using(&[0; 3]).change(|case| {
         if let Ok(usage) = &mut case.usage {
-            for (_, amounts) in usage.iter_mut().flat_map(|one| &mut one.containers) {
+            for (_, amounts) in usage.iter_mut().flat_map(|pod| &mut pod.containers) {
                 amounts.insert("memory".to_owned(), super::fixture::quantity("50Mi"));
             }
         }

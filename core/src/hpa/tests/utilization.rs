@@ -6,14 +6,14 @@ use crate::hpa::calculator::Proposal;
 use crate::hpa::error::Cause;
 use crate::hpa::evaluation::Failed;
 
-/// What the only metric proposes.
+/// The proposal of the only metric.
 fn proposal(case: &Case) -> Result<Proposal, Failed> {
     case.decide().evaluations.remove(0).outcome
 }
 
 const MISSING: i64 = -1;
 
-/// A pass without bounds, over pods that use this much per container.
+/// A pass without bounds, over pods with this usage per container.
 fn case(
     current: i32,
     used: &[i64],
@@ -26,7 +26,7 @@ fn case(
     case.pods = pods(used.len().max(usize::try_from(current).expect("a count")));
     case = case.using(used).state(states);
     if let Ok(usage) = &mut case.usage {
-        usage.retain(|one| !one.containers.iter().any(|(_, amounts)| amounts["cpu"].is_negative()));
+        usage.retain(|pod| !pod.containers.iter().any(|(_, amounts)| amounts["cpu"].is_negative()));
     }
     case
 }
@@ -121,7 +121,7 @@ fn tolerance_counts_in_each_direction() {
             "scaleUp": {"tolerance": format!("{up}")}, "scaleDown": {"tolerance": format!("{down}")}});
         let found = proposal(&case).expect(name);
         assert_eq!((found.replicas, found.utilization), (replicas, Some(utilization)), "{name}");
-        // With the gate off only the flag counts.
+        // With the feature gate off, only the flag applies.
         case.config.configurable_tolerance = false;
         case.config.tolerance = 9.0;
         assert_eq!(proposal(&case).expect(name).replicas, 3, "{name}");
@@ -158,8 +158,8 @@ fn a_target_over_one_hundred_percent_fills_in_missing_pods_by_it() {
 #[test]
 fn samples_of_unknown_pods_do_not_count() {
     let mut case = case(4, &[4000, 9500, 3000, 7000], &[], 100, false);
-    if let Ok(all) = &mut case.usage {
-        all.extend([usage("ghost-1", 3200), usage("ghost-2", 2000)]);
+    if let Ok(pods) = &mut case.usage {
+        pods.extend([usage("ghost-1", 3200), usage("ghost-2", 2000)]);
     }
     let found = proposal(&case).expect("R39");
     assert_eq!((found.replicas, found.utilization, found.value), (24, Some(587), 11750));

@@ -11,12 +11,15 @@ use crate::hpa::stabilization::{Direction, Stabilization, with_behavior, without
 const WINDOW: Duration = Duration::from_mins(5);
 
 fn memory(history: &[(i32, i64)]) -> HpaState {
-    let one = |&(replicas, age): &(i32, i64)| Recommendation { replicas, at: ago(age) };
-    HpaState { recommendations: Some(history.iter().map(one).collect()), ..HpaState::default() }
+    let recommendation = |&(replicas, age): &(i32, i64)| Recommendation { replicas, at: ago(age) };
+    HpaState {
+        recommendations: Some(history.iter().map(recommendation).collect()),
+        ..HpaState::default()
+    }
 }
 
 fn values(memory: &HpaState) -> Vec<i32> {
-    memory.recommendations().iter().map(|one| one.replicas).collect()
+    memory.recommendations().iter().map(|recommendation| recommendation.replicas).collect()
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn what_holds_is_named_with_the_moment_when_it_ends() {
     assert_eq!(found.held.and_then(|held| held.until), Some(ago(120 - 300)));
 }
 
-/// The pass that a window of ten minutes ends in.
+/// The pass in which a window of ten minutes ends.
 #[test]
 fn replicas_fall_when_the_highest_recommendation_leaves_the_window() {
     let mut memory = memory(&[]);

@@ -1,10 +1,10 @@
-//! What the API server refuses of an entry of `spec.metrics`.
+//! Validates an entry of `spec.metrics` as the API server does.
 
 use k8s_openapi::api::autoscaling::v2::{MetricIdentifier, MetricSpec, MetricTarget};
 
 use super::{Violations, is_at_least};
 
-/// Types of sources, with the block of each.
+/// Source types, with the block of each.
 const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
     ("External", "external"),
@@ -13,7 +13,7 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// How many targets a source takes.
+/// Which target fields a source accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Targets {
     /// `averageValue` or `averageUtilization`.
@@ -26,12 +26,12 @@ enum Targets {
     One,
 }
 
-pub(super) fn check(found: &mut Violations, field: &str, metric: &MetricSpec) {
+pub(super) fn check(violations: &mut Violations, field: &str, metric: &MetricSpec) {
     let type_field = format!("{field}.type");
     if metric.type_.is_empty() {
-        found.required(&type_field, "must specify a metric source type");
+        violations.required(&type_field, "must specify a metric source type");
     }
-    // In the order in which they are looked at.
+    // In the order in which upstream checks them.
     let blocks = [
         ("object", metric.object.is_some()),
         ("external", metric.external.is_some()),
@@ -39,85 +39,85 @@ pub(super) fn check(found: &mut Violations, field: &str, metric: &MetricSpec) {
         ("resource", metric.resource.is_some()),
         ("containerResource", metric.container_resource.is_some()),
     ];
-    let there: Vec<_> =
-        blocks.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| *name).collect();
+    let present: Vec<_> =
+        blocks.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect();
     match SOURCES.iter().find(|(name, _)| *name == metric.type_) {
         None => {
-            // Upstream says so twice.
+            // Upstream reports this twice.
             for _ in 0..2 {
-                found.unsupported(&type_field, &metric.type_, &SOURCES.map(|(name, _)| name));
+                violations.unsupported(&type_field, &metric.type_, &SOURCES.map(|(name, _)| name));
             }
         }
         Some((_, expected)) => {
-            if !there.contains(expected) {
+            if !present.contains(expected) {
                 let detail = "must populate information for the given metric source";
-                found.required(&format!("{field}.{expected}"), detail);
+                violations.required(&format!("{field}.{expected}"), detail);
             }
-            if there.len() > 1 {
-                for other in there.iter().filter(|block| *block != expected) {
+            if present.len() > 1 {
+                for other in present.iter().filter(|block| *block != expected) {
                     let detail = "must populate the given metric source only";
-                    found.forbidden(&format!("{field}.{other}"), detail);
+                    violations.forbidden(&format!("{field}.{other}"), detail);
                 }
             }
         }
     }
-    first_block(found, field, metric);
+    first_block(violations, field, metric);
 }
 
-/// Only the first block is looked at in depth.
-fn first_block(found: &mut Violations, field: &str, metric: &MetricSpec) {
+/// Validates the first block in depth. Upstream does not check further ones.
+fn first_block(violations: &mut Violations, field: &str, metric: &MetricSpec) {
     if let Some(source) = &metric.object {
         let field = format!("{field}.object");
-        found.reference(&format!("{field}.describedObject"), &source.described_object, false);
-        identifier(found, &field, &source.metric);
-        target(found, &field, &source.target, Targets::Either);
+        violations.reference(&format!("{field}.describedObject"), &source.described_object, false);
+        identifier(violations, &field, &source.metric);
+        target(violations, &field, &source.target, Targets::Either);
     } else if let Some(source) = &metric.external {
         let field = format!("{field}.external");
-        identifier(found, &field, &source.metric);
-        target(found, &field, &source.target, Targets::One);
+        identifier(violations, &field, &source.metric);
+        target(violations, &field, &source.target, Targets::One);
     } else if let Some(source) = &metric.pods {
         let field = format!("{field}.pods");
-        identifier(found, &field, &source.metric);
-        target(found, &field, &source.target, Targets::Average);
+        identifier(violations, &field, &source.metric);
+        target(violations, &field, &source.target, Targets::Average);
     } else if let Some(source) = &metric.resource {
         let field = format!("{field}.resource");
         if source.name.is_empty() {
-            found.required(&format!("{field}.name"), "must specify a resource name");
+            violations.required(&format!("{field}.name"), "must specify a resource name");
         }
-        target(found, &field, &source.target, Targets::PerPod);
+        target(violations, &field, &source.target, Targets::PerPod);
     } else if let Some(source) = &metric.container_resource {
         let field = format!("{field}.containerResource");
-        container_resource(found, &format!("{field}.name"), &source.name);
+        container_resource(violations, &format!("{field}.name"), &source.name);
         let container = format!("{field}.container");
         if source.container.is_empty() {
-            found.required(&container, "must specify a container");
+            violations.required(&container, "must specify a container");
         } else if !is_label(&source.container) {
             let detail = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
                           start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
                           validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-            found.invalid(&container, &source.container, detail);
+            violations.invalid(&container, &source.container, detail);
         }
-        target(found, &field, &source.target, Targets::PerPod);
+        target(violations, &field, &source.target, Targets::PerPod);
     }
 }
 
-fn identifier(found: &mut Violations, field: &str, metric: &MetricIdentifier) {
+fn identifier(violations: &mut Violations, field: &str, metric: &MetricIdentifier) {
     let field = format!("{field}.metric.name");
     if metric.name.is_empty() {
-        found.required(&field, "must specify a metric name");
+        violations.required(&field, "must specify a metric name");
     } else {
-        found.path_segment(&field, &metric.name);
+        violations.path_segment(&field, &metric.name);
     }
 }
 
-fn target(found: &mut Violations, field: &str, target: &MetricTarget, takes: Targets) {
+fn target(violations: &mut Violations, field: &str, target: &MetricTarget, targets: Targets) {
     let field = format!("{field}.target");
     let type_field = format!("{field}.type");
     if target.type_.is_empty() {
-        found.required(&type_field, "must specify a metric target type");
+        violations.required(&type_field, "must specify a metric target type");
     }
     if !["Utilization", "Value", "AverageValue"].contains(&target.type_.as_str()) {
-        found.invalid(
+        violations.invalid(
             &type_field,
             &target.type_,
             "must be either Utilization, Value, or AverageValue",
@@ -125,36 +125,40 @@ fn target(found: &mut Violations, field: &str, target: &MetricTarget, takes: Tar
     }
     for (name, amount) in [("value", &target.value), ("averageValue", &target.average_value)] {
         if let Some(amount) = amount.as_ref().filter(|amount| !is_at_least(amount, true)) {
-            found.invalid(&format!("{field}.{name}"), &amount.0, "must be positive");
+            violations.invalid(&format!("{field}.{name}"), &amount.0, "must be positive");
         }
     }
     if let Some(percent) = target.average_utilization.filter(|percent| *percent < 1) {
-        found.invalid(&format!("{field}.averageUtilization"), percent, "must be greater than 0");
+        violations.invalid(
+            &format!("{field}.averageUtilization"),
+            percent,
+            "must be greater than 0",
+        );
     }
     let (value, average) = (target.value.is_some(), target.average_value.is_some());
     let utilization = target.average_utilization.is_some();
-    match takes {
-        Targets::PerPod if average && utilization => found.forbidden(
+    match targets {
+        Targets::PerPod if average && utilization => violations.forbidden(
             &format!("{field}.averageValue"),
             "may not set both a target raw value and a target utilization",
         ),
-        Targets::PerPod if !average && !utilization => found.required(
+        Targets::PerPod if !average && !utilization => violations.required(
             &format!("{field}.averageUtilization"),
             "must set either a target raw value or a target utilization",
         ),
-        Targets::Average if !average => found.required(
+        Targets::Average if !average => violations.required(
             &format!("{field}.averageValue"),
             "must specify a positive target averageValue",
         ),
-        Targets::Either if !average && !value => found.required(
+        Targets::Either if !average && !value => violations.required(
             &format!("{field}.averageValue"),
             "must set either a target value or averageValue",
         ),
-        Targets::One if average && value => found.forbidden(
+        Targets::One if average && value => violations.forbidden(
             &format!("{field}.value"),
             "may not set both a target value for metric and a per-pod target",
         ),
-        Targets::One if !average && !value => found.required(
+        Targets::One if !average && !value => violations.required(
             &format!("{field}.averageValue"),
             "must set either a target value for metric or a per-pod target",
         ),
@@ -162,17 +166,17 @@ fn target(found: &mut Violations, field: &str, target: &MetricTarget, takes: Tar
     }
 }
 
-/// A resource that containers can request.
-fn container_resource(found: &mut Violations, field: &str, name: &str) {
+/// Checks the name of a resource that containers can request.
+fn container_resource(violations: &mut Violations, field: &str, name: &str) {
     let is_standard =
         matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
     if name.is_empty() {
-        found.required(field, "must specify a resource name");
+        violations.required(field, "must specify a resource name");
     } else if !name.contains('/') && !is_standard {
-        found.invalid(field, name, "must be a standard resource type or fully qualified");
-        found.invalid(field, name, "must be a standard resource for containers");
+        violations.invalid(field, name, "must be a standard resource type or fully qualified");
+        violations.invalid(field, name, "must be a standard resource for containers");
     } else if name.starts_with("requests.") {
-        found.invalid(field, name, "doesn't follow extended resource name standard");
+        violations.invalid(field, name, "doesn't follow extended resource name standard");
     }
 }
 

@@ -1,5 +1,4 @@
-//! What is seen of containers on its way into the histories of the fleet: that they are there, what they use, and that they
-//! were killed or throttled.
+//! Ingestion: adds containers, usage samples, OOM kills and throttling to the histories.
 
 use std::sync::Arc;
 
@@ -17,52 +16,52 @@ use crate::{
     },
 };
 
-/// One usage of one container.
+/// A usage sample of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageSample<'a> {
     /// Name of the pod.
     pub pod: &'a str,
     /// Name of the container.
     pub container: &'a str,
-    /// When it was measured.
+    /// Time of the measurement.
     pub at: Time,
-    /// CPU, when it is known.
+    /// CPU usage, if known.
     pub cpu: Option<MilliCpu>,
-    /// Memory, when it is known.
+    /// Memory usage, if known.
     pub memory: Option<Bytes>,
 }
 
-/// What became of a usage: each resource that was there, taken or refused.
+/// The result of adding a usage sample, for each resource that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageResult {
-    /// CPU.
+    /// Result of the CPU sample.
     pub cpu: Option<Result<(), SampleRejected>>,
-    /// Memory.
+    /// Result of the memory sample.
     pub memory: Option<Result<(), SampleRejected>>,
 }
 
-/// What became of a kill.
+/// The result of adding an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OomResult {
-    /// It counts, as a usage of so much memory.
+    /// It was counted as a usage of this much memory.
     Counted(Bytes),
-    /// It is part of the history already.
+    /// It is already part of the history.
     Known,
-    /// It lies before everything that history holds.
+    /// It is older than the history.
     Expired,
-    /// It may have happened before this process began, and such kills are not wanted.
+    /// It may have happened before this process started, and such OOM kills are ignored.
     Ignored,
-    /// The history refused it.
+    /// It was rejected.
     Refused(SampleRejected),
-    /// Nobody asked about that container.
+    /// The VPA is not tracked.
     Untracked,
 }
 
 impl OomResult {
-    /// All words.
+    /// All names.
     pub const NAMES: [&str; 6] = ["counted", "known", "expired", "ignored", "refused", "untracked"];
 
-    /// As metrics name it.
+    /// The name in metrics.
     pub const fn as_str(self) -> &'static str {
         let [counted, known, expired, ignored, refused, untracked] = Self::NAMES;
         match self {
@@ -77,7 +76,7 @@ impl OomResult {
 }
 
 impl UsageResult {
-    /// Whether it was refused because it is from the future.
+    /// Whether it was rejected because its time is in the future.
     pub fn is_in_future(self) -> bool {
         [self.cpu, self.memory].contains(&Some(Err(SampleRejected::InFuture)))
     }
@@ -89,56 +88,56 @@ impl VpaRegistry {
         self.register(key, container, true, now);
     }
 
-    /// Registers a container that only finished pods have. Its history starts if there is none, so that a Job that ran
-    /// between two passes has one, but it is not alive: evicted and failed pods may be kept for weeks.
+    /// Registers a container that only finished pods have. Starts its history if there is none, so that a Job that ran
+    /// between two passes has one, but does not mark it alive: evicted and failed pods may exist for weeks.
     pub fn register_finished_container(&mut self, key: &ObjectKey, container: &str, now: Time) {
         self.register(key, container, false, now);
     }
 
     fn register(&mut self, key: &ObjectKey, container: &str, is_live: bool, now: Time) {
-        let Some(watched) = self.vpas.get_mut(key) else { return };
-        let rules = watched.settings.rules(watched.history.get(container), &self.settings);
-        let history = watched.history.get_or_start(container, now, &rules);
+        let Some(vpa) = self.vpas.get_mut(key) else { return };
+        let rules = vpa.settings.rules(vpa.history.get(container), &self.settings);
+        let history = vpa.history.get_or_start(container, now, &rules);
         if is_live {
             history.mark_alive(now);
         }
-        watched.settings.apply_policy(container, history, &self.settings);
+        vpa.settings.apply_policy(container, history, &self.settings);
     }
 
-    /// Takes a usage.
+    /// Adds a usage sample.
     pub fn add_usage(
         &mut self,
         key: &ObjectKey,
         usage: UsageSample<'_>,
         now: Time,
     ) -> Option<UsageResult> {
-        let watched = self.vpas.get_mut(key)?;
+        let vpa = self.vpas.get_mut(key)?;
         let UsageSample { pod, container, at, cpu, memory } = usage;
         if self.settings.latest_sample(now).is_some_and(|latest| at > latest) {
-            let refused = Err(SampleRejected::InFuture);
+            let rejected = Err(SampleRejected::InFuture);
             return Some(UsageResult {
-                cpu: cpu.map(|_| refused),
-                memory: memory.map(|_| refused),
+                cpu: cpu.map(|_| rejected),
+                memory: memory.map(|_| rejected),
             });
         }
-        let rules = watched.settings.rules(watched.history.get(container), &self.settings);
-        if watched.state != HistoryState::Loaded {
-            watched.history.record_first_sample(container, pod, at, (cpu, memory));
+        let rules = vpa.settings.rules(vpa.history.get(container), &self.settings);
+        if vpa.state != HistoryState::Loaded {
+            vpa.history.record_first_sample(container, pod, at, (cpu, memory));
         }
-        let history = watched.history.container_mut(container, now, &rules);
-        let taken = UsageResult {
+        let history = vpa.history.container_mut(container, now, &rules);
+        let result = UsageResult {
             cpu: cpu.map(|cpu| history.add_cpu(pod, at, cpu, &rules)),
             memory: memory.map(|memory| history.add_memory(pod, at, memory, &rules)),
         };
-        if taken.cpu == Some(Ok(())) || taken.memory == Some(Ok(())) {
-            watched.last_sample = watched.last_sample.max(Some(at));
-            watched.mark_changed(now, false);
+        if result.cpu == Some(Ok(())) || result.memory == Some(Ok(())) {
+            vpa.last_sample = vpa.last_sample.max(Some(at));
+            vpa.mark_changed(now, false);
         }
-        Some(taken)
+        Some(result)
     }
 
-    /// Takes an out-of-memory kill. One that may have happened long ago is held against what history reaches. One that
-    /// is dated into the future happened by now at the latest.
+    /// Adds an OOM kill. If `may_be_old`, it is ignored if it is older than the history. A time in the future is replaced by
+    /// `now`.
     pub fn add_oom(
         &mut self,
         key: &ObjectKey,
@@ -147,49 +146,48 @@ impl VpaRegistry {
         may_be_old: bool,
         now: Time,
     ) -> OomResult {
-        let Some(watched) = self.vpas.get_mut(key) else { return OomResult::Untracked };
-        let known = watched.history.get(container);
-        let rules = watched.settings.rules(known, &self.settings);
+        let Some(vpa) = self.vpas.get_mut(key) else { return OomResult::Untracked };
+        let existing = vpa.history.get(container);
+        let rules = vpa.settings.rules(existing, &self.settings);
         let is_ahead = self.settings.latest_sample(now).is_some_and(|latest| at > latest);
-        // After a restart nothing tells such a kill from the one of this pod that was counted before.
-        if is_ahead && may_be_old && known.is_some_and(|known| known.has_oom_of(pod)) {
+        // After a restart such a kill cannot be distinguished from one of this pod that was counted before.
+        if is_ahead && may_be_old && existing.is_some_and(|existing| existing.has_oom_of(pod)) {
             return OomResult::Known;
         }
         let at = if is_ahead { now } else { at };
         if may_be_old && at < now.earlier(rules.memory_span()) {
             return OomResult::Expired;
         }
-        if known.is_some_and(|known| known.has_recorded_oom(pod, at, &rules)) {
+        if existing.is_some_and(|existing| existing.has_recorded_oom(pod, at, &rules)) {
             return OomResult::Known;
         }
-        let history = watched.history.container_mut(container, now, &rules);
+        let history = vpa.history.container_mut(container, now, &rules);
         match history.record_oom(pod, at, kill, &rules) {
             Ok(counted) => {
-                watched.mark_changed(now, true);
-                watched.count_oom(container);
+                vpa.mark_changed(now, true);
+                vpa.count_oom(container);
                 OomResult::Counted(counted)
             }
             Err(rejected) => OomResult::Refused(rejected),
         }
     }
 
-    /// Takes an out-of-memory kill that a pod showed when it was first seen: nobody may have watched when it
-    /// happened, or an earlier process may have counted it.
+    /// Adds an OOM kill that a pod showed when it was first observed. It may have happened while no recommender was running,
+    /// or an earlier process may have counted it.
     pub fn add_oom_at_first_sight(
         &mut self,
         key: &ObjectKey,
-        whose: (&str, &str),
-        told: (Time, OomKill),
+        pod_and_container: (&str, &str),
+        time_and_kill: (Time, OomKill),
         now: Time,
     ) -> OomResult {
         if !self.settings.fixes.has(Fix::KillsInDowntimeCount) {
             return OomResult::Ignored;
         }
-        self.add_oom(key, whose, told, true, now)
+        self.add_oom(key, pod_and_container, time_and_kill, true, now)
     }
 
-    /// Notes how much a container was throttled, in place of what was measured before; not for a container that has no
-    /// history.
+    /// Sets the throttling of a container, replacing an earlier measurement. Does nothing for a container without a history.
     pub fn set_throttling(&mut self, key: &ContainerKey, measured: Throttling, now: Time) {
         self.update_throttling(key, now, |history| {
             history.set_throttling(measured);
@@ -197,7 +195,7 @@ impl VpaRegistry {
         });
     }
 
-    /// Forgets how much a container was throttled: it has no CPU limit any more.
+    /// Removes the throttling of a container because it has no CPU limit any more.
     pub fn clear_throttling(&mut self, key: &ContainerKey, now: Time) {
         self.update_throttling(key, now, ContainerHistory::clear_throttling);
     }
@@ -208,10 +206,11 @@ impl VpaRegistry {
         now: Time,
         change: impl FnOnce(&mut ContainerHistory) -> bool,
     ) {
-        let Some(watched) = self.vpas.get_mut(&key.vpa) else { return };
-        let of = |(name, _): &(&Arc<str>, &mut ContainerHistory)| ***name == *key.container;
-        if watched.history.iter_mut().find(of).is_some_and(|(_, history)| change(history)) {
-            watched.mark_changed(now, false);
+        let Some(vpa) = self.vpas.get_mut(&key.vpa) else { return };
+        let is_container =
+            |(name, _): &(&Arc<str>, &mut ContainerHistory)| ***name == *key.container;
+        if vpa.history.iter_mut().find(is_container).is_some_and(|(_, history)| change(history)) {
+            vpa.mark_changed(now, false);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What of the fleet is to be saved, in which order, and what became of it.
+//! Saving: which VPAs are due, in which order, and the results.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,87 +10,86 @@ use crate::{
 use super::{HistoryState, VpaRegistry, VpaState};
 use crate::recommender::clock_doubt::StoredTimes;
 
-/// What happened since the last save.
+/// The changes since the last save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unsaved {
     pub(super) since: Time,
-    /// An out-of-memory kill is part of it: it goes first.
+    /// There was an OOM kill, so save this VPA first.
     pub(super) urgent: bool,
 }
 
 impl VpaRegistry {
-    /// The VPAs that are to be saved, the most urgent first: those with an out-of-memory kill, then those
-    /// whose last save lies longest ago, once their oldest change has that age. Those that could not be saved
-    /// the last time come after all others, so that they hold nobody up; `but` are left out.
+    /// Returns the VPAs to save, the most urgent first: those with an OOM kill, then the least recently saved ones, as
+    /// soon as their oldest change is `age` old. VPAs whose last save failed come last, so that they do not delay
+    /// others; of these, `exclude` is left out.
     pub fn due_for_save(
         &self,
         now: Time,
         age: Duration,
-        most: usize,
-        but: &HashSet<ObjectKey>,
+        limit: usize,
+        exclude: &HashSet<ObjectKey>,
     ) -> Vec<ObjectKey> {
         let mut due: Vec<(bool, bool, Option<Time>, &ObjectKey)> = self
             .vpas
             .iter()
-            .filter(|(key, watched)| {
-                watched.state == HistoryState::Loaded
-                    && !(watched.save_failed && but.contains(*key))
-                    && !(self.keeps_expired && watched.history.has_expired())
+            .filter(|(key, vpa)| {
+                vpa.state == HistoryState::Loaded
+                    && !(vpa.save_failed && exclude.contains(*key))
+                    && !(self.keeps_expired && vpa.history.has_expired())
             })
-            .filter_map(|(key, watched)| {
-                let unsaved = watched.unsaved?;
-                // What was never saved has nothing to fall back to.
-                let ripe = unsaved.urgent
-                    || watched.last_saved.is_none()
+            .filter_map(|(key, vpa)| {
+                let unsaved = vpa.unsaved?;
+                // A VPA that was never saved would lose everything on a restart.
+                let is_due = unsaved.urgent
+                    || vpa.last_saved.is_none()
                     || now >= unsaved.since.later(age)
                     || now < unsaved.since;
-                ripe.then_some((watched.save_failed, !unsaved.urgent, watched.last_saved, key))
+                is_due.then_some((vpa.save_failed, !unsaved.urgent, vpa.last_saved, key))
             })
             .collect();
-        if due.len() > most {
-            due.select_nth_unstable(most);
-            due.truncate(most);
+        if due.len() > limit {
+            due.select_nth_unstable(limit);
+            due.truncate(limit);
         }
         due.sort_unstable();
         due.into_iter().map(|(.., key)| key.clone()).collect()
     }
 
-    /// How the stored records that were read look by the clock.
+    /// Returns the ages of the stored records that were loaded.
     pub fn stored_times(&self) -> StoredTimes {
         self.stored_times
     }
 
-    /// Whether VPAs are saved whose stored records look expired, or written in the future. Not while the clock may be wrong:
-    /// they would be replaced, though they saw more.
+    /// Sets whether VPAs whose stored records look expired or written in the future are not saved. While the clock may be
+    /// wrong, saving would replace records that have more samples.
     pub fn keep_expired(&mut self, keep: bool) {
         self.keeps_expired = keep;
     }
 
-    /// The clock was wrong, and is right now: the records that looked expired by it are kept, and taken over with the next
-    /// save of their VPAs.
+    /// Keeps the records that looked expired, because the clock was wrong and is right now. They are merged with the
+    /// next save of their VPAs.
     pub fn forget_expired_by_clock(&mut self) {
-        self.vpas.values_mut().for_each(|watched| watched.history.forget_expired_by_clock());
+        self.vpas.values_mut().for_each(|vpa| vpa.history.forget_expired_by_clock());
     }
 
-    /// Number of VPAs that are not saved because of that.
+    /// Number of VPAs that are not saved because of [`Self::keep_expired`].
     pub fn expired_count(&self) -> usize {
-        let is_kept = |watched: &&VpaState| self.keeps_expired && watched.history.has_expired();
+        let is_kept = |vpa: &&VpaState| self.keeps_expired && vpa.history.has_expired();
         self.vpas.values().filter(is_kept).count()
     }
 
-    /// Number of VPAs with changes that are not saved, and since when the oldest is waiting.
+    /// Number of VPAs with unsaved changes, and the time of the oldest change.
     pub fn unsaved_stats(&self) -> (usize, Option<Time>) {
-        let changes = || self.vpas.values().filter_map(|it| it.unsaved.or(it.saving));
+        let changes = || self.vpas.values().filter_map(|vpa| vpa.unsaved.or(vpa.saving));
         (changes().count(), changes().map(|unsaved| unsaved.since).min())
     }
 
-    /// Everything that is remembered of a VPA, to be saved. What happens from now on is another change, to be
-    /// saved another time.
+    /// Returns the histories of a VPA as records to save. Later changes need another save.
     pub fn records(&mut self, key: &ObjectKey, now: Time) -> Vec<Record> {
-        let Some(watched) = self.vpas.get_mut(key) else { return Vec::new() };
-        watched.saving = watched.unsaved.take().or(watched.saving);
-        let owner = watched.owner.clone();
-        let VpaState { settings: directives, history, .. } = watched;
+        let Some(vpa) = self.vpas.get_mut(key) else { return Vec::new() };
+        vpa.saving = vpa.unsaved.take().or(vpa.saving);
+        let owner = vpa.owner.clone();
+        let VpaState { settings: vpa_settings, history, .. } = vpa;
         let mut records = Vec::with_capacity(history.len());
         for (name, container) in history.iter_mut() {
             if let Some(owner) = &owner
@@ -98,7 +97,7 @@ impl VpaRegistry {
             {
                 container.set_owner(owner.clone());
             }
-            let rules = directives.rules(Some(container), &self.settings);
+            let rules = vpa_settings.rules(Some(container), &self.settings);
             let snapshot = container.to_snapshot(now, &rules);
             records.push(Record::new(ContainerKey::new(key.clone(), Arc::clone(name)), snapshot));
         }
@@ -108,48 +107,48 @@ impl VpaRegistry {
         records
     }
 
-    /// Notes that a VPA was saved; not if it points to another workload than what was saved.
+    /// Records that a VPA was saved, unless it has another target since.
     pub fn mark_saved(&mut self, key: &ObjectKey, containers: &[Arc<str>], now: Time) {
-        let Some(watched) = self.vpas.get_mut(key) else { return };
-        if watched.saving.take().is_none() {
+        let Some(vpa) = self.vpas.get_mut(key) else { return };
+        if vpa.saving.take().is_none() {
             return;
         }
         for container in containers {
-            watched.history.mark_saved(container);
+            vpa.history.mark_saved(container);
         }
-        watched.last_saved = Some(now);
-        watched.save_failed = false;
+        vpa.last_saved = Some(now);
+        vpa.save_failed = false;
     }
 
-    /// Notes that a VPA could not be saved: it is as due as it was.
+    /// Records that saving a VPA failed: its changes are unsaved again.
     pub fn mark_save_failed(&mut self, key: &ObjectKey) {
-        if let Some(watched) = self.vpas.get_mut(key) {
-            watched.return_unsaved();
-            watched.save_failed = true;
+        if let Some(vpa) = self.vpas.get_mut(key) {
+            vpa.return_unsaved();
+            vpa.save_failed = true;
         }
     }
 
-    /// Notes that saves that were under way were cut off: what they were to save is as due as it was.
+    /// Records that running saves were aborted: their changes are unsaved again.
     pub fn resume_saves(&mut self) {
         self.vpas.values_mut().for_each(VpaState::return_unsaved);
     }
 
-    /// Notes that a stored history of this VPA was read: it need not be written before it is due.
+    /// Records that a stored history of this VPA was loaded, so it need not be saved before it is due.
     pub fn mark_stored(&mut self, key: &ObjectKey, now: Time) {
-        if let Some(watched) = self.vpas.get_mut(key) {
-            watched.last_saved = watched.last_saved.or(Some(now));
+        if let Some(vpa) = self.vpas.get_mut(key) {
+            vpa.last_saved = vpa.last_saved.or(Some(now));
         }
     }
 
-    /// Notes that part of a VPA can never be saved. Answers whether that is news.
+    /// Records that part of a VPA can never be saved. Returns whether this is new.
     pub fn mark_rejected(&mut self, key: &ObjectKey) -> bool {
-        self.vpas.get_mut(key).is_some_and(|it| !std::mem::replace(&mut it.save_rejected, true))
+        self.vpas.get_mut(key).is_some_and(|vpa| !std::mem::replace(&mut vpa.save_rejected, true))
     }
 
-    /// Forgets which stored records of containers that are gone say nothing any more, once these were
-    /// collected. One that is still there is found to be so again.
+    /// Drops the stale records of removed containers, after they were garbage collected. One that still exists is detected
+    /// again.
     pub fn clear_stale_records(&mut self) {
-        self.vpas.values_mut().for_each(|watched| watched.history.clear_stale_records());
+        self.vpas.values_mut().for_each(|vpa| vpa.history.clear_stale_records());
     }
 }
 

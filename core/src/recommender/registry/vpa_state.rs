@@ -1,4 +1,4 @@
-//! One VPA of the fleet: what it says about itself, what is remembered of it, and how far that is saved.
+//! The state of one VPA: its settings, its history, and what of it is saved.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,75 +9,75 @@ use crate::recommender::{
     history::History, policy, summary::RecommendationSummary, vpa_settings::VpaSettings,
 };
 
-/// How far the stored history of a VPA has come.
+/// The loading state of a VPA's stored history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HistoryState {
-    /// It was not read yet: nothing is recommended, and nothing is written over it.
+    /// It has not been loaded yet: there is no recommendation, and the stored history is not overwritten.
     #[default]
     Waiting,
-    /// It is part of what is known.
+    /// It was merged into the history.
     Loaded,
-    /// It could not be read, and the recommender was told to go on without. It is tried again; until then nothing
-    /// is written over it.
+    /// It could not be loaded, and the recommender continues without it. Loading is retried; until then the stored history
+    /// is not overwritten.
     Missing,
 }
 
-/// A history that was not found is replaced by what is measured within this time.
+/// After this time, live samples have replaced a history that was not found.
 const REPLACED_WITHIN: Duration = Duration::from_hours(24);
 
-/// One VPA.
+/// The state of one VPA.
 #[derive(Debug, Default)]
 pub struct VpaState {
     pub(super) settings: VpaSettings,
     pub(super) created: Time,
-    /// Topmost scalable owner of the pods, once it is known.
+    /// Topmost scalable owner of the pods, if known.
     pub(super) owner: Option<Box<str>>,
     pub(super) history: History,
     pub(super) state: HistoryState,
-    /// When it turned out that there is none, though there is one of others.
+    /// When it was found that there is no history, although there is one of other pods.
     pub(super) not_found: Option<Time>,
-    /// Which of its waits for the stored history this is, or was.
+    /// Identifies the current or last load of the stored history.
     pub(super) load_generation: u64,
     pub(super) summaries: Box<[RecommendationSummary]>,
     pub(super) has_been_recommended: bool,
-    /// Since when it has had no recommendation.
+    /// Start of the time without a recommendation.
     pub(super) without_recommendation_since: Option<Time>,
     pub(super) unsaved: Option<Unsaved>,
-    /// What is being written.
+    /// The changes that are being saved.
     pub(super) saving: Option<Unsaved>,
     pub(super) last_saved: Option<Time>,
     /// Whether the last attempt to save it failed.
     pub(super) save_failed: bool,
-    /// Whether it was told that part of it can never be saved.
+    /// Whether it was reported that part of it can never be saved.
     pub(super) save_rejected: bool,
     pub(super) last_sample: Option<Time>,
-    /// Out-of-memory kills that were counted, of the few containers that had any.
+    /// Counted OOM kills, by container.
     pub(super) oom_counts: Vec<(Box<str>, u64)>,
 }
 
 impl VpaState {
-    /// What it says about itself.
+    /// Returns the settings of the VPA.
     pub fn settings(&self) -> &VpaSettings {
         &self.settings
     }
 
-    /// What is remembered.
+    /// Returns the history.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// How far its stored history has come.
+    /// Returns the loading state of the stored history.
     pub fn state(&self) -> HistoryState {
         self.state
     }
 
-    /// Whether a storage holds anything of it: it was found there, or saved, or its samples are.
+    /// Whether a storage has a history of it: it was loaded, saved, or built from stored samples.
     pub fn is_stored(&self) -> bool {
         self.last_saved.is_some()
             || self.history.iter().any(|(_, history)| history.is_built_from_samples())
     }
 
-    /// Whether no history was found where one was to be expected, and little is known yet in its place.
+    /// Whether no history was found although one was expected, and live samples have not replaced it yet.
     pub fn is_without_history(&self, now: Time) -> bool {
         self.not_found.is_some_and(|at| now < at.later(REPLACED_WITHIN))
     }
@@ -87,31 +87,31 @@ impl VpaState {
         self.owner.as_deref()
     }
 
-    /// What was last decided, by container.
+    /// Returns the last recommendation, by container.
     pub fn summaries(&self) -> &[RecommendationSummary] {
         &self.summaries
     }
 
-    /// What was last decided about a container.
+    /// Returns the last recommendation of a container.
     pub fn summary_for(&self, container: &str) -> Option<&RecommendationSummary> {
         let index = self.summaries.binary_search_by(|known| (*known.container).cmp(container));
         index.ok().map(|index| &self.summaries[index])
     }
 
-    /// Whether a policy switches this container off.
+    /// Whether the policy of this container is `Off`.
     pub fn is_off(&self, container: &str) -> bool {
         policy::policy_for(&self.settings.policies, container).is_some_and(|policy| policy.off)
     }
 
-    /// When the latest sample was measured.
+    /// Returns the time of the latest sample.
     pub fn last_sample(&self) -> Option<Time> {
         self.last_sample
     }
 
-    /// How many out-of-memory kills of a container were counted since this process knows of it.
+    /// Returns the number of OOM kills of a container that this process has counted.
     pub fn oom_count(&self, container: &str) -> u64 {
-        let known = self.oom_counts.iter().find(|(name, _)| **name == *container);
-        known.map_or(0, |(_, kills)| *kills)
+        let count = self.oom_counts.iter().find(|(name, _)| **name == *container);
+        count.map_or(0, |(_, kills)| *kills)
     }
 
     pub(super) fn count_oom(&mut self, container: &str) {
@@ -121,7 +121,7 @@ impl VpaState {
         }
     }
 
-    /// Since when it has had no recommendation.
+    /// Returns the start of the time without a recommendation.
     pub fn without_recommendation_since(&self) -> Option<Time> {
         self.without_recommendation_since
     }
@@ -133,7 +133,7 @@ impl VpaState {
         });
     }
 
-    /// Forgets a workload for another one. What is stored of it is not to be kept for what it has seen.
+    /// Resets the state for another workload. The stored history is marked stale.
     pub(super) fn reset(&mut self) {
         let former = std::mem::take(&mut self.history);
         for (name, _) in former.iter() {
@@ -146,7 +146,7 @@ impl VpaState {
         self.not_found = None;
         self.summaries = Box::default();
         self.oom_counts.clear();
-        // What is on its way to the storage is of the other workload.
+        // Running saves are of the old workload.
         (self.unsaved, self.saving) = (None, None);
     }
 }
@@ -158,12 +158,12 @@ mod tests {
     #[test]
     fn a_missing_history_is_reported_until_a_day_of_usage_has_taken_its_place() {
         let at = Time::from_secs(1_000);
-        let mut watched = VpaState::default();
-        assert!(!watched.is_without_history(at));
-        watched.not_found = Some(at);
-        assert!(watched.is_without_history(at.later(Duration::from_hours(23))));
-        assert!(!watched.is_without_history(at.later(REPLACED_WITHIN)));
-        watched.reset();
-        assert!(!watched.is_without_history(at), "another workload has another history");
+        let mut vpa = VpaState::default();
+        assert!(!vpa.is_without_history(at));
+        vpa.not_found = Some(at);
+        assert!(vpa.is_without_history(at.later(Duration::from_hours(23))));
+        assert!(!vpa.is_without_history(at.later(REPLACED_WITHIN)));
+        vpa.reset();
+        assert!(!vpa.is_without_history(at), "another workload has another history");
     }
 }

@@ -1,4 +1,4 @@
-//! The pod as the API writes it, as far as it is read.
+//! The fields of a pod that are deserialized from the API's JSON.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -106,7 +106,8 @@ impl From<RawPod> for Pod {
         let init_statuses = Statuses(status.init_container_statuses.unwrap_or_default());
         let (by_name, inits_by_name) = (statuses.by_name(), init_statuses.by_name());
         let conditions = status.conditions.unwrap_or_default();
-        let ready = conditions.iter().find(|one| &*one.kind == "Ready" && &*one.status == "True");
+        let is_ready = |found: &&Condition| &*found.kind == "Ready" && &*found.status == "True";
+        let ready = conditions.iter().find(is_ready);
         let mains = spec.containers.unwrap_or_default().into_iter();
         let inits = spec.init_containers.unwrap_or_default().into_iter();
         Self {
@@ -117,21 +118,22 @@ impl From<RawPod> for Pod {
             labels: metadata.labels.unwrap_or_default(),
             annotations: metadata.annotations,
             containers: mains
-                .map(|one| {
-                    let status = statuses.find(&by_name, &one.name);
-                    to_container(one, ContainerType::Main, status)
+                .map(|main| {
+                    let status = statuses.find(&by_name, &main.name);
+                    to_container(main, ContainerType::Main, status)
                 })
                 .collect(),
             init_containers: inits
-                .map(|one| {
-                    let stays = one.restart_policy.as_deref() == Some("Always");
-                    let part = if stays { ContainerType::Sidecar } else { ContainerType::Init };
-                    let status = init_statuses.find(&inits_by_name, &one.name);
-                    to_container(one, part, status)
+                .map(|init| {
+                    let is_sidecar = init.restart_policy.as_deref() == Some("Always");
+                    let container_type =
+                        if is_sidecar { ContainerType::Sidecar } else { ContainerType::Init };
+                    let status = init_statuses.find(&inits_by_name, &init.name);
+                    to_container(init, container_type, status)
                 })
                 .collect(),
             overhead: spec.overhead.unwrap_or_default(),
-            ready_since: ready.map(|one| one.last_transition_time.unwrap_or_default()),
+            ready_since: ready.map(|found| found.last_transition_time.unwrap_or_default()),
             priority_class: spec.priority_class_name.filter(|name| !name.is_empty()),
             has_deadline: spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0),
         }
@@ -159,19 +161,19 @@ impl Statuses {
 }
 
 fn to_container(
-    one: SpecContainer,
-    part: ContainerType,
+    container: SpecContainer,
+    container_type: ContainerType,
     status: Option<&StatusContainer>,
 ) -> Container {
-    let policies = one.resize_policy.unwrap_or_default();
+    let policies = container.resize_policy.unwrap_or_default();
     let restarts = |resource: &str| {
         let restart = |policy: &ResizePolicy| &*policy.restart_policy == "RestartContainer";
         policies.iter().any(|policy| &*policy.resource_name == resource && restart(policy))
     };
     Container {
-        name: one.name,
-        container_type: part,
-        spec: one.resources.unwrap_or_default(),
+        name: container.name,
+        container_type,
+        spec: container.resources.unwrap_or_default(),
         status: status.and_then(|status| status.resources.clone()),
         resize_restarts: ResizeRestarts { on_cpu: restarts("cpu"), on_memory: restarts("memory") },
     }

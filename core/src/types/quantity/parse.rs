@@ -1,18 +1,18 @@
-//! How a text is read as a quantity.
+//! Parsing of quantities.
 
 use std::str::FromStr;
 
 use super::{Format, MAX_BINARY_NANOS, MAX_NANOS, NANOS_PER_UNIT, Quantity};
 
-/// Why a text is not a quantity.
+/// Why a text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a quantity: {why}")]
+#[error("{text:?} is not a quantity: {reason}")]
 pub struct ParseError {
     text: String,
-    why: String,
+    reason: String,
 }
 
-/// What a suffix stands for.
+/// A parsed suffix.
 struct Suffix {
     /// Power of ten.
     power_of_ten: i64,
@@ -43,14 +43,14 @@ fn suffix(text: &str) -> Option<Suffix> {
         "Ei" => binary(60),
         _ => {
             let exponent = text.strip_prefix(['e', 'E'])?.parse::<i64>().ok()?;
-            // Past a thousand nothing changes any more: the number is nothing, or more than can be held.
+            // Larger exponents make no difference: the number is zero or exceeds the maximum.
             let tens = exponent.clamp(-1_000_000, 1_000_000);
             Suffix { power_of_ten: tens, power_of_two: 0, format: Format::DecimalExponent }
         }
     })
 }
 
-/// The magnitude `digits x 10^tens x 2^twos`, rounded up to a whole number; `None` when it cannot be held.
+/// The magnitude `digits x 10^tens x 2^twos`, rounded up to an integer; `None` on overflow.
 /// `digits` are ASCII digits without a leading zero.
 fn magnitude(digits: &[u8], tens: i64, twos: u32) -> Option<i128> {
     let split = (digits.len() as i64).saturating_add(tens.min(0)).max(0);
@@ -66,7 +66,7 @@ fn magnitude(digits: &[u8], tens: i64, twos: u32) -> Option<i128> {
         value = value.checked_mul(10)?;
     }
     value = value.checked_mul(1 << twos)?;
-    // The fraction times 2^twos, from its last digit up: what is carried out of its first one is whole.
+    // The fraction times 2^twos, from the last digit to the first; the final carry is the integer part.
     let (mut carry, mut rest) = (0_i128, false);
     let mut shift_in = |digit: i128| {
         carry += digit << twos;
@@ -89,11 +89,13 @@ fn magnitude(digits: &[u8], tens: i64, twos: u32) -> Option<i128> {
 impl FromStr for Quantity {
     type Err = ParseError;
 
-    /// Reads every notation that Kubernetes reads. Finer than a billionth is rounded away from zero; too
-    /// large is held at the largest amount.
+    /// Parses every notation that Kubernetes accepts. Rounds away from zero to a whole nano and clamps to the
+    /// largest amount.
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let error =
-            |why: &str| ParseError { text: text.chars().take(64).collect(), why: why.to_owned() };
+        let error = |reason: &str| ParseError {
+            text: text.chars().take(64).collect(),
+            reason: reason.to_owned(),
+        };
         let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
         let end =
             unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
@@ -119,7 +121,7 @@ impl FromStr for Quantity {
         } else {
             magnitude(digits, tens + 9 - fraction.len() as i64, twos).unwrap_or(limit).min(limit)
         };
-        // Less than one byte of something binary is no longer binary.
+        // As in Kubernetes, a binary quantity below 1 becomes decimal.
         let format = match format {
             Format::BinarySi if nanos > 0 && nanos < NANOS_PER_UNIT => Format::DecimalSi,
             other => other,

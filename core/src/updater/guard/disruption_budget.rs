@@ -1,5 +1,5 @@
-//! What was changed in the whole cluster of late, and whether it did any good: kept in the updater's Lease, and written
-//! there before each change that it pays for.
+//! The recent changes in the whole cluster, and whether they had an effect. Stored in an annotation of the updater's
+//! Lease, and persisted before each change that is charged to it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,52 +16,52 @@ use super::{
 /// Key of the annotation on the Lease.
 pub const ANNOTATION: &str = "plimsoll.dev/changes";
 
-/// Bytes that the annotation may have.
+/// Maximum size of the annotation in bytes.
 pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
 
-/// Number of the format. It changes when old readers would misunderstand.
+/// Version of the format. It is increased when old readers would misinterpret it.
 const VERSION: u32 = 1;
 
-/// How long an eviction may take to show an effect, and how long nothing more is tried when it shows none. That doubles
-/// from one to the next.
+/// How long an eviction may take to show an effect, and the pause before the next trial if it shows none. The pause
+/// doubles with each trial.
 const EFFECT_TIMEOUT: Duration = Duration::from_mins(15);
 const MAX_DOUBLINGS: u32 = 4;
 
-/// How long an effect that was seen says that the next evictions will have theirs.
+/// How long an observed effect is proof that further evictions will have one.
 const EFFECT_VALID_FOR: Duration = Duration::from_hours(1);
 
-/// How long a trial without effect is remembered.
+/// How long a trial without effect is stored.
 const TRIAL_RETENTION: Duration = Duration::from_hours(24);
 
-/// Workloads of one namespace that count for the breaker of the cluster: whoever has a namespace must not be able to stop
-/// all others alone.
+/// Maximum number of workloads of one namespace that count for the circuit breaker of the cluster, so that one namespace
+/// cannot block all others.
 const MAX_TRIPS_PER_NAMESPACE: usize = 2;
 
-/// Workloads that got worse that are remembered in all namespaces together, unless the breaker needs more.
+/// Maximum number of stored regressed workloads in all namespaces together, unless the breaker needs more.
 const MAX_TRIPS: usize = 64;
 
-/// What a change is charged as.
+/// The budget that a change is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetKind {
-    /// It takes a pod or a container down.
+    /// The change disrupts a pod or restarts a container.
     Disruption,
-    /// It takes nothing down.
+    /// The change is a resize without restarts.
     Resize,
 }
 
-/// What was changed in the cluster of late.
+/// The recent changes in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DisruptionBudget {
     #[serde(default, skip_serializing_if = "HourlyChanges::is_empty")]
     disruptions: HourlyChanges,
     #[serde(default, skip_serializing_if = "HourlyChanges::is_empty")]
     resizes: HourlyChanges,
-    /// Workloads that got worse, and when: of each namespace the latest.
+    /// Regressed workloads and when they regressed: the latest of each namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     trips: BTreeMap<String, Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     open_until: Option<Time>,
-    /// Evictions since one was last seen to have an effect, and when the last of them was.
+    /// Evictions since the last one with an observed effect, and the time of the last eviction.
     #[serde(default)]
     unproven: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,26 +72,26 @@ pub struct DisruptionBudget {
     trials: Trials,
 }
 
-/// How large the cluster and the namespace are: pods that VPAs are for.
+/// Number of pods that VPAs control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
-    /// In the cluster.
+    /// Pods in the cluster.
     pub cluster: u32,
-    /// In the namespace.
+    /// Pods in the namespace.
     pub namespace: u32,
 }
 
-/// Why what stands in the Lease does not count.
+/// Why the annotation of the Lease could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetReadError {
-    /// Another format.
-    #[error("its version is {0} and only {VERSION} can be read")]
+    /// Unsupported version.
+    #[error("unsupported version {0}, expected {VERSION}")]
     Version(u32),
-    /// No format at all.
-    #[error("it cannot be read ({0})")]
+    /// Malformed value.
+    #[error("malformed value: {0}")]
     Text(String),
-    /// It would not fit.
-    #[error("it would have {0} bytes, more than the {MAX_BYTES} that an annotation may have")]
+    /// The value exceeds the size limit.
+    #[error("size of {0} bytes exceeds the limit of {MAX_BYTES}")]
     TooLong(usize),
 }
 
@@ -104,11 +104,11 @@ struct StoredVersion {
 struct StoredBudget<'a> {
     v: u32,
     #[serde(flatten)]
-    ledger: &'a DisruptionBudget,
+    budget: &'a DisruptionBudget,
 }
 
 impl DisruptionBudget {
-    /// As it stands in the Lease.
+    /// Parses the annotation of the Lease.
     pub fn read(text: &str) -> Result<Self, BudgetReadError> {
         let unreadable = |error: serde_json::Error| BudgetReadError::Text(error.to_string());
         let StoredVersion { v } = serde_json::from_str(text).map_err(unreadable)?;
@@ -118,32 +118,32 @@ impl DisruptionBudget {
         serde_json::from_str(text).map_err(unreadable)
     }
 
-    /// As it is to stand in the Lease. Where the exact times do not fit, each namespace keeps the latest of them for
-    /// all: what was changed then counts longer than it had to. Where the names do not fit either, those that were changed
-    /// the longest ago are counted together. So what is booked always fits, and never counts for less.
+    /// Serializes the annotation of the Lease. If the exact times do not fit, all changes of a namespace get its latest
+    /// time, so they count for longer than necessary. If the names do not fit either, the namespaces with the oldest
+    /// changes are merged. So the value always fits, and never counts too few changes.
     pub fn write(&self) -> Result<String, BudgetReadError> {
-        let text = |ledger: &Self| {
-            serde_json::to_string(&StoredBudget { v: VERSION, ledger })
+        let text = |budget: &Self| {
+            serde_json::to_string(&StoredBudget { v: VERSION, budget })
                 .map_err(|error| BudgetReadError::Text(error.to_string()))
         };
-        let mut written = text(self)?;
-        if written.len() <= MAX_BYTES {
-            return Ok(written);
+        let mut serialized = text(self)?;
+        if serialized.len() <= MAX_BYTES {
+            return Ok(serialized);
         }
         let mut coarse = self.clone();
         coarse.disruptions.coarsen();
         coarse.resizes.coarsen();
-        written = text(&coarse)?;
-        while written.len() > MAX_BYTES {
+        serialized = text(&coarse)?;
+        while serialized.len() > MAX_BYTES {
             if !coarse.drop_least_important() {
-                return Err(BudgetReadError::TooLong(written.len()));
+                return Err(BudgetReadError::TooLong(serialized.len()));
             }
-            written = text(&coarse)?;
+            serialized = text(&coarse)?;
         }
-        Ok(written)
+        Ok(serialized)
     }
 
-    /// Says less, beginning with what decides the least. Returns whether there was anything to leave out.
+    /// Drops the least important data. Returns whether there was anything to drop.
     fn drop_least_important(&mut self) -> bool {
         let (disruptions, resizes) =
             (self.disruptions.merge_oldest_namespaces(), self.resizes.merge_oldest_namespaces());
@@ -158,67 +158,68 @@ impl DisruptionBudget {
         self.keep_latest_trips(kept, |_| true)
     }
 
-    /// Forgets all of these workloads that got worse but the latest. Returns whether there were more.
-    fn keep_latest_trips(&mut self, most: usize, is_meant: impl Fn(&str) -> bool) -> bool {
-        let meant = self.trips.iter().filter(|(name, _)| is_meant(name));
-        let mut meant: Vec<(Time, String)> = meant.map(|(name, at)| (*at, name.clone())).collect();
-        meant.sort_unstable();
-        let too_many = meant.len().saturating_sub(most);
-        for (_, name) in &meant[..too_many] {
+    /// Keeps only the latest of the regressed workloads that match. Returns whether any was removed.
+    fn keep_latest_trips(&mut self, most: usize, is_match: impl Fn(&str) -> bool) -> bool {
+        let trips = self.trips.iter().filter(|(name, _)| is_match(name));
+        let mut trips: Vec<(Time, String)> = trips.map(|(name, at)| (*at, name.clone())).collect();
+        trips.sort_unstable();
+        let too_many = trips.len().saturating_sub(most);
+        for (_, name) in &trips[..too_many] {
             self.trips.remove(name);
         }
         too_many > 0
     }
 
-    const fn changes(&self, charge: BudgetKind) -> &HourlyChanges {
-        match charge {
+    const fn changes(&self, kind: BudgetKind) -> &HourlyChanges {
+        match kind {
             BudgetKind::Disruption => &self.disruptions,
             BudgetKind::Resize => &self.resizes,
         }
     }
 
-    /// Changes of late in one namespace.
-    pub fn in_namespace(&self, namespace: &str, charge: BudgetKind, now: Time) -> u32 {
-        self.changes(charge).in_namespace(namespace, now)
+    /// Returns the changes within the last hour in one namespace.
+    pub fn in_namespace(&self, namespace: &str, kind: BudgetKind, now: Time) -> u32 {
+        self.changes(kind).in_namespace(namespace, now)
     }
 
-    /// Changes of late in the cluster.
-    pub fn in_cluster(&self, charge: BudgetKind, now: Time) -> u32 {
-        self.changes(charge).in_cluster(now)
+    /// Returns the changes within the last hour in the cluster.
+    pub fn in_cluster(&self, kind: BudgetKind, now: Time) -> u32 {
+        self.changes(kind).in_cluster(now)
     }
 
-    /// Whether one more change may be made.
+    /// Returns an error if one more change would exceed a budget.
     pub fn allows(
         &self,
         namespace: &str,
-        charge: BudgetKind,
-        sizes: PodCounts,
+        kind: BudgetKind,
+        pod_counts: PodCounts,
         settings: &GuardSettings,
         now: Time,
     ) -> Result<(), SkipReason> {
         if let Some(until) = self.open_until.filter(|until| *until > now) {
             return Err(SkipReason::ClusterBreakerOpen { until });
         }
-        let (cluster, own) = match charge {
+        let (cluster_allowance, namespace_allowance) = match kind {
             BudgetKind::Disruption => {
                 (settings.cluster_disruptions, settings.namespace_disruptions)
             }
             BudgetKind::Resize => (settings.cluster_resizes, settings.namespace_resizes),
         };
-        let full = |allowance: Option<Allowance>, pods, used: u32| {
+        let is_exhausted = |allowance: Option<Allowance>, pods, used: u32| {
             allowance.is_some_and(|allowance| used >= allowance.limit_for(pods))
         };
-        if full(own, sizes.namespace, self.in_namespace(namespace, charge, now)) {
+        let used = self.in_namespace(namespace, kind, now);
+        if is_exhausted(namespace_allowance, pod_counts.namespace, used) {
             return Err(SkipReason::NamespaceBudget);
         }
-        if full(cluster, sizes.cluster, self.in_cluster(charge, now)) {
+        if is_exhausted(cluster_allowance, pod_counts.cluster, self.in_cluster(kind, now)) {
             return Err(SkipReason::ClusterBudget);
         }
         Ok(())
     }
 
-    /// Whether one more pod may be evicted for all that is known of the effect of the last ones. Where they had none,
-    /// one is tried now and then.
+    /// Returns an error if recent evictions had no observed effect, so that no more pods should be evicted. A trial is
+    /// allowed from time to time.
     pub fn ensure_effective(&self, settings: &GuardSettings, now: Time) -> Result<(), SkipReason> {
         let Some(allowed) = self.max_unproven(settings, now) else { return Ok(()) };
         let doublings = self.unproven.saturating_sub(allowed).min(MAX_DOUBLINGS);
@@ -227,42 +228,41 @@ impl DisruptionBudget {
         if self.unproven >= allowed && !waited { Err(SkipReason::EffectUnproven) } else { Ok(()) }
     }
 
-    /// How many evictions may be without a sign of their effect, if there is a limit. The first one is seen to have had
-    /// its effect before there is another: a webhook that answers for itself and sizes no pods costs one pod, not one of
-    /// each workload.
+    /// Returns how many evictions may lack an observed effect, if there is a limit. The first one must show its effect
+    /// before the next: a webhook that is ready but does not size pods costs one pod, not one of each workload.
     pub fn max_unproven(&self, settings: &GuardSettings, now: Time) -> Option<u32> {
         let is_proven = self.proven.is_some_and(|made| made.later(EFFECT_VALID_FOR) > now);
-        settings.max_unproven_evictions.map(|most| if is_proven { most } else { most.min(1) })
+        settings.max_unproven_evictions.map(|max| if is_proven { max } else { max.min(1) })
     }
 
-    /// Evictions since one was last seen to have an effect.
+    /// Returns the evictions since the last one with an observed effect.
     pub const fn unproven(&self) -> u32 {
         self.unproven
     }
 
-    /// Whether the next eviction is a trial: no new pod is known to have got what is recommended within the last hour, or
-    /// as many as may be are without a sign of it.
+    /// Whether the next eviction is a trial: no effect was observed within the last hour, or the number of evictions
+    /// without one has reached the limit.
     fn is_trial(&self, settings: &GuardSettings, now: Time) -> bool {
         let allowed = self.max_unproven(settings, now);
         allowed.is_some_and(|allowed| allowed <= 1 || self.unproven >= allowed)
     }
 
-    /// The trials of late, if the next eviction is another one.
+    /// Returns the recent trials, if the next eviction is a trial.
     pub fn trials(&self, settings: &GuardSettings, now: Time) -> Option<&Trials> {
         self.is_trial(settings, now).then_some(&self.trials)
     }
 
-    /// Notes whose pod is about to be evicted, if that is a trial.
+    /// Records the VPA whose pod is about to be evicted, if that is a trial.
     pub fn record_trial(&mut self, vpa: &ObjectKey, settings: &GuardSettings, now: Time) {
         if self.is_trial(settings, now) {
             self.trials.record(vpa, now);
         }
     }
 
-    /// With one more change.
-    pub fn record(&mut self, namespace: &str, charge: BudgetKind, is_eviction: bool, now: Time) {
+    /// Records one change.
+    pub fn record(&mut self, namespace: &str, kind: BudgetKind, is_eviction: bool, now: Time) {
         self.expire(now);
-        match charge {
+        match kind {
             BudgetKind::Disruption => self.disruptions.add(namespace, now),
             BudgetKind::Resize => self.resizes.add(namespace, now),
         }
@@ -272,7 +272,7 @@ impl DisruptionBudget {
         }
     }
 
-    /// An eviction was seen to have had its effect: the pod that took the place was made then.
+    /// Records that an eviction had its effect. `made` is the creation time of the replacement.
     pub fn record_effect(&mut self, made: Time) {
         if self.proven.is_none_or(|known| known < made) {
             self.proven = Some(made);
@@ -280,14 +280,14 @@ impl DisruptionBudget {
         }
     }
 
-    /// The same, with whose pod it was: the workload need not wait for its turn any more.
+    /// Like [`Self::record_effect`], and removes the trials of the workload.
     pub fn record_effect_of(&mut self, vpa: &ObjectKey, made: Time) {
         self.trials.remove(vpa);
         self.record_effect(made);
     }
 
-    /// A workload got worse. Too many of them, and nothing is changed any more; so the answer says whether this was one
-    /// too many.
+    /// Records that a workload regressed. Returns whether this opened the circuit breaker of the cluster, because too many
+    /// workloads have.
     pub fn trip(&mut self, vpa: &ObjectKey, settings: &BreakerSettings, now: Time) -> bool {
         self.expire(now);
         let prefix = format!("{}/", vpa.namespace);
@@ -301,7 +301,7 @@ impl DisruptionBudget {
         open
     }
 
-    /// Until when nothing is changed anywhere, if it is so.
+    /// Returns when the circuit breaker of the cluster closes, if it is open.
     pub fn open_until(&self, now: Time) -> Option<Time> {
         self.open_until.filter(|until| *until > now)
     }

@@ -1,4 +1,4 @@
-//! Whether what would be acted on is fresh: the recommender's heartbeat, and the admission controller's Lease.
+//! Freshness of the recommender's heartbeat and of the admission controller's Lease.
 
 use std::{str::FromStr, time::Duration};
 
@@ -9,12 +9,12 @@ use super::super::skip_reason::SkipReason;
 /// `--recommender-heartbeat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeartbeatPolicy {
-    /// Where there is one, it must be fresh.
+    /// A heartbeat must be fresh if there is one.
     #[default]
     Auto,
-    /// There must be one, and it must be fresh.
+    /// There must be a fresh heartbeat.
     Require,
-    /// It is not looked at.
+    /// The heartbeat is ignored.
     Ignore,
 }
 
@@ -26,36 +26,36 @@ impl FromStr for HeartbeatPolicy {
             "auto" => Ok(Self::Auto),
             "require" => Ok(Self::Require),
             "ignore" => Ok(Self::Ignore),
-            other => Err(format!("`{other}` is none of `auto`, `require`, `ignore`")),
+            other => Err(format!("invalid value `{other}`; use auto, require or ignore")),
         }
     }
 }
 
-/// What was seen of the recommender's heartbeat. Whether it changed in time is told by whoever watches it, on a clock
-/// of its own.
+/// The observed state of the recommender's heartbeat. The observer decides whether it was renewed in time, by its own
+/// clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecommenderHeartbeat {
-    /// It changed in time.
+    /// It was renewed in time.
     Fresh {
-        /// Whether the history behind the recommendations was read.
+        /// Whether the recommender has loaded its history.
         history_loaded: bool,
     },
-    /// It is there and does not change.
+    /// It exists but was not renewed.
     Stale,
-    /// There is none: a recommender of upstream's, or one that may not write it.
+    /// It does not exist: the recommender is upstream's, or is not allowed to write it.
     Absent,
-    /// It cannot be read.
+    /// It could not be read.
     Unknown,
-    /// It was not watched long enough to tell.
+    /// It was not observed for long enough.
     NotYetObserved,
 }
 
-/// Whether recommendations may be acted on.
+/// Returns an error if the recommendations are too old to act on.
 pub fn ensure_fresh(
     heartbeat: RecommenderHeartbeat,
-    rule: HeartbeatPolicy,
+    policy: HeartbeatPolicy,
 ) -> Result<(), SkipReason> {
-    match (rule, heartbeat) {
+    match (policy, heartbeat) {
         (HeartbeatPolicy::Ignore, _)
         | (_, RecommenderHeartbeat::Fresh { history_loaded: true })
         | (HeartbeatPolicy::Auto, RecommenderHeartbeat::Absent) => Ok(()),
@@ -70,26 +70,26 @@ pub fn ensure_fresh(
     }
 }
 
-/// What was seen of the admission controller's status Lease.
+/// The observed state of the admission controller's status Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionLeaseStatus {
-    /// Nobody asks (`--use-admission-controller-status=false`).
+    /// Not checked (`--use-admission-controller-status=false`).
     Ignored,
-    /// The Lease, as it was read.
+    /// The Lease was read.
     Lease {
-        /// When it was made.
+        /// `creationTimestamp`.
         created: Option<Time>,
-        /// When it was renewed last.
+        /// `renewTime`.
         renewed: Option<Time>,
-        /// Whether anybody holds it. Upstream's are made by their holder; those that manifests make are nobody's at first.
+        /// Whether it has a holder. Upstream's Lease is created by its holder; one from a manifest has none at first.
         is_held: bool,
     },
-    /// It could not be read, or is not there.
+    /// It could not be read or does not exist.
     Unreadable,
 }
 
 impl AdmissionLeaseStatus {
-    /// Whether new pods will be sized, as upstream decides it: a Lease that its holder has just made counts as renewed.
+    /// Whether new pods will be sized, as upstream decides it: a held Lease that was just created counts as renewed.
     pub fn is_ready(self, now: Time, timeout: Duration) -> bool {
         match self {
             Self::Ignored => true,

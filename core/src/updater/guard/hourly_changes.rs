@@ -1,21 +1,20 @@
-//! Changes of the last hour that are charged alike, by namespace.
+//! Changes of one kind within the last hour, by namespace.
 
 use std::collections::BTreeMap;
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
 
-/// Changes are counted by five minutes. A count is forgotten when all of its five minutes are an hour past, so that no
-/// hour has more than is allowed, wherever it begins.
+/// Changes are counted in slots of five minutes. A slot expires when all of it is more than an hour ago, so that no
+/// sliding hour exceeds the budget.
 const SLOT_SECONDS: i64 = 300;
 const SLOTS_PER_HOUR: i64 = 12;
 
-/// Namespaces that are not counted by name any more, all together, and the most that one of them had. Neither is a name
-/// that a namespace can have.
+/// Keys of the total of merged namespaces, and of the maximum of one of them. Neither is a valid namespace name.
 const OTHER_NAMESPACES: &str = "";
 const MAX_OF_OTHER_NAMESPACES: &str = "*";
 
-/// So many changes in one slot.
+/// A slot and its number of changes.
 type SlotCount = (i64, u32);
 
 /// Changes of the last hour, by namespace.
@@ -44,7 +43,7 @@ fn is_name(namespace: &str) -> bool {
 }
 
 impl HourlyChanges {
-    /// Whether there are none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -53,19 +52,19 @@ impl HourlyChanges {
         self.0.get(namespace).map_or(0, |counts| within_an_hour(counts, now))
     }
 
-    /// Of one namespace. Where some are not counted by name, it may be one of them, and the one with the most.
+    /// Returns the changes of one namespace. If namespaces were merged, it may be the one with the most changes.
     pub fn in_namespace(&self, namespace: &str, now: Time) -> u32 {
         self.exactly_in_namespace(namespace, now)
             .saturating_add(self.exactly_in_namespace(MAX_OF_OTHER_NAMESPACES, now))
     }
 
-    /// Of all namespaces.
+    /// Returns the changes of all namespaces.
     pub fn in_cluster(&self, now: Time) -> u32 {
         let counted = self.0.iter().filter(|(namespace, _)| *namespace != MAX_OF_OTHER_NAMESPACES);
         counted.fold(0, |sum, (_, counts)| sum.saturating_add(within_an_hour(counts, now)))
     }
 
-    /// One more.
+    /// Adds one change.
     pub fn add(&mut self, namespace: &str, at: Time) {
         let counts = self.0.entry(namespace.to_owned()).or_default();
         let slot = slot(at);
@@ -75,7 +74,7 @@ impl HourlyChanges {
         }
     }
 
-    /// Forgets what is longer ago than an hour.
+    /// Removes changes that are more than an hour ago.
     pub fn expire(&mut self, now: Time) {
         let oldest = slot(now) - SLOTS_PER_HOUR;
         self.0.retain(|_, counts| {
@@ -84,7 +83,7 @@ impl HourlyChanges {
         });
     }
 
-    /// Keeps of each namespace the latest time for all of its changes, so that they count longer than they have to.
+    /// Moves all changes of a namespace to its latest slot, so that they count for longer than necessary.
     pub fn coarsen(&mut self) {
         for counts in self.0.values_mut() {
             let sum = counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
@@ -92,8 +91,8 @@ impl HourlyChanges {
         }
     }
 
-    /// Counts an eighth of the namespaces without their names: those whose last change is the longest ago. No namespace
-    /// gets more than it may by that, and some get less. Returns whether there was any.
+    /// Merges the eighth of the namespaces whose last change is the oldest. This never raises the budget of a namespace,
+    /// and lowers that of some. Returns whether there were any.
     pub fn merge_oldest_namespaces(&mut self) -> bool {
         let mut names: Vec<(i64, String)> = self
             .0

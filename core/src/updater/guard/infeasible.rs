@@ -1,4 +1,4 @@
-//! Resizes that were found impossible: for which pods, by whom, and for how long that is believed.
+//! Infeasible resizes: of which pods, who rejected them, and when they expire.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,62 +10,62 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// Who found a resize impossible.
+/// Who rejected a resize as infeasible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectedBy {
-    /// The node, by a condition of the pod.
+    /// The kubelet, with a condition of the pod.
     Node,
-    /// The API server, which did not take the resize.
+    /// The API server.
     Server,
 }
 
-/// What was wanted of one container.
+/// The recommended target of a container at the time of a resize.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecommendedTarget {
-    /// Its name.
+    /// Name of the container.
     #[serde(rename = "c")]
     pub container: Arc<str>,
-    /// What its target was.
+    /// The target.
     #[serde(rename = "t")]
     pub target: ResourceList,
 }
 
-/// One answer, for all pods that got it.
+/// One rejected resize, of all pods for which it was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasibleResize {
-    /// When the first of them got it.
+    /// When the resize of the first pod was rejected.
     pub at: Time,
-    /// Who gave it.
+    /// Who rejected it.
     pub by: RejectedBy,
-    /// What was wanted.
+    /// The recommended targets.
     pub wanted: Vec<RecommendedTarget>,
-    /// The pods, by uid. A pod stays on its node, so this is an answer of the node too.
+    /// The pods, by uid. A pod stays on its node, so this identifies the node too.
     pub pods: Vec<Box<str>>,
 }
 
-/// Equal answers within this time are kept as one, and expire as one.
+/// Equal rejections within this time are merged, and expire together.
 const MERGE_WITHIN: Duration = Duration::from_mins(5);
 
-/// Pods that are remembered in all.
+/// Maximum number of stored pods.
 const MAX_PODS: usize = 128;
 
-/// Resizes that were found impossible.
+/// Infeasible resizes of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InfeasibleResizes(Vec<InfeasibleResize>);
 
-/// What a recommendation wants.
+/// Returns the targets of a recommendation.
 pub fn recommended_targets(recommendation: &Recommendation) -> Vec<RecommendedTarget> {
     let containers = recommendation.container_recommendations.iter();
-    let wanted = containers.map(|one| RecommendedTarget {
-        container: one.container_name.as_str().into(),
-        target: one.target.clone(),
+    let targets = containers.map(|recommendation| RecommendedTarget {
+        container: recommendation.container_name.as_str().into(),
+        target: recommendation.target.clone(),
     });
-    wanted.collect()
+    targets.collect()
 }
 
-/// Whether anything is wanted less of than before. What is not named on both sides says nothing.
+/// Whether any resource is lower than before. Resources that are not in both lists are ignored.
 pub fn asks_for_less(now: &[RecommendedTarget], before: &[RecommendedTarget]) -> bool {
     now.iter().any(|now| {
         let before = before.iter().find(|before| before.container == now.container);
@@ -76,7 +76,7 @@ pub fn asks_for_less(now: &[RecommendedTarget], before: &[RecommendedTarget]) ->
     })
 }
 
-/// Whether the same is wanted of the same containers, but for a twentieth.
+/// Whether the targets of the same containers differ by at most 5 %.
 pub fn is_similar(now: &[RecommendedTarget], before: &[RecommendedTarget]) -> bool {
     let close = |is: Quantity, was: Quantity| {
         let (is, was) = (is.as_f64(), was.as_f64());
@@ -87,57 +87,58 @@ pub fn is_similar(now: &[RecommendedTarget], before: &[RecommendedTarget]) -> bo
             let mut amounts = now.target.iter();
             now.container == before.container
                 && now.target.iter().count() == before.target.iter().count()
-                && amounts.all(|(name, is)| before.target.get(name).is_some_and(|it| close(is, it)))
+                && amounts
+                    .all(|(name, is)| before.target.get(name).is_some_and(|was| close(is, was)))
         })
 }
 
 impl InfeasibleResizes {
-    /// None.
+    /// No infeasible resizes.
     pub const NONE: Self = Self(Vec::new());
 
-    /// Whether there is none.
+    /// Whether there are no infeasible resizes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The last answer that a pod got, if it is still believed.
+    /// Returns the last rejection of a pod's resize, if it has not expired.
     pub fn find(
         &self,
         uid: &str,
         expiry: Option<Duration>,
         now: Time,
     ) -> Option<&InfeasibleResize> {
-        let is_its = |refusal: &&InfeasibleResize| refusal.pods.iter().any(|pod| **pod == *uid);
-        let believed = |refusal: &&InfeasibleResize| {
+        let has_pod = |refusal: &&InfeasibleResize| refusal.pods.iter().any(|pod| **pod == *uid);
+        let is_valid = |refusal: &&InfeasibleResize| {
             expiry.is_none_or(|expiry| refusal.at.later(expiry) > now)
         };
-        self.0.iter().rev().find(is_its).filter(believed)
+        self.0.iter().rev().find(has_pod).filter(is_valid)
     }
 
-    /// Remembers an answer, in place of the one before.
+    /// Records a rejection of a pod's resize, and replaces the last one.
     pub fn record(&mut self, uid: &str, by: RejectedBy, wanted: Vec<RecommendedTarget>, now: Time) {
         self.remove(uid);
-        let same = |known: &&mut InfeasibleResize| known.by == by && known.wanted == wanted;
-        match self.0.iter_mut().filter(|known| known.at.later(MERGE_WITHIN) > now).find(same) {
+        let is_same = |known: &&mut InfeasibleResize| known.by == by && known.wanted == wanted;
+        match self.0.iter_mut().filter(|known| known.at.later(MERGE_WITHIN) > now).find(is_same) {
             Some(known) => known.pods.push(uid.into()),
             None => self.0.push(InfeasibleResize { at: now, by, wanted, pods: vec![uid.into()] }),
         }
         let mut too_many =
             self.0.iter().map(|known| known.pods.len()).sum::<usize>().saturating_sub(MAX_PODS);
         for known in &mut self.0 {
-            let gone = too_many.min(known.pods.len());
-            known.pods.drain(..gone);
-            too_many -= gone;
+            let removed = too_many.min(known.pods.len());
+            known.pods.drain(..removed);
+            too_many -= removed;
         }
         self.0.retain(|known| !known.pods.is_empty());
     }
 
-    /// Forgets what a pod was answered: a resize of it succeeded.
+    /// Removes a pod, because a resize of it succeeded.
     pub fn remove(&mut self, uid: &str) {
         self.retain(|pod| pod != uid);
     }
 
-    /// Forgets pods that are gone.
+    /// Removes deleted pods.
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
         for known in &mut self.0 {
             known.pods.retain(|pod| is_there(pod));
@@ -145,7 +146,7 @@ impl InfeasibleResizes {
         self.0.retain(|known| !known.pods.is_empty());
     }
 
-    /// Forgets answers that are not believed any more.
+    /// Removes expired rejections.
     pub fn expire(&mut self, expiry: Duration, now: Time) {
         self.0.retain(|known| known.at.later(expiry) > now);
     }
@@ -190,7 +191,7 @@ mod tests {
         refusals.record("c", RejectedBy::Server, amounts("1", "1Gi"), now);
         assert_eq!(refusals.0.len(), 2, "pods with one answer share it");
         let by = |refusals: &InfeasibleResizes, uid, at| {
-            refusals.find(uid, Some(hour), at).map(|it| it.by)
+            refusals.find(uid, Some(hour), at).map(|refusal| refusal.by)
         };
         assert_eq!(by(&refusals, "b", now), Some(RejectedBy::Node));
         assert_eq!(by(&refusals, "c", now), Some(RejectedBy::Server));

@@ -1,7 +1,7 @@
-//! Change windows: `0 22 * * mon-fri for 6h in +01:00`, several of them separated by `;`.
+//! Maintenance windows: `0 22 * * mon-fri for 6h in +01:00`, separated by `;`.
 //!
-//! The five fields are cron's, and say when a window opens. A zone is an offset or a rule as in `TZ`
-//! (`CET-1CEST,M3.5.0,M10.5.0/3`), because a name would have to be looked up in files; without one it is UTC.
+//! The five fields are those of cron, and specify when a window opens. A time zone is an offset or a rule as in `TZ`
+//! (`CET-1CEST,M3.5.0,M10.5.0/3`), because a name would need the time zone database; the default is UTC.
 
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
@@ -17,20 +17,20 @@ use crate::api::{
     message::truncate,
 };
 
-/// The longest that one window may be open: a week of windows of a week each is always.
+/// Maximum duration of a window: a weekly window of a week is always open.
 const MAX_OPEN_FOR: Duration = Duration::from_hours(7 * 24);
 
-/// Windows of one workload, and bytes of their text: whoever writes them is not whose time it takes to evaluate them.
+/// Maximum number of windows of one workload. Users write them, but the updater spends the time to evaluate them.
 pub const MAX_WINDOWS: usize = 32;
-/// See [`MOST_WINDOWS`].
+/// Maximum length in bytes of the windows of one workload. See [`MAX_WINDOWS`].
 pub const MAX_BYTES: usize = 4 * 1024;
 
-/// Months that are searched for the next opening: a 29 February on a given weekday comes back after 40 years at most.
+/// Months that are searched for the next opening: a 29 February on a given weekday recurs within 40 years.
 const MONTHS_SEARCHED: i32 = 40 * 12;
 
 const MINUTES_OF_A_DAY: i64 = 24 * 60;
 
-/// When a workload may be changed. No window at all is always.
+/// When a workload may be changed. Without windows it may be changed at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceWindows(Vec<Window>);
 
@@ -41,26 +41,26 @@ struct Window {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Cron's own rule: where both are given, a day need be only one of the two.
+    /// As in cron: if both day fields are restricted, a day needs to match only one of them.
     either_day: bool,
     open_for: Duration,
     zone: TimeZone,
 }
 
-/// What the windows of a workload say about one moment. It is the same for all of its pods, so it is evaluated once.
+/// The state of a workload's windows at one time. It is evaluated once for all of its pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowState {
-    /// One of them is open, or there are none.
+    /// A window is open, or there are no windows.
     #[default]
     Open,
-    /// All are closed.
+    /// All windows are closed.
     Closed {
-        /// When the next one opens, if one ever does.
+        /// When the next one opens; `None` if never.
         next: Option<Time>,
     },
 }
 
-/// What is wrong with a window.
+/// A malformed window.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not {wanted}", wanted = CHANGE_WINDOW.expected)]
 pub struct InvalidWindow(String);
@@ -69,15 +69,15 @@ impl FromStr for MaintenanceWindows {
     type Err = InvalidWindow;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || InvalidWindow(truncate(text, MAX_QUOTED_BYTES).into_owned());
+        let invalid = || InvalidWindow(truncate(text, MAX_QUOTED_BYTES).into_owned());
         if text.len() > MAX_BYTES {
-            return Err(bad());
+            return Err(invalid());
         }
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
-        // One more than there may be tells that there are too many.
+        // Parse one more than the maximum to detect that there are too many.
         let windows: Option<Vec<Window>> = parts.take(MAX_WINDOWS + 1).map(parse_window).collect();
         let fits = |windows: &Vec<Window>| (1..=MAX_WINDOWS).contains(&windows.len());
-        windows.filter(fits).map(Self).ok_or_else(bad)
+        windows.filter(fits).map(Self).ok_or_else(invalid)
     }
 }
 
@@ -110,25 +110,25 @@ const MONTHS: [&str; 13] =
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
 /// `*`, `5`, `1-5`, `*/15`, `1-5/2` and lists of them, as a set of bits.
-fn parse_field(text: &str, least: u32, most: u32, names: &[&str]) -> Option<u64> {
+fn parse_field(text: &str, min: u32, max: u32, names: &[&str]) -> Option<u64> {
     let number = |text: &str| {
         let by_name =
             names.iter().position(|name| !name.is_empty() && text.eq_ignore_ascii_case(name));
         let number = by_name.map_or_else(|| text.parse().ok(), |index| Some(index as u32))?;
-        (least..=most).contains(&number).then_some(number)
+        (min..=max).contains(&number).then_some(number)
     };
     text.split(',').try_fold(0_u64, |found, part| {
-        let (range, every) = match part.split_once('/') {
+        let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, step.parse::<u32>().ok().filter(|step| *step > 0)?),
             None => (part, 1),
         };
         let (from, to) = match range.split_once('-') {
-            _ if range == "*" => (least, most),
+            _ if range == "*" => (min, max),
             Some((from, to)) => (number(from)?, number(to)?),
-            None if part.contains('/') => (number(range)?, most),
+            None if part.contains('/') => (number(range)?, max),
             None => (number(range)?, number(range)?),
         };
-        let bits = (from..=to).step_by(every as usize).fold(0_u64, |bits, bit| bits | (1 << bit));
+        let bits = (from..=to).step_by(step as usize).fold(0_u64, |bits, bit| bits | (1 << bit));
         (from <= to).then_some(found | bits)
     })
 }
@@ -146,25 +146,25 @@ fn parse_zone(text: &str) -> Option<TimeZone> {
             .then(|| Offset::from_seconds(seconds).ok())?
             .map(TimeZone::fixed);
     }
-    // A rule for summer time names its days; without them the implementation would choose.
-    let has_rule = text.contains(',') || !text.chars().any(|one| one.is_ascii_digit());
+    // A rule for daylight saving time must specify its dates, because the defaults depend on the implementation.
+    let has_rule = text.contains(',') || !text.chars().any(|character| character.is_ascii_digit());
     TimeZone::posix(text)
         .ok()
         .filter(|_| has_rule || text.ends_with(|end: char| end.is_ascii_digit()))
 }
 
 impl MaintenanceWindows {
-    /// At any time.
+    /// No windows: changes are allowed at any time.
     pub const ALWAYS: Self = Self(Vec::new());
 
-    /// Those that the annotations of a VPA name, if they name any. They go before the flag.
+    /// Reads the windows from the annotations of a VPA, if set. They override the flag.
     pub fn from_annotations(
         annotations: &BTreeMap<String, String>,
     ) -> Result<Option<Self>, InvalidAnnotation> {
         CHANGE_WINDOW.read(annotations, |text| text.parse().ok())
     }
 
-    /// What they say about this moment.
+    /// Returns the state of the windows at this time.
     pub fn state_at(&self, now: Time) -> WindowState {
         if self.is_any_open(now) {
             WindowState::Open
@@ -173,23 +173,23 @@ impl MaintenanceWindows {
         }
     }
 
-    /// Whether one is open.
+    /// Whether a window is open.
     pub fn is_any_open(&self, now: Time) -> bool {
         self.0.is_empty() || self.0.iter().any(|window| window.is_open(now))
     }
 
-    /// When the next one opens, if one ever does.
+    /// Returns when the next window opens; `None` if never.
     pub fn next_opening(&self, now: Time) -> Option<Time> {
         self.0.iter().filter_map(|window| window.next_opening(now)).min()
     }
 }
 
-/// Whether a set of bits has one.
+/// Whether a bit is set.
 const fn has_bit(set: u64, bit: u32) -> bool {
     bit < u64::BITS && set & (1 << bit) != 0
 }
 
-/// The first bit of a set that is not before this one.
+/// Returns the first set bit at or after `bit`.
 fn first_bit_from(set: u64, bit: u32) -> Option<u32> {
     let left = set.checked_shr(bit).filter(|left| *left != 0)?;
     Some(bit + left.trailing_zeros())
@@ -211,9 +211,9 @@ impl Window {
         has_bit(self.months, bit(date.month())) && day
     }
 
-    /// The months that have one of its days at all: no February has a 31st.
+    /// Returns the months that have one of its days: no February has a 31st.
     fn possible_months(&self) -> u64 {
-        // Of a leap year.
+        // Lengths of months in a leap year.
         const LENGTHS: [u32; 13] = [0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
         let is_possible = |month: u32| {
             let first = first_bit_from(self.days, 1).unwrap_or(u32::MAX);
@@ -224,8 +224,8 @@ impl Window {
             .fold(0, |months, month| months | (1 << month))
     }
 
-    /// The days from this one on at which it may open, but for the weekday. Months and days that cannot match are passed
-    /// over, so that one that never opens costs nothing.
+    /// Iterates over the days on or after `first` on which it may open, ignoring the weekday. Months and days that cannot
+    /// match are skipped, so that a window that never opens costs nothing.
     fn days_from(&self, first: Date) -> impl Iterator<Item = Date> + '_ {
         let months = self.possible_months();
         let start = i32::from(first.year()) * 12 + i32::from(first.month()) - 1;
@@ -246,7 +246,7 @@ impl Window {
             .filter(move |date| *date >= first)
     }
 
-    /// The first minute of a day, not before this one, at which it opens.
+    /// Returns the first minute of a day, at or after `minute`, at which it opens.
     fn minute_from(&self, minute: u32) -> Option<u32> {
         let (hour, minute) = (minute / 60, minute % 60);
         let this_hour = first_bit_from(self.minutes, minute).filter(|_| has_bit(self.hours, hour));
@@ -256,7 +256,7 @@ impl Window {
         Some(first_bit_from(self.hours, hour + 1)? * 60 + first_bit_from(self.minutes, 0)?)
     }
 
-    /// The first moment of a day, after this one, at which it opens.
+    /// Returns the first time of a day, later than `after`, at which it opens.
     fn opening_on(&self, date: Date, after: Time) -> Option<Time> {
         if !self.opens_on(date) {
             return None;
@@ -278,13 +278,13 @@ impl Window {
         Some(Time::from_secs(from.as_secs() + i64::from(minute) * 60))
     }
 
-    /// The same of a day on which summer time begins or ends: its moments are not in the order of their names.
+    /// Like [`Self::opening_on`], for a day on which daylight saving time begins or ends: local times are not in order.
     fn opening_of_long_or_short_day(&self, date: Date, after: Time) -> Option<Time> {
         let bits = |set: u64| (0..60_i8).filter(move |bit| set & (1 << *bit) != 0);
         bits(self.hours)
             .flat_map(|hour| bits(self.minutes).map(move |minute| (hour, minute)))
             .filter_map(|(hour, minute)| {
-                // A moment that the summer leaves out is the one after the gap.
+                // A local time in the gap resolves to the time after it.
                 let zoned = date.at(hour, minute, 0, 0).to_zoned(self.zone.clone()).ok()?;
                 Some(Time::from(zoned.timestamp()))
             })
@@ -301,7 +301,7 @@ impl Window {
         let today = self.today(now);
         let days = self.open_for.as_secs().div_ceil(24 * 3600) as i32;
         (0..=days)
-            .filter_map(|back| today.checked_sub(back.days()).ok())
+            .filter_map(|days_ago| today.checked_sub(days_ago.days()).ok())
             .any(|date| self.opening_on(date, since).is_some_and(|opening| opening <= now))
     }
 

@@ -1,11 +1,11 @@
-//! What keeps surprises away: nothing is changed on stale numbers, too often, at the wrong time, everywhere at once,
-//! or again after it went wrong.
+//! Guards: nothing is changed on stale recommendations, too often, outside maintenance windows, everywhere at once, or
+//! again after a regression.
 //!
 //! ```text
-//! Freshness ─ Windows ─ Memory of the workload ─ Ledger of the cluster ─▶ may it be changed? ─▶ book ─▶ act
+//! freshness ─ MaintenanceWindows ─ WorkloadState ─ DisruptionBudget ─▶ allowed? ─▶ persist ─▶ execute
 //! ```
 //!
-//! What has to be remembered is booked before the action that it pays for, so that it survives whoever acts.
+//! The state is persisted before the action that is charged to it, so that it survives a crash of the updater.
 
 pub mod disruption_budget;
 pub mod freshness;

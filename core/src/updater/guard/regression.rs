@@ -1,4 +1,4 @@
-//! How well pods are, and whether those that were changed are worse off than pods were before.
+//! Health of pods, and whether changed pods are worse than pods were before the change.
 
 use std::{fmt, time::Duration};
 
@@ -7,44 +7,44 @@ use serde::{Deserialize, Serialize};
 
 use super::super::pod_status::{Phase, PodStatus};
 
-/// How many of some pods are in which trouble.
+/// Counts of unhealthy pods, by problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
-    /// All of them.
+    /// All counted pods.
     pub pods: u32,
-    /// Not started for too long.
+    /// Pods that have been pending for too long.
     pub pending: u32,
-    /// Not ready for too long.
+    /// Pods that have not been ready for too long.
     pub unready: u32,
-    /// Restarted.
+    /// Pods with restarted containers.
     pub restarting: u32,
-    /// Killed for their memory.
+    /// Pods with OOM killed containers.
     pub out_of_memory: u32,
-    /// Wanted, and not there.
+    /// Desired pods that do not exist.
     pub missing: u32,
 }
 
-/// What became worse.
+/// What got worse after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Regression {
-    /// Containers are killed for their memory.
+    /// Containers are OOM killed.
     OutOfMemory,
-    /// Containers are restarted.
+    /// Containers restart.
     Restarting,
-    /// Pods find no node.
+    /// Pods stay pending.
     Pending,
-    /// Pods do not get ready.
+    /// Pods do not become ready.
     Unready,
-    /// No pod takes the place of one that was evicted.
+    /// Evicted pods are not replaced.
     Missing,
-    /// New pods are as the old ones were.
+    /// New pods do not get the recommended resources.
     NotApplied,
 }
 
 impl Regression {
-    /// All of them.
+    /// All regressions.
     pub const ALL: [Self; 6] = [
         Self::OutOfMemory,
         Self::Restarting,
@@ -54,7 +54,7 @@ impl Regression {
         Self::NotApplied,
     ];
 
-    /// The word for it, the same in metrics, conditions, events and explanations.
+    /// The name in metrics, conditions, events and explanations.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out_of_memory",
@@ -70,56 +70,58 @@ impl Regression {
 impl fmt::Display for Regression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::OutOfMemory => "pods that were changed are killed for their memory",
-            Self::Restarting => "pods that were changed are restarted",
-            Self::Pending => "pods that were changed find no node",
-            Self::Unready => "pods that were changed do not get ready",
-            Self::Missing => "no pods take the place of those that were evicted",
-            Self::NotApplied => "new pods do not get what is recommended",
+            Self::OutOfMemory => "changed pods are OOM killed",
+            Self::Restarting => "containers of changed pods restart",
+            Self::Pending => "changed pods stay pending",
+            Self::Unready => "changed pods do not become ready",
+            Self::Missing => "evicted pods are not replaced",
+            Self::NotApplied => "new pods do not get the recommended resources",
         })
     }
 }
 
-/// What is asked of a pod.
+/// A pod whose health is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedPod<'a> {
-    /// What became of it.
+    /// Status of the pod.
     pub status: &'a PodStatus,
-    /// Since when its troubles count.
+    /// Problems before this time are ignored.
     pub since: Time,
-    /// Restarts that do not count.
+    /// Number of restarts that are ignored.
     pub restarts: u32,
 }
 
 impl Health {
-    /// Of these pods.
+    /// Counts the problems of these pods.
     pub fn count<'a>(
         pods: impl IntoIterator<Item = ObservedPod<'a>>,
         ready_within: Duration,
         now: Time,
     ) -> Self {
-        let mut found = Self::default();
-        for ObservedPod { status: life, since, restarts } in pods {
+        let mut health = Self::default();
+        for ObservedPod { status, since, restarts } in pods {
             let long_ago = |from: Time| from.max(since).later(ready_within) <= now;
-            let is_pending = life.phase == Phase::Pending;
-            let ended = life
+            let is_pending = status.phase == Phase::Pending;
+            let ended = status
                 .containers
                 .iter()
-                .any(|one| one.last_termination.is_some_and(|ending| ending.finished >= since));
-            let restarted = life.restarts() > restarts && ended;
-            let backing_off = life.containers.iter().any(|one| one.backing_off);
-            found.pods += 1;
-            found.pending += u32::from(is_pending && long_ago(life.created));
-            found.unready += u32::from(!is_pending && life.unready_since().is_some_and(long_ago));
-            found.out_of_memory += u32::from(life.ran_out_of_memory_since(since));
-            found.restarting += u32::from(backing_off || restarted);
+                .filter_map(|container| container.last_termination)
+                .any(|termination| termination.finished >= since);
+            let restarted = status.restarts() > restarts && ended;
+            let backing_off = status.containers.iter().any(|container| container.backing_off);
+            health.pods += 1;
+            health.pending += u32::from(is_pending && long_ago(status.created));
+            let is_unready = !is_pending && status.unready_since().is_some_and(long_ago);
+            health.unready += u32::from(is_unready);
+            health.out_of_memory += u32::from(status.ran_out_of_memory_since(since));
+            health.restarting += u32::from(backing_off || restarted);
         }
-        found
+        health
     }
 
-    /// Pods in trouble of a kind.
-    pub fn affected_by(&self, harm: Regression) -> u32 {
-        match harm {
+    /// Returns the number of pods with a problem.
+    pub fn affected_by(&self, regression: Regression) -> u32 {
+        match regression {
             Regression::OutOfMemory => self.out_of_memory,
             Regression::Restarting => self.restarting,
             Regression::Pending => self.pending,
@@ -129,19 +131,19 @@ impl Health {
         }
     }
 
-    /// What is worse than before, with so large a share of the pods allowed to be.
+    /// Returns what is worse than before, if more than this share of the pods is affected.
     pub fn worse_than(&self, before: &Self, share: f64) -> Option<Regression> {
         let allowed = (f64::from(self.pods) * share) as u32;
-        Regression::ALL.into_iter().find(|harm| {
-            let expected = match harm {
+        Regression::ALL.into_iter().find(|regression| {
+            let expected = match regression {
                 Regression::Missing => before.missing,
                 _ if before.pods == 0 => 0,
                 _ => {
-                    let part = u64::from(before.affected_by(*harm)) * u64::from(self.pods);
+                    let part = u64::from(before.affected_by(*regression)) * u64::from(self.pods);
                     part.div_ceil(u64::from(before.pods)) as u32
                 }
             };
-            self.affected_by(*harm) > expected.saturating_add(allowed)
+            self.affected_by(*regression) > expected.saturating_add(allowed)
         })
     }
 }
@@ -158,8 +160,8 @@ mod tests {
         NOW.earlier(Duration::from_mins(minutes))
     }
 
-    fn of(life: &PodStatus, since: Time, restarts: u32) -> Health {
-        Health::count([ObservedPod { status: life, since, restarts }], GRACE, NOW)
+    fn health_of(status: &PodStatus, since: Time, restarts: u32) -> Health {
+        Health::count([ObservedPod { status, since, restarts }], GRACE, NOW)
     }
 
     #[test]
@@ -169,12 +171,12 @@ mod tests {
             created: ago(60),
             ..PodStatus::default()
         };
-        assert_eq!(of(&ready, ago(5), 0), Health { pods: 1, ..Health::default() });
+        assert_eq!(health_of(&ready, ago(5), 0), Health { pods: 1, ..Health::default() });
         let pending = PodStatus { phase: Phase::Pending, created: ago(11), ..PodStatus::default() };
-        assert_eq!(of(&pending, ago(20), 0).pending, 1);
-        assert_eq!(of(&pending, ago(9), 0).pending, 0, "it was changed only a moment ago");
+        assert_eq!(health_of(&pending, ago(20), 0).pending, 1);
+        assert_eq!(health_of(&pending, ago(9), 0).pending, 0, "it was changed only a moment ago");
         let unready = PodStatus { readiness: Readiness::Unready(ago(11)), ..ready.clone() };
-        assert_eq!(of(&unready, ago(20), 0).unready, 1);
+        assert_eq!(health_of(&unready, ago(20), 0).unready, 1);
         let ending = |out_of_memory, minutes| ContainerStatus {
             restarts: 2,
             last_termination: Some(Termination {
@@ -185,13 +187,13 @@ mod tests {
             ..ContainerStatus::default()
         };
         let killed = PodStatus { containers: vec![ending(true, 10)], ..ready.clone() };
-        assert_eq!(of(&killed, ago(20), 2).out_of_memory, 1);
-        assert_eq!(of(&killed, ago(5), 0).out_of_memory, 0, "that was before");
-        assert_eq!(of(&killed, ago(20), 1).restarting, 1);
-        assert_eq!(of(&killed, ago(20), 2).restarting, 0, "these were counted before");
+        assert_eq!(health_of(&killed, ago(20), 2).out_of_memory, 1);
+        assert_eq!(health_of(&killed, ago(5), 0).out_of_memory, 0, "that was before");
+        assert_eq!(health_of(&killed, ago(20), 1).restarting, 1);
+        assert_eq!(health_of(&killed, ago(20), 2).restarting, 0, "these were counted before");
         let backing_off = ContainerStatus { backing_off: true, ..ContainerStatus::default() };
         let crashing = PodStatus { containers: vec![backing_off], ..ready };
-        assert_eq!(of(&crashing, ago(5), 9).restarting, 1);
+        assert_eq!(health_of(&crashing, ago(5), 9).restarting, 1);
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! One change of one workload: a pod goes first and is watched, the others follow, and then the workload rests.
+//! One rollout of changes to a workload: one pod is changed first and observed, the others follow, and then the workload
+//! cools down.
 //!
-//! A pod is as old as its creation or its last resize. Those that are older than the rollout are still to be changed by
-//! it; those that are younger have had their turn, and to change them again is another rollout, for which the workload
-//! has to rest first, twice as long each time.
+//! The age of a pod counts from its creation or its last resize. A rollout changes pods that are older than itself. To
+//! change a younger pod again is another rollout, which has to wait for the cool-down, twice as long each time.
 
 use std::time::Duration;
 
@@ -17,62 +17,62 @@ use super::{
     workload_state::{OpenBreaker, WorkloadState},
 };
 
-/// How far the clock that stamps pods may be behind ours.
+/// Tolerated lag of the API server's clock behind ours.
 const CLOCK_SKEW: Duration = Duration::from_mins(1);
 
-/// After so long without a change, one pod goes first again.
+/// After this time without a change, one pod is changed first again.
 const CANARY_AGAIN_AFTER: Duration = Duration::from_hours(1);
 
-/// How long pods are watched after the last of them was changed.
+/// How long changed pods are observed after the last change.
 const WATCH_DURATION: Duration = Duration::from_hours(1);
 
-/// Twelve doublings are enough for any rest: a minute becomes three days.
+/// Twelve doublings suffice for any cool-down: a minute becomes three days.
 const MAX_DOUBLINGS: u32 = 12;
 
-/// One change of one workload.
+/// One rollout of changes to a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// When it began.
+    /// When the rollout began.
     pub began: Time,
     /// When the last pod was changed.
     pub last: Time,
-    /// How many such changes there were one soon after the other.
+    /// Number of preceding rollouts in quick succession.
     pub streak: u32,
-    /// When a pod went first, the last time.
+    /// When the current wave began: the last time that one pod was changed first.
     pub wave: Time,
-    /// Pods that were changed since.
+    /// Pods changed in the wave.
     pub touched: u32,
-    /// Those of them that were evicted.
+    /// Pods evicted in the wave.
     pub evicted: u32,
-    /// How well pods were at that time.
+    /// Health of the pods before the wave.
     pub before: Health,
-    /// What all of them were to have, as the first was; nothing where that became something else meanwhile, and nobody can
-    /// tell any more what each was given.
+    /// The targets of the changed pods. Empty if the targets changed during the wave, so that they are not known for each
+    /// pod.
     pub target: Vec<RecommendedTarget>,
 }
 
-/// How a change of a pod counts.
+/// The role of a change in a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutEntry {
-    /// It is the first of a new rollout.
+    /// The first change of a new rollout.
     Begin,
-    /// It is the first after a pause, or after pods got worse.
+    /// The first change after a pause or a regression.
     Resume,
-    /// It follows others.
+    /// A further change of the wave.
     Continue,
 }
 
-/// What is known of the pods that were changed in the wave so far.
+/// The state of the pods that were changed in the wave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolloutProgress {
-    /// How well they are.
+    /// Health of these pods.
     pub health: Health,
-    /// Whether all of them are there and ready, or as well as pods were before.
+    /// Whether all of them exist and are ready, or are as healthy as pods were before.
     pub settled: bool,
 }
 
 impl CoolDown {
-    /// How long a workload rests after so many changes in a row.
+    /// Returns the cool-down after a number of rollouts in quick succession.
     pub fn duration(self, streak: u32, urgent: bool) -> Duration {
         let base = if urgent { self.urgent } else { self.base };
         base.saturating_mul(1 << streak.min(MAX_DOUBLINGS)).min(self.max)
@@ -80,23 +80,23 @@ impl CoolDown {
 }
 
 impl Rollout {
-    /// Whether a pod of this age has had its turn.
-    pub fn has_changed(&self, made: Time) -> bool {
-        made.later(CLOCK_SKEW) >= self.began
+    /// Whether a pod that was created or resized at this time has been changed by the rollout.
+    pub fn has_changed(&self, changed_at: Time) -> bool {
+        changed_at.later(CLOCK_SKEW) >= self.began
     }
 
-    /// Whether a pod of this age was made, or resized, by the wave that is watched.
-    pub fn is_in_wave(&self, made: Time) -> bool {
-        // Times of objects have no fractions, and clocks differ a little.
-        made.later(Duration::from_secs(5)) >= self.wave
+    /// Whether a pod that was created or resized at this time belongs to the current wave.
+    pub fn is_in_wave(&self, changed_at: Time) -> bool {
+        // Timestamps of objects are truncated to seconds, and clocks differ slightly.
+        changed_at.later(Duration::from_secs(5)) >= self.wave
     }
 
-    /// Whether its pods are still watched.
+    /// Whether its pods are still observed.
     pub fn is_watched(&self, now: Time) -> bool {
         self.touched > 0 && self.last.later(WATCH_DURATION) > now
     }
 
-    /// Whether one pod has to go first again.
+    /// Whether one pod has to be changed first again.
     fn needs_canary(&self, breaker: Option<OpenBreaker>, now: Time) -> bool {
         self.touched == 0
             || self.last.later(CANARY_AGAIN_AFTER) <= now
@@ -105,19 +105,19 @@ impl Rollout {
 }
 
 impl WorkloadState {
-    /// Whether a pod that was made, or resized last, at that time may be changed for all that happened to its workload.
+    /// Decides whether a pod that was created or last resized at `changed_at` may be changed, by the state of its rollout.
     pub fn admit_change(
         &self,
-        made: Time,
+        changed_at: Time,
         urgent: bool,
         progress: RolloutProgress,
         settings: &GuardSettings,
         now: Time,
     ) -> Result<RolloutEntry, SkipReason> {
         let Some(rollout) = &self.rollout else { return Ok(RolloutEntry::Begin) };
-        if rollout.has_changed(made) {
+        if rollout.has_changed(changed_at) {
             let Some(cool_down) = settings.cool_down else { return Ok(RolloutEntry::Begin) };
-            let from = if urgent { made } else { rollout.last };
+            let from = if urgent { changed_at } else { rollout.last };
             let until = from.later(cool_down.duration(rollout.streak, urgent));
             return if until > now {
                 Err(SkipReason::CoolDown { until })
@@ -139,7 +139,7 @@ impl WorkloadState {
         }
     }
 
-    /// Notes that a pod is about to be changed.
+    /// Records that a pod is about to be changed.
     pub fn record_change(
         &mut self,
         entry: RolloutEntry,
@@ -163,10 +163,10 @@ impl WorkloadState {
         self.rollout = Some(match (self.rollout.take(), entry) {
             (None, _) => wave,
             (Some(known), RolloutEntry::Begin) => {
-                // The rest itself is no quiet time: who rests for hours and is changed right after is changed too often.
-                let soon = settings.cool_down.is_some_and(|it| {
-                    let rest = it.duration(known.streak, false);
-                    known.last.later(rest).later(it.forget_after) > now
+                // The cool-down itself does not count as quiet time, or long cool-downs would reset the streak.
+                let soon = settings.cool_down.is_some_and(|cool_down| {
+                    let duration = cool_down.duration(known.streak, false);
+                    known.last.later(duration).later(cool_down.forget_after) > now
                 });
                 let streak = if soon { known.streak.saturating_add(1) } else { 0 };
                 Rollout { streak, ..wave }
@@ -188,7 +188,7 @@ impl WorkloadState {
         });
     }
 
-    /// What got worse by the wave that is watched, if anything did.
+    /// Returns what got worse after the current wave, if anything.
     pub fn find_regression(
         &self,
         progress: RolloutProgress,
@@ -202,13 +202,13 @@ impl WorkloadState {
         progress.health.worse_than(&rollout.before, settings.share)
     }
 
-    /// Stops changes for a while, longer each time.
-    pub fn open_breaker(&mut self, harm: Regression, settings: &BreakerSettings, now: Time) {
-        let of_late = self.breaker.filter(|opened| opened.until.later(settings.max_open_for) > now);
-        let trips = of_late.map_or(1, |opened| opened.trips.saturating_add(1));
+    /// Opens the circuit breaker, for longer each time.
+    pub fn open_breaker(&mut self, regression: Regression, settings: &BreakerSettings, now: Time) {
+        let recent = self.breaker.filter(|opened| opened.until.later(settings.max_open_for) > now);
+        let trips = recent.map_or(1, |opened| opened.trips.saturating_add(1));
         let doubled = settings.open_for.saturating_mul(1 << (trips - 1).min(MAX_DOUBLINGS));
         let until = now.later(doubled.min(settings.max_open_for));
-        self.breaker = Some(OpenBreaker { since: now, until, harm, trips });
+        self.breaker = Some(OpenBreaker { since: now, until, harm: regression, trips });
     }
 }
 
@@ -237,33 +237,33 @@ mod tests {
         Duration::from_mins(minutes)
     }
 
-    fn begun(
-        memory: &mut WorkloadState,
+    fn begin_change(
+        state: &mut WorkloadState,
         made: Time,
         progress: RolloutProgress,
         now: Time,
     ) -> Result<RolloutEntry, SkipReason> {
         let settings = GuardSettings::default();
-        let entry = memory.admit_change(made, false, progress, &settings, now)?;
-        memory.record_change(entry, true, Health::default(), Vec::new(), &settings, now);
+        let entry = state.admit_change(made, false, progress, &settings, now)?;
+        state.record_change(entry, true, Health::default(), Vec::new(), &settings, now);
         Ok(entry)
     }
 
     #[test]
     fn one_pod_goes_first_and_the_others_follow_when_it_is_well() {
-        let (mut memory, old) = (WorkloadState::default(), NOW.earlier(minutes(600)));
+        let (mut state, old) = (WorkloadState::default(), NOW.earlier(minutes(600)));
         let unsettled = RolloutProgress { settled: false, ..SETTLED };
-        assert_eq!(begun(&mut memory, old, unsettled, NOW), Ok(RolloutEntry::Begin));
+        assert_eq!(begin_change(&mut state, old, unsettled, NOW), Ok(RolloutEntry::Begin));
         let until = NOW.later(minutes(2));
         let canary = Err(SkipReason::Canary { until });
-        assert_eq!(begun(&mut memory, old, SETTLED, NOW.later(minutes(1))), canary);
-        assert_eq!(begun(&mut memory, old, unsettled, until), canary);
-        assert_eq!(begun(&mut memory, old, SETTLED, until), Ok(RolloutEntry::Continue));
-        assert_eq!(begun(&mut memory, old, unsettled, until), Ok(RolloutEntry::Continue));
+        assert_eq!(begin_change(&mut state, old, SETTLED, NOW.later(minutes(1))), canary);
+        assert_eq!(begin_change(&mut state, old, unsettled, until), canary);
+        assert_eq!(begin_change(&mut state, old, SETTLED, until), Ok(RolloutEntry::Continue));
+        assert_eq!(begin_change(&mut state, old, unsettled, until), Ok(RolloutEntry::Continue));
         let later = until.later(CANARY_AGAIN_AFTER);
-        assert_eq!(begun(&mut memory, old, SETTLED, later), Ok(RolloutEntry::Resume));
-        assert!(begun(&mut memory, old, SETTLED, later).is_err(), "one goes first again");
-        let rollout = memory.rollout.expect("is there");
+        assert_eq!(begin_change(&mut state, old, SETTLED, later), Ok(RolloutEntry::Resume));
+        assert!(begin_change(&mut state, old, SETTLED, later).is_err(), "one goes first again");
+        let rollout = state.rollout.expect("is there");
         assert_eq!((rollout.began, rollout.streak), (NOW, 0), "it is still the same rollout");
     }
 
@@ -277,11 +277,11 @@ mod tests {
                 target: ResourceList::cpu_and_memory(Some(cpu), None),
             }]
         };
-        let mut memory = WorkloadState::default();
+        let mut state = WorkloadState::default();
         let mut begin = |entry, milli| {
-            let condition = Health::default();
-            memory.record_change(entry, true, condition, wanted(milli), &settings, NOW);
-            memory.rollout.clone().expect("begun").target
+            let health = Health::default();
+            state.record_change(entry, true, health, wanted(milli), &settings, NOW);
+            state.rollout.clone().expect("begun").target
         };
         assert_eq!(begin(RolloutEntry::Begin, 1_000), wanted(1_000));
         assert_eq!(begin(RolloutEntry::Continue, 1_040), wanted(1_000), "of the first pod");
@@ -292,31 +292,32 @@ mod tests {
 
     #[test]
     fn a_pod_that_had_its_turn_waits_twice_as_long_each_time() {
-        let (mut memory, mut now) = (WorkloadState::default(), NOW);
-        begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, now).expect("begins");
+        let (mut state, mut now) = (WorkloadState::default(), NOW);
+        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, now).expect("begins");
         for streak in 0..8_u32 {
             let rest = minutes(10).saturating_mul(1 << streak).min(minutes(480));
             let made = now;
             let until = now.later(rest);
             let early = until.earlier(Duration::from_secs(1));
             assert_eq!(
-                begun(&mut memory, made, SETTLED, early),
+                begin_change(&mut state, made, SETTLED, early),
                 Err(SkipReason::CoolDown { until })
             );
             now = until;
-            assert_eq!(begun(&mut memory, made, SETTLED, now), Ok(RolloutEntry::Begin), "{streak}");
+            let entry = begin_change(&mut state, made, SETTLED, now);
+            assert_eq!(entry, Ok(RolloutEntry::Begin), "{streak}");
         }
         let made = now;
         now = now.later(minutes(24 * 60));
-        begun(&mut memory, made, SETTLED, now).expect("begins");
-        assert_eq!(memory.rollout.expect("is there").streak, 0, "a day is long enough");
+        begin_change(&mut state, made, SETTLED, now).expect("begins");
+        assert_eq!(state.rollout.expect("is there").streak, 0, "a day is long enough");
     }
 
     #[test]
     fn a_pod_in_need_waits_less() {
-        let (mut memory, settings) = (WorkloadState::default(), GuardSettings::default());
-        begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
-        let admit = |urgent, at| memory.admit_change(NOW, urgent, SETTLED, &settings, at);
+        let (mut state, settings) = (WorkloadState::default(), GuardSettings::default());
+        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
+        let admit = |urgent, at| state.admit_change(NOW, urgent, SETTLED, &settings, at);
         assert_eq!(admit(true, NOW.later(minutes(1))), Ok(RolloutEntry::Begin));
         assert!(admit(false, NOW.later(minutes(1))).is_err());
         assert!(admit(true, NOW).is_err());
@@ -324,10 +325,10 @@ mod tests {
 
     #[test]
     fn a_pod_that_a_slow_clock_stamps_has_had_its_turn_too() {
-        let mut memory = WorkloadState::default();
-        begun(&mut memory, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
+        let mut state = WorkloadState::default();
+        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
         let made = NOW.earlier(Duration::from_secs(30));
-        let tried = begun(&mut memory, made, SETTLED, NOW.later(minutes(3)));
+        let tried = begin_change(&mut state, made, SETTLED, NOW.later(minutes(3)));
         assert!(matches!(tried, Err(SkipReason::CoolDown { .. })), "{tried:?}");
     }
 
@@ -338,18 +339,18 @@ mod tests {
             health: Health { pods: 1, pending: 1, ..SETTLED.health },
             settled: false,
         };
-        let (mut memory, old, mut now) = (WorkloadState::default(), NOW.earlier(minutes(600)), NOW);
+        let (mut state, old, mut now) = (WorkloadState::default(), NOW.earlier(minutes(600)), NOW);
         for hours in [1, 2, 4, 8, 16, 24, 24] {
-            let entry = begun(&mut memory, old, SETTLED, now).expect("one goes first");
+            let entry = begin_change(&mut state, old, SETTLED, now).expect("one goes first");
             assert_ne!(entry, RolloutEntry::Continue);
-            let harm = memory.find_regression(bad, &breaker, now).expect("got worse");
-            assert_eq!(harm, Regression::Pending);
-            memory.open_breaker(harm, &breaker, now);
+            let regression = state.find_regression(bad, &breaker, now).expect("got worse");
+            assert_eq!(regression, Regression::Pending);
+            state.open_breaker(regression, &breaker, now);
             let until = now.later(Duration::from_hours(hours));
-            assert_eq!(memory.breaker_open_until(now), Some(until));
-            assert_eq!(memory.find_regression(bad, &breaker, now), None, "it is told once");
+            assert_eq!(state.breaker_open_until(now), Some(until));
+            assert_eq!(state.find_regression(bad, &breaker, now), None, "it is reported once");
             now = until;
-            assert_eq!(memory.breaker_open_until(now), None);
+            assert_eq!(state.breaker_open_until(now), None);
         }
     }
 }

@@ -1,92 +1,92 @@
-//! How much each guard allows. In `plimsoll` mode all are on, but surges; in `upstream` mode all are off.
+//! Settings of the guards. In `plimsoll` mode all are enabled except surges; in `upstream` mode all are disabled.
 
 use std::time::Duration;
 
 use super::{freshness::HeartbeatPolicy, maintenance_window::MaintenanceWindows};
 use crate::types::compat::Compat;
 
-/// What keeps surprises away.
+/// Settings of the guards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
-    /// Whether the recommender has to show signs of life.
+    /// Whether a fresh heartbeat of the recommender is required.
     pub heartbeat: HeartbeatPolicy,
-    /// Evictions, and resizes that restart containers, within an hour in the cluster.
+    /// Disruptive changes per hour in the cluster: evictions, and resizes that restart containers.
     pub cluster_disruptions: Option<Allowance>,
-    /// The same in one namespace.
+    /// Disruptive changes per hour in one namespace.
     pub namespace_disruptions: Option<Allowance>,
-    /// Resizes that restart nothing, within an hour in the cluster.
+    /// Non-disruptive resizes per hour in the cluster.
     pub cluster_resizes: Option<Allowance>,
-    /// The same in one namespace.
+    /// Non-disruptive resizes per hour in one namespace.
     pub namespace_resizes: Option<Allowance>,
-    /// How long a workload rests between two changes.
+    /// Cool-down of a workload between two rollouts.
     pub cool_down: Option<CoolDown>,
-    /// When workloads may be changed that say nothing of it.
+    /// Default maintenance windows of workloads without their own.
     pub maintenance_windows: MaintenanceWindows,
-    /// When to stop because pods got worse.
+    /// Circuit breaker for regressions.
     pub breaker: Option<BreakerSettings>,
-    /// Whether one pod goes first.
+    /// Whether one pod is changed first and observed.
     pub canary: Option<CanarySettings>,
-    /// Evictions in a row that may be under way without a sign that they change anything.
+    /// Maximum number of evictions in a row without an observed effect.
     pub max_unproven_evictions: Option<u32>,
-    /// Whether a single replica is made two before it is evicted.
+    /// Whether a single replica gets a second one before it is evicted.
     pub surge: bool,
-    /// How long a workload is left alone whose values somebody else writes.
+    /// How long a workload is not changed after another writer overwrote the recommended values.
     pub external_overwrite_pause: Option<Duration>,
 }
 
-/// So many, or that share of all pods that VPAs are for: whichever is more.
+/// A number of changes: a minimum or a share of all pods that VPAs control, whichever is more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// So many in any case.
+    /// The minimum.
     pub at_least: u32,
-    /// Share of the pods.
+    /// Share of the pods, as a fraction.
     pub share: f64,
 }
 
-/// How long a workload rests between two changes.
+/// Cool-down of a workload between two rollouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoolDown {
-    /// After the first one. It doubles with each that follows soon.
+    /// Cool-down after the first rollout. It doubles with each that follows soon.
     pub base: Duration,
-    /// The same for a pod that keeps running out of memory, or does not serve at all.
+    /// Initial cool-down for a pod that was OOM killed quickly, or is dead.
     pub urgent: Duration,
-    /// The longest.
+    /// Maximum cool-down.
     pub max: Duration,
-    /// After so long without a change, beyond the rest, the next one is a first one again.
+    /// After this time without a change, in addition to the cool-down, the doubling starts over.
     pub forget_after: Duration,
 }
 
-/// When to stop because pods got worse.
+/// Settings of the circuit breaker for regressions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerSettings {
-    /// Share of the pods that were changed that may be worse than pods were before.
+    /// Share of the changed pods that may be worse than pods were before.
     pub share: f64,
-    /// A pod may take so long to be ready.
+    /// How long a pod may take to become ready.
     pub ready_within: Duration,
-    /// How long nothing is changed. It doubles each time.
+    /// How long the breaker stays open. It doubles each time.
     pub open_for: Duration,
-    /// The longest.
+    /// Maximum time that the breaker stays open.
     pub max_open_for: Duration,
-    /// When so many workloads got worse within an hour, none is changed any more.
+    /// Number of regressed workloads within an hour that opens the breaker of the cluster.
     pub cluster_trips: u32,
 }
 
-/// One pod goes first.
+/// Settings of the canary: one pod is changed first and observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CanarySettings {
-    /// How long it is watched before the others follow.
+    /// How long it is observed before the others follow.
     pub watch: Duration,
 }
 
 impl Allowance {
-    /// Of so many pods.
+    /// Returns the allowance for a number of pods.
     pub fn limit_for(self, pods: u32) -> u32 {
         self.at_least.max((f64::from(pods) * self.share) as u32)
     }
 }
 
 impl GuardSettings {
-    /// What a mode starts from.
+    /// The defaults of a compatibility mode.
     pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
@@ -94,18 +94,18 @@ impl GuardSettings {
         }
     }
 
-    /// Whether anything has to be remembered: some guard is on.
+    /// Whether any guard is enabled, so that state must be persisted.
     pub fn needs_state(&self) -> bool {
         *self != Self::NONE
     }
 
-    /// For a dry run: budgets and rests count as if changes were made, but nobody looks for what came of them.
+    /// Settings for a dry run: budgets and cool-downs count as if changes were made, but effects are not checked.
     #[must_use]
     pub fn simulated(self) -> Self {
         Self { breaker: None, max_unproven_evictions: None, external_overwrite_pause: None, ..self }
     }
 
-    /// No guard at all.
+    /// All guards disabled.
     pub const NONE: Self = Self {
         heartbeat: HeartbeatPolicy::Ignore,
         cluster_disruptions: None,
@@ -123,9 +123,9 @@ impl GuardSettings {
 }
 
 impl Default for GuardSettings {
-    /// Ten per cent of all pods an hour renews a cluster within a working day, and is about what a careful person would
-    /// do by hand; small clusters may do as much as they need. A namespace may have twice that share, so that one
-    /// team's change need not wait for a day, and a minute of watching is what a pod takes to fall over at its start.
+    /// Ten percent of all pods per hour updates a cluster within a working day, which is about what a careful operator
+    /// would do by hand; the minimum lets small clusters update at once. A namespace may use twice that share, so that
+    /// the change of one team does not take a day. A canary shows failures at startup within a minute or two.
     fn default() -> Self {
         let minutes = Duration::from_mins;
         let allowance = |at_least, share| Some(Allowance { at_least, share });

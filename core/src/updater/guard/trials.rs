@@ -1,23 +1,23 @@
-//! Evictions that try whether new pods get what is recommended, while none is known to have got it: of which workloads
-//! they were, so that each namespace and each workload has its turn.
+//! Trial evictions, which test whether new pods get the recommended resources while that is unproven. The workloads are
+//! recorded, so that trials rotate over namespaces and workloads.
 
 use std::collections::BTreeMap;
 
 use crate::types::{ObjectKey, Time};
 use serde::{Deserialize, Serialize};
 
-/// Workloads that are remembered. There are few trials a day.
+/// Maximum number of stored workloads. There are few trials per day.
 const MAX_WORKLOADS: usize = 32;
 
-/// Workloads that were tried without a sign of an effect: how often, and when the last time.
+/// Workloads that were tried without an observed effect: number of trials, and time of the last one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Trials(BTreeMap<String, (u32, Time)>);
 
-/// When a workload has its turn: the lesser one first.
+/// Sort key of a workload for the next trial: the smallest comes first.
 ///
-/// Trials of the workload count twice, as its own and as one of its namespace's. So a workload that was tried waits until
-/// the others were, but not until a namespace with any number of workloads has tried all of them.
+/// A trial of a workload counts twice: for the workload and for its namespace. So a tried workload waits until others were
+/// tried, but not until a namespace with many workloads has tried all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TrialPriority {
     trials: u32,
@@ -25,7 +25,7 @@ pub struct TrialPriority {
     tried: Option<Time>,
 }
 
-/// Turns of workloads.
+/// The order of workloads for trials.
 #[derive(Debug)]
 pub struct TrialOrder<'a> {
     trials: &'a Trials,
@@ -37,12 +37,12 @@ fn name(vpa: &ObjectKey) -> String {
 }
 
 impl Trials {
-    /// Whether there are none.
+    /// Whether there are no trials.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// A pod of this workload is evicted.
+    /// Records a trial of a workload.
     pub fn record(&mut self, vpa: &ObjectKey, now: Time) {
         let trial = self.0.entry(name(vpa)).or_insert((0, now));
         *trial = (trial.0.saturating_add(1), now);
@@ -53,17 +53,17 @@ impl Trials {
         }
     }
 
-    /// A pod of this workload got what is recommended.
+    /// Removes the trials of a workload, because a new pod of it got the recommended resources.
     pub fn remove(&mut self, vpa: &ObjectKey) {
         self.0.remove(&name(vpa));
     }
 
-    /// Forgets what was longer ago than that.
+    /// Removes trials before this time.
     pub fn expire_before(&mut self, oldest: Time) {
         self.0.retain(|_, (_, at)| *at > oldest);
     }
 
-    /// The turns of all workloads.
+    /// Returns the order of all workloads.
     pub fn order(&self) -> TrialOrder<'_> {
         let mut namespaces: BTreeMap<&str, (u32, Time)> = BTreeMap::new();
         for (name, (times, at)) in &self.0 {
@@ -76,16 +76,16 @@ impl Trials {
 }
 
 impl TrialOrder<'_> {
-    /// That of a workload.
+    /// Returns the sort key of a workload.
     pub fn priority_of(&self, vpa: &ObjectKey) -> TrialPriority {
-        let own = self.trials.0.get(&name(vpa));
-        let all = self.namespaces.get(&*vpa.namespace);
+        let of_workload = self.trials.0.get(&name(vpa));
+        let of_namespace = self.namespaces.get(&*vpa.namespace);
         let times = |found: Option<&(u32, Time)>| found.map_or(0, |(times, _)| *times);
         let last = |found: Option<&(u32, Time)>| found.map(|(_, at)| *at);
         TrialPriority {
-            trials: times(own).saturating_add(times(all)),
-            namespace_tried: last(all),
-            tried: last(own),
+            trials: times(of_workload).saturating_add(times(of_namespace)),
+            namespace_tried: last(of_namespace),
+            tried: last(of_workload),
         }
     }
 }

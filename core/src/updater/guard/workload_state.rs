@@ -1,5 +1,5 @@
-//! What is remembered of one workload: its last changes and what came of them. Kept on its VPA, and written there
-//! before each change, so that whoever comes next knows it.
+//! The persisted state of one workload: its recent changes and their results. Stored in an annotation of its VPA before
+//! each change, so that a restarted updater or a new leader can read it.
 
 use std::time::Duration;
 
@@ -16,114 +16,114 @@ use crate::{
 /// Key of the annotation on the VPA.
 pub const ANNOTATION: &str = "plimsoll.dev/updates";
 
-/// Bytes that the annotation may have.
+/// Maximum size of the annotation in bytes.
 pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
 
-/// Number of the format. It changes when old readers would misunderstand.
+/// Version of the format. It is increased when old readers would misinterpret it.
 const VERSION: u32 = 1;
 
-/// Pods whose last change is remembered.
+/// Maximum number of pods whose last change is stored.
 const MAX_POD_CHANGES: usize = 256;
 
-/// How long the last change of a pod is remembered.
+/// How long the last change of a pod is stored.
 const CHANGE_RETENTION: Duration = Duration::from_hours(24);
 
-/// What was done to a pod.
+/// The kind of a pod change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// It was evicted.
+    /// The pod was evicted.
     Evicted,
-    /// It was resized.
+    /// The pod was resized in place.
     Resized,
 }
 
 /// The last change of one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodChange {
-    /// Its uid.
+    /// Uid of the pod.
     pub uid: Box<str>,
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// What was done.
+    /// Kind of the change.
     pub what: ChangeKind,
-    /// A hash over the resources that it was given, where it was resized.
+    /// For a resize, the hash of the new resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrote: Option<u64>,
-    /// The generation of the pod before that.
+    /// `metadata.generation` of the pod before the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// How often its containers had been restarted.
+    /// Number of container restarts before the change.
     #[serde(default)]
     pub restarts: u32,
 }
 
-/// Nothing is changed, because pods got worse.
+/// The open circuit breaker of a workload: changes are blocked because pods regressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBreaker {
-    /// Since when.
+    /// When it opened.
     pub since: Time,
-    /// Until when.
+    /// When it closes.
     pub until: Time,
     /// What got worse.
     pub harm: Regression,
-    /// How often that happened of late.
+    /// How often it opened recently.
     pub trips: u32,
 }
 
-/// Nothing is changed, because somebody else writes other values.
+/// Changes are blocked because another writer overwrote the recommended values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalOverwrite {
-    /// When that was seen.
+    /// When that was detected.
     pub at: Time,
-    /// The generation of the VPA at that time: when its user changes it, another try is made.
+    /// Generation of the VPA at that time. A change of the VPA unblocks changes.
     pub generation: Option<i64>,
 }
 
-/// A second replica was asked for, to take the place of the only one.
+/// A second replica was requested, to replace the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surge {
-    /// When.
+    /// Time of the request.
     pub at: Time,
-    /// Whether the pod whose place it takes was evicted.
+    /// Whether the old pod was evicted.
     pub evicted: bool,
 }
 
-/// What is remembered of one workload.
+/// The persisted state of one workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadState {
-    /// The change that is being made, or was made last.
+    /// The current or last rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// The last change of each pod, the latest last.
+    /// The last change of each pod, ordered by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<PodChange>,
-    /// Resizes that were found impossible.
+    /// Infeasible resizes.
     #[serde(skip_serializing_if = "InfeasibleResizes::is_empty")]
     pub refusals: InfeasibleResizes,
-    /// Whether changes made pods worse.
+    /// The circuit breaker, if it was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<OpenBreaker>,
-    /// Whether somebody else writes other values.
+    /// The last external overwrite, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewritten: Option<ExternalOverwrite>,
-    /// Whether a second replica was asked for.
+    /// The requested second replica, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub surge: Option<Surge>,
 }
 
-/// Why what stands on the VPA does not count.
+/// Why the annotation of the VPA could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateReadError {
-    /// The VPA is for another workload now.
-    #[error("it belongs to the workload that the VPA was for before")]
+    /// The VPA has another target now.
+    #[error("it belongs to a previous target of the VPA")]
     Stale,
-    /// Another format.
-    #[error("its version is {0} and only {VERSION} can be read")]
+    /// Unsupported version.
+    #[error("unsupported version {0}, expected {VERSION}")]
     Version(u32),
-    /// No format at all.
-    #[error("it cannot be read ({0})")]
+    /// Malformed value.
+    #[error("malformed value: {0}")]
     Unreadable(String),
 }
 
@@ -132,7 +132,7 @@ struct StoredState<'a> {
     v: u32,
     of: String,
     #[serde(flatten)]
-    memory: &'a WorkloadState,
+    state: &'a WorkloadState,
 }
 
 #[derive(Deserialize)]
@@ -154,7 +154,7 @@ fn hash_text(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// A hash over what the containers of a pod ask for, so that it can be told whether somebody changed it since.
+/// Hashes the resources of a pod's containers, to detect whether another writer changed them.
 pub fn spec_hash<'a>(
     containers: impl IntoIterator<Item = (&'a str, &'a sizing::Resources)>,
 ) -> u64 {
@@ -176,7 +176,7 @@ fn hash_list(bytes: &mut Vec<u8>, list: &ResourceList) {
 }
 
 impl WorkloadState {
-    /// As it stands on a VPA for this workload.
+    /// Parses the annotation of a VPA with this target.
     pub fn read(text: &str, target: &TargetRef) -> Result<Self, StateReadError> {
         let unreadable = |error: serde_json::Error| StateReadError::Unreadable(error.to_string());
         let StateHeader { v, of } = serde_json::from_str(text).map_err(unreadable)?;
@@ -189,57 +189,56 @@ impl WorkloadState {
         serde_json::from_str(text).map_err(unreadable)
     }
 
-    /// As it is to stand on a VPA for this workload. Of too many pods those that were changed last are told.
+    /// Serializes the annotation of a VPA with this target. If it does not fit, the oldest pod changes are dropped.
     pub fn write(&self, target: &TargetRef) -> Option<String> {
-        let mut memory = self.clone();
+        let mut state = self.clone();
         loop {
-            let written =
-                StoredState { v: VERSION, of: target_fingerprint(target), memory: &memory };
-            let text = serde_json::to_string(&written).ok()?;
+            let stored = StoredState { v: VERSION, of: target_fingerprint(target), state: &state };
+            let text = serde_json::to_string(&stored).ok()?;
             if text.len() <= MAX_BYTES {
                 return Some(text);
             }
-            if memory.touches.is_empty() {
-                if memory.refusals.is_empty() {
+            if state.touches.is_empty() {
+                if state.refusals.is_empty() {
                     return None;
                 }
-                memory.refusals = InfeasibleResizes::NONE;
+                state.refusals = InfeasibleResizes::NONE;
             }
-            let gone = memory.touches.len().div_ceil(8);
-            memory.touches.drain(..gone);
+            let dropped = state.touches.len().div_ceil(8);
+            state.touches.drain(..dropped);
         }
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The last change of a pod.
+    /// Returns the last change of a pod.
     pub fn pod_change(&self, uid: &str) -> Option<&PodChange> {
-        self.touches.iter().rev().find(|touch| *touch.uid == *uid)
+        self.touches.iter().rev().find(|change| *change.uid == *uid)
     }
 
-    /// Notes the change of a pod, in place of the one before.
-    pub fn record(&mut self, touch: PodChange) {
-        self.touches.retain(|known| known.uid != touch.uid);
-        self.touches.push(touch);
+    /// Records a change of a pod, and replaces the last one.
+    pub fn record(&mut self, change: PodChange) {
+        self.touches.retain(|known| known.uid != change.uid);
+        self.touches.push(change);
         let too_many = self.touches.len().saturating_sub(MAX_POD_CHANGES);
         self.touches.drain(..too_many);
     }
 
     /// Forgets what is of no account any more: pods that are gone, and what is long past.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool, expiry: Duration, now: Time) {
-        // A pod that was evicted may come into sight once more, by a list that is a little old.
-        let recent = |touch: &PodChange| touch.at.later(Duration::from_mins(10)) > now;
-        self.touches.retain(|touch| {
-            (is_there(&touch.uid) && touch.at.later(CHANGE_RETENTION) > now) || recent(touch)
+        // An evicted pod may reappear in a stale list.
+        let recent = |change: &PodChange| change.at.later(Duration::from_mins(10)) > now;
+        self.touches.retain(|change| {
+            (is_there(&change.uid) && change.at.later(CHANGE_RETENTION) > now) || recent(change)
         });
         self.refusals.retain(is_there);
         self.refusals.expire(expiry, now);
     }
 
-    /// Until when nothing is changed, if pods got worse.
+    /// Returns when the circuit breaker closes, if it is open.
     pub fn breaker_open_until(&self, now: Time) -> Option<Time> {
         self.breaker.map(|opened| opened.until).filter(|until| *until > now)
     }
@@ -256,7 +255,7 @@ mod tests {
         TargetRef { api_version: None, kind: "Deployment".into(), name: name.into() }
     }
 
-    fn touch(uid: usize) -> PodChange {
+    fn change(uid: usize) -> PodChange {
         PodChange {
             uid: format!("01234567-89ab-cdef-0123-{uid:012}").into(),
             at: NOW,
@@ -268,32 +267,32 @@ mod tests {
     }
 
     fn full() -> WorkloadState {
-        let mut memory = WorkloadState::default();
+        let mut state = WorkloadState::default();
         for uid in 0..1000 {
-            memory.record(touch(uid));
+            state.record(change(uid));
         }
         for uid in 0..100 {
-            memory.refusals.record(&touch(uid).uid, RejectedBy::Node, Vec::new(), NOW);
+            state.refusals.record(&change(uid).uid, RejectedBy::Node, Vec::new(), NOW);
         }
-        memory.breaker = Some(OpenBreaker {
+        state.breaker = Some(OpenBreaker {
             since: NOW,
             until: NOW.later(CHANGE_RETENTION),
             harm: Regression::Pending,
             trips: 2,
         });
-        memory.rewritten = Some(ExternalOverwrite { at: NOW, generation: Some(4) });
-        memory.surge = Some(Surge { at: NOW, evicted: false });
-        memory
+        state.rewritten = Some(ExternalOverwrite { at: NOW, generation: Some(4) });
+        state.surge = Some(Surge { at: NOW, evicted: false });
+        state
     }
 
     #[test]
     fn what_was_written_is_read_by_the_same_workload_only() {
-        for memory in [WorkloadState::default(), full()] {
-            let text = memory.write(&target("web")).expect("it fits");
+        for state in [WorkloadState::default(), full()] {
+            let text = state.write(&target("web")).expect("it fits");
             assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
             let read = WorkloadState::read(&text, &target("web")).expect("is read");
-            assert_eq!(read.touches.last(), memory.touches.last());
-            assert_eq!((read.breaker, read.rewritten), (memory.breaker, memory.rewritten));
+            assert_eq!(read.touches.last(), state.touches.last());
+            assert_eq!((read.breaker, read.rewritten), (state.breaker, state.rewritten));
             assert_eq!(WorkloadState::read(&text, &target("db")), Err(StateReadError::Stale));
             let newer = text.replacen("\"v\":1", "\"v\":2", 1);
             assert_eq!(
@@ -309,26 +308,27 @@ mod tests {
 
     #[test]
     fn a_pod_has_one_last_change_and_is_forgotten_when_it_is_gone() {
-        let mut memory = full();
-        let last = touch(999);
-        memory.record(PodChange { what: ChangeKind::Evicted, ..last.clone() });
-        assert_eq!(memory.pod_change(&last.uid).map(|touch| touch.what), Some(ChangeKind::Evicted));
-        assert_eq!(memory.touches.len(), MAX_POD_CHANGES);
+        let mut state = full();
+        let last = change(999);
+        state.record(PodChange { what: ChangeKind::Evicted, ..last.clone() });
+        let kind = state.pod_change(&last.uid).map(|change| change.what);
+        assert_eq!(kind, Some(ChangeKind::Evicted));
+        assert_eq!(state.touches.len(), MAX_POD_CHANGES);
         let later = NOW.later(Duration::from_mins(11));
-        memory.prune(|uid| uid == &*touch(998).uid, Duration::from_hours(1), later);
-        assert_eq!(memory.touches, [touch(998)]);
-        assert!(memory.refusals.is_empty());
+        state.prune(|uid| uid == &*change(998).uid, Duration::from_hours(1), later);
+        assert_eq!(state.touches, [change(998)]);
+        assert!(state.refusals.is_empty());
     }
 
     #[test]
     fn a_spec_in_other_words_has_the_same_hash_and_another_spec_has_not() {
-        let of = |cpu: &str, memory: &str| {
+        let hash_of = |cpu: &str, memory: &str| {
             let list = ResourceList::cpu_and_memory(cpu.parse().ok(), memory.parse().ok());
             let resources = sizing::Resources { requests: Some(list), limits: None };
             spec_hash([("app", &resources)])
         };
-        assert_eq!(of("1", "1Gi"), of("1000m", "1073741824"));
-        assert_ne!(of("1", "1Gi"), of("1001m", "1Gi"));
-        assert_ne!(of("1", "1Gi"), of("1", "x"));
+        assert_eq!(hash_of("1", "1Gi"), hash_of("1000m", "1073741824"));
+        assert_ne!(hash_of("1", "1Gi"), hash_of("1001m", "1Gi"));
+        assert_ne!(hash_of("1", "1Gi"), hash_of("1", "x"));
     }
 }

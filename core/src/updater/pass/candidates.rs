@@ -1,4 +1,4 @@
-//! Which pods are worth a change, and in which order they are looked at.
+//! Selects the pods that need an update, and their order.
 
 use super::{QueuedAction, UpdateCandidate, UpdatePass};
 use crate::vpa_match;
@@ -7,7 +7,9 @@ use crate::{
     sizing::boost,
     types::compat::{Compat, Fix},
     updater::{
-        guard::infeasible::{RecommendedTarget, asks_for_less, recommended_targets},
+        guard::infeasible::{
+            InfeasibleResize, RecommendedTarget, asks_for_less, recommended_targets,
+        },
         in_place::{InPlaceContext, InPlaceDecision},
         pod_status::Phase,
         priority::Priority,
@@ -18,44 +20,48 @@ use crate::{
 };
 
 impl UpdatePass<'_> {
-    /// The requirements that hold evictions, if the VPA has a policy at all.
+    /// Returns the eviction requirements, if the VPA has an update policy.
     pub(super) fn requirements(&self) -> Option<&[EvictionRequirement]> {
         let policy = self.subject.sizing.spec.spec.update_policy.as_ref();
         policy.map(|policy| &*policy.eviction_requirements)
     }
 
-    /// What is recommended for all containers, before it is held to anything.
+    /// Returns the recommended targets of all containers, before capping.
     pub(super) fn uncapped_targets(&self) -> Option<Vec<RecommendedTarget>> {
         self.subject.sizing.spec.recommendation.map(recommended_targets)
     }
 
     pub(super) fn in_place_decision(&mut self, pod: usize) -> InPlaceDecision {
-        let (raw, mut seen) =
-            (self.uncapped_targets(), std::mem::take(&mut self.state.resizes_first_seen));
-        let question = self.in_place_context(raw.as_deref());
-        let answer = question.decide(self.views[pod].candidate(), &mut seen);
-        self.state.resizes_first_seen = seen;
-        answer
+        let targets = self.uncapped_targets();
+        let mut first_seen = std::mem::take(&mut self.state.resizes_first_seen);
+        let context = self.in_place_context(targets.as_deref());
+        let decision = context.decide(self.views[pod].candidate(), &mut first_seen);
+        self.state.resizes_first_seen = first_seen;
+        decision
     }
 
     pub(super) fn may_evict(&mut self, pod: usize) -> Result<(), SkipReason> {
-        let mut seen = std::mem::take(&mut self.state.resizes_first_seen);
-        let answer = self.in_place_context(None).may_evict(self.views[pod].candidate(), &mut seen);
-        self.state.resizes_first_seen = seen;
-        answer
+        let mut first_seen = std::mem::take(&mut self.state.resizes_first_seen);
+        let context = self.in_place_context(None);
+        let result = context.may_evict(self.views[pod].candidate(), &mut first_seen);
+        self.state.resizes_first_seen = first_seen;
+        result
     }
 
-    fn in_place_context<'q>(&'q self, raw: Option<&'q [RecommendedTarget]>) -> InPlaceContext<'q> {
+    fn in_place_context<'q>(
+        &'q self,
+        targets: Option<&'q [RecommendedTarget]>,
+    ) -> InPlaceContext<'q> {
         InPlaceContext {
             mode: self.subject.sizing.spec.update_mode(),
-            targets: raw,
+            targets,
             groups: &self.groups,
             settings: self.settings,
             now: self.context.now,
         }
     }
 
-    /// Finds the pods that are worth a change, in their order.
+    /// Selects the pods that need an update, and queues them in order.
     pub(super) fn select_candidates(&mut self) {
         if self.surge_is_over() && !self.views.is_empty() {
             self.queue.push_back(QueuedAction::EndSurge);
@@ -64,32 +70,32 @@ impl UpdatePass<'_> {
         let spec = self.subject.sizing.spec.spec;
         let keeps_boosts = self.settings.startup_boost && vpa_match::has_startup_boost(spec);
         let mode = spec.update_mode();
-        let fits_all = self.skip_all_reason(mode);
+        let skip_all = self.skip_all_reason(mode);
         for pod in 0..self.views.len() {
             let view = &self.views[pod];
             if self.settings.startup_boost && view.is_boosted {
-                let plan = &self.subject.sizing.spec;
-                let standing = boost::status(&view.pod.spec, plan, self.context.now);
-                if !standing.expired.is_empty() {
+                let sizing_spec = &self.subject.sizing.spec;
+                let boosts = boost::status(&view.pod.spec, sizing_spec, self.context.now);
+                if !boosts.expired.is_empty() {
                     self.queue.push_back(QueuedAction::RemoveBoost(pod));
                 }
             }
-            let refused = match &fits_all {
+            let candidate = match &skip_all {
                 Some(skip) => Err(skip.clone()),
                 None if keeps_boosts && self.views[pod].is_boosted => Err(SkipReason::Boosted),
                 None => self.evaluate_pod(pod, mode),
             };
-            match refused {
-                Ok(worth) => self.update_candidates[pod] = Some(worth),
+            match candidate {
+                Ok(candidate) => self.update_candidates[pod] = Some(candidate),
                 Err(skip) => self.skip(pod, skip),
             }
         }
         self.queue_candidates(mode);
     }
 
-    /// What holds for all pods alike.
+    /// Returns why all pods are skipped, if they are.
     fn skip_all_reason(&self, mode: UpdateMode) -> Option<SkipReason> {
-        // Upstream does nothing at all then. Ours does what needs no new pods.
+        // Upstream does nothing at all if admission is not ready. Ours still resizes in place.
         let is_upstream = self.settings.compat == Compat::Upstream;
         match mode {
             UpdateMode::Off | UpdateMode::Initial => Some(SkipReason::Mode),
@@ -117,33 +123,34 @@ impl UpdatePass<'_> {
             match self.may_evict(pod) {
                 Err(_) if self.state.workload.surge.is_some() && self.may_surge(pod) => {}
                 Err(SkipReason::BelowMinReplicas { .. }) if self.may_surge(pod) => {}
-                answer => answer?,
+                result => result?,
             }
         }
         let (view, sizing) = (&self.views[pod], &self.subject.sizing);
-        let (size, life) = (&view.pod.spec, &view.pod.status);
-        let recommendation = sizing.recommendation(size)?;
+        let (pod_spec, status) = (&view.pod.spec, &view.pod.status);
+        let recommendation = sizing.recommendation(pod_spec)?;
         if mode == UpdateMode::InPlace {
-            let now = recommended_targets(&recommendation);
-            if view.infeasible.as_ref().is_some_and(|refusal| !asks_for_less(&now, &refusal.wanted))
-            {
+            let targets = recommended_targets(&recommendation);
+            let is_no_less = |refusal: &InfeasibleResize| !asks_for_less(&targets, &refusal.wanted);
+            if view.infeasible.as_ref().is_some_and(is_no_less) {
                 return Err(SkipReason::Infeasible);
             }
         }
         let sidecars = sizing.rules.sidecars;
-        let priority = Priority::new(size, &recommendation, &view.observed, sidecars);
+        let priority = Priority::new(pod_spec, &recommendation, &view.observed, sidecars);
         let spec = sizing.spec.spec;
         let now = self.context.now;
-        let quick = had_quick_oom(life, &view.observed, spec, self.settings, now);
-        let need = update_reason(&priority, quick, life, view.resized_at(), self.settings, now)?;
-        let held = !in_place || !self.settings.fixes.has(Fix::RequirementsHoldEvictionsOnly);
-        if held {
+        let quick_oom = had_quick_oom(status, &view.observed, spec, self.settings, now);
+        let resized_at = view.resized_at();
+        let reason = update_reason(&priority, quick_oom, status, resized_at, self.settings, now)?;
+        let evictions_only = self.settings.fixes.has(Fix::RequirementsHoldEvictionsOnly);
+        if !in_place || !evictions_only {
             self.ensure_requirements_met(pod, &recommendation)?;
         }
-        Ok(UpdateCandidate { reason: need, priority, recommendation })
+        Ok(UpdateCandidate { reason, priority, recommendation })
     }
 
-    /// Whether a pod meets the requirements of an eviction.
+    /// Returns an error if a pod does not meet the eviction requirements.
     pub(super) fn ensure_requirements_met(
         &self,
         pod: usize,
@@ -151,15 +158,15 @@ impl UpdatePass<'_> {
     ) -> Result<(), SkipReason> {
         let Some(requirements) = self.requirements() else { return Ok(()) };
         let sidecars = self.subject.sizing.rules.sidecars;
-        let size = &self.views[pod].pod.spec;
-        if requirement::are_met(requirements, size, recommendation, sidecars) {
+        let pod_spec = &self.views[pod].pod.spec;
+        if requirement::are_met(requirements, pod_spec, recommendation, sidecars) {
             Ok(())
         } else {
             Err(SkipReason::Requirements)
         }
     }
 
-    /// What upstream sorts out before it looks at priorities.
+    /// Filters pods before priorities are computed, as upstream does.
     fn prefilter(&mut self, pod: usize, mode: UpdateMode) -> Result<(), SkipReason> {
         let waits = self.settings.fixes.has(Fix::DeferredResizesWait);
         match (self.in_place_decision(pod), mode) {
@@ -169,14 +176,14 @@ impl UpdatePass<'_> {
             (InPlaceDecision::Deferred(SkipReason::Starting), UpdateMode::InPlaceOrRecreate)
                 if waits && self.views[pod].is_dead =>
             {
-                // What hangs before its start is not resized, but may be evicted.
+                // A pod that is stuck before its start cannot be resized, but may be evicted.
                 Ok(())
             }
             (
                 InPlaceDecision::Deferred(SkipReason::BelowMinReplicas { .. }),
                 UpdateMode::InPlaceOrRecreate,
             ) if self.may_surge(pod) => Ok(()),
-            (InPlaceDecision::Deferred(why), _) => Err(why),
+            (InPlaceDecision::Deferred(skip), _) => Err(skip),
             (InPlaceDecision::InfeasibleCached | InPlaceDecision::Evict, _) => {
                 self.known_infeasible += 1;
                 Err(SkipReason::Infeasible)
@@ -186,10 +193,10 @@ impl UpdatePass<'_> {
 
     fn queue_candidates(&mut self, mode: UpdateMode) {
         let mut order: Vec<(usize, Priority)> = Vec::new();
-        for (pod, worth) in self.update_candidates.iter().enumerate() {
-            order.extend(worth.as_ref().map(|worth| (pod, worth.priority)));
+        for (pod, candidate) in self.update_candidates.iter().enumerate() {
+            order.extend(candidate.as_ref().map(|candidate| (pod, candidate.priority)));
         }
-        order.sort_by(|(_, one), (_, other)| one.compare(other));
+        order.sort_by(|(_, left), (_, right)| left.compare(right));
         self.candidates = order.len();
         let in_place = matches!(mode, UpdateMode::InPlace | UpdateMode::InPlaceOrRecreate);
         let queued = order.into_iter().map(|(pod, _)| {

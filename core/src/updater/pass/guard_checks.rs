@@ -1,4 +1,4 @@
-//! Whether the guards let a change of one pod pass.
+//! Checks the guards before a change of one pod.
 
 use super::UpdatePass;
 use crate::updater::{
@@ -8,42 +8,43 @@ use crate::updater::{
 };
 
 impl UpdatePass<'_> {
-    /// Whether a pod is in such need that it waits less.
+    /// Whether a pod needs an update urgently, so that it has a shorter cool-down.
     fn is_urgent(&self, pod: usize) -> bool {
-        let quick = self.update_candidates[pod]
+        let quick_oom = self.update_candidates[pod]
             .as_ref()
-            .is_some_and(|worth| worth.reason == UpdateReason::QuickOom);
-        quick || self.views[pod].is_dead
+            .is_some_and(|candidate| candidate.reason == UpdateReason::QuickOom);
+        quick_oom || self.views[pod].is_dead
     }
 
-    /// How a change of this pod counts for its workload.
+    /// Returns the role of a change of this pod in the rollout of its workload.
     pub(super) fn rollout_entry(&self, pod: usize) -> Result<RolloutEntry, SkipReason> {
-        let (made, urgent) = (self.views[pod].created_or_resized, self.is_urgent(pod));
+        let (changed_at, urgent) = (self.views[pod].created_or_resized, self.is_urgent(pod));
         let (guards, now) = (&self.settings.guards, self.context.now);
-        self.state.workload.admit_change(made, urgent, self.progress, guards, now)
+        self.state.workload.admit_change(changed_at, urgent, self.progress, guards, now)
     }
 
-    /// Whether a pod may be changed now, as far as the guards are concerned.
+    /// Returns an error if a guard blocks a change of the pod.
     pub(super) fn check_guards(
         &self,
         pod: usize,
-        charge: BudgetKind,
+        kind: BudgetKind,
         is_eviction: bool,
     ) -> Result<(), SkipReason> {
         let (guards, now) = (&self.settings.guards, self.context.now);
         if !guards.needs_state() {
             return Ok(());
         }
-        let memory = &self.state.workload;
+        let state = &self.state.workload;
         ensure_fresh(self.context.heartbeat, guards.heartbeat)?;
-        if let Some(rest) = guards.external_overwrite_pause {
-            let since = memory.rewritten.filter(|it| it.generation == self.subject.generation);
-            if since.is_some_and(|it| it.at.later(rest) > now) {
+        if let Some(pause) = guards.external_overwrite_pause {
+            let overwrite =
+                state.rewritten.filter(|overwrite| overwrite.generation == self.subject.generation);
+            if overwrite.is_some_and(|overwrite| overwrite.at.later(pause) > now) {
                 return Err(SkipReason::ExternallyOverwritten);
             }
         }
         if guards.breaker.is_some()
-            && let Some(until) = memory.breaker_open_until(now)
+            && let Some(until) = state.breaker_open_until(now)
             && !self.fixes_oom(pod)
         {
             return Err(SkipReason::BreakerOpen { until });
@@ -53,17 +54,17 @@ impl UpdatePass<'_> {
         }
         self.rollout_entry(pod)?;
         let namespace = &self.subject.vpa.namespace;
-        self.state.budget.allows(namespace, charge, self.context.pod_counts, guards, now)?;
+        self.state.budget.allows(namespace, kind, self.context.pod_counts, guards, now)?;
         if is_eviction {
             self.state.budget.ensure_effective(guards, now)?;
         }
         Ok(())
     }
 
-    /// A pod that keeps running out of memory and is to get more is helped, whatever went wrong before.
+    /// Whether the change raises requests of a pod after a quick OOM kill. It is allowed even if the breaker is open.
     fn fixes_oom(&self, pod: usize) -> bool {
-        let grows = |worth: &super::UpdateCandidate| {
-            worth.reason == UpdateReason::QuickOom && worth.priority.scale_up
+        let grows = |candidate: &super::UpdateCandidate| {
+            candidate.reason == UpdateReason::QuickOom && candidate.priority.scale_up
         };
         self.update_candidates[pod].as_ref().is_some_and(grows)
     }

@@ -1,7 +1,7 @@
-//! One pass over the pods of one VPA, one step after another: what each step costs counts for the next one.
+//! One pass over the pods of one VPA, step by step: the cost of each step counts for the next one.
 //!
 //! ```text
-//! Pass::begin ─▶ next ─▶ Step ─▶ (book, act) ─▶ note(Outcome) ─▶ next … ─▶ end ─▶ Decision
+//! UpdatePass::new ─▶ next ─▶ UpdateStep ─▶ (persist, execute) ─▶ record_result ─▶ next … ─▶ finish ─▶ Decision
 //! ```
 
 mod candidates;
@@ -39,70 +39,70 @@ use crate::api::vpa::Recommendation;
 /// A VPA with its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaWithPods<'a> {
-    /// The VPA.
+    /// Key of the VPA.
     pub vpa: &'a ObjectKey,
-    /// Its generation.
+    /// `metadata.generation` of the VPA.
     pub generation: Option<i64>,
     /// How its pods are sized.
     pub sizing: PodSizing<'a>,
-    /// Whether its change windows are open at the time of the pass.
+    /// State of its maintenance windows at the time of the pass.
     pub maintenance_window: WindowState,
-    /// Whether it can be given a second replica for a while.
+    /// Whether its workload can be scaled to a second replica temporarily.
     pub surges: bool,
-    /// Its live pods, those that are being deleted left out.
+    /// Its live pods, without those that are being deleted.
     pub pods: &'a [Pod],
 }
 
-/// What is the same for all VPAs.
+/// The inputs that are the same for all VPAs.
 #[derive(Clone, Copy)]
 pub struct PassContext<'a> {
-    /// How many pods a controller wants.
+    /// Returns the desired replicas of a controller.
     pub desired_replicas: &'a (dyn Fn(&PodOwner) -> DesiredReplicas + Sync),
-    /// How large cluster and namespace are.
+    /// Number of pods in the cluster and the namespace.
     pub pod_counts: PodCounts,
-    /// What was seen of the recommender.
+    /// The recommender's heartbeat.
     pub heartbeat: RecommenderHeartbeat,
-    /// Whether new pods will be sized.
+    /// Whether the admission controller is ready to size new pods.
     pub is_admission_ready: bool,
-    /// Whether the server can resize pods.
+    /// Whether the API server supports in-place resize.
     pub can_resize: bool,
-    /// The time.
+    /// The current time.
     pub now: Time,
 }
 
-/// What is remembered from pass to pass.
+/// The state that is kept from pass to pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PersistedState {
-    /// Of the workload; on its VPA.
+    /// State of the workload, persisted in an annotation of the VPA.
     pub workload: WorkloadState,
-    /// Of the cluster; in the Lease.
+    /// State of the cluster, persisted in an annotation of the Lease.
     pub budget: DisruptionBudget,
-    /// Upstream's clock of resizes; nowhere but here.
+    /// Start of upstream's resize timeouts, in memory only.
     pub resizes_first_seen: ResizesFirstSeen,
-    /// What the server did not do when it was asked; nowhere but here.
+    /// Backoff of refused requests, in memory only.
     pub backoff: RefusalBackoff,
 }
 
-/// What came of a pass.
+/// The result of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What was done, in order, with what came of it.
+    /// The executed steps with their results, in order.
     pub steps: Vec<(UpdateStep, StepResult)>,
-    /// What became of each pod, in the order of the pods.
+    /// The outcome of each pod, in the order of the pods.
     pub pod_outcomes: Vec<PodOutcome>,
-    /// Pods that could have been changed: those that were worth it and might have been.
+    /// Number of pods that needed an update and could have been updated.
     pub candidates: usize,
-    /// Pods that were left alone because a resize of them is known to be impossible, where nothing else may be tried.
+    /// Number of pods that were skipped because a resize is known to be infeasible and eviction is not allowed.
     pub known_infeasible: usize,
-    /// What got worse by the last changes, if that was found in this pass.
+    /// The regression that was found in this pass, if any.
     pub regression: Option<Regression>,
-    /// Whether it was found in this pass that somebody else writes other values.
+    /// Whether an external overwrite was detected in this pass.
     pub externally_overwritten: bool,
-    /// What is to be remembered.
+    /// The state after the pass.
     pub state: PersistedState,
 }
 
-/// A pass that is being made.
+/// A pass in progress.
 pub struct UpdatePass<'a> {
     subject: VpaWithPods<'a>,
     context: PassContext<'a>,
@@ -112,14 +112,14 @@ pub struct UpdatePass<'a> {
     groups: ReplicaGroups,
     progress: RolloutProgress,
     queue: VecDeque<QueuedAction>,
-    /// What each candidate needs, by pod.
+    /// The candidates, indexed by pod.
     update_candidates: Vec<Option<UpdateCandidate>>,
     pod_outcomes: Vec<Option<PodOutcome>>,
     candidates: usize,
     known_infeasible: usize,
-    /// Owners whose pods the server does not let go.
+    /// Owners whose pods a PodDisruptionBudget blocks.
     blocked_owners: BTreeSet<PodOwner>,
-    /// Whether a second replica is taken back though no pod went: none goes then, or both might.
+    /// Whether a surge is ended without an eviction. Then no pod is evicted, or the workload might lose both.
     is_ending_surge: bool,
     pending_step: Option<PendingStep>,
     steps: Vec<(UpdateStep, StepResult)>,
@@ -127,7 +127,7 @@ pub struct UpdatePass<'a> {
     externally_overwritten: bool,
 }
 
-/// What is still to be looked at.
+/// A queued action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueuedAction {
     EndSurge,
@@ -136,7 +136,7 @@ enum QueuedAction {
     Evict(usize),
 }
 
-/// Why a pod is worth a change.
+/// A pod that needs an update.
 #[derive(Clone, Debug)]
 struct UpdateCandidate {
     reason: UpdateReason,
@@ -144,31 +144,31 @@ struct UpdateCandidate {
     recommendation: Recommendation,
 }
 
-/// The step under way, with what was remembered before it was booked.
+/// The current step, with the state before it.
 struct PendingStep {
     step: UpdateStep,
     state_before: PersistedState,
-    /// Whether the pod is evicted where a resize fails.
+    /// Whether the pod is evicted if the resize fails.
     evicts_on_failure: bool,
 }
 
 impl<'a> UpdatePass<'a> {
-    /// Looks at all pods.
+    /// Starts a pass: reviews earlier changes, and selects candidates.
     pub fn new(
         subject: VpaWithPods<'a>,
-        world: PassContext<'a>,
+        context: PassContext<'a>,
         settings: &'a Settings,
-        recall: PersistedState,
+        state: PersistedState,
     ) -> Self {
-        let views = pod_view::pod_views(&subject, &recall.workload, settings, world.now);
-        let groups = pod_view::replica_groups(&subject, &views, &world, settings);
+        let views = pod_view::pod_views(&subject, &state.workload, settings, context.now);
+        let groups = pod_view::replica_groups(&subject, &views, &context, settings);
         let mut pass = Self {
             update_candidates: subject.pods.iter().map(|_| None).collect(),
             pod_outcomes: vec![None; subject.pods.len()],
             subject,
-            context: world,
+            context,
             settings,
-            state: recall,
+            state,
             views,
             groups,
             progress: RolloutProgress::default(),
@@ -187,33 +187,33 @@ impl<'a> UpdatePass<'a> {
         pass
     }
 
-    /// Leaves boosts as they are: somebody else takes them back when they are over.
+    /// Skips boost removals, which another loop handles.
     #[must_use]
     pub fn without_boost_removal(mut self) -> Self {
         self.queue.retain(|queued| !matches!(queued, QueuedAction::RemoveBoost(_)));
         self
     }
 
-    /// Takes back boosts that are over, and does nothing else.
+    /// Only removes expired boosts.
     #[must_use]
     pub fn only_boost_removal(mut self) -> Self {
         self.queue.retain(|queued| matches!(queued, QueuedAction::RemoveBoost(_)));
         self
     }
 
-    /// What is to be remembered when the step under way is made: to be written before it, where it is booked.
+    /// Returns the state including the current step. It must be persisted before a step with `needs_persisting`.
     pub fn state(&self) -> &PersistedState {
         &self.state
     }
 
-    /// Ends the pass: what was not looked at stays as it is.
+    /// Ends the pass. Pods that were not processed are skipped.
     pub fn finish(self) -> Decision {
-        let left = |verdict: Option<PodOutcome>| {
-            verdict.unwrap_or(PodOutcome::Skipped(SkipReason::PassEnded))
+        let or_skipped = |outcome: Option<PodOutcome>| {
+            outcome.unwrap_or(PodOutcome::Skipped(SkipReason::PassEnded))
         };
         Decision {
             steps: self.steps,
-            pod_outcomes: self.pod_outcomes.into_iter().map(left).collect(),
+            pod_outcomes: self.pod_outcomes.into_iter().map(or_skipped).collect(),
             candidates: self.candidates,
             known_infeasible: self.known_infeasible,
             regression: self.regression,
@@ -222,21 +222,21 @@ impl<'a> UpdatePass<'a> {
         }
     }
 
-    fn skip(&mut self, pod: usize, why: SkipReason) {
-        if let Some(verdict) = self.pod_outcomes.get_mut(pod) {
-            *verdict = Some(PodOutcome::Skipped(why));
+    fn skip(&mut self, pod: usize, reason: SkipReason) {
+        if let Some(outcome) = self.pod_outcomes.get_mut(pod) {
+            *outcome = Some(PodOutcome::Skipped(reason));
         }
     }
 }
 
-/// The whole pass, as if every step were done: what a dry run says, and `explain`.
+/// Runs a whole pass as if every step succeeded, for `explain`.
 pub fn decide(
     subject: VpaWithPods<'_>,
-    world: PassContext<'_>,
+    context: PassContext<'_>,
     settings: &Settings,
-    recall: PersistedState,
+    state: PersistedState,
 ) -> Decision {
-    let mut pass = UpdatePass::new(subject, world, settings, recall);
+    let mut pass = UpdatePass::new(subject, context, settings, state);
     while pass.next().is_some() {
         pass.record_result(StepResult::Done);
     }

@@ -1,4 +1,4 @@
-//! What a pass knows of one pod, for whoever explains what becomes of it.
+//! What a pass knows about one pod, for `explain`.
 
 use crate::types::Time;
 
@@ -15,45 +15,45 @@ use crate::{
     },
 };
 
-/// What is known of a pod before any step of the pass.
+/// What a pass knows about a pod before its first step.
 #[derive(Clone, Debug)]
 pub struct PodExplanation {
-    /// What is recommended for it after all rules.
+    /// The capped recommendation.
     pub recommendation: Result<Recommendation, SkipReason>,
-    /// How much it needs that, where anything is recommended.
+    /// The update priority, if there is a recommendation.
     pub priority: Option<Priority>,
-    /// Why it is worth a change, whatever keeps it from one; or why it is not.
+    /// Why the pod needs an update, even if it is blocked; or why it does not.
     pub reason: Result<UpdateReason, SkipReason>,
-    /// The pods that are looked at, in their order; it may be none of them.
+    /// The candidates of the pass, in order. The pod may not be among them.
     pub candidate_order: Vec<usize>,
-    /// The pods of its controller, or why they are no group of which one could be touched.
+    /// The replica group of the pod, or why its pods may not be updated.
     pub group: Result<ReplicaGroup, SkipReason>,
-    /// How far its last resize is.
+    /// Progress of the last resize.
     pub resize_phase: ResizePhase,
-    /// What was done to it last.
+    /// The last change of the pod.
     pub last_change: Option<PodChange>,
-    /// It does not serve, and will not by itself.
+    /// Whether the pod has been unavailable for long, and will probably not recover.
     pub is_dead: bool,
-    /// When it was made, or resized last.
+    /// When the pod was created or last resized.
     pub created_or_resized: Time,
 }
 
 impl UpdatePass<'_> {
-    /// What is known of a pod, if it is there. To be asked before the first step.
+    /// Explains a pod; `None` if the index is out of range. Call it before the first step.
     pub fn explain_pod(&self, pod: usize) -> Option<PodExplanation> {
         let view = self.views.get(pod)?;
-        let (size, life, sizing) = (&view.pod.spec, &view.pod.status, &self.subject.sizing);
-        let recommendation = sizing.recommendation(size);
+        let (pod_spec, status, sizing) = (&view.pod.spec, &view.pod.status, &self.subject.sizing);
+        let recommendation = sizing.recommendation(pod_spec);
         let priority = recommendation.as_ref().ok().map(|recommendation| {
-            Priority::new(size, recommendation, &view.observed, sizing.rules.sidecars)
+            Priority::new(pod_spec, recommendation, &view.observed, sizing.rules.sidecars)
         });
         let (settings, now) = (self.settings, self.context.now);
-        let quick = had_quick_oom(life, &view.observed, sizing.spec.spec, settings, now);
-        let need = match (&recommendation, &priority) {
-            (Err(why), _) => Err(why.clone()),
+        let quick_oom = had_quick_oom(status, &view.observed, sizing.spec.spec, settings, now);
+        let reason = match (&recommendation, &priority) {
+            (Err(skip), _) => Err(skip.clone()),
             (Ok(_), None) => Err(SkipReason::NoRecommendation),
             (Ok(_), Some(priority)) => {
-                update_reason(priority, quick, life, view.resized_at(), settings, now)
+                update_reason(priority, quick_oom, status, view.resized_at(), settings, now)
             }
         };
         let order = self.queue.iter().filter_map(|queued| match queued {
@@ -63,9 +63,9 @@ impl UpdatePass<'_> {
         Some(PodExplanation {
             recommendation,
             priority,
-            reason: need,
+            reason,
             candidate_order: order.collect(),
-            group: self.groups.get(life).copied(),
+            group: self.groups.get(status).copied(),
             resize_phase: view.resize_phase,
             last_change: view.last_change.clone(),
             is_dead: view.is_dead,

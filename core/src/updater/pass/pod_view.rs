@@ -1,4 +1,4 @@
-//! Each pod as a pass sees it: with what is remembered of it, and what it counts as.
+//! Each pod as a pass sees it: with its persisted state, and derived facts.
 
 use std::time::Duration;
 
@@ -23,35 +23,35 @@ use crate::{
     },
 };
 
-/// A pod: what it has, and what became of it.
+/// A pod: its spec and its status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// What it has.
+    /// Containers and their resources.
     pub spec: sizing::Pod,
-    /// What became of it.
+    /// Status without resources.
     pub status: PodStatus,
 }
 
-/// For how long a pod that was evicted may still be seen. After that the eviction was never made.
+/// How long an evicted pod may still be listed. After that, the eviction is assumed to have failed.
 const TERMINATION_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// For how long the kubelet may say nothing about a resize that it has not made.
+/// How long the kubelet may take to report on a resize.
 const KUBELET_ACK_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct PodView<'a> {
     pub pod: &'a Pod,
-    /// The last change of it.
+    /// The last change of the pod.
     pub last_change: Option<PodChange>,
-    /// When it was made, or resized last.
+    /// When the pod was created or last resized.
     pub created_or_resized: Time,
     pub resize_phase: ResizePhase,
-    /// It does not serve, and will not by itself.
+    /// It has been unavailable for long, and will probably not recover.
     pub is_dead: bool,
-    /// It was evicted, and is still seen.
+    /// It was evicted, but is still listed.
     pub is_evicted: bool,
-    /// It may be restarted at any moment for a resize.
+    /// A resize may restart it at any time.
     pub is_at_risk: bool,
     pub is_boosted: bool,
     pub observed: ObservedContainers,
@@ -62,16 +62,16 @@ impl<'a> PodView<'a> {
     fn new(
         pod: &'a Pod,
         subject: &VpaWithPods<'_>,
-        memory: &WorkloadState,
+        state: &WorkloadState,
         settings: &Settings,
         now: Time,
     ) -> Self {
-        let touch = memory.pod_change(&pod.spec.uid).cloned();
-        let resized = touch.as_ref().filter(|touch| touch.what == ChangeKind::Resized);
-        let resized = resized.map(|touch| touch.at);
+        let change = state.pod_change(&pod.spec.uid).cloned();
+        let resized = change.as_ref().filter(|change| change.what == ChangeKind::Resized);
+        let resized = resized.map(|change| change.at);
         let is_noticed = resized.is_none_or(|at| at.later(KUBELET_ACK_TIMEOUT) <= now);
         let sizing = &subject.sizing;
-        let phase = if !is_noticed && is_outdated(pod, touch.as_ref(), sizing.rules.sidecars) {
+        let phase = if !is_noticed && is_outdated(pod, change.as_ref(), sizing.rules.sidecars) {
             ResizePhase::Proposed { since: resized }
         } else {
             ResizePhase::from_pod_status(
@@ -80,28 +80,28 @@ impl<'a> PodView<'a> {
                 is_noticed || status_matches_spec(&pod.spec),
             )
         };
-        let is_leaving = touch.as_ref().is_some_and(|touch| {
-            touch.what == ChangeKind::Evicted && touch.at.later(TERMINATION_TIMEOUT) > now
+        let is_evicted = change.as_ref().is_some_and(|change| {
+            change.what == ChangeKind::Evicted && change.at.later(TERMINATION_TIMEOUT) > now
         });
         let expiry = settings.fixes.has(Fix::InfeasibleResizesExpire);
         let expiry = expiry.then_some(settings.infeasible_expiry);
         Self {
             pod,
             created_or_resized: resized.map_or(pod.status.created, |at| at.max(pod.status.created)),
-            last_change: touch,
+            last_change: change,
             resize_phase: phase,
             is_dead: is_dead(&pod.status, settings.dead_after, now),
-            is_evicted: is_leaving,
+            is_evicted,
             is_at_risk: phase.is_under_way() && !is_non_disruptive(&pod.spec),
             is_boosted: sizing::boost::boosted_containers(&pod.spec).next().is_some(),
             observed: ObservedContainers::from_pod(&pod.spec, sizing.spec.managed_sidecars),
-            infeasible: memory.refusals.find(&pod.spec.uid, expiry, now).cloned(),
+            infeasible: state.refusals.find(&pod.spec.uid, expiry, now).cloned(),
         }
     }
 
     pub fn resized_at(&self) -> Option<Time> {
-        let touch = self.last_change.as_ref().filter(|touch| touch.what == ChangeKind::Resized);
-        touch.map(|touch| touch.at)
+        let change = self.last_change.as_ref().filter(|change| change.what == ChangeKind::Resized);
+        change.map(|change| change.at)
     }
 
     pub fn candidate(&self) -> ResizeCandidate<'_> {
@@ -114,55 +114,56 @@ impl<'a> PodView<'a> {
         }
     }
 
-    /// Whether it will probably serve soon.
+    /// Whether it is not ready yet, but not dead.
     pub fn is_starting(&self) -> bool {
         !self.is_dead && !self.pod.status.is_ready()
     }
 }
 
-/// Whether a pod is seen as it was before its last resize: by a list that is a little old.
-fn is_outdated(pod: &Pod, touch: Option<&PodChange>, sidecars: bool) -> bool {
-    let Some(touch) = touch else { return false };
-    let generations = pod.status.generation.zip(touch.generation);
+/// Whether the pod was read from a stale list, before its last resize.
+fn is_outdated(pod: &Pod, change: Option<&PodChange>, sidecars: bool) -> bool {
+    let Some(change) = change else { return false };
+    let generations = pod.status.generation.zip(change.generation);
     let is_later = generations.is_some_and(|(now, before)| now > before);
-    let spec = pod.spec.sized_containers(sidecars).map(|(_, one)| (&*one.name, &one.spec));
-    !is_later && touch.wrote.is_some_and(|wrote| wrote != spec_hash(spec))
+    let containers = pod.spec.sized_containers(sidecars);
+    let spec = containers.map(|(_, container)| (&*container.name, &container.spec));
+    !is_later && change.wrote.is_some_and(|wrote| wrote != spec_hash(spec))
 }
 
-/// Whether a pod has what its spec says, as far as its status tells.
+/// Whether the resources in the status match the spec, as far as they are reported.
 fn status_matches_spec(pod: &sizing::Pod) -> bool {
-    pod.containers.iter().chain(&pod.init_containers).all(|one| {
-        one.status.as_ref().is_none_or(|status| {
-            let (spec, status) = (one.spec.requests(), status.requests());
+    pod.containers.iter().chain(&pod.init_containers).all(|container| {
+        container.status.as_ref().is_none_or(|status| {
+            let (spec, status) = (container.spec.requests(), status.requests());
             spec.cpu() == status.cpu() && spec.memory() == status.memory()
         })
     })
 }
 
-fn is_dead(life: &PodStatus, dead_after: Duration, now: Time) -> bool {
-    let backs_off = life.containers.iter().any(|one| one.backing_off);
-    let since = match life.phase {
-        Phase::Pending => Some(life.created),
-        Phase::Running | Phase::Other => life.unready_since(),
+fn is_dead(status: &PodStatus, dead_after: Duration, now: Time) -> bool {
+    let backs_off = status.containers.iter().any(|container| container.backing_off);
+    let since = match status.phase {
+        Phase::Pending => Some(status.created),
+        Phase::Running | Phase::Other => status.unready_since(),
     };
     since.is_some_and(|since| backs_off || since.later(dead_after) <= now)
 }
 
-/// All pods.
+/// Returns the views of all pods.
 pub(super) fn pod_views<'a>(
     subject: &VpaWithPods<'a>,
-    memory: &WorkloadState,
+    state: &WorkloadState,
     settings: &Settings,
     now: Time,
 ) -> Vec<PodView<'a>> {
-    subject.pods.iter().map(|pod| PodView::new(pod, subject, memory, settings, now)).collect()
+    subject.pods.iter().map(|pod| PodView::new(pod, subject, state, settings, now)).collect()
 }
 
-/// Their groups.
+/// Returns the replica groups of the pods.
 pub(super) fn replica_groups(
     subject: &VpaWithPods<'_>,
     views: &[PodView<'_>],
-    world: &PassContext<'_>,
+    context: &PassContext<'_>,
     settings: &Settings,
 ) -> ReplicaGroups {
     let spec = subject.sizing.spec.spec;
@@ -180,5 +181,5 @@ pub(super) fn replica_groups(
         boosted: view.is_boosted,
         counts_as_down: view.is_evicted || view.is_at_risk,
     });
-    ReplicaGroups::count(members, world.desired_replicas, &rules, settings)
+    ReplicaGroups::count(members, context.desired_replicas, &rules, settings)
 }

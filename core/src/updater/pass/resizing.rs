@@ -1,4 +1,4 @@
-//! Whether a pod whose turn it is gets new sizes in place, and which.
+//! Decides whether the next pod is resized in place, and to which resources.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl UpdatePass<'_> {
-    /// What is to be done about a pod that may be resized.
+    /// Decides what is done about a pod that may be resized.
     pub(super) fn decide_resize(&mut self, pod: usize) -> Result<StepDecision, SkipReason> {
         let mode = self.subject.sizing.spec.update_mode();
         let only_in_place = mode == UpdateMode::InPlace;
@@ -41,7 +41,7 @@ impl UpdatePass<'_> {
             {
                 return Ok(StepDecision::Evict);
             }
-            InPlaceDecision::Deferred(why) => return Err(why),
+            InPlaceDecision::Deferred(skip) => return Err(skip),
             InPlaceDecision::Evict => return Ok(StepDecision::Evict),
             InPlaceDecision::InfeasibleCached => return Err(SkipReason::Infeasible),
             InPlaceDecision::Infeasible => self.record_infeasible(pod)?,
@@ -49,33 +49,34 @@ impl UpdatePass<'_> {
         if !self.context.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
             return if only_in_place { Err(SkipReason::NoResize) } else { Ok(StepDecision::Evict) };
         }
-        let (size, sizing) = (&self.views[pod].pod.spec, &self.subject.sizing);
-        let standing = boost::status(size, &sizing.spec, self.context.now);
-        let sizes = match sizing.resized(size, &standing) {
+        let (pod_spec, sizing) = (&self.views[pod].pod.spec, &self.subject.sizing);
+        let boosts = boost::status(pod_spec, &sizing.spec, self.context.now);
+        let sizes = match sizing.resized(pod_spec, &boosts) {
             Ok(sizes) => sizes,
             Err(SkipReason::QosWouldChange) if !only_in_place => return Ok(StepDecision::Evict),
-            // Upstream takes it for a resize that failed.
+            // Upstream treats it as a failed resize.
             Err(_) if !only_in_place && !fixes.has(Fix::OnlyPossibleResizes) => {
                 return Ok(StepDecision::Evict);
             }
-            Err(why) => return Err(why),
+            Err(skip) => return Err(skip),
         };
-        let unboosted = self.boosts_ended(size, &sizes, &standing);
-        let restarts = PodSizing::restarts_containers(size, &sizes);
-        let need = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?.reason;
-        let charge = if restarts { BudgetKind::Disruption } else { BudgetKind::Resize };
-        self.check_backoff(&RefusedRequest::Resize(size.uid.as_ref().into()))?;
-        self.check_guards(pod, charge, false)?;
+        let boosts_ended = self.boosts_ended(pod_spec, &sizes, &boosts);
+        let restarts_containers = PodSizing::restarts_containers(pod_spec, &sizes);
+        let candidate = self.update_candidates[pod].as_ref();
+        let reason = candidate.ok_or(SkipReason::NoRecommendation)?.reason;
+        let kind = if restarts_containers { BudgetKind::Disruption } else { BudgetKind::Resize };
+        self.check_backoff(&RefusedRequest::Resize(pod_spec.uid.as_ref().into()))?;
+        self.check_guards(pod, kind, false)?;
         Ok(StepDecision::Act(Action::Resize {
-            reason: need,
+            reason,
             sized_containers: sizes,
-            boosts_ended: unboosted,
-            restarts_containers: restarts,
+            boosts_ended,
+            restarts_containers,
         }))
     }
 
-    /// Whose boost is over with a resize. A container that gets what is recommended has none any more, and one that is not
-    /// there never had one. Upstream says it of all whose time is up.
+    /// Returns the containers whose boost ends with a resize: those that get a recommended CPU, and those that the pod does
+    /// not have. Upstream reports all containers whose boost has expired.
     fn boosts_ended(
         &self,
         pod: &sizing::Pod,
@@ -84,40 +85,43 @@ impl UpdatePass<'_> {
     ) -> Vec<Arc<str>> {
         let gets_cpu = |name: &str| {
             let mut sizes = sizes.iter().filter(|size| size.requests.cpu().is_some());
-            sizes.any(|size| pod.container(size.container).is_some_and(|one| *one.name == *name))
+            sizes.any(|size| {
+                pod.container(size.container).is_some_and(|container| *container.name == *name)
+            })
         };
         let is_there = |name: &str| {
-            pod.containers.iter().chain(&pod.init_containers).any(|one| *one.name == *name)
+            let mut containers = pod.containers.iter().chain(&pod.init_containers);
+            containers.any(|container| *container.name == *name)
         };
         let is_upstream = self.settings.compat == Compat::Upstream;
-        let over =
+        let ended =
             boosts.expired.iter().filter(|name| is_upstream || gets_cpu(name) || !is_there(name));
-        over.map(|&name| name.into()).collect()
+        ended.map(|&name| name.into()).collect()
     }
 
-    /// A node said no: that is remembered. Ours tries no more unless less is wanted than what was refused, upstream once
-    /// more in any case.
+    /// Records that a node rejected a resize. Ours does not retry unless a resource is lower than in the rejected resize;
+    /// upstream always retries once.
     fn record_infeasible(&mut self, pod: usize) -> Result<(), SkipReason> {
         let now = self.context.now;
-        let size = &self.views[pod].pod.spec;
+        let pod_spec = &self.views[pod].pod.spec;
         if !self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
-            let raw = self.uncapped_targets().unwrap_or_default();
-            self.state.workload.refusals.record(&size.uid, RejectedBy::Node, raw, now);
+            let targets = self.uncapped_targets().unwrap_or_default();
+            self.state.workload.refusals.record(&pod_spec.uid, RejectedBy::Node, targets, now);
             return Ok(());
         }
-        // What was refused is what the spec asks for.
-        let refused: Vec<RecommendedTarget> = size
+        // The rejected resources are those of the spec.
+        let refused: Vec<RecommendedTarget> = pod_spec
             .sized_containers(self.subject.sizing.rules.sidecars)
-            .map(|(_, one)| RecommendedTarget {
-                container: one.name.clone(),
-                target: one.spec.requests().clone(),
+            .map(|(_, container)| RecommendedTarget {
+                container: container.name.clone(),
+                target: container.spec.requests().clone(),
             })
             .collect();
-        let worth = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?;
-        if asks_for_less(&recommended_targets(&worth.recommendation), &refused) {
+        let candidate = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?;
+        if asks_for_less(&recommended_targets(&candidate.recommendation), &refused) {
             return Ok(());
         }
-        self.state.workload.refusals.record(&size.uid, RejectedBy::Node, refused, now);
+        self.state.workload.refusals.record(&pod_spec.uid, RejectedBy::Node, refused, now);
         Err(SkipReason::Infeasible)
     }
 }

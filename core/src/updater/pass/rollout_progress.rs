@@ -1,5 +1,5 @@
-//! What came of the changes before: whether pods are worse, whether they got what they were to get, and whether
-//! somebody else writes other values.
+//! Reviews earlier changes: whether pods regressed, whether new pods got the recommended resources, and whether another
+//! writer overwrote them.
 
 use std::time::Duration;
 
@@ -21,20 +21,20 @@ use crate::{
     },
 };
 
-/// What pods went through within this time before a change counts as how they are without it.
+/// Problems of pods within this time before a change count as the baseline.
 const BASELINE_PERIOD: Duration = Duration::from_hours(1);
 
-/// How long a second replica may take to be ready.
+/// How long a second replica may take to become ready.
 const SURGE_READY_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// How long there may be a second replica, whatever keeps the first one from going.
+/// How long a second replica may exist, even if the first one could not be evicted.
 const SURGE_MAX_DURATION: Duration = Duration::from_hours(1);
 
-/// For a pod that has no recommended amounts any more.
+/// Used if the circuit breaker is disabled.
 const NO_READY_TIMEOUT: Duration = Duration::ZERO;
 
 impl UpdatePass<'_> {
-    /// Looks at what came of the changes before.
+    /// Reviews earlier changes: opens the circuit breaker after a regression, and detects external overwrites.
     pub(super) fn review_changes(&mut self) {
         self.prune_state();
         if !self.settings.guards.needs_state() {
@@ -44,16 +44,19 @@ impl UpdatePass<'_> {
         let Some(rollout) = self.state.workload.rollout.clone() else { return };
         self.progress = self.progress_of(&rollout);
         let now = self.context.now;
-        let harm = self.settings.guards.breaker.and_then(|settings| {
-            let applied = self.check_effect(&rollout);
-            let harm =
-                self.state.workload.find_regression(self.progress, &settings, now).or(applied)?;
-            Some((harm, settings))
+        let regression = self.settings.guards.breaker.and_then(|settings| {
+            let not_applied = self.check_effect(&rollout);
+            let regression = self
+                .state
+                .workload
+                .find_regression(self.progress, &settings, now)
+                .or(not_applied)?;
+            Some((regression, settings))
         });
-        if let Some((harm, settings)) = harm {
-            self.state.workload.open_breaker(harm, &settings, now);
+        if let Some((regression, settings)) = regression {
+            self.state.workload.open_breaker(regression, &settings, now);
             self.state.budget.trip(self.subject.vpa, &settings, now);
-            self.regression = Some(harm);
+            self.regression = Some(regression);
         }
         if self.settings.guards.external_overwrite_pause.is_some() {
             self.detect_external_overwrite(&rollout);
@@ -76,22 +79,23 @@ impl UpdatePass<'_> {
         self.state.workload.prune(|uid| pods.contains(uid), expiry, now);
     }
 
-    /// Whether a second replica that was asked for has served its turn, does not get ready, or is not needed any more.
+    /// Whether a surge is over: the old pod was evicted, or the second replica did not become ready or is not needed.
     pub(super) fn surge_is_over(&self) -> bool {
         let Some(surge) = self.state.workload.surge else { return false };
         let is_due = surge.at.later(SURGE_MAX_DURATION) <= self.context.now;
         let mode = self.subject.sizing.spec.update_mode();
-        let nobody_goes = matches!(mode, UpdateMode::Off | UpdateMode::Initial);
-        surge.evicted || is_due || nobody_goes || self.surge_has_failed()
+        let never_evicts = matches!(mode, UpdateMode::Off | UpdateMode::Initial);
+        surge.evicted || is_due || never_evicts || self.surge_has_failed()
     }
 
     fn surge_has_failed(&self) -> bool {
-        let waits = self.state.workload.surge.filter(|surge| !surge.evicted);
-        let is_late = waits.is_some_and(|it| it.at.later(SURGE_READY_TIMEOUT) <= self.context.now);
+        let waiting = self.state.workload.surge.filter(|surge| !surge.evicted);
+        let is_late =
+            waiting.is_some_and(|surge| surge.at.later(SURGE_READY_TIMEOUT) <= self.context.now);
         is_late && !self.groups.iter().any(|(_, group)| group.budget.running >= 2)
     }
 
-    /// A second replica that does not get ready says that the first one would not either.
+    /// Opens the circuit breaker if the second replica did not become ready, because other new pods would not either.
     fn give_up_surge(&mut self) {
         let Some(settings) = self.settings.guards.breaker else { return };
         if self.surge_has_failed()
@@ -111,22 +115,22 @@ impl UpdatePass<'_> {
         self.settings.guards.breaker.map_or(NO_READY_TIMEOUT, |settings| settings.ready_within)
     }
 
-    /// How well all pods are: what is compared with later.
+    /// Returns the health of all pods, as the baseline for later comparison.
     pub(super) fn health_of_all(&self) -> Health {
         let since = self.context.now.earlier(BASELINE_PERIOD);
-        let watched = self.views.iter().map(|view| ObservedPod {
+        let observed = self.views.iter().map(|view| ObservedPod {
             status: &view.pod.status,
             since,
             restarts: 0,
         });
-        let found = Health::count(watched, self.ready_within(), self.context.now);
-        Health { missing: self.missing_pods(), ..found }
+        let health = Health::count(observed, self.ready_within(), self.context.now);
+        Health { missing: self.missing_pods(), ..health }
     }
 
-    /// The pods that the wave that is watched made, or resized.
+    /// Returns the pods that were created or resized by the current wave.
     fn changed_pods<'v>(&'v self, rollout: &'v Rollout) -> impl Iterator<Item = &'v PodView<'v>> {
         self.views.iter().filter(move |view| match &view.last_change {
-            Some(touch) if touch.what == ChangeKind::Resized => rollout.is_in_wave(touch.at),
+            Some(change) if change.what == ChangeKind::Resized => rollout.is_in_wave(change.at),
             Some(_) => false,
             None => rollout.evicted > 0 && rollout.is_in_wave(view.pod.status.created),
         })
@@ -134,11 +138,11 @@ impl UpdatePass<'_> {
 
     fn progress_of(&self, rollout: &Rollout) -> RolloutProgress {
         let now = self.context.now;
-        let watched = self.changed_pods(rollout).map(|view| {
+        let observed = self.changed_pods(rollout).map(|view| {
             // A resize may restart each container once.
-            let expected = view.last_change.as_ref().map_or(0, |touch| {
+            let expected = view.last_change.as_ref().map_or(0, |change| {
                 let containers = view.pod.spec.containers.len() as u32;
-                touch.restarts.saturating_add(containers)
+                change.restarts.saturating_add(containers)
             });
             ObservedPod {
                 status: &view.pod.status,
@@ -146,26 +150,27 @@ impl UpdatePass<'_> {
                 restarts: expected,
             }
         });
-        let mut condition = Health::count(watched, self.ready_within(), now);
+        let mut health = Health::count(observed, self.ready_within(), now);
         if rollout.last.later(self.ready_within()) <= now {
-            // A workload that is scaled up lacks pods for a moment; those that took the places of others do not.
-            let made = self.views.iter().filter(|view| rollout.is_in_wave(view.pod.status.created));
-            let owed = rollout.evicted.saturating_sub(made.count() as u32);
-            condition.missing = self.missing_pods().min(owed);
+            // A scale-up lacks pods for a moment, so count at most as many as were evicted and not replaced.
+            let in_wave = |view: &&PodView<'_>| rollout.is_in_wave(view.pod.status.created);
+            let created = self.views.iter().filter(in_wave);
+            let not_replaced = rollout.evicted.saturating_sub(created.count() as u32);
+            health.missing = self.missing_pods().min(not_replaced);
         }
-        // A resize that waits for room says nothing about how the pod will be, so nobody waits for it here.
+        // A deferred resize says nothing about the health of the pod, so do not wait for it.
         let ready = |view: &&PodView<'_>| {
             view.pod.status.is_ready() && !view.resize_phase.is_kubelet_busy()
         };
         let settled = self.changed_pods(rollout).filter(ready).count() as u32;
         let before = &rollout.before;
         let was_unready = before.unready + before.pending > 0;
-        let none_to_come = condition.pods == 0 && self.missing_pods() == 0 && rollout.evicted > 0;
-        let all = condition.pods > 0 && (settled == condition.pods || was_unready);
-        RolloutProgress { health: condition, settled: all || none_to_come }
+        let none_expected = health.pods == 0 && self.missing_pods() == 0 && rollout.evicted > 0;
+        let all_ready = health.pods > 0 && (settled == health.pods || was_unready);
+        RolloutProgress { health, settled: all_ready || none_expected }
     }
 
-    /// Whether pods that took the place of others got what was recommended.
+    /// Checks whether replacements got the recommended resources, and records the effect.
     fn check_effect(&mut self, rollout: &Rollout) -> Option<Regression> {
         if rollout.evicted == 0 || !rollout.is_watched(self.context.now) {
             return None;
@@ -183,62 +188,63 @@ impl UpdatePass<'_> {
         if let Some(made) = proven {
             self.state.budget.record_effect_of(self.subject.vpa, made);
         }
-        let is_told = self.state.workload.breaker.is_some_and(|it| it.since >= rollout.wave);
-        (failed && !is_told).then_some(Regression::NotApplied)
+        let breaker = self.state.workload.breaker;
+        let is_reported = breaker.is_some_and(|breaker| breaker.since >= rollout.wave);
+        (failed && !is_reported).then_some(Regression::NotApplied)
     }
 
-    /// Whether a pod is far from what is recommended for it, or from what was recommended at some time.
+    /// Whether a pod is far from its current recommendation, or from `target` if given.
     fn is_far_from_target(&self, view: &PodView<'_>, target: Option<&Recommendation>) -> bool {
         let sizing = &self.subject.sizing;
-        let size = &view.pod.spec;
-        let now = if target.is_none() { sizing.recommendation(size).ok() } else { None };
-        let Some(recommendation) = target.or(now.as_ref()) else { return false };
+        let pod_spec = &view.pod.spec;
+        let current = if target.is_none() { sizing.recommendation(pod_spec).ok() } else { None };
+        let Some(recommendation) = target.or(current.as_ref()) else { return false };
         let observed = &view.observed;
-        let priority = Priority::new(size, recommendation, observed, sizing.rules.sidecars);
+        let priority = Priority::new(pod_spec, recommendation, observed, sizing.rules.sidecars);
         priority.outside_recommended_range
             || priority.resource_diff >= self.settings.update_threshold
     }
 
     fn detect_external_overwrite(&mut self, rollout: &Rollout) {
-        let then = recommendation_of(&rollout.target);
+        let wave_recommendation = recommendation_of(&rollout.target);
         let sidecars = self.subject.sizing.rules.sidecars;
-        let mut found = Vec::new();
+        let mut overwritten = Vec::new();
         for view in &self.views {
-            let size = &view.pod.spec;
-            let is_other = match &view.last_change {
-                Some(touch) => {
-                    let later = view.pod.status.generation.zip(touch.generation);
-                    let is_later = later.is_some_and(|(now, before)| now > before);
-                    let spec =
-                        size.sized_containers(sidecars).map(|(_, one)| (&*one.name, &one.spec));
-                    is_later && touch.wrote.is_some_and(|wrote| wrote != spec_hash(spec))
+            let pod_spec = &view.pod.spec;
+            let is_overwritten = match &view.last_change {
+                Some(change) => {
+                    let generations = view.pod.status.generation.zip(change.generation);
+                    let is_later = generations.is_some_and(|(now, before)| now > before);
+                    let containers = pod_spec.sized_containers(sidecars);
+                    let spec = containers.map(|(_, container)| (&*container.name, &container.spec));
+                    is_later && change.wrote.is_some_and(|wrote| wrote != spec_hash(spec))
                 }
                 None => {
                     rollout.evicted > 0
                         && rollout.is_watched(self.context.now)
                         && rollout.is_in_wave(view.pod.status.created)
-                        && size.annotation(pod_annotations::UPDATES).is_some()
-                        && boost::boosted_containers(size).next().is_none()
+                        && pod_spec.annotation(pod_annotations::UPDATES).is_some()
+                        && boost::boosted_containers(pod_spec).next().is_none()
                         && self.is_far_from_target(view, None)
-                        && self.is_far_from_target(view, Some(&then))
+                        && self.is_far_from_target(view, Some(&wave_recommendation))
                 }
             };
-            if is_other {
-                found.push(size.uid.clone());
+            if is_overwritten {
+                overwritten.push(pod_spec.uid.clone());
             }
         }
-        if found.is_empty() {
+        if overwritten.is_empty() {
             return;
         }
-        let memory = &mut self.state.workload;
-        // It is told once of each pod; later changes of it are compared anew.
-        let mut is_new = memory.rewritten.is_none_or(|it| it.at < rollout.wave);
-        for touch in memory.touches.iter_mut().filter(|touch| found.contains(&touch.uid)) {
-            is_new |= touch.wrote.take().is_some();
+        let state = &mut self.state.workload;
+        // Report each pod once: without its hash, it is not compared until its next change.
+        let mut is_new = state.rewritten.is_none_or(|overwrite| overwrite.at < rollout.wave);
+        for change in state.touches.iter_mut().filter(|change| overwritten.contains(&change.uid)) {
+            is_new |= change.wrote.take().is_some();
         }
         if is_new {
             let generation = self.subject.generation;
-            memory.rewritten = Some(ExternalOverwrite { at: self.context.now, generation });
+            state.rewritten = Some(ExternalOverwrite { at: self.context.now, generation });
             self.externally_overwritten = true;
         }
     }
@@ -247,9 +253,9 @@ impl UpdatePass<'_> {
 fn recommendation_of(target: &[RecommendedTarget]) -> Recommendation {
     let container_recommendations = target
         .iter()
-        .map(|wanted| ContainerRecommendation {
-            container_name: wanted.container.to_string(),
-            target: wanted.target.clone(),
+        .map(|container| ContainerRecommendation {
+            container_name: container.container.to_string(),
+            target: container.target.clone(),
             ..ContainerRecommendation::default()
         })
         .collect();

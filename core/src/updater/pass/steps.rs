@@ -1,4 +1,4 @@
-//! The steps of a pass, and what each of them costs the next.
+//! The steps of a pass, and what each step costs the next.
 
 use crate::types::Time;
 
@@ -24,27 +24,30 @@ use crate::{
     },
 };
 
-/// What is decided about a pod whose turn it is.
+/// The decision about the next queued pod.
 pub(super) enum StepDecision {
     Act(Action),
-    /// It is looked at once more, among those that are evicted.
+    /// Queue the pod again for eviction.
     Evict,
 }
 
-/// How a pass goes on.
+/// How a pass continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// With this step.
+    /// Execute this step.
     Step(UpdateStep),
-    /// With more pods: as many were skipped as the caller wanted to wait for.
+    /// The maximum number of pods was skipped. Call again for the next one.
     More,
-    /// It does not.
+    /// The pass has no more steps.
     End,
 }
 
 impl UpdatePass<'_> {
-    /// The next step. It counts as booked: what is to be remembered is in [`Pass::recall`] already.
-    #[expect(clippy::should_implement_trait, reason = "what came of a step has to be noted first")]
+    /// Returns the next step. [`UpdatePass::state`] includes it already.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the result of a step must be recorded first"
+    )]
     pub fn next(&mut self) -> Option<UpdateStep> {
         match self.next_within(usize::MAX) {
             NextStep::Step(step) => Some(step),
@@ -52,25 +55,25 @@ impl UpdatePass<'_> {
         }
     }
 
-    /// The same, for a caller whose thread has other work to do: returns after so many pods that were skipped.
-    pub fn next_within(&mut self, most: usize) -> NextStep {
+    /// Like [`Self::next`], but returns after this number of skipped pods, so that the caller can yield its thread.
+    pub fn next_within(&mut self, max_skipped: usize) -> NextStep {
         if self.pending_step.is_some() {
             self.record_result(StepResult::Failed);
         }
-        for _ in 0..most {
+        for _ in 0..max_skipped {
             let Some(queued) = self.queue.pop_front() else { return NextStep::End };
-            let (pod, turn) = match queued {
+            let (pod, decision) = match queued {
                 QueuedAction::EndSurge if self.is_end_surge_backed_off() => continue,
                 QueuedAction::EndSurge => (0, Ok(StepDecision::Act(Action::EndSurge))),
                 QueuedAction::RemoveBoost(pod) => match self.decide_boost_removal(pod) {
                     Some(action) => (pod, Ok(StepDecision::Act(action))),
-                    // What was decided about its recommendation is told, not that its boost has to wait.
+                    // Keep the outcome of its recommendation. Do not report that boost removal has to wait.
                     None => continue,
                 },
                 QueuedAction::InPlace(pod) => (pod, self.decide_resize(pod)),
                 QueuedAction::Evict(pod) => (pod, self.decide_eviction(pod)),
             };
-            match turn {
+            match decision {
                 Ok(StepDecision::Act(action)) => {
                     return NextStep::Step(self.start_step(pod, action));
                 }
@@ -81,35 +84,34 @@ impl UpdatePass<'_> {
         NextStep::More
     }
 
-    /// Notes what came of the step under way.
-    pub fn record_result(&mut self, outcome: StepResult) {
-        let Some(PendingStep { step, state_before: before, evicts_on_failure: falls_back }) =
-            self.pending_step.take()
+    /// Records the result of the current step.
+    pub fn record_result(&mut self, result: StepResult) {
+        let Some(PendingStep { step, state_before, evicts_on_failure }) = self.pending_step.take()
         else {
             return;
         };
         let pod = step.pod;
-        if outcome == StepResult::Done {
+        if result == StepResult::Done {
             self.pod_outcomes[pod] = match &step.action {
-                // The pod itself is still as it was.
+                // The pod itself has not changed.
                 Action::Surge => Some(PodOutcome::Skipped(SkipReason::Surging)),
                 Action::EndSurge | Action::RemoveBoost { .. } => self.pod_outcomes[pod].take(),
                 action => Some(PodOutcome::Changed(action.as_str())),
             };
             let forgets = self.settings.fixes.has(Fix::InfeasibleResizesExpire);
             if forgets && matches!(step.action, Action::Resize { .. }) {
-                // The node is asked anew, and will answer anew.
+                // The resize was accepted, so the node evaluates it again.
                 self.state.workload.refusals.remove(&self.views[pod].pod.spec.uid);
             }
             if matches!(step.action, Action::Evict { .. }) && self.state.workload.surge.is_some() {
                 self.queue.push_front(QueuedAction::EndSurge);
             }
         } else {
-            // What may have been done is not given back.
-            if outcome != StepResult::Indeterminate {
-                self.revert_step(&step, before);
+            // If the result is unknown, the budget stays charged.
+            if result != StepResult::Indeterminate {
+                self.revert_step(&step, state_before);
             }
-            let skip = match outcome {
+            let skip = match result {
                 StepResult::BlockedByBudget => SkipReason::DisruptionBudget,
                 StepResult::PersistFailed => SkipReason::PersistFailed,
                 StepResult::InsufficientCapacity => SkipReason::Infeasible,
@@ -121,31 +123,31 @@ impl UpdatePass<'_> {
             if !matches!(step.action, Action::EndSurge | Action::RemoveBoost { .. }) {
                 self.skip(pod, skip);
             }
-            self.learn_from_result(pod, &step.action, outcome);
-            let is_open = matches!(
-                outcome,
+            self.learn_from_result(pod, &step.action, result);
+            let is_undecided = matches!(
+                result,
                 StepResult::PersistFailed | StepResult::Indeterminate | StepResult::PodChanged
             );
-            if falls_back && !is_open {
+            if evicts_on_failure && !is_undecided {
                 self.queue.push_back(QueuedAction::Evict(pod));
             }
         }
-        self.update_backoff(pod, &step.action, outcome);
-        self.steps.push((step, outcome));
+        self.update_backoff(pod, &step.action, result);
+        self.steps.push((step, result));
     }
 
-    fn learn_from_result(&mut self, pod: usize, action: &Action, outcome: StepResult) {
+    fn learn_from_result(&mut self, pod: usize, action: &Action, result: StepResult) {
         let view = &self.views[pod];
-        match (action, outcome) {
+        match (action, result) {
             (Action::Resize { .. }, StepResult::InsufficientCapacity) => {
                 let only_in_place = self.subject.sizing.spec.update_mode() == UpdateMode::InPlace;
                 if only_in_place || self.settings.fixes.has(Fix::InfeasibleResizesExpire) {
-                    let wanted = self.uncapped_targets().unwrap_or_default();
+                    let targets = self.uncapped_targets().unwrap_or_default();
                     let (uid, by) = (&view.pod.spec.uid, RejectedBy::Server);
-                    self.state.workload.refusals.record(uid, by, wanted, self.context.now);
+                    self.state.workload.refusals.record(uid, by, targets, self.context.now);
                 }
             }
-            // What one pod's budget answers it answers to the others of its group. Upstream asks for each.
+            // A PodDisruptionBudget that blocks one pod blocks the others of its group. Upstream tries each of them.
             (Action::Evict { .. }, StepResult::BlockedByBudget)
                 if self.settings.compat == Compat::Plimsoll =>
             {
@@ -169,40 +171,40 @@ impl UpdatePass<'_> {
 
     fn decide_boost_removal(&self, pod: usize) -> Option<Action> {
         let view = &self.views[pod];
-        let (life, sizing) = (&view.pod.status, &self.subject.sizing);
-        let group = self.groups.get(life).ok()?;
-        if life.phase == Phase::Pending || life.is_resizing() || !self.context.can_resize {
+        let (status, sizing) = (&view.pod.status, &self.subject.sizing);
+        let group = self.groups.get(status).ok()?;
+        if status.phase == Phase::Pending || status.is_resizing() || !self.context.can_resize {
             return None;
         }
-        // Each is counted by itself, as upstream's queue does it: less CPU takes nothing down.
-        let alone = GroupBudget { evicted: 0, resized: 0, ..group.budget };
-        let standing = boost::status(&view.pod.spec, &sizing.spec, self.context.now);
-        let containers = standing.expired.iter().map(|&name| name.into()).collect();
-        let sizes = sizing.without_boost(&view.pod.spec, &standing).ok()?;
-        let allowed = alone.allows_one_more() || view.is_dead;
+        // Check each removal on its own, as upstream does: lowering CPU does not disrupt the pod.
+        let budget = GroupBudget { evicted: 0, resized: 0, ..group.budget };
+        let boosts = boost::status(&view.pod.spec, &sizing.spec, self.context.now);
+        let containers = boosts.expired.iter().map(|&name| name.into()).collect();
+        let sizes = sizing.without_boost(&view.pod.spec, &boosts).ok()?;
+        let allowed = budget.allows_one_more() || view.is_dead;
         allowed.then_some(Action::RemoveBoost { containers, sized_containers: sizes })
     }
 
     fn decide_eviction(&mut self, pod: usize) -> Result<StepDecision, SkipReason> {
         let fixes = self.settings.fixes;
-        let ours = self.settings.compat == Compat::Plimsoll;
-        let worth = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?;
-        let need = worth.reason;
+        let is_plimsoll = self.settings.compat == Compat::Plimsoll;
+        let candidate = self.update_candidates[pod].as_ref().ok_or(SkipReason::NoRecommendation)?;
+        let reason = candidate.reason;
         if fixes.has(Fix::RequirementsHoldEvictionsOnly) {
-            self.ensure_requirements_met(pod, &worth.recommendation)?;
+            self.ensure_requirements_met(pod, &candidate.recommendation)?;
         }
         if !self.context.is_admission_ready {
             return Err(SkipReason::AdmissionUnready);
         }
         let view = &self.views[pod];
-        if ours && view.is_starting() && need != UpdateReason::QuickOom {
+        if is_plimsoll && view.is_starting() && reason != UpdateReason::QuickOom {
             return Err(SkipReason::Starting);
         }
         if view.pod.status.owner.as_ref().is_some_and(|owner| self.blocked_owners.contains(owner)) {
             return Err(SkipReason::DisruptionBudget);
         }
-        for asked in eviction_requests(&view.pod.spec.uid, view.pod.status.owner.as_ref()) {
-            self.check_backoff(&asked)?;
+        for request in eviction_requests(&view.pod.spec.uid, view.pod.status.owner.as_ref()) {
+            self.check_backoff(&request)?;
         }
         if self.is_ending_surge {
             return Err(SkipReason::Surging);
@@ -211,7 +213,7 @@ impl UpdatePass<'_> {
         if surge.is_none() {
             self.may_evict(pod)?;
         }
-        if ours {
+        if is_plimsoll {
             let replacement = self.replacement(pod);
             self.subject.sizing.ensure_replacement_sized(&self.views[pod].pod.spec, replacement)?;
         }
@@ -219,11 +221,11 @@ impl UpdatePass<'_> {
             return Ok(StepDecision::Act(action));
         }
         self.check_guards(pod, BudgetKind::Disruption, true)?;
-        Ok(StepDecision::Act(Action::Evict { reason: need }))
+        Ok(StepDecision::Act(Action::Evict { reason }))
     }
 
-    /// When the place of a pod is filled. A StatefulSet needs the name of the old one for the new one; after a surge the
-    /// new one is there already.
+    /// Returns when the replacement of a pod is created. A StatefulSet reuses the name of the old pod; after a surge, the
+    /// replacement exists already.
     fn replacement(&self, pod: usize) -> Replacement {
         let owner = self.views[pod].pod.status.owner.as_ref();
         let is_stateful = owner.is_some_and(|owner| &*owner.kind == "StatefulSet");
@@ -235,14 +237,15 @@ impl UpdatePass<'_> {
         }
     }
 
-    /// Whether a second pod may be started to take the place of this one.
+    /// Whether a second replica may be started before this pod is evicted.
     pub(super) fn may_surge(&self, pod: usize) -> bool {
         let view = &self.views[pod];
-        let is_replica = view.pod.status.owner.as_ref().is_some_and(|it| &*it.kind == "ReplicaSet");
+        let owner = view.pod.status.owner.as_ref();
+        let is_replica = owner.is_some_and(|owner| &*owner.kind == "ReplicaSet");
         self.settings.guards.surge && self.subject.surges && is_replica && !view.is_dead
     }
 
-    /// A pod that is the only one gets a second one beside it first, where that is wanted.
+    /// Decides whether a second replica is started first, if the pod is the only one and surges are enabled.
     fn decide_surge(&self, pod: usize) -> Result<Option<Action>, SkipReason> {
         let group = self.groups.get(&self.views[pod].pod.status)?;
         let is_single = group.live == 1 && group.budget.configured <= 1;
@@ -260,15 +263,15 @@ impl UpdatePass<'_> {
         }
     }
 
-    /// Whether the same was asked for a short while ago, and not done. Upstream asks in every pass.
-    pub(super) fn check_backoff(&self, asked: &RefusedRequest) -> Result<(), SkipReason> {
+    /// Returns an error if the request was refused recently. Upstream retries in every pass.
+    pub(super) fn check_backoff(&self, request: &RefusedRequest) -> Result<(), SkipReason> {
         if self.settings.compat == Compat::Upstream {
             return Ok(());
         }
         self.state
             .backoff
-            .reason_for(asked, self.context.now)
-            .map_or(Ok(()), |why| Err(why.clone()))
+            .reason_for(request, self.context.now)
+            .map_or(Ok(()), |skip| Err(skip.clone()))
     }
 
     fn is_end_surge_backed_off(&self) -> bool {
@@ -276,34 +279,36 @@ impl UpdatePass<'_> {
         owner.is_some_and(|owner| self.check_backoff(&RefusedRequest::Surge(owner)).is_err())
     }
 
-    /// Remembers whether the server did what it was asked for.
-    fn update_backoff(&mut self, pod: usize, action: &Action, outcome: StepResult) {
-        let Pod { spec: size, status: life } = self.views[pod].pod;
-        let asked = match (action, &life.owner, outcome) {
+    /// Updates the backoff of the request by its result.
+    fn update_backoff(&mut self, pod: usize, action: &Action, result: StepResult) {
+        let Pod { spec, status } = self.views[pod].pod;
+        let request = match (action, &status.owner, result) {
             (Action::Evict { .. }, owner, StepResult::Done) => {
-                for asked in eviction_requests(&size.uid, owner.as_ref()) {
-                    self.state.backoff.reset(&asked);
+                for request in eviction_requests(&spec.uid, owner.as_ref()) {
+                    self.state.backoff.reset(&request);
                 }
                 return;
             }
             (Action::Evict { .. }, Some(owner), StepResult::BlockedByBudget) => {
                 RefusedRequest::EvictAnyOf(owner.clone())
             }
-            (Action::Evict { .. }, ..) => RefusedRequest::Evict(size.uid.as_ref().into()),
-            (Action::Resize { .. }, ..) => RefusedRequest::Resize(size.uid.as_ref().into()),
+            (Action::Evict { .. }, ..) => RefusedRequest::Evict(spec.uid.as_ref().into()),
+            (Action::Resize { .. }, ..) => RefusedRequest::Resize(spec.uid.as_ref().into()),
             (Action::Surge | Action::EndSurge, Some(owner), _) => {
                 RefusedRequest::Surge(owner.clone())
             }
             _ => return,
         };
-        let rests = &mut self.state.backoff;
-        match outcome {
-            StepResult::Done => rests.reset(&asked),
+        let backoff = &mut self.state.backoff;
+        match result {
+            StepResult::Done => backoff.reset(&request),
             StepResult::BlockedByBudget => {
-                rests.record_refusal(asked, SkipReason::DisruptionBudget, self.context.now);
+                backoff.record_refusal(request, SkipReason::DisruptionBudget, self.context.now);
             }
-            StepResult::Failed => rests.record_refusal(asked, SkipReason::Failed, self.context.now),
-            // A node that has no room is remembered for longer; what was not tried, or may be done, is another matter.
+            StepResult::Failed => {
+                backoff.record_refusal(request, SkipReason::Failed, self.context.now);
+            }
+            // Infeasible resizes are stored separately. The other results are not refusals.
             StepResult::InsufficientCapacity
             | StepResult::Indeterminate
             | StepResult::PersistFailed
@@ -311,11 +316,11 @@ impl UpdatePass<'_> {
         }
     }
 
-    /// Books a step.
+    /// Starts a step: records it in the state, and returns it.
     fn start_step(&mut self, pod: usize, action: Action) -> UpdateStep {
-        let before = self.state.clone();
+        let state_before = self.state.clone();
         let mode = self.subject.sizing.spec.update_mode();
-        let falls_back =
+        let evicts_on_failure =
             matches!(action, Action::Resize { .. }) && mode == UpdateMode::InPlaceOrRecreate;
         let now = self.context.now;
         self.count_in_group(pod, &action);
@@ -331,30 +336,28 @@ impl UpdatePass<'_> {
                     surge.evicted = true;
                 }
             }
-            Action::Resize { sized_containers: sizes, restarts_containers: restarts, .. } => {
-                let wrote = self.spec_hash_with(pod, sizes);
-                let charge = if *restarts { BudgetKind::Disruption } else { BudgetKind::Resize };
-                self.record_change(pod, ChangeKind::Resized, Some(wrote), charge, now);
+            Action::Resize { sized_containers, restarts_containers, .. } => {
+                let wrote = self.spec_hash_with(pod, sized_containers);
+                let kind =
+                    if *restarts_containers { BudgetKind::Disruption } else { BudgetKind::Resize };
+                self.record_change(pod, ChangeKind::Resized, Some(wrote), kind, now);
             }
         }
-        let is_booked = self.state != before;
-        let step = UpdateStep { pod, action, needs_persisting: is_booked };
-        self.pending_step = Some(PendingStep {
-            step: step.clone(),
-            state_before: before,
-            evicts_on_failure: falls_back,
-        });
+        let needs_persisting = self.state != state_before;
+        let step = UpdateStep { pod, action, needs_persisting };
+        self.pending_step =
+            Some(PendingStep { step: step.clone(), state_before, evicts_on_failure });
         step
     }
 
     fn count_in_group(&mut self, pod: usize, action: &Action) {
-        let life = &self.views[pod].pod.status;
+        let status = &self.views[pod].pod.status;
         let is_down = self.views[pod].candidate().is_down
             && self.settings.fixes.has(Fix::OnlyReadyPodsAreAlive);
-        let Some(group) = self.groups.get_mut(life) else { return };
+        let Some(group) = self.groups.get_mut(status) else { return };
         match action {
-            // A pod that is down already takes nothing from the others.
-            Action::Evict { .. } if life.phase != Phase::Pending && !is_down => {
+            // A pod that is unavailable already does not reduce the availability of its group.
+            Action::Evict { .. } if status.phase != Phase::Pending && !is_down => {
                 group.budget.evicted += 1;
             }
             Action::Resize { .. } if !is_down => group.budget.resized += 1,
@@ -365,59 +368,53 @@ impl UpdatePass<'_> {
     fn record_change(
         &mut self,
         pod: usize,
-        what: ChangeKind,
+        change: ChangeKind,
         wrote: Option<u64>,
-        charge: BudgetKind,
+        kind: BudgetKind,
         now: Time,
     ) {
         if !self.settings.guards.needs_state() {
             return;
         }
         let entry = self.rollout_entry(pod).unwrap_or(RolloutEntry::Continue);
-        let condition = self.health_of_all();
+        let health = self.health_of_all();
         let target = self.update_candidates[pod]
             .as_ref()
-            .map(|worth| recommended_targets(&worth.recommendation));
-        let life = &self.views[pod].pod.status;
-        let (restarts, generation) = (life.restarts(), life.generation);
+            .map(|candidate| recommended_targets(&candidate.recommendation));
+        let status = &self.views[pod].pod.status;
+        let (restarts, generation) = (status.restarts(), status.generation);
         let uid = self.views[pod].pod.spec.uid.clone();
-        let is_eviction = what == ChangeKind::Evicted;
-        let PersistedState { workload: memory, budget: ledger, .. } = &mut self.state;
+        let is_eviction = change == ChangeKind::Evicted;
+        let PersistedState { workload, budget, .. } = &mut self.state;
         let guards = &self.settings.guards;
-        memory.record_change(
-            entry,
-            is_eviction,
-            condition,
-            target.unwrap_or_default(),
-            guards,
-            now,
-        );
-        memory.record(PodChange { uid, at: now, what, wrote, generation, restarts });
+        workload.record_change(entry, is_eviction, health, target.unwrap_or_default(), guards, now);
+        workload.record(PodChange { uid, at: now, what: change, wrote, generation, restarts });
         if is_eviction {
-            ledger.record_trial(self.subject.vpa, guards, now);
+            budget.record_trial(self.subject.vpa, guards, now);
         }
-        ledger.record(&self.subject.vpa.namespace, charge, is_eviction, now);
+        budget.record(&self.subject.vpa.namespace, kind, is_eviction, now);
     }
 
-    /// A hash over the spec of a pod that was given these sizes.
+    /// Returns the hash of a pod's spec with these sizes.
     fn spec_hash_with(&self, pod: usize, sizes: &[sizing::SizedContainer]) -> u64 {
-        let size = &self.views[pod].pod.spec;
-        let specs: Vec<(&str, sizing::Resources)> = size
+        let pod_spec = &self.views[pod].pod.spec;
+        let specs: Vec<(&str, sizing::Resources)> = pod_spec
             .sized_containers(self.subject.sizing.rules.sidecars)
-            .map(|(place, one)| {
-                let new = sizes.iter().find(|size| size.container == place);
-                (&*one.name, new.map_or_else(|| one.spec.clone(), |new| new.apply_to(&one.spec)))
+            .map(|(container_ref, container)| {
+                let size = sizes.iter().find(|size| size.container == container_ref);
+                let spec = &container.spec;
+                (&*container.name, size.map_or_else(|| spec.clone(), |size| size.apply_to(spec)))
             })
             .collect();
         spec_hash(specs.iter().map(|(name, spec)| (*name, spec)))
     }
 }
 
-/// What an eviction of this pod asks for.
+/// Returns the requests that an eviction of this pod consists of.
 fn eviction_requests(
     uid: &str,
     owner: Option<&PodOwner>,
 ) -> impl Iterator<Item = RefusedRequest> + use<> {
-    let all_of_it = owner.map(|owner| RefusedRequest::EvictAnyOf(owner.clone()));
-    all_of_it.into_iter().chain([RefusedRequest::Evict(uid.into())])
+    let any_of_owner = owner.map(|owner| RefusedRequest::EvictAnyOf(owner.clone()));
+    any_of_owner.into_iter().chain([RefusedRequest::Evict(uid.into())])
 }

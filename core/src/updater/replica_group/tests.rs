@@ -1,4 +1,4 @@
-//! How groups count, against golden vectors 155 to 192 where they need no more than counts.
+//! Tests of replica groups, against the golden vectors 155 to 192 that need only pod counts.
 
 use std::sync::Arc;
 
@@ -11,41 +11,41 @@ fn owner(kind: &str) -> PodOwner {
     PodOwner { kind: kind.into(), name: "web".into() }
 }
 
-fn life(kind: &str, phase: Phase, ready: bool) -> PodStatus {
+fn pod(kind: &str, phase: Phase, ready: bool) -> PodStatus {
     let at = Time::EPOCH;
     let readiness = if ready { Readiness::Ready(at) } else { Readiness::Unready(at) };
     PodStatus { owner: Some(owner(kind)), phase, readiness, ..PodStatus::default() }
 }
 
-fn member(life: &PodStatus) -> GroupMember<'_> {
-    GroupMember { status: life, boosted: false, counts_as_down: false }
+fn member(pod: &PodStatus) -> GroupMember<'_> {
+    GroupMember { status: pod, boosted: false, counts_as_down: false }
 }
 
 fn rules(min_replicas: i64, tolerance: f64) -> GroupRules {
     GroupRules { min_replicas, tolerance, in_place_skips_budget: false, surges: false }
 }
 
-/// Evicts as many as go, and says how many these were.
-fn evict_all(groups: &mut ReplicaGroups, lives: &[PodStatus]) -> usize {
-    let mut gone = 0;
-    for life in lives {
-        if groups.may_evict(life, false).is_ok() {
-            gone += 1;
-            if life.phase != Phase::Pending {
-                groups.get_mut(life).expect("is there").budget.evicted += 1;
+/// Evicts as many pods as the groups allow, and returns their number.
+fn evict_all(groups: &mut ReplicaGroups, pods: &[PodStatus]) -> usize {
+    let mut evicted_pods = 0;
+    for pod in pods {
+        if groups.may_evict(pod, false).is_ok() {
+            evicted_pods += 1;
+            if pod.phase != Phase::Pending {
+                groups.get_mut(pod).expect("is there").budget.evicted += 1;
             }
         }
     }
-    gone
+    evicted_pods
 }
 
 fn count(
-    lives: &[PodStatus],
+    pods: &[PodStatus],
     wanted: DesiredReplicas,
     rules: &GroupRules,
     compat: Compat,
 ) -> ReplicaGroups {
-    ReplicaGroups::count(lives.iter().map(member), |_| wanted, rules, &Settings::for_compat(compat))
+    ReplicaGroups::count(pods.iter().map(member), |_| wanted, rules, &Settings::for_compat(compat))
 }
 
 /// Vectors 155 to 174.
@@ -82,7 +82,7 @@ fn so_many_pods_may_go_in_one_pass() {
     }
 }
 
-/// Vectors 175 to 183, 186 and 187. In ours, pods that are up are the same ones here.
+/// Vectors 175 to 183, 186 and 187. Both modes count the same pods as available here.
 #[test]
 fn pending_pods_go_in_any_case_and_running_ones_by_budget() {
     for (configured, share, min, running, pending, evictable) in [
@@ -99,21 +99,21 @@ fn pending_pods_go_in_any_case_and_running_ones_by_budget() {
         (5, 0.8, 2, 5, 0, 4),
         (5, 0.1, 2, 5, 0, 1),
     ] {
-        let mut lives = vec![life("ReplicaSet", Phase::Running, true); running];
-        lives.extend(vec![life("ReplicaSet", Phase::Pending, false); pending]);
+        let mut pods = vec![pod("ReplicaSet", Phase::Running, true); running];
+        pods.extend(vec![pod("ReplicaSet", Phase::Pending, false); pending]);
         for compat in [Compat::Upstream, Compat::Plimsoll] {
             let mut groups =
-                count(&lives, DesiredReplicas::Known(configured), &rules(min, share), compat);
-            let gone = evict_all(&mut groups, &lives);
+                count(&pods, DesiredReplicas::Known(configured), &rules(min, share), compat);
+            let evicted_pods = evict_all(&mut groups, &pods);
             assert_eq!(
-                gone, evictable,
+                evicted_pods, evictable,
                 "{compat:?} {configured} {share} {min} {running} {pending}"
             );
         }
     }
 }
 
-/// Vector 188, and 24 of the changes in 1.8.1.
+/// Vector 188, and change 24 of 1.8.1.
 #[test]
 fn each_kind_says_in_its_own_way_how_many_pods_it_wants() {
     for (kind, wanted) in [
@@ -123,27 +123,27 @@ fn each_kind_says_in_its_own_way_how_many_pods_it_wants() {
         ("DaemonSet", DesiredReplicas::Known(5)),
         ("Job", DesiredReplicas::Unknown),
     ] {
-        let lives = vec![life(kind, Phase::Running, true); 5];
+        let pods = vec![pod(kind, Phase::Running, true); 5];
         for compat in [Compat::Upstream, Compat::Plimsoll] {
-            let mut groups = count(&lives, wanted, &rules(2, 0.5), compat);
-            assert_eq!(evict_all(&mut groups, &lives), 2, "{kind} {compat:?}");
+            let mut groups = count(&pods, wanted, &rules(2, 0.5), compat);
+            assert_eq!(evict_all(&mut groups, &pods), 2, "{kind} {compat:?}");
         }
     }
     for wanted in
         [DesiredReplicas::Known(0), DesiredReplicas::Unspecified, DesiredReplicas::Unknown]
     {
-        let lives = vec![life("DaemonSet", Phase::Running, true); 5];
-        let groups = count(&lives, wanted, &rules(2, 0.5), Compat::Upstream);
-        assert_eq!(groups.get(&lives[0]).err(), Some(SkipReason::ReplicasUnknown), "{wanted:?}");
+        let pods = vec![pod("DaemonSet", Phase::Running, true); 5];
+        let groups = count(&pods, wanted, &rules(2, 0.5), Compat::Upstream);
+        assert_eq!(groups.get(&pods[0]).err(), Some(SkipReason::ReplicasUnknown), "{wanted:?}");
     }
 }
 
 /// Vector 172 and defect 22.
 #[test]
 fn unknown_owners_have_replicas() {
-    let lives = vec![life("CloneSet", Phase::Running, true); 5];
+    let pods = vec![pod("CloneSet", Phase::Running, true); 5];
     let evicted =
-        |wanted, compat| evict_all(&mut count(&lives, wanted, &rules(2, 0.5), compat), &lives);
+        |wanted, compat| evict_all(&mut count(&pods, wanted, &rules(2, 0.5), compat), &pods);
     assert_eq!(evicted(DesiredReplicas::Known(5), Compat::Upstream), 5, "all at once");
     assert_eq!(evicted(DesiredReplicas::Known(5), Compat::Plimsoll), 2);
     assert_eq!(evicted(DesiredReplicas::SameAsCurrent, Compat::Plimsoll), 2);
@@ -153,24 +153,24 @@ fn unknown_owners_have_replicas() {
 /// Defect 24.
 #[test]
 fn only_ready_pods_are_alive() {
-    let mut lives = vec![life("ReplicaSet", Phase::Running, true); 4];
-    lives[0].readiness = Readiness::Unready(Time::EPOCH);
-    lives[1].readiness = Readiness::Unready(Time::EPOCH);
+    let mut pods = vec![pod("ReplicaSet", Phase::Running, true); 4];
+    pods[0].readiness = Readiness::Unready(Time::EPOCH);
+    pods[1].readiness = Readiness::Unready(Time::EPOCH);
     let evicted = |compat| {
-        evict_all(&mut count(&lives, DesiredReplicas::Known(4), &rules(2, 0.5), compat), &lives)
+        evict_all(&mut count(&pods, DesiredReplicas::Known(4), &rules(2, 0.5), compat), &pods)
     };
     assert_eq!(evicted(Compat::Upstream), 2, "so all four are down");
     assert_eq!(evicted(Compat::Plimsoll), 0);
     let settings = Settings::default();
     let groups = ReplicaGroups::count(
-        lives.iter().map(member),
+        pods.iter().map(member),
         |_| DesiredReplicas::Known(4),
         &rules(2, 0.5),
         &settings,
     );
-    assert_eq!(groups.may_evict(&lives[0], true), Ok(()), "a dead pod holds nothing up");
+    assert_eq!(groups.may_evict(&pods[0], true), Ok(()), "a dead pod holds nothing up");
     assert!(matches!(
-        groups.may_evict(&lives[2], false),
+        groups.may_evict(&pods[2], false),
         Err(SkipReason::Budget { alive: 2, wanted: 4 })
     ));
 }
@@ -178,8 +178,8 @@ fn only_ready_pods_are_alive() {
 /// Vectors 184 and defect 23.
 #[test]
 fn boost_lifts_unboost_only() {
-    let lives = [life("ReplicaSet", Phase::Running, true)];
-    let boosted = lives.iter().map(|life| GroupMember { boosted: true, ..member(life) });
+    let pods = [pod("ReplicaSet", Phase::Running, true)];
+    let boosted = pods.iter().map(|pod| GroupMember { boosted: true, ..member(pod) });
     let evicted = |compat| {
         let settings = Settings::for_compat(compat);
         let groups = ReplicaGroups::count(
@@ -188,8 +188,8 @@ fn boost_lifts_unboost_only() {
             &rules(2, 0.5),
             &settings,
         );
-        assert!(groups.get(&lives[0]).is_ok(), "its boost can be ended");
-        groups.may_evict(&lives[0], false)
+        assert!(groups.get(&pods[0]).is_ok(), "its boost can be ended");
+        groups.may_evict(&pods[0], false)
     };
     assert_eq!(evicted(Compat::Upstream), Ok(()));
     assert_eq!(evicted(Compat::Plimsoll), Err(SkipReason::BelowMinReplicas { live: 1 }));
@@ -198,17 +198,17 @@ fn boost_lifts_unboost_only() {
 /// Vectors 182, 185 and 215.
 #[test]
 fn a_group_that_is_too_small_is_kept_for_resizes_that_skip_the_budget_only() {
-    let lives = [life("ReplicaSet", Phase::Running, true)];
+    let pods = [pod("ReplicaSet", Phase::Running, true)];
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         let skips = GroupRules { in_place_skips_budget: true, ..rules(2, 0.5) };
-        let groups = count(&lives, DesiredReplicas::Known(5), &skips, compat);
-        assert!(groups.get(&lives[0]).is_ok());
+        let groups = count(&pods, DesiredReplicas::Known(5), &skips, compat);
+        assert!(groups.get(&pods[0]).is_ok());
         assert_eq!(
-            groups.may_evict(&lives[0], false),
+            groups.may_evict(&pods[0], false),
             Err(SkipReason::BelowMinReplicas { live: 1 })
         );
-        let groups = count(&lives, DesiredReplicas::Known(5), &rules(2, 0.5), compat);
-        assert_eq!(groups.get(&lives[0]).err(), Some(SkipReason::BelowMinReplicas { live: 1 }));
+        let groups = count(&pods, DesiredReplicas::Known(5), &rules(2, 0.5), compat);
+        assert_eq!(groups.get(&pods[0]).err(), Some(SkipReason::BelowMinReplicas { live: 1 }));
     }
     let orphan = PodStatus { owner: None, ..PodStatus::default() };
     assert_eq!(ReplicaGroups::default().get(&orphan).err(), Some(SkipReason::NoController));
@@ -216,10 +216,10 @@ fn a_group_that_is_too_small_is_kept_for_resizes_that_skip_the_budget_only() {
 
 #[test]
 fn each_owner_is_a_group_of_its_own() {
-    let mut lives = vec![life("ReplicaSet", Phase::Running, true); 4];
-    lives[2].owner = Some(PodOwner { kind: "ReplicaSet".into(), name: Arc::from("web-new") });
-    lives[3] = lives[2].clone();
-    let mut groups = count(&lives, DesiredReplicas::Known(2), &rules(2, 0.5), Compat::Plimsoll);
+    let mut pods = vec![pod("ReplicaSet", Phase::Running, true); 4];
+    pods[2].owner = Some(PodOwner { kind: "ReplicaSet".into(), name: Arc::from("web-new") });
+    pods[3] = pods[2].clone();
+    let mut groups = count(&pods, DesiredReplicas::Known(2), &rules(2, 0.5), Compat::Plimsoll);
     assert_eq!(groups.iter().count(), 2);
-    assert_eq!(evict_all(&mut groups, &lives), 2, "one of each");
+    assert_eq!(evict_all(&mut groups, &pods), 2, "one of each");
 }

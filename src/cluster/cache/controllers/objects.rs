@@ -1,4 +1,4 @@
-//! The objects of the well-known kinds, with the fields that are read of them.
+//! The well-known kinds of controllers, reduced to the fields that are read.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +10,37 @@ use serde::Deserialize;
 use super::{Controller, WellKnown};
 use crate::cluster::cache::selector::{Selector, SelectorError};
 
-/// The part of a controller that selects by a `LabelSelector`.
+/// The spec of a controller that has a `LabelSelector`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SelectorSpec {
-    /// As in the object.
+    /// `spec.selector`.
     pub selector: Option<LabelSelector>,
-    /// As in the object.
+    /// `spec.replicas`.
     #[serde(default)]
     pub replicas: Option<i32>,
 }
 
-/// The part of a ReplicationController, which selects by plain labels.
+/// The spec of a ReplicationController, whose selector is a map of labels.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct LabelMapSpec {
-    /// As in the object.
+    /// `spec.selector`.
     pub selector: Option<BTreeMap<String, String>>,
-    /// As in the object.
+    /// `spec.replicas`.
     #[serde(default)]
     pub replicas: Option<i32>,
 }
 
-/// What is read of what became of a controller.
+/// The fields of a controller's status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControllerStatus {
-    /// Nodes that a DaemonSet is to have a pod on.
+    /// The nodes that should run a pod of a DaemonSet.
     pub desired_number_scheduled: Option<i32>,
-    /// Pods that there are, where the kind counts them.
+    /// Current replicas, where the kind counts them.
     pub replicas: Option<i32>,
 }
 
-/// The part of a CronJob: its pods are known by the labels that they will be given.
+/// The spec of a CronJob, whose pods are selected by the labels of its pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CronJobSpec {
@@ -82,7 +82,10 @@ impl SelectorSpec {
 }
 
 impl LabelMapSpec {
-    #[allow(clippy::unnecessary_wraps, reason = "the three parts answer alike")]
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "the macro calls the same method on all three specs"
+    )]
     fn read(&self) -> Result<Selector, SelectorError> {
         let labels = self.selector.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
@@ -94,13 +97,16 @@ impl LabelMapSpec {
 }
 
 impl CronJobSpec {
-    #[allow(clippy::unnecessary_wraps, reason = "the three parts answer alike")]
+    #[allow(
+        clippy::unnecessary_wraps,
+        reason = "the macro calls the same method on all three specs"
+    )]
     fn read(&self) -> Result<Selector, SelectorError> {
         let labels = self.job_template.spec.template.metadata.labels.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
     }
 
-    #[allow(clippy::unused_self, reason = "the three parts answer alike")]
+    #[allow(clippy::unused_self, reason = "the macro calls the same method on all three specs")]
     fn replicas(&self) -> Option<i32> {
         None
     }
@@ -108,16 +114,16 @@ impl CronJobSpec {
 
 macro_rules! controllers {
     ($($name:ident: $inherit:path, $kind:ident, $spec:ident;)*) => {$(
-        #[doc = concat!("A ", stringify!($kind), ", with what is read of it.")]
+        #[doc = concat!("A ", stringify!($kind), ", reduced to the fields that are read.")]
         #[derive(Clone, Debug, Deserialize, kube::Resource)]
         #[resource(inherit = $inherit)]
         pub struct $name {
-            /// As in the object.
+            /// Object metadata.
             pub metadata: ObjectMeta,
-            /// As in the object.
+            /// `spec`.
             #[serde(default)]
             pub spec: $spec,
-            /// As in the object.
+            /// `status`.
             #[serde(default)]
             pub status: ControllerStatus,
         }
@@ -130,11 +136,11 @@ macro_rules! controllers {
             }
 
             fn replicas(&self) -> Option<u32> {
-                let told = match Self::KIND {
+                let replicas = match Self::KIND {
                     WellKnown::DaemonSet => self.status.desired_number_scheduled,
                     _ => self.spec.replicas(),
                 };
-                told.and_then(|count| u32::try_from(count).ok())
+                replicas.and_then(|count| u32::try_from(count).ok())
             }
 
             fn current(&self) -> Option<i32> {

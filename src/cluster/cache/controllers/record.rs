@@ -1,15 +1,15 @@
-//! Owns the record of one controller: all that is known of it, in one allocation.
+//! The cached fields of one controller, in one allocation.
 
 use std::{borrow::Borrow, cmp::Ordering};
 
 use super::{Controller, ControllerInfo, Owner};
 use crate::cluster::cache::selector::Selector;
 
-/// Between the parts of a record: no name, version or selector of the API holds it.
+/// Separates the fields of a record: no name, version or selector of the API contains it.
 const SEPARATOR: char = '\0';
 
-/// One controller in one allocation, because a cluster keeps ten old ReplicaSets for each Deployment:
-/// `namespace/name`, the owner's version, kind and name, the number of pods, and the selector. It is found by the first part.
+/// One controller in one allocation, because a cluster stores ten old ReplicaSets for each Deployment: `namespace/name`,
+/// the owner's version, kind and name, the replicas, and the selector. The first field is the key of the record.
 #[derive(Debug)]
 pub(super) struct Record(Box<str>);
 
@@ -33,28 +33,28 @@ impl Record {
             Ok(selector) => text.extend(["\0", selector.as_str()]),
             Err(why) => {
                 let kind = K::KIND.name();
-                tracing::warn!(kind, namespace, name = meta.name, %why, "selector cannot be read");
+                tracing::warn!(kind, namespace, name = meta.name, %why, "failed to parse selector");
             }
         }
         Self(text.into())
     }
 
-    /// What it is found by.
+    /// The key of the record: `namespace/name`.
     pub fn key(&self) -> &str {
         self.0.split(SEPARATOR).next().unwrap_or_default()
     }
 
-    /// Whether both say the same, not only of the same controller.
+    /// Whether all fields are equal, not only the key.
     pub fn same_content(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 
-    /// Who controls it.
+    /// The controller's owner.
     pub fn owner(&self) -> Option<Owner> {
         owner(&mut self.0.split(SEPARATOR).skip(1))
     }
 
-    /// What it says.
+    /// All fields.
     pub fn info(&self) -> ControllerInfo {
         let mut parts = self.0.split(SEPARATOR).skip(1);
         let owner = owner(&mut parts);
@@ -71,7 +71,7 @@ fn owner<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Option<Owner> {
     Some(Owner { api_version, kind, name })
 }
 
-/// Where that controller is found.
+/// The key of a controller.
 pub(super) fn key(namespace: &str, name: &str) -> String {
     [namespace, "/", name].concat()
 }

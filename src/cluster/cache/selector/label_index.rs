@@ -1,4 +1,4 @@
-//! Owns which objects carry which pair of labels, so that whoever has a selector looks at few objects and not at all.
+//! Indexes objects by label, so that a lookup by selector does not visit all objects.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -8,75 +8,75 @@ use std::{
 
 use super::{Labels, Selector};
 
-/// Names of the objects of one namespace, by each pair of their labels. Pairs are kept as numbers: two that meet in one
-/// only bring names that the selector then passes over.
+/// Names of the objects of one namespace, by each of their labels. Labels are stored as hashes: on a collision the
+/// candidates include objects that the selector then filters out.
 #[derive(Debug, Default)]
 pub struct LabelIndex(HashMap<u64, Vec<Arc<str>>>);
 
 impl LabelIndex {
-    /// Enters an object. `name` is the text that it leaves by.
+    /// Adds an object. Remove it with the same `name`.
     pub fn insert(&mut self, name: &Arc<str>, labels: &Labels) {
         for pair in labels.iter().map(label_hash) {
             self.0.entry(pair).or_default().push(Arc::clone(name));
         }
     }
 
-    /// Takes an object out that was entered with these labels.
+    /// Removes an object that was added with these labels.
     pub fn remove(&mut self, name: &Arc<str>, labels: &Labels) {
         for pair in labels.iter().map(label_hash) {
-            // The name in here is the very one that the object is known by, so nothing is compared by letter.
-            remove_name(&mut self.0, pair, |known| Arc::ptr_eq(known, name));
+            // The index shares the allocation of the name, so comparing pointers is enough.
+            remove_name(&mut self.0, pair, |candidate| Arc::ptr_eq(candidate, name));
         }
     }
 
-    /// Takes many objects out at once. [`Self::leave`] searches a list for each of them; this goes through each list once.
+    /// Removes many objects at once. [`Self::remove`] searches a list for each of them; this scans each list once.
     pub fn remove_all<'a>(&mut self, gone: impl IntoIterator<Item = (&'a Arc<str>, &'a Labels)>) {
-        let (mut names, mut pairs) = (HashSet::new(), HashSet::new());
+        let (mut pointers, mut pairs) = (HashSet::new(), HashSet::new());
         for (name, labels) in gone {
-            names.insert(Arc::as_ptr(name).cast::<u8>());
+            pointers.insert(Arc::as_ptr(name).cast::<u8>());
             pairs.extend(labels.iter().map(label_hash));
         }
         for pair in pairs {
-            let Some(of) = self.0.get_mut(&pair) else { continue };
-            of.retain(|name| !names.contains(&Arc::as_ptr(name).cast::<u8>()));
-            if of.is_empty() {
+            let Some(names) = self.0.get_mut(&pair) else { continue };
+            names.retain(|name| !pointers.contains(&Arc::as_ptr(name).cast::<u8>()));
+            if names.is_empty() {
                 self.0.remove(&pair);
             }
         }
     }
 
-    /// Names among which all are that a selector means: those with the rarest pair that it insists on. `None` where it
-    /// insists on none, and only a look at everybody tells.
+    /// A superset of the names that match the selector: those with its rarest required label. `None` if it requires no
+    /// label: then scan all objects.
     pub fn candidates(&self, selector: &Selector) -> Option<&[Arc<str>]> {
-        let all = selector.required_labels().map(|pair| self.0.get(&label_hash(pair)));
-        all.map(|names| names.map_or(&[][..], Vec::as_slice)).min_by_key(|names| names.len())
+        let by_label = selector.required_labels().map(|pair| self.0.get(&label_hash(pair)));
+        by_label.map(|names| names.map_or(&[][..], Vec::as_slice)).min_by_key(|names| names.len())
     }
 
-    /// Whether nobody is in it.
+    /// Whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What stands for a pair in an index.
+/// The hash of a label in an index.
 pub fn label_hash(pair: (&str, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     pair.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Takes one name out of those with a pair.
+/// Removes one name from those with a label.
 pub fn remove_name<S: BuildHasher>(
-    names: &mut HashMap<u64, Vec<Arc<str>>, S>,
+    index: &mut HashMap<u64, Vec<Arc<str>>, S>,
     pair: u64,
-    is_it: impl Fn(&Arc<str>) -> bool,
+    is_name: impl Fn(&Arc<str>) -> bool,
 ) {
-    let Some(of) = names.get_mut(&pair) else { return };
-    if let Some(index) = of.iter().position(is_it) {
-        of.swap_remove(index);
+    let Some(names) = index.get_mut(&pair) else { return };
+    if let Some(position) = names.iter().position(is_name) {
+        names.swap_remove(position);
     }
-    if of.is_empty() {
-        names.remove(&pair);
+    if names.is_empty() {
+        index.remove(&pair);
     }
 }
 
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(count(&index, "app=web"), Some(9));
         assert_eq!(count(&index, "app=web,track=canary"), Some(1));
         assert_eq!(count(&index, "app=web,track=unknown"), Some(0));
-        assert_eq!(count(&index, "app,track!=canary"), None, "it insists on no pair");
+        assert_eq!(count(&index, "app,track!=canary"), None, "it requires no label");
         let first: Vec<Labels> = (0..5).map(of).collect();
         index.remove_all(names.iter().zip(&first));
         assert_eq!(count(&index, "app=web"), Some(4));

@@ -1,8 +1,8 @@
-//! Owns the labels of an object as compact text.
+//! The labels of an object as compact text.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Between a key, its value and the next key: no label of the API holds it.
+/// Separates keys and values: no label of the API contains it.
 const SEPARATOR: char = '\0';
 
 /// The labels of one object, sorted, in one allocation that clones share.
@@ -12,9 +12,9 @@ pub struct Labels(Arc<str>);
 // === impl Labels ===
 
 impl Labels {
-    /// The value of that label.
+    /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter().find(|(found, _)| *found == key).map(|(_, value)| value)
+        self.iter().find(|(candidate, _)| *candidate == key).map(|(_, value)| value)
     }
 
     /// Key and value of each label, sorted by key.
@@ -23,7 +23,7 @@ impl Labels {
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
     }
 
-    /// Whether there are none.
+    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -33,7 +33,7 @@ impl From<&BTreeMap<String, String>> for Labels {
     fn from(labels: &BTreeMap<String, String>) -> Self {
         let mut text = String::new();
         for (key, value) in labels {
-            // The API has no such labels; one would shift all that follow.
+            // The API allows no such labels; one would shift all labels after it.
             if !key.contains(SEPARATOR) && !value.contains(SEPARATOR) {
                 text.extend([key.as_str(), "\0", value.as_str(), "\0"]);
             }

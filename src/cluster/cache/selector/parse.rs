@@ -1,4 +1,4 @@
-//! Reads requirements, as text and as objects have them, and makes their canonical text.
+//! Parses requirements, from text and from API objects, into canonical text.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use thiserror::Error;
@@ -6,60 +6,60 @@ use thiserror::Error;
 const MAX_NAME_LENGTH: usize = 63;
 const MAX_PREFIX_LENGTH: usize = 253;
 
-/// Why something is not a selector.
+/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectorError {
-    /// The key of a requirement.
+    /// An invalid label key.
     #[error(
         "{0:?} is not a label key: it is a name of at most 63 letters, digits, '-', '_' and '.', with a DNS name and '/' before it or not"
     )]
     Key(String),
-    /// The value of a requirement.
+    /// An invalid label value.
     #[error(
         "{value:?} is not a label value for {key}: it is at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
     )]
     Value {
-        /// The key that it was given for.
+        /// The key of the requirement.
         key: String,
-        /// What was given.
+        /// The invalid value.
         value: String,
     },
-    /// An operator of a `matchExpressions` entry that the API does not have, or a word in its place.
+    /// An operator of a `matchExpressions` entry that the API does not have.
     #[error(
         "{operator:?} is not an operator of label selectors for {key}: write In, NotIn, Exists or DoesNotExist"
     )]
     Operator {
-        /// The key that it was given for.
+        /// The key of the requirement.
         key: String,
-        /// What was given.
+        /// The invalid operator.
         operator: String,
     },
-    /// Values where there must be none, or none where there must be some.
+    /// Values with an operator that takes none, or no values with one that needs them.
     #[error(
         "operator {operator} on {key} has {count} values: In and NotIn need one or more, Exists and DoesNotExist none"
     )]
     Values {
-        /// The key that it was given for.
+        /// The key of the requirement.
         key: String,
         /// The operator.
         operator: String,
-        /// How many values it came with.
+        /// The number of values.
         count: usize,
     },
-    /// `>` or `<` before something that is no integer.
+    /// `>` or `<` with a value that is not an integer.
     #[error("{value:?} is not an integer to compare {key} with")]
     Integer {
-        /// The key that it was given for.
+        /// The key of the requirement.
         key: String,
-        /// What was given.
+        /// The invalid value.
         value: String,
     },
-    /// Brackets that do not match.
+    /// Unbalanced parentheses.
     #[error("the brackets in {0:?} do not match: a list of values is written (a,b)")]
     Brackets(String),
 }
 
-/// One requirement in the text form, as pair of its key and its canonical text.
+/// Parses one requirement from text. Returns its key and its canonical text.
 pub(super) fn parse_requirement(text: &str) -> Result<(String, String), SelectorError> {
     let text = text.trim();
     if let Some(key) = text.strip_prefix('!') {
@@ -100,28 +100,31 @@ pub(super) fn parse_requirement(text: &str) -> Result<(String, String), Selector
     }
 }
 
-/// The same of a requirement as objects have them.
+/// Converts one requirement of an API object. Returns its key and its canonical text.
 pub(super) fn convert_expression(
-    of: &LabelSelectorRequirement,
+    requirement: &LabelSelectorRequirement,
 ) -> Result<(String, String), SelectorError> {
-    let key = check_key(&of.key)?;
-    let values = of.values.as_deref().unwrap_or_default();
+    let key = check_key(&requirement.key)?;
+    let values = requirement.values.as_deref().unwrap_or_default();
     let words = || values.iter().map(String::as_str);
-    match (of.operator.as_str(), values.is_empty()) {
+    match (requirement.operator.as_str(), values.is_empty()) {
         ("In", false) => one_of(key, words(), ""),
         ("NotIn", false) => one_of(key, words(), "not"),
         ("Exists", true) => Ok((key.to_owned(), key.to_owned())),
         ("DoesNotExist", true) => Ok((key.to_owned(), format!("!{key}"))),
         ("In" | "NotIn" | "Exists" | "DoesNotExist", _) => Err(SelectorError::Values {
             key: key.to_owned(),
-            operator: of.operator.clone(),
+            operator: requirement.operator.clone(),
             count: values.len(),
         }),
-        _ => Err(SelectorError::Operator { key: key.to_owned(), operator: of.operator.clone() }),
+        _ => Err(SelectorError::Operator {
+            key: key.to_owned(),
+            operator: requirement.operator.clone(),
+        }),
     }
 }
 
-/// The text that is true for these values, or with `not` for all others: the short form when there is one value.
+/// The canonical text of `in`, or with `not` of `notin`: in the short form when there is one value.
 pub(super) fn one_of<'a>(
     key: &str,
     values: impl IntoIterator<Item = &'a str>,
@@ -131,12 +134,12 @@ pub(super) fn one_of<'a>(
     let mut values: Vec<_> = values.into_iter().collect();
     values.sort_unstable();
     values.dedup();
-    if let Some(odd) = values.iter().find(|value| !value.is_empty() && !is_name(value)) {
-        return Err(SelectorError::Value { key: key.to_owned(), value: (*odd).to_owned() });
+    if let Some(invalid) = values.iter().find(|value| !value.is_empty() && !is_name(value)) {
+        return Err(SelectorError::Value { key: key.to_owned(), value: (*invalid).to_owned() });
     }
     let text = match (values.as_slice(), not) {
-        ([one], "") => format!("{key}={one}"),
-        ([one], _) => format!("{key}!={one}"),
+        ([value], "") => format!("{key}={value}"),
+        ([value], _) => format!("{key}!={value}"),
         (many, _) => format!("{key} {not}in ({})", many.join(",")),
     };
     Ok((key.to_owned(), text))

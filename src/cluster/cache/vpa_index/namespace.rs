@@ -1,4 +1,4 @@
-//! What is known of one namespace, and which of its pods belong to which of its VPAs.
+//! The VPAs and pods of one namespace, and which pods match which VPA.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,12 +11,12 @@ use crate::cluster::cache::{
 #[derive(Debug, Default)]
 pub(super) struct NamespaceIndex {
     pub(super) vpas: HashMap<Arc<str>, IndexedVpa>,
-    /// VPAs of other recommenders, with the list that brought them: their histories are not orphans.
+    /// VPAs of other recommenders, with the list that contained them last: their histories are not orphaned.
     pub(super) foreign_vpas: HashMap<Box<str>, u32>,
     pub(super) pods: HashMap<Arc<str>, PodEntry>,
     pub(super) pods_by_label: LabelIndex,
     pub(super) vpas_by_label: HashMap<u64, Vec<Arc<str>>>,
-    /// VPAs whose selector insists on no pair.
+    /// VPAs whose selector requires no label.
     pub(super) unanchored_vpas: Vec<Arc<str>>,
 }
 
@@ -25,19 +25,19 @@ pub(super) struct PodEntry {
     pub(super) pod: RecommenderPod,
     pub(super) vpas: Vec<Arc<str>>,
     pub(super) list: u32,
-    /// The reading of usage that had it last; 0 before the first.
+    /// The usage fetch that last contained the pod; 0 before the first.
     pub(super) last_usage_fetch: u32,
 }
 
 impl NamespaceIndex {
-    /// Enters a pod into the index, and answers the VPAs that match it.
+    /// Adds a pod to the index. Returns the VPAs that match it.
     pub(super) fn add_pod(&mut self, name: &Arc<str>, labels: &Labels) -> Vec<Arc<str>> {
         let mut vpas: Vec<Arc<str>> = Vec::new();
         let matches = |vpa: &&Arc<str>| self.vpas[&***vpa].selector.matches(labels);
         self.pods_by_label.insert(name, labels);
         for pair in labels.iter().map(label_hash) {
-            if let Some(anchored) = self.vpas_by_label.get(&pair) {
-                vpas.extend(anchored.iter().filter(matches).cloned());
+            if let Some(vpas_with_label) = self.vpas_by_label.get(&pair) {
+                vpas.extend(vpas_with_label.iter().filter(matches).cloned());
             }
         }
         vpas.extend(self.unanchored_vpas.iter().filter(matches).cloned());
@@ -50,13 +50,13 @@ impl NamespaceIndex {
         vpas
     }
 
-    /// Takes a pod out of the index.
+    /// Removes a pod from the index.
     pub(super) fn remove_pod(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
         self.pods_by_label.remove(name, labels);
         self.remove_from_vpas(name, vpas);
     }
 
-    /// Takes a pod away from its VPAs.
+    /// Removes a pod from its VPAs.
     pub(super) fn remove_from_vpas(&mut self, name: &Arc<str>, vpas: &[Arc<str>]) {
         for vpa in vpas {
             if let Some(vpa) = self.vpas.get_mut(vpa) {
@@ -65,33 +65,33 @@ impl NamespaceIndex {
         }
     }
 
-    /// Whether nothing is known of it any more.
+    /// Whether the namespace has no VPAs and no pods.
     pub(super) fn is_empty(&self) -> bool {
         self.vpas.is_empty() && self.foreign_vpas.is_empty() && self.pods.is_empty()
     }
 
-    /// Gives a VPA another selector, and finds its pods anew. Answers those that it did not have before.
+    /// Sets the selector of a VPA, and finds its pods. Returns the pods that did not match before.
     pub(super) fn match_pods(&mut self, name: &Arc<str>, selector: Selector) -> Vec<Arc<str>> {
         let mut new = Vec::new();
         let Some(vpa) = self.vpas.get_mut(name) else { return new };
-        let former = std::mem::take(&mut vpa.pods);
-        for pod in &former {
+        let previous = std::mem::take(&mut vpa.pods);
+        for pod in &previous {
             if let Some(entry) = self.pods.get_mut(pod) {
                 entry.vpas.retain(|vpa| vpa != name);
             }
         }
         match vpa.indexed_label.take() {
-            Some(anchor) => remove_name(&mut self.vpas_by_label, anchor, |known| known == name),
-            None => self.unanchored_vpas.retain(|loose| loose != name),
+            Some(label) => remove_name(&mut self.vpas_by_label, label, |vpa_name| vpa_name == name),
+            None => self.unanchored_vpas.retain(|vpa_name| vpa_name != name),
         }
         if !selector.is_nothing() {
-            // The pair that the fewest VPAs insist on tells most.
+            // The label that the fewest VPAs require is the most selective.
             let pairs = selector.required_labels().map(label_hash);
             vpa.indexed_label =
                 pairs.min_by_key(|pair| self.vpas_by_label.get(pair).map_or(0, Vec::len));
             match vpa.indexed_label {
-                Some(anchor) => {
-                    self.vpas_by_label.entry(anchor).or_default().push(Arc::clone(name));
+                Some(label) => {
+                    self.vpas_by_label.entry(label).or_default().push(Arc::clone(name));
                 }
                 None => self.unanchored_vpas.push(Arc::clone(name)),
             }
@@ -103,7 +103,7 @@ impl NamespaceIndex {
                 let Some(entry) = self.pods.get_mut(&pod) else { continue };
                 if selector.matches(&entry.pod.labels) && !entry.vpas.contains(name) {
                     entry.vpas.push(Arc::clone(name));
-                    if !former.contains(&pod) {
+                    if !previous.contains(&pod) {
                         new.push(Arc::clone(&pod));
                     }
                     vpa.pods.insert(pod);

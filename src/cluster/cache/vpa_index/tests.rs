@@ -1,4 +1,4 @@
-//! The index against the naive way: every pod held against every VPA.
+//! The index compared with a naive implementation that matches every pod with every VPA.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -45,7 +45,7 @@ fn selector(number: usize) -> Selector {
     }
 }
 
-/// A label is there for 0 and 1, and absent for 2.
+/// The label is set for 0 and 1, and absent for 2.
 fn labels(values: [u8; 3]) -> BTreeMap<String, String> {
     let pairs = ["a", "b", "c"].into_iter().zip(values).filter(|(_, value)| *value < 2);
     pairs.map(|(key, value)| (key.to_owned(), value.to_string())).collect()
@@ -70,7 +70,7 @@ fn key(namespace: &str, name: u8) -> ObjectKey {
     ObjectKey::new(namespace, format!("v{name}"))
 }
 
-/// Lists of what there is, and a loop over them.
+/// Plain lists of all objects, searched in a loop.
 #[derive(Debug, Default)]
 struct Naive {
     pods: BTreeMap<(usize, u8), Labels>,
@@ -116,8 +116,8 @@ fn apply(index: &mut VpaIndex, naive: &mut Naive, step: Step) {
         }
         Step::Target(n, v, s) => {
             index.set_target(&key(NAMESPACES[n], v), TargetState::Found, Some(selector(s)));
-            if let Some(known) = naive.vpas.get_mut(&(n, v)) {
-                *known = selector(s);
+            if let Some(stored_selector) = naive.vpas.get_mut(&(n, v)) {
+                *stored_selector = selector(s);
             }
         }
         Step::Pods(pods) => {
@@ -133,16 +133,17 @@ fn apply(index: &mut VpaIndex, naive: &mut Naive, step: Step) {
         Step::Vpas(vpas) => {
             index.restart_vpas();
             let listed = |at: &(usize, u8)| vpas.iter().any(|&(n, v, _)| (n, v) == *at);
-            let stays: Vec<_> = naive.vpas.keys().copied().filter(|at| !listed(at)).collect();
+            let gone_vpas: Vec<_> = naive.vpas.keys().copied().filter(|at| !listed(at)).collect();
             naive.others.retain(|at| listed(at));
             for (n, v, ours) in vpas.into_iter().filter(|(n, ..)| in_scope(*n)) {
                 index.put_vpa(&vpa(NAMESPACES[n], v, ours));
                 naive.put_vpa((n, v), ours);
             }
             let gone: BTreeSet<_> = index.finish_vpa_list().into_iter().collect();
-            let expected: BTreeSet<_> = stays.iter().map(|&(n, v)| key(NAMESPACES[n], v)).collect();
+            let expected: BTreeSet<_> =
+                gone_vpas.iter().map(|&(n, v)| key(NAMESPACES[n], v)).collect();
             assert_eq!(gone, expected);
-            naive.vpas.retain(|at, _| !stays.contains(at));
+            naive.vpas.retain(|at, _| !gone_vpas.contains(at));
         }
     }
 }
@@ -153,8 +154,10 @@ fn compare(index: &VpaIndex, naive: &Naive) {
     assert_eq!(index.vpas().count(), naive.vpas.len());
     assert_eq!(index.pods().count(), naive.pods.len());
     for (&(n, v), selector) in &naive.vpas {
-        let matching =
-            naive.pods.iter().filter(|((of, _), labels)| *of == n && selector.matches(labels));
+        let matching = naive
+            .pods
+            .iter()
+            .filter(|((namespace, _), labels)| *namespace == n && selector.matches(labels));
         let expected: BTreeSet<String> = matching
             .map(|(&(_, p), _)| {
                 vpas_of.entry((n, p)).or_default().insert(format!("v{v}"));
@@ -168,10 +171,10 @@ fn compare(index: &VpaIndex, naive: &Naive) {
         assert_eq!(index.vpa(&at).map(IndexedVpa::pod_count), Some(expected.len()));
     }
     for &(n, p) in naive.pods.keys() {
-        let (_, vpas) = index.pod(NAMESPACES[n], &format!("p{p}")).expect("is known");
+        let (_, vpas) = index.pod(NAMESPACES[n], &format!("p{p}")).expect("the pod is indexed");
         let found: Vec<String> = vpas.iter().map(ToString::to_string).collect();
         let unique: BTreeSet<String> = found.iter().cloned().collect();
-        assert_eq!(found.len(), unique.len(), "each once");
+        assert_eq!(found.len(), unique.len(), "no duplicates");
         assert_eq!(unique, vpas_of.remove(&(n, p)).unwrap_or_default(), "VPAs of p{p}");
     }
     for (n, namespace) in NAMESPACES.iter().enumerate() {
@@ -215,11 +218,11 @@ fn killed(name: u8, finished: &str) -> PartialPod {
 }
 
 fn found(index: &mut VpaIndex) -> Vec<(String, OomKillSource, Vec<String>)> {
-    let tell = |kill: ObservedOomKill| {
+    let summarize = |kill: ObservedOomKill| {
         let vpas = kill.vpas.iter().map(ToString::to_string).collect();
         (kill.pod.to_string(), kill.source, vpas)
     };
-    index.take_oom_kills().into_iter().map(tell).collect()
+    index.take_oom_kills().into_iter().map(summarize).collect()
 }
 
 #[test]
@@ -236,9 +239,9 @@ fn a_kill_is_found_once_and_again_for_a_vpa_that_gets_its_pod_later() {
     index.put_vpa(&vpa("one", 0, true));
     index.set_target(&key("one", 0), TargetState::Found, Some(selector(0)));
     let late = ("p0".to_owned(), OomKillSource::FirstObserved, vec!["v0".to_owned()]);
-    assert_eq!(found(&mut index), [late], "its workload took a while to find");
+    assert_eq!(found(&mut index), [late], "its target was resolved late");
     index.set_target(&key("one", 0), TargetState::Found, Some(selector(2)));
-    assert_eq!(found(&mut index), [], "it had the pod before");
+    assert_eq!(found(&mut index), [], "it matched the pod before");
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn an_unreadable_vpa_or_pod_stays_as_it_was_through_a_list() {
     assert_eq!(index.finish_vpa_list(), []);
     index.finish_pod_list();
     assert_eq!((index.vpa_count(), index.pod_count()), (1, 1));
-    assert!(index.has_any_vpa(&key("one", 1)), "its history is no orphan");
+    assert!(index.has_any_vpa(&key("one", 1)), "its history is not orphaned");
 }
 
 #[test]
@@ -285,17 +288,18 @@ fn what_a_watch_tells_late_does_not_undo_what_was_read_since() {
     let newer = index.put_vpa(&at("11", "StatefulSet", "a")).1;
     assert_eq!(newer, PutResult::Changed { retargeted: true });
     assert_eq!(index.put_vpa(&at("10", "DaemonSet", "a")).1, PutResult::Old);
-    let known =
-        |index: &VpaIndex| index.vpa(&key("one", 0)).expect("known").target_ref.kind.clone();
-    assert_eq!(known(&index), "StatefulSet");
-    // Another object of the name, a version that is no number, and a list of a server that was set back are taken.
+    let target_kind = |index: &VpaIndex| {
+        index.vpa(&key("one", 0)).expect("the VPA is indexed").target_ref.kind.clone()
+    };
+    assert_eq!(target_kind(&index), "StatefulSet");
+    // Accepts another object of the name, a version that is not a number, and a new list from a restored server.
     index.put_vpa(&at("8", "DaemonSet", "b"));
-    assert_eq!(known(&index), "DaemonSet");
+    assert_eq!(target_kind(&index), "DaemonSet");
     index.put_vpa(&at("x", "Job", "b"));
-    assert_eq!(known(&index), "Job");
+    assert_eq!(target_kind(&index), "Job");
     index.put_vpa(&at("8", "DaemonSet", "b"));
     index.restart_vpas();
     index.put_vpa(&at("7", "ReplicaSet", "b"));
     assert_eq!(index.finish_vpa_list(), []);
-    assert_eq!(known(&index), "ReplicaSet");
+    assert_eq!(target_kind(&index), "ReplicaSet");
 }

@@ -1,50 +1,50 @@
-//! Which pods a reading of usage had, and which it should have had.
+//! Tracks which pods are missing from usage fetches.
 
 use std::sync::Arc;
 
 use super::VpaIndex;
 
-/// A pod that one whole reading does not have may be on its way out, or new on its node.
+/// A pod that is missing from a single fetch may be terminating or new on its node.
 const MISSED_FETCHES: u32 = 2;
 
-/// Pods that earlier readings had, and the last ones lack.
+/// Pods that earlier fetches contained, and the latest ones do not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingUsage {
-    /// How many.
+    /// The number of pods.
     pub pods: u64,
-    /// Namespace and name of the first of them, by name.
+    /// Namespace and name of the first of them, ordered by name.
     pub example: Option<(Arc<str>, Arc<str>)>,
 }
 
 impl VpaIndex {
-    /// A reading under way has this pod.
+    /// The current fetch contains this pod.
     pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
-        let known = self.namespaces.get_mut(namespace);
-        if let Some(entry) = known.and_then(|known| known.pods.get_mut(pod)) {
+        let index = self.namespaces.get_mut(namespace);
+        if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {
             entry.last_usage_fetch = self.complete_usage_fetches + 1;
         }
     }
 
-    /// A reading came whole: what VPAs are about, runs, and was in none of the last ones though there was usage of it
-    /// before. Readings that came in part do not count, they say nothing of what they lack.
+    /// A complete fetch has ended. Returns the running pods with a VPA that the latest fetches did not contain although
+    /// earlier ones did. Do not call it for incomplete fetches: they do not show which pods are missing.
     pub fn finish_usage_fetch(&mut self) -> MissingUsage {
         self.complete_usage_fetches = self.complete_usage_fetches.saturating_add(1);
-        let mut lacking = MissingUsage::default();
-        for (namespace, known) in &self.namespaces {
-            for (name, entry) in &known.pods {
+        let mut missing = MissingUsage::default();
+        for (namespace, index) in &self.namespaces {
+            for (name, entry) in &index.pods {
                 let is_due = entry.last_usage_fetch > 0
                     && self.complete_usage_fetches - entry.last_usage_fetch >= MISSED_FETCHES;
                 if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {
                     continue;
                 }
-                lacking.pods += 1;
-                let place = (namespace, name);
-                if lacking.example.as_ref().is_none_or(|(of, first)| place < (of, first)) {
-                    lacking.example = Some((Arc::clone(namespace), Arc::clone(name)));
+                missing.pods += 1;
+                let id = (namespace, name);
+                if missing.example.as_ref().is_none_or(|(namespace, name)| id < (namespace, name)) {
+                    missing.example = Some((Arc::clone(namespace), Arc::clone(name)));
                 }
             }
         }
-        lacking
+        missing
     }
 }
 
@@ -105,11 +105,11 @@ mod tests {
         for name in ["a-1", "a-2", "a-3"] {
             put(&mut index, name, name, "Running");
         }
-        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "one has no usage yet");
-        assert_eq!(reading(&mut index, &["a-1"]), (0, None), "once may be chance");
+        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "a-3 has no usage yet");
+        assert_eq!(reading(&mut index, &["a-1"]), (0, None), "a single miss does not count");
         assert_eq!(reading(&mut index, &[]), (1, Some("web/a-2".into())));
         assert_eq!(reading(&mut index, &[]), (2, Some("web/a-1".into())));
-        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "they are there again");
+        assert_eq!(reading(&mut index, &["a-1", "a-2"]), (0, None), "usage is back");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A VPA as the index keeps it.
+//! A VPA as the index stores it.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,82 +13,82 @@ use plimsoll_core::{
 /// A VPA of this recommender.
 #[derive(Debug)]
 pub struct IndexedVpa {
-    /// Unique over all objects that ever had this name.
+    /// The UID: unique over all objects that ever had this name.
     pub uid: Box<str>,
-    /// The version of the object that was last read or written.
+    /// The resource version that was last read or written.
     pub resource_version: Box<str>,
     /// The generation of its spec.
     pub generation: Option<i64>,
     /// When it was created.
     pub created: Time,
-    /// The workload that it is for.
+    /// Its target.
     pub target_ref: TargetRef,
-    /// When pods get what is recommended, as far as it says.
+    /// The update mode, if it is set.
     pub mode: Option<UpdateMode>,
-    /// How long its startup boosts last, if it has any.
+    /// How long its startup boosts last; `None` if it has none.
     pub boost_durations: Option<Box<BoostDurations>>,
-    /// Its status as it was last read.
+    /// Its status as last read.
     pub published_status: PublishedStatus,
-    /// The hash of the recommendation that the annotation beside it explains, if there is one.
+    /// The hash of the recommendation that the explanation annotation belongs to, if it has one.
     pub explained_hash: Option<u64>,
-    /// When this process last wrote it.
+    /// When this process last wrote its status.
     pub last_written: Option<Time>,
     pub(super) target: TargetState,
     pub(super) selector: Selector,
-    /// The pair by which it is found in the index.
+    /// The label that it is found by in the index.
     pub(super) indexed_label: Option<u64>,
     pub(super) pods: BTreeSet<Arc<str>>,
     pub(super) list: u32,
 }
 
-/// What became of the search for a VPA's workload.
+/// The state of resolving a VPA's target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TargetState {
-    /// It was not looked for yet.
+    /// Not resolved yet.
     #[default]
     Unknown,
-    /// It is known.
+    /// Resolved.
     Found,
-    /// There is none that could be sized; why, as the condition says it.
+    /// Has no pods that can be sized; with the message of the condition.
     Unsupported(Box<str>),
-    /// It cannot be looked up just now; the selector that was found last is still used.
+    /// Cannot be resolved at the moment; the last selector is still used.
     Unavailable(Box<str>),
 }
 
 impl IndexedVpa {
-    /// Where the search for its workload has come to.
+    /// The state of its target.
     pub fn target(&self) -> &TargetState {
         &self.target
     }
 
-    /// What its pods match.
+    /// Selects its pods.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// Number of pods that match.
+    /// The number of matching pods.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether this is the same object at an earlier time.
+    /// Whether `object` is an older version of this object.
     pub(super) fn is_newer_than(&self, object: &VerticalPodAutoscaler) -> bool {
         object.metadata.uid.as_deref() == Some(&*self.uid)
             && object
                 .metadata
                 .resource_version
                 .as_deref()
-                .is_some_and(|told| self.is_newer_than_version(told))
+                .is_some_and(|other| self.is_newer_than_version(other))
     }
 
-    /// Whether what is known is newer than this version. Versions are numbers that rise.
+    /// Whether the stored version is newer. Resource versions are increasing numbers.
     pub fn is_newer_than_version(&self, resource_version: &str) -> bool {
         let version = |text: &str| text.parse::<u64>().ok();
-        let known = version(&self.resource_version).zip(version(resource_version));
-        known.is_some_and(|(known, told)| told < known)
+        let versions = version(&self.resource_version).zip(version(resource_version));
+        versions.is_some_and(|(stored, other)| other < stored)
     }
 
-    /// Takes over what an object says.
+    /// Updates the fields from an object.
     pub(super) fn update_from(&mut self, object: &VerticalPodAutoscaler) {
         let (metadata, spec) = (&object.metadata, &object.spec);
         self.uid = metadata.uid.as_deref().unwrap_or_default().into();
@@ -105,7 +105,7 @@ impl IndexedVpa {
         let explanation = metadata
             .annotations
             .as_ref()
-            .and_then(|all| all.get(explanation_annotation::ANNOTATION));
+            .and_then(|annotations| annotations.get(explanation_annotation::ANNOTATION));
         self.explained_hash =
             explanation.and_then(|text| explanation_annotation::stored_recommendation_hash(text));
     }

@@ -1,56 +1,56 @@
-//! By what an election is run: its Lease, its times, and whether they go together.
+//! Options of an election: its Lease and its durations, and their validation.
 
 use std::time::Duration;
 
 use crate::cluster::write::AccessRule;
 
-/// An election, by the names and with the meanings of upstream's flags.
+/// Options of an election, with the names and meanings of upstream's flags.
 #[derive(Clone, Debug)]
 pub struct ElectionOptions {
     /// Name of the Lease.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// What this process calls itself; see [`identity`](super::super::lease::identity).
+    /// Identity of this process; see [`identity`](super::super::lease::identity).
     pub identity: String,
-    /// How long others leave a Lease alone that is not renewed.
+    /// How long other processes wait before they acquire a Lease that is not renewed.
     pub lease_duration: Duration,
-    /// How long the holder counts on a renewal.
+    /// How long the holder relies on a renewal.
     pub renew_deadline: Duration,
     /// Time between two renewals.
     pub retry_period: Duration,
 }
 
-/// Why an election cannot be run with such times.
+/// Why the options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElectionError {
-    /// Two processes could believe that they lead.
+    /// Two processes could both act as the leader.
     #[error(
         "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
     )]
     RenewDeadlineTooLong {
-        /// As given.
+        /// The given value.
         lease_duration: Duration,
-        /// As given.
+        /// The given value.
         renew_deadline: Duration,
     },
-    /// One late renewal would cost the lease.
+    /// A single late renewal would lose the Lease.
     #[error(
         "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
     )]
     RetryPeriodTooLong {
-        /// As given.
+        /// The given value.
         renew_deadline: Duration,
-        /// As given.
+        /// The given value.
         retry_period: Duration,
     },
-    /// Nothing would ever be renewed.
+    /// The Lease would be renewed in a busy loop.
     #[error("the retry period of an election must be more than zero: leave it at 2s")]
     NoRetryPeriod,
 }
 
 impl ElectionOptions {
-    /// Whether the times go together; client-go's rules.
+    /// Checks the durations by client-go's rules.
     pub fn validate(&self) -> Result<(), ElectionError> {
         let Self { lease_duration, renew_deadline, retry_period, .. } = *self;
         if lease_duration <= renew_deadline {
@@ -65,7 +65,7 @@ impl ElectionOptions {
         Ok(())
     }
 
-    /// The rules that an election needs, and upstream's role has.
+    /// The RBAC rules that an election needs; upstream's Role has them.
     pub fn rules(&self) -> [AccessRule; 3] {
         let rule = |verb| {
             AccessRule::new(verb, "coordination.k8s.io", "leases").in_namespace(&self.namespace)
@@ -94,8 +94,8 @@ mod tests {
             (15_000, 2_400, 2_000, "1.2 retry periods"),
             (15_000, 10_000, 0, "more than zero"),
         ] {
-            let why = options(lease, deadline, retry).validate().expect_err(words).to_string();
-            assert!(why.contains(words), "{why}");
+            let message = options(lease, deadline, retry).validate().expect_err(words).to_string();
+            assert!(message.contains(words), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How an election stands, for those who ask: who holds the Lease, and whether this process may write.
+//! The state of an election, for logs, metrics and probes: the holder, and whether this process may write.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use tokio::sync::watch;
 
 use crate::cluster::leader::Fence;
 
-/// How a contender stands.
+/// The state of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaderState {
-    /// It has not seen the Lease yet.
+    /// The Lease has not been read yet.
     Starting,
-    /// It holds the Lease.
+    /// This process holds the Lease.
     Leading,
-    /// Another one holds it, or nobody for the moment.
+    /// Another process holds the Lease, or none does.
     Standby,
-    /// RBAC does not let it; one line that says which rule to add.
+    /// RBAC denies access; with a message that names the missing rules.
     Forbidden(Arc<str>),
-    /// The server does not answer as it should; one line that says how.
+    /// Requests fail; with a message that says why.
     Unreachable(Arc<str>),
 }
 
-/// How an election stands, for logs, metrics and probes. Clones follow the same election.
+/// A handle to the state of an election. Clones refer to the same election.
 #[derive(Clone, Debug)]
 pub struct ElectionState {
     pub(super) fence: Fence,
     pub(super) observation: watch::Receiver<LeaseObservation>,
 }
 
-/// What was seen last.
+/// The last observed state.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseObservation {
     pub leader_state: LeaderState,
@@ -42,35 +42,36 @@ impl ElectionState {
         self.fence.is_granted()
     }
 
-    /// How this process stands.
+    /// The state of this process.
     pub fn leader_state(&self) -> LeaderState {
         match self.observation.borrow().leader_state.clone() {
             LeaderState::Leading if !self.fence.is_granted() => {
-                LeaderState::Unreachable("the lease was not renewed in time".into())
+                LeaderState::Unreachable("failed to renew leader Lease in time".into())
             }
-            standing => standing,
+            state => state,
         }
     }
 
-    /// Who holds the Lease, as it was last seen.
+    /// The last observed holder.
     pub fn holder(&self) -> Option<Arc<str>> {
         self.observation.borrow().holder.clone()
     }
 
-    /// How often the Lease went from one to another, as it was last seen.
+    /// The last observed number of leader transitions.
     pub fn transitions(&self) -> i32 {
         self.observation.borrow().transitions
     }
 
-    /// Waits until the first answer, or the first failure, and says how things stand then.
+    /// Waits for the first response or the first failure, and returns the state then.
     pub async fn wait_until_known(&self) -> LeaderState {
-        let mut seen = self.observation.clone();
-        // An election that is gone decides nothing any more; what it saw last still holds.
-        let _ = seen.wait_for(|seen| seen.leader_state != LeaderState::Starting).await;
+        let mut observation = self.observation.clone();
+        // If the election has ended, the last observed state remains.
+        let _ =
+            observation.wait_for(|observed| observed.leader_state != LeaderState::Starting).await;
         self.leader_state()
     }
 
-    /// Waits until holder or standing differ from what they were. `false` when the election has ended.
+    /// Waits until the holder or the state changes. `false` when the election has ended.
     pub async fn changed(&mut self) -> bool {
         self.observation.changed().await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! What is known of the pods of one batch: the last points of each of their containers, and what they come to.
+//! The samples of the pods of one batch: the last points of each container, and the usage that follows from them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,8 +20,8 @@ use plimsoll_core::{
 #[derive(Debug, Default)]
 pub(super) struct PodSamples(BTreeMap<Box<str>, BTreeMap<Box<str>, Vec<Container>>>);
 
-/// A container that has a series, and the last points of the series that says most of each resource. One that had only
-/// points that are no amounts has none.
+/// A container, and the last points of its preferred series of each resource. A series that had only invalid points has
+/// none.
 #[derive(Debug)]
 struct Container {
     name: Box<str>,
@@ -30,8 +30,8 @@ struct Container {
 }
 
 impl PodSamples {
-    /// What each pod uses. A container whose samples all lie `over` or more before the latest one of its pod has ended.
-    pub(super) fn into_usages(self, over: Duration) -> impl Iterator<Item = PodUsage> {
+    /// The usage of each pod. A container has ended if its last sample is at least `max_age` older than the pod's latest.
+    pub(super) fn into_usages(self, max_age: Duration) -> impl Iterator<Item = PodUsage> {
         self.0.into_iter().flat_map(move |(namespace, pods)| {
             pods.into_iter().filter_map(move |(pod, containers)| {
                 let usage = PodUsage {
@@ -41,7 +41,7 @@ impl PodSamples {
                     containers: Vec::with_capacity(containers.len()),
                     is_incomplete: false,
                 };
-                with_container_usage(usage, containers, over)
+                with_container_usage(usage, containers, max_age)
             })
         })
     }
@@ -49,11 +49,12 @@ impl PodSamples {
     fn container(&mut self, namespace: &str, pod: &str, name: &str) -> &mut Container {
         let pods = self.0.entry(namespace.into()).or_default();
         let containers = pods.entry(pod.into()).or_default();
-        let at = containers.iter().position(|known| *known.name == *name).unwrap_or_else(|| {
-            let (cpu, memory) = (SeriesTail::default(), SeriesTail::default());
-            containers.push(Container { name: name.into(), cpu, memory });
-            containers.len() - 1
-        });
+        let at =
+            containers.iter().position(|container| *container.name == *name).unwrap_or_else(|| {
+                let (cpu, memory) = (SeriesTail::default(), SeriesTail::default());
+                containers.push(Container { name: name.into(), cpu, memory });
+                containers.len() - 1
+            });
         &mut containers[at]
     }
 
@@ -73,28 +74,28 @@ impl Container {
     }
 }
 
-/// The time that a pod's usage goes by: of its latest memory, or of its latest CPU where there is none.
+/// The timestamp of a pod's usage: of its latest memory sample, or of its latest CPU sample if it has no memory.
 fn latest_sample_time(containers: &[Container]) -> Option<Time> {
     let memory = containers.iter().filter_map(|container| container.memory.last_time()).max();
     memory.or_else(|| containers.iter().filter_map(|container| container.cpu.last_time()).max())
 }
 
-/// A pod with what its containers use. `None` where nothing is known of any.
+/// Adds the usage of the containers. `None` if no container has any.
 fn with_container_usage(
     mut usage: PodUsage,
     containers: Vec<Container>,
-    over: Duration,
+    max_age: Duration,
 ) -> Option<PodUsage> {
-    let over = i64::try_from(over.as_nanos()).unwrap_or(i64::MAX).max(1);
+    let max_age = i64::try_from(max_age.as_nanos()).unwrap_or(i64::MAX).max(1);
     let at = usage.at;
-    let is_now = |time: &Time| at.nanos_since(*time) < over;
+    let is_current = |time: &Time| at.nanos_since(*time) < max_age;
     for Container { name, cpu, memory } in containers {
-        let ended = cpu.last_time().max(memory.last_time());
-        if ended.is_some_and(|ended| !is_now(&ended)) {
+        let last_time = cpu.last_time().max(memory.last_time());
+        if last_time.is_some_and(|time| !is_current(&time)) {
             continue;
         }
-        let memory = memory.last().filter(|(at, _)| is_now(at));
-        let rate = cpu.rate(memory.map(|(at, _)| at)).filter(|(at, _)| is_now(at));
+        let memory = memory.last().filter(|(at, _)| is_current(at));
+        let rate = cpu.rate(memory.map(|(at, _)| at)).filter(|(at, _)| is_current(at));
         let cpu = rate.map(|(_, cores)| MilliCpu::from_measured(cores));
         let memory = memory.map(|(_, bytes)| Bytes::from_f64(bytes));
         usage.is_incomplete |= cpu.is_none() || memory.is_none();
@@ -102,15 +103,15 @@ fn with_container_usage(
             usage.containers.push(ContainerUsage { name, cpu, memory });
         }
     }
-    usage.containers.sort_by(|one, other| one.name.cmp(&other.name));
+    usage.containers.sort_by(|a, b| a.name.cmp(&b.name));
     (!usage.containers.is_empty()).then_some(usage)
 }
 
-/// Takes the series of one resource.
+/// Collects the series of one resource.
 pub(super) struct SampleCollector<'a> {
     samples: &'a mut PodSamples,
     report: &'a mut UsageReport,
-    /// What the report had before.
+    /// Mark of the report before this query.
     malformed_before: (u64, usize),
     resource: Resource,
     labels: [&'a str; 3],
@@ -118,37 +119,29 @@ pub(super) struct SampleCollector<'a> {
     current: CurrentSeries,
 }
 
-/// The series at hand.
+/// The series that is being read.
 #[derive(Debug, Default)]
 struct CurrentSeries {
     names: [String; 3],
     tail: SeriesTail,
-    /// A point of it that is no amount.
+    /// An invalid sample of the series.
     invalid: Option<(Time, f64)>,
 }
 
 impl<'a> SampleCollector<'a> {
-    /// By these labels, of points that are not older.
+    /// Identifies containers by these labels, and skips points older than `oldest`.
     pub(super) fn new(
-        gathered: &'a mut PodSamples,
+        samples: &'a mut PodSamples,
         report: &'a mut UsageReport,
         resource: Resource,
         labels: [&'a str; 3],
         oldest: Time,
     ) -> Self {
-        let (before, current) = (report.malformed_mark(), CurrentSeries::default());
-        Self {
-            samples: gathered,
-            report,
-            malformed_before: before,
-            resource,
-            labels,
-            oldest,
-            current,
-        }
+        let (malformed_before, current) = (report.malformed_mark(), CurrentSeries::default());
+        Self { samples, report, malformed_before, resource, labels, oldest, current }
     }
 
-    /// Nothing of it counts.
+    /// Drops all samples of this query.
     pub(super) fn reset(&mut self) {
         self.samples.clear(self.resource);
         self.report.rewind_malformed(self.malformed_before);
@@ -160,14 +153,14 @@ impl SeriesVisitor for SampleCollector<'_> {
         let [namespace, pod, container] =
             self.labels.map(|label| labels.get(label).unwrap_or_default());
         let names = [namespace, pod, container_name(container)];
-        for (kept, name) in self.current.names.iter_mut().zip(names) {
-            kept.clear();
-            kept.push_str(name);
+        for (stored, name) in self.current.names.iter_mut().zip(names) {
+            stored.clear();
+            stored.push_str(name);
         }
         (self.current.tail, self.current.invalid) = (SeriesTail::default(), None);
-        // A sandbox around containers is none.
-        let is_one = names.iter().all(|name| !name.is_empty()) && names[2] != "POD";
-        if is_one { Interest::Points } else { Interest::LabelsOnly }
+        // The series of a pod sandbox is not one of a container.
+        let is_container = names.iter().all(|name| !name.is_empty()) && names[2] != "POD";
+        if is_container { Interest::Points } else { Interest::LabelsOnly }
     }
 
     fn point(&mut self, at: Time, value: f64) {
@@ -182,22 +175,26 @@ impl SeriesVisitor for SampleCollector<'_> {
     }
 
     fn end(&mut self) {
-        let CurrentSeries { names: [namespace, pod, name], tail, invalid: odd } = &self.current;
-        if tail.last().is_none() && odd.is_none() {
+        let CurrentSeries { names: [namespace, pod, name], tail, invalid } = &self.current;
+        if tail.last().is_none() && invalid.is_none() {
             return;
         }
         let resource = self.resource;
-        if let Some((at, value)) = odd {
-            let word = match resource {
+        if let Some((at, value)) = invalid {
+            let resource_name = match resource {
                 Resource::Cpu => "CPU",
                 Resource::Memory => "memory",
             };
-            let what = || format!("{namespace}/{pod}/{name}: {word} of {value} at {at}: no amount");
-            self.report.record_malformed(what);
+            let describe = || {
+                format!(
+                    "{namespace}/{pod}/{name}: {resource_name} of {value} at {at}: not a valid amount"
+                )
+            };
+            self.report.record_malformed(describe);
         }
-        let known = self.samples.container(namespace, pod, name).tail(resource);
-        if tail.is_preferred_over(known) {
-            *known = *tail;
+        let stored = self.samples.container(namespace, pod, name).tail(resource);
+        if tail.is_preferred_over(stored) {
+            *stored = *tail;
         }
     }
 
@@ -214,10 +211,14 @@ mod tests {
 
     const OVER: Duration = Duration::from_secs(54);
 
-    /// Series of a pod's container, with labels that tell copies apart.
-    type Told<'a> = (&'a str, &'a str, &'a str, &'a [(i64, &'a str)]);
+    /// Series of a pod's container, with a label that distinguishes copies.
+    type TestSeries<'a> = (&'a str, &'a str, &'a str, &'a [(i64, &'a str)]);
 
-    fn take(gathered: &mut PodSamples, resource: Resource, series: &[Told<'_>]) -> UsageReport {
+    fn take(
+        gathered: &mut PodSamples,
+        resource: Resource,
+        series: &[TestSeries<'_>],
+    ) -> UsageReport {
         let series: Vec<String> = series
             .iter()
             .map(|(pod, container, copy, points)| {
@@ -257,7 +258,7 @@ mod tests {
         gathered.into_usages(OVER).map(of).collect()
     }
 
-    fn both(memory: &[Told<'_>], cpu: &[Told<'_>]) -> (Vec<Found>, u64) {
+    fn both(memory: &[TestSeries<'_>], cpu: &[TestSeries<'_>]) -> (Vec<Found>, u64) {
         let mut gathered = PodSamples::default();
         let memory = take(&mut gathered, Resource::Memory, memory);
         let cpu = take(&mut gathered, Resource::Cpu, cpu);
@@ -281,21 +282,21 @@ mod tests {
         let main = |cpu| ("main".to_owned(), Some(cpu), Some(100));
         let side = ("side".to_owned(), Some(0), Some(50));
         let a = ("a".to_owned(), 1065, vec![main(250), side], false);
-        // What came while the second question was under way goes with the next memory.
+        // A sample that arrived during the second query goes with the next memory sample.
         let b = ("b".to_owned(), 1060, vec![main(100)], false);
         assert_eq!((found, malformed), (vec![a, b], 0));
     }
 
     #[test]
     fn what_is_there_of_one_resource_only_is_unknown_of_the_other() {
-        let memory: &[Told<'_>] = &[("a", "main", "", &[(1060, "100")])];
-        let once: &[Told<'_>] = &[("a", "main", "", &[(1060, "25")])];
-        let cpu: &[Told<'_>] = &[("a", "main", "", &[(1000, "10"), (1060, "25")])];
+        let memory: &[TestSeries<'_>] = &[("a", "main", "", &[(1060, "100")])];
+        let once: &[TestSeries<'_>] = &[("a", "main", "", &[(1060, "25")])];
+        let cpu: &[TestSeries<'_>] = &[("a", "main", "", &[(1000, "10"), (1060, "25")])];
         let pod = |cpu, memory| {
             vec![("a".to_owned(), 1060, vec![("main".to_owned(), cpu, memory)], true)]
         };
         assert_eq!(both(memory, &[]).0, pod(None, Some(100)));
-        assert_eq!(both(memory, once).0, pod(None, Some(100)), "one sample is no rate");
+        assert_eq!(both(memory, once).0, pod(None, Some(100)), "one sample has no rate");
         assert_eq!(both(&[], cpu).0, pod(Some(250), None));
         assert_eq!(both(&[], once).0, []);
     }
@@ -304,30 +305,31 @@ mod tests {
     fn what_is_no_amount_counts_for_nothing_and_is_named() {
         let points: &[(i64, &str)] = &[(1010, "10"), (1020, "11"), (1030, "NaN"), (1040, "-1")];
         let mut gathered = PodSamples::default();
-        let series: &[Told<'_>] = &[("a", "main", "", points), ("b", "main", "", &points[2..])];
+        let series: &[TestSeries<'_>] =
+            &[("a", "main", "", points), ("b", "main", "", &points[2..])];
         let report = take(&mut gathered, Resource::Memory, series);
         assert_eq!(report.malformed, 2);
-        let told = "shop/a/main: memory of -1 at 1970-01-01T00:17:20Z: no amount";
-        assert_eq!(report.malformed_examples[0], told);
+        let message = "shop/a/main: memory of -1 at 1970-01-01T00:17:20Z: not a valid amount";
+        assert_eq!(report.malformed_examples[0], message);
         take(&mut gathered, Resource::Cpu, &[("a", "main", "", points)]);
         let of_a = ("main".to_owned(), Some(100), Some(11));
         assert_eq!(found(gathered), [("a".to_owned(), 1020, vec![of_a], false)]);
-        // A pod that has something beside it is incomplete.
-        let memory: &[Told<'_>] =
+        // A pod that has another container is incomplete.
+        let memory: &[TestSeries<'_>] =
             &[("a", "main", "", &[(1060, "+Inf")]), ("a", "side", "", &[(1060, "5")])];
-        let cpu: &[Told<'_>] = &[("a", "side", "", &[(1000, "0"), (1060, "6")])];
+        let cpu: &[TestSeries<'_>] = &[("a", "side", "", &[(1000, "0"), (1060, "6")])];
         let side = ("side".to_owned(), Some(100), Some(5));
         assert_eq!(both(memory, cpu), (vec![("a".to_owned(), 1060, vec![side], true)], 1));
     }
 
     #[test]
     fn what_is_stale_or_has_ended_is_not_handed_out() {
-        let memory: &[Told<'_>] = &[
+        let memory: &[TestSeries<'_>] = &[
             ("stale", "main", "", &[(940, "1"), (999, "2")]),
             ("a", "main", "", &[(1060, "100")]),
             ("a", "setup", "", &[(1006, "100")]),
         ];
-        let cpu: &[Told<'_>] = &[
+        let cpu: &[TestSeries<'_>] = &[
             ("stale", "main", "", &[(940, "1"), (999, "2")]),
             ("a", "main", "", &[(1001, "0"), (1060, "59")]),
             ("a", "setup", "", &[(1000, "0"), (1006, "6")]),
@@ -338,12 +340,12 @@ mod tests {
 
     #[test]
     fn copies_are_one_and_the_freshest_of_them_counts() {
-        let memory: &[Told<'_>] = &[
+        let memory: &[TestSeries<'_>] = &[
             ("a", "main", "one", &[(1000, "1"), (1060, "2")]),
             ("a", "main", "two", &[(1005, "3"), (1065, "4")]),
             ("a", "main", "three", &[(1050, "5")]),
         ];
-        let cpu: &[Told<'_>] = &[
+        let cpu: &[TestSeries<'_>] = &[
             ("a", "main", "two", &[(1005, "0"), (1065, "6")]),
             ("a", "main", "one", &[(1000, "0"), (1060, "60")]),
         ];

@@ -1,11 +1,11 @@
-//! The last points of a series, as many as it takes to tell what is used now.
+//! The last points of a series: as many as the current usage needs.
 
 use plimsoll_core::types::Time;
 
-/// Two for a rate, and one more: the newest may be newer than what it has to go with.
+/// Two for a rate, and one more: the newest may be newer than the memory sample that it is reported with.
 const MAX_POINTS: usize = 3;
 
-/// The last points of a series, in order of time.
+/// The last points of a series, ordered by time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SeriesTail {
     points: [(Time, f64); MAX_POINTS],
@@ -13,7 +13,7 @@ pub(super) struct SeriesTail {
 }
 
 impl SeriesTail {
-    /// Takes a point, later than those before.
+    /// Adds a point, which must be later than the others.
     pub(super) fn push(&mut self, at: Time, value: f64) {
         if self.len == MAX_POINTS {
             self.points.rotate_left(1);
@@ -23,26 +23,26 @@ impl SeriesTail {
         self.len += 1;
     }
 
-    /// Its last point.
+    /// The last point.
     pub(super) fn last(&self) -> Option<(Time, f64)> {
         self.points().last().copied()
     }
 
-    /// When that was.
+    /// The time of the last point.
     pub(super) fn last_time(&self) -> Option<Time> {
         self.last().map(|(at, _)| at)
     }
 
-    /// Whether this one says more of the same container than the other one: it goes on for longer; or else it reaches further
-    /// back; or else it is the larger one, as it would be in a history.
+    /// Whether to prefer this series over another one of the same container: the one with the later last point, else the one
+    /// with more points, else the one with the larger value, as in a history.
     pub(super) fn is_preferred_over(&self, other: &Self) -> bool {
-        let (own, others) = ((self.last_time(), self.len), (other.last_time(), other.len));
-        own > others
-            || (own == others && self.last().map(|(_, v)| v) > other.last().map(|(_, v)| v))
+        let (own, theirs) = ((self.last_time(), self.len), (other.last_time(), other.len));
+        own > theirs
+            || (own == theirs && self.last().map(|(_, v)| v) > other.last().map(|(_, v)| v))
     }
 
-    /// What a counter grew by in a second, between two points next to each other, at the time of the later one:
-    /// the last two that are not after `until`, if there are. One that began anew grew by what it has.
+    /// The rate of a counter per second between two adjacent points, with the time of the later one: the last two that are
+    /// not after `until`, if there are any. A counter that was reset counts from zero.
     pub(super) fn rate(&self, until: Option<Time>) -> Option<(Time, f64)> {
         let points = self.points();
         let before = |limit: Time| points.iter().filter(|(at, _)| *at <= limit).count();
@@ -50,8 +50,8 @@ impl SeriesTail {
         let pair = points.get(..count).filter(|pair| pair.len() > 1).unwrap_or(points);
         let [.., (from, first), (to, second)] = pair else { return None };
         let seconds = to.nanos_since(*from) as f64 / 1e9;
-        let grown = if second < first { *second } else { second - first };
-        (seconds > 0.0).then(|| (*to, grown / seconds))
+        let increase = if second < first { *second } else { second - first };
+        (seconds > 0.0).then(|| (*to, increase / seconds))
     }
 
     fn points(&self) -> &[(Time, f64)] {
@@ -81,7 +81,7 @@ mod tests {
         let points = [(0, 0.0), (10, 100.0), (20, 105.0), (30, 107.5), (40, 112.5)];
         assert_eq!(rate(&points, None), Some((40, 0.5)));
         assert_eq!(rate(&points[..2], None), Some((10, 10.0)));
-        assert_eq!(rate(&points[..1], None), None, "one point says nothing");
+        assert_eq!(rate(&points[..1], None), None, "one point has no rate");
         assert_eq!(rate(&[], None), None);
     }
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(rate(&points, Some(10)), Some((10, 0.1)));
         assert_eq!(rate(&points, Some(15)), Some((10, 0.1)));
         assert_eq!(rate(&points, Some(25)), Some((20, 0.2)));
-        assert_eq!(rate(&points, Some(5)), Some((20, 0.2)), "there is no older one");
+        assert_eq!(rate(&points, Some(5)), Some((20, 0.2)), "no point is older");
     }
 
     #[test]

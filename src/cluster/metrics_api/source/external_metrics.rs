@@ -1,4 +1,4 @@
-//! Metrics of `external.metrics.k8s.io`: all series of one that a selector lets through, added up.
+//! Metrics of `external.metrics.k8s.io`: the sum of all series of a metric that match a selector.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use plimsoll_core::scaling::{MetricError, MetricValue, Milli};
 
 const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
 
-/// Asks for the sum of the series of a metric. The selector is text as [`Selector`] writes it, empty for all of them.
-/// One series that cannot be read leaves the whole sum unknown: what is left of it would be too little.
+/// Fetches the sum of the series of a metric. The selector is text as [`Selector`] writes it, empty for all series.
+/// A single malformed series makes the whole sum unknown: the rest would be too little.
 ///
 /// [`Selector`]: crate::cluster::cache::selector::Selector
 pub async fn fetch_external_metric(
@@ -29,16 +29,16 @@ pub async fn fetch_external_metric(
 ) -> Result<MetricValue, MetricError> {
     let path = API.path(namespace, metric, selector);
     let mut total = Total::default();
-    let read = read_items(client, &path, Deadline::after(timeout), |item| {
+    let request = read_items(client, &path, Deadline::after(timeout), |item| {
         match serde_json::from_slice::<Item>(item) {
             Ok(item) => total.add(&item, metric),
-            // An item that is not even JSON is the end of the answer.
+            // An item that is not valid JSON ends the response.
             Err(why) if !why.is_data() => return Err(why),
             Err(why) => total.fail(API.request_failed(format!("a value of {metric}: {why}"))),
         }
         Ok(())
     });
-    read.await.map_err(|failure| API.unavailable(&failure))?;
+    request.await.map_err(|failure| API.unavailable(&failure))?;
     total.into_value()
 }
 
@@ -50,12 +50,12 @@ struct Item {
     value: Option<Value>,
 }
 
-/// What came so far.
+/// The sum of the items so far.
 #[derive(Default)]
 struct Total {
     series: u64,
     sum: Milli,
-    /// The first series tells it for all.
+    /// The timestamp of the first series, which is used for the sum.
     at: Option<Time>,
     error: Option<MetricError>,
 }
@@ -68,17 +68,17 @@ impl Total {
         self.series += 1;
         match API.parse_milli(item.value.as_ref(), metric) {
             Ok(value) => self.sum = self.sum.saturating_add(value),
-            Err(flaw) => self.fail(flaw),
+            Err(error) => self.fail(error),
         }
     }
 
-    fn fail(&mut self, flaw: MetricError) {
-        self.error.get_or_insert(flaw);
+    fn fail(&mut self, error: MetricError) {
+        self.error.get_or_insert(error);
     }
 
     fn into_value(self) -> Result<MetricValue, MetricError> {
         match self {
-            Self { error: Some(flaw), .. } => Err(flaw),
+            Self { error: Some(error), .. } => Err(error),
             Self { series: 0, .. } => Err(API.no_values()),
             Self { sum, at, .. } => Ok(MetricValue::Sum { sum, at }),
         }

@@ -1,5 +1,5 @@
-//! HTTP clients for recommenders: one for each TLS setting and never shared with another, made anew when its files
-//! change, and forgotten when nobody asks for it.
+//! HTTP clients for recommenders: one for each TLS configuration, never shared, rebuilt when its files change, and removed
+//! when it is idle.
 
 use std::{
     collections::HashMap,
@@ -23,8 +23,8 @@ use super::{
 };
 use plimsoll_core::api::scale_target::TlsConfig;
 
-/// What of both holds. Files that an object does not name are those of the process; all else is the object's own
-/// affair, as soon as it says anything at all.
+/// The TLS configuration of an object with defaults. Only file names have defaults of the process; all other fields are the
+/// object's own, as soon as it has a TLS configuration at all.
 pub(super) fn effective_tls_config(own: Option<&TlsConfig>, defaults: &TlsConfig) -> TlsConfig {
     let Some(own) = own else { return defaults.clone() };
     let file = |own: &String, default: &String| {
@@ -38,42 +38,42 @@ pub(super) fn effective_tls_config(own: Option<&TlsConfig>, defaults: &TlsConfig
     }
 }
 
-/// A way to a recommender.
+/// How to connect to a recommender.
 pub(super) struct Endpoint {
-    /// Whoever speaks.
+    /// The client to use.
     pub(super) client: Client,
-    /// The address that is dialled.
+    /// The URL to connect to.
     pub(super) url: Url,
-    /// What it is called in the request, where that is not the host of the address.
+    /// The `Host` header, if it differs from the host of the URL.
     pub(super) host: Option<HeaderValue>,
 }
 
-/// The clients that there are.
+/// The cached clients.
 pub(super) struct HttpClients {
-    /// Who asks.
+    /// The `User-Agent` header.
     user_agent: &'static str,
     limits: RequestLimits,
     proxies: Matcher,
     slots: Mutex<HashMap<ClientKey, Arc<ClientSlot>>>,
 }
 
-/// What a client is for.
+/// The key of a cached client.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ClientKey {
-    /// Nothing where nothing is encrypted.
+    /// `None` for plain HTTP.
     tls: Option<TlsConfig>,
     route: Route,
 }
 
-/// How a client gets there.
+/// How a client connects.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Route {
-    /// Through the proxy that the environment names.
+    /// Through the proxy of the environment variables.
     Proxied,
-    /// By itself.
+    /// Directly.
     Direct,
-    /// By itself and to this host, though it calls it by the name that its certificate has to have. That name is
-    /// told in the handshake, by which a server with many names chooses what it shows.
+    /// Directly to this host, although the URL has the name that its certificate must have. That name is sent as SNI, by
+    /// which a server with several names selects its certificate.
     ServerNameOverride(Box<str>),
 }
 
@@ -82,7 +82,7 @@ struct ClientSlot {
     client: Turns<CachedClient>,
 }
 
-/// A client, or why there is none.
+/// A client, or the error that prevents one.
 #[derive(Default)]
 struct CachedClient {
     client: Option<(Client, TlsFiles)>,
@@ -91,29 +91,24 @@ struct CachedClient {
 }
 
 impl HttpClients {
-    pub(super) fn new(agent: &'static str, pace: RequestLimits) -> Self {
-        Self {
-            user_agent: agent,
-            limits: pace,
-            proxies: Matcher::from_env(),
-            slots: Mutex::default(),
-        }
+    pub(super) fn new(user_agent: &'static str, limits: RequestLimits) -> Self {
+        Self { user_agent, limits, proxies: Matcher::from_env(), slots: Mutex::default() }
     }
 
-    /// The way to an address under a setting.
+    /// The endpoint of a URL under a TLS configuration.
     pub(super) async fn endpoint(&self, tls: &TlsConfig, url: Url) -> Result<Endpoint, String> {
-        let (reach, url, host) = self.route(tls, url);
+        let (route, url, host) = self.route(tls, url);
         let tls = (url.scheme() == "https").then(|| tls.clone());
-        let key = ClientKey { tls, route: reach };
+        let key = ClientKey { tls, route };
         let slot = self.slot(&key);
-        let mut made = slot.client.lock().await;
-        if made.next_reload.is_none_or(|look| look <= Instant::now()) {
-            made.reload(&key, self.user_agent, self.limits).await;
+        let mut cached = slot.client.lock().await;
+        if cached.next_reload.is_none_or(|at| at <= Instant::now()) {
+            cached.reload(&key, self.user_agent, self.limits).await;
         }
-        let client = match (&made.client, &made.failure) {
+        let client = match (&cached.client, &cached.failure) {
             (Some((client, _)), _) => client.clone(),
             (None, Some(failure)) => return Err(failure.clone()),
-            (None, None) => return Err("there is no client".to_owned()),
+            (None, None) => return Err("HTTP client is not initialized".to_owned()),
         };
         Ok(Endpoint { client, url, host })
     }
@@ -124,19 +119,20 @@ impl HttpClients {
         if is_proxied {
             return (Route::Proxied, url, None);
         }
-        // An address is not told in a handshake: the certificate is looked at for it, and nothing else changes.
+        // An IP address is not sent as SNI: only the certificate is checked for it, and nothing else changes.
         let name = Some(&*tls.server_name).filter(|name| {
             url.scheme() == "https" && !name.is_empty() && name.parse::<IpAddr>().is_err()
         });
         let (Some(name), Some(host)) = (name, url.host_str()) else {
             return (Route::Direct, url, None);
         };
-        let said = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        let host_header =
+            url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
         let mut renamed = url.clone();
-        match (HeaderValue::try_from(said), renamed.set_host(Some(name))) {
-            (Ok(said), Ok(())) => {
+        match (HeaderValue::try_from(host_header), renamed.set_host(Some(name))) {
+            (Ok(host_header), Ok(())) => {
                 let host = host.trim_matches(['[', ']']).into();
-                (Route::ServerNameOverride(host), renamed, Some(said))
+                (Route::ServerNameOverride(host), renamed, Some(host_header))
             }
             _ => (Route::Direct, url, None),
         }
@@ -144,37 +140,37 @@ impl HttpClients {
 
     fn slot(&self, key: &ClientKey) -> Arc<ClientSlot> {
         let now = Instant::now();
-        let mut kept = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = kept.get(key) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(key) {
             *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now;
             return Arc::clone(slot);
         }
         let idle = self.limits.idle_timeout;
-        kept.retain(|_, slot| {
+        slots.retain(|_, slot| {
             now - *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) < idle
         });
         let slot = Arc::new(ClientSlot { last_used: Mutex::new(now), client: Turns::default() });
-        kept.insert(key.clone(), Arc::clone(&slot));
+        slots.insert(key.clone(), Arc::clone(&slot));
         slot
     }
 }
 
 impl CachedClient {
-    /// Looks at the files, and makes a client of what is new in them. What is wrong with them is looked at again
-    /// later; a client of before is used on meanwhile: a certificate and its key cannot change in the same moment.
-    async fn reload(&mut self, key: &ClientKey, agent: &'static str, pace: RequestLimits) {
-        let looked = self.rebuild_if_changed(key, agent).await;
-        let pause = match looked {
+    /// Reads the files, and rebuilds the client if they changed. After an error it retries later, and keeps the previous
+    /// client meanwhile: a certificate and its key cannot change at the same moment.
+    async fn reload(&mut self, key: &ClientKey, user_agent: &'static str, limits: RequestLimits) {
+        let result = self.rebuild_if_changed(key, user_agent).await;
+        let pause = match result {
             Ok(()) => {
                 self.failure = None;
-                pace.reload_interval
+                limits.reload_interval
             }
             Err(why) => {
                 if self.client.is_some() {
-                    tracing::warn!(why, "the certificates that were read before are used on");
+                    tracing::warn!(why, "failed to reload certificates; using the previous ones");
                 }
                 self.failure = Some(why);
-                pace.reload_retry_interval
+                limits.reload_retry_interval
             }
         };
         self.next_reload = Some(Instant::now() + pause);
@@ -183,61 +179,62 @@ impl CachedClient {
     async fn rebuild_if_changed(
         &mut self,
         key: &ClientKey,
-        agent: &'static str,
+        user_agent: &'static str,
     ) -> Result<(), String> {
         let Some(tls) = &key.tls else {
             if self.client.is_none() {
                 self.client = Some((
-                    build_client(agent, client_config_without_roots()?, &key.route)?,
+                    build_client(user_agent, client_config_without_roots()?, &key.route)?,
                     TlsFiles::default(),
                 ));
             }
             return Ok(());
         };
-        let read = {
+        let load = {
             let tls = tls.clone();
             tokio::task::spawn_blocking(move || TlsFiles::load(&tls))
         };
-        let files = read.await.map_err(|why| format!("files of certificates: {why}"))??;
-        if self.client.as_ref().is_none_or(|(_, before)| *before != files) {
+        let files =
+            load.await.map_err(|why| format!("failed to read certificate files: {why}"))??;
+        if self.client.as_ref().is_none_or(|(_, previous)| *previous != files) {
             let config = client_config(tls, &files)?;
-            self.client = Some((build_client(agent, config, &key.route)?, files));
+            self.client = Some((build_client(user_agent, config, &key.route)?, files));
         }
         Ok(())
     }
 }
 
-fn build_client(agent: &str, config: ClientConfig, reach: &Route) -> Result<Client, String> {
-    // Redirects are followed by whoever asks: each is a request of its own.
+fn build_client(user_agent: &str, config: ClientConfig, route: &Route) -> Result<Client, String> {
+    // The caller follows redirects: each is a request of its own.
     let mut builder = Client::builder()
-        .user_agent(agent)
+        .user_agent(user_agent)
         .redirect(Policy::none())
         .retry(reqwest::retry::never())
         .tls_backend_preconfigured(config);
-    match reach {
+    match route {
         Route::Proxied => {}
         Route::Direct => builder = builder.no_proxy(),
         Route::ServerNameOverride(host) => {
             builder = builder.no_proxy().dns_resolver(Arc::new(FixedHostResolver(host.clone())));
         }
     }
-    builder.build().map_err(|why| format!("there can be no HTTP client: {why}"))
+    builder.build().map_err(|why| format!("failed to build HTTP client: {why}"))
 }
 
-/// Finds one host, whatever it is called.
+/// Resolves every name to one host.
 struct FixedHostResolver(Box<str>);
 
 impl Resolve for FixedHostResolver {
     fn resolve(&self, _: Name) -> Resolving {
         let host = self.0.clone();
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((&*host, 0)).await?.collect();
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((&*host, 0)).await?.collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
 }
 
-/// Whether it is on this machine, where no proxy gets.
+/// Whether the host is this machine, which no proxy can reach.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())

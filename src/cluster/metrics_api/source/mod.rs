@@ -1,5 +1,5 @@
-//! Where values come from that replicas follow: the metrics APIs of the cluster, recommenders, a Prometheus. Whoever
-//! asks is answered or told why not; what is not known is never a zero.
+//! Sources of the values that replicas follow: the metrics APIs of the cluster, recommenders, and Prometheus. A value that
+//! is not available is an error with a reason, and never zero.
 
 pub mod external_metrics;
 mod http_clients;
@@ -17,7 +17,7 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// A metrics API of the cluster, by upstream's name for it in texts, and by its group.
+/// A metrics API of the cluster: its name in upstream's messages, and its group.
 #[derive(Clone, Copy, Debug)]
 struct MetricsApi {
     name: &'static str,
@@ -25,14 +25,14 @@ struct MetricsApi {
 }
 
 impl MetricsApi {
-    /// Where metrics of a namespace are.
-    fn path(self, namespace: &str, what: &str, selector: &str) -> String {
+    /// The path of the metrics of a namespace.
+    fn path(self, namespace: &str, resource: &str, selector: &str) -> String {
         use super::list_stream::encode_query;
         let group = self.group;
         let path = format!(
             "/apis/{group}/v1beta1/namespaces/{}/{}",
             encode_query(namespace),
-            encode_query(what)
+            encode_query(resource)
         );
         if selector.is_empty() {
             return path;
@@ -40,12 +40,12 @@ impl MetricsApi {
         format!("{path}?labelSelector={}", encode_query(selector))
     }
 
-    /// There is nothing in the answer.
+    /// The response has no items.
     fn no_values(self) -> MetricError {
         MetricError::Empty(self.name)
     }
 
-    /// There is no answer, or none that can be read.
+    /// The request failed, or its response is malformed.
     fn request_failed(self, why: impl std::fmt::Display) -> MetricError {
         MetricError::Failed(format!(
             "unable to fetch metrics from {} metrics API: {why}",
@@ -53,40 +53,40 @@ impl MetricsApi {
         ))
     }
 
-    /// There is no answer. Nobody serving the API and nobody knowing the metric look the same from here.
+    /// No response. A missing API server and an unknown metric are indistinguishable here.
     fn unavailable(self, failure: &UsageError) -> MetricError {
         match failure {
             UsageError::NotServed { code, message, .. } => self.request_failed(format!(
-                "HTTP {code}: {message}: is there a server of {}, and does it know this metric?",
+                "HTTP {code}: {message}: is a metrics adapter for {} installed, and does it expose this metric?",
                 self.group
             )),
             other => self.request_failed(other),
         }
     }
 
-    /// An amount in thousandths, rounded away from zero. One that is missing or no number is none.
+    /// Parses an amount in thousandths, rounded away from zero. Missing or non-numeric amounts are errors.
     fn parse_milli(
         self,
         value: Option<&Value>,
-        of: impl std::fmt::Display,
+        subject: impl std::fmt::Display,
     ) -> Result<Milli, MetricError> {
         let Some(value) = value.filter(|value| !value.is_null()) else {
-            return Err(self.request_failed(format!("the value of {of} is missing")));
+            return Err(self.request_failed(format!("the value of {subject} is missing")));
         };
-        if value.as_str().is_some_and(is_no_number) {
+        if value.as_str().is_some_and(is_not_a_number) {
             return Err(MetricError::NotANumber);
         }
         let amount = Quantity::deserialize(value);
         amount
             .map(Quantity::milli_value)
-            .map_err(|why| self.request_failed(format!("the value of {of}: {why}")))
+            .map_err(|why| self.request_failed(format!("the value of {subject}: {why}")))
     }
 }
 
-/// Whether a text is what floats are that are no numbers: `NaN`, `+Inf`, `-infinity`.
-fn is_no_number(text: &str) -> bool {
+/// Whether the text is a float that is not a number: `NaN`, `+Inf`, `-infinity`.
+fn is_not_a_number(text: &str) -> bool {
     let word = text.trim().trim_start_matches(['+', '-']);
-    ["nan", "inf", "infinity"].iter().any(|known| word.eq_ignore_ascii_case(known))
+    ["nan", "inf", "infinity"].iter().any(|special| word.eq_ignore_ascii_case(special))
 }
 
 #[cfg(test)]
@@ -122,9 +122,9 @@ mod tests {
             (Some(json!("many")), "the value of it: \"many\" is not a quantity: "),
             (Some(json!([])), "the value of it: invalid type: sequence"),
         ] {
-            let told = API.parse_milli(value.as_ref(), "it").expect_err("is none").to_string();
+            let message = API.parse_milli(value.as_ref(), "it").expect_err("is none").to_string();
             let start = format!("unable to fetch metrics from external metrics API: {why}");
-            assert!(told.starts_with(&start) && !told.contains('\n'), "{told}");
+            assert!(message.starts_with(&start) && !message.contains('\n'), "{message}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Queries to a Prometheus, each answered by one number: asked once by whoever needs it at the same time, and good until its
-//! period is over for everybody who has not had it.
+//! Prometheus queries that return one number. Concurrent callers share one request, and a result is valid for one period
+//! for callers that have not used it yet.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,13 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// Whether a text can be a query for [`Queries::ask`]; otherwise why not, in one line. What only the server can know,
-/// such as functions of a newer one, passes.
+/// Checks whether a text is a query for [`PromqlCache::get`]; returns a one-line error. Accepts what only the server can
+/// check, such as functions of newer versions.
 pub fn check_query(text: &str) -> Result<(), String> {
     check_query_in(text, Dialect::PromQl)
 }
 
-/// The same for a server that is known to speak this dialect.
+/// Like [`check_query`], for a server that is known to speak this dialect.
 pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
     Query::validate(text, dialect).map_err(|why| why.to_string())
 }
@@ -38,7 +38,7 @@ pub fn requires_label(query: &str, label: &str) -> bool {
     Query::every_selector_has_label(query, label)
 }
 
-/// A namespace has at most one in so many of the queries that may be in flight at once.
+/// A namespace may use at most one of this many parts of the queries in flight.
 const NAMESPACE_SHARE: usize = 4;
 
 /// Which series the queries of a namespace may read.
@@ -51,20 +51,20 @@ pub struct TenantScope {
 }
 
 impl TenantScope {
-    /// The matcher that each selector of the namespace's queries gets; `None` where it may read everything.
+    /// The matcher that is added to each selector of the namespace's queries; `None` if it may read all series.
     pub fn matcher(&self, namespace: &str) -> Option<LabelMatcher> {
-        let is_free = self.unrestricted.iter().any(|free| free == "*" || free == namespace);
-        (!is_free).then(|| LabelMatcher::new(&self.label, MatchOperator::Equals, namespace))
+        let is_unrestricted = self.unrestricted.iter().any(|name| name == "*" || name == namespace);
+        (!is_unrestricted).then(|| LabelMatcher::new(&self.label, MatchOperator::Equals, namespace))
     }
 }
 
-/// An answer that nobody asked for in so many periods is forgotten.
+/// A result that is not read for this many periods is removed.
 const EVICT_AFTER_PERIODS: u32 = 4;
-/// Whoever had an answer takes it again for so long a part of a period: who tries again after a failure asks nobody for more
-/// than that.
+/// A caller that used a result already gets it again for this fraction of a period: a retry after a failure sends at most
+/// this many requests per period.
 const RETRY_REUSE_FRACTION: u32 = 4;
 
-/// Asks a Prometheus.
+/// Queries Prometheus, and caches results.
 #[derive(Debug)]
 pub struct PromqlCache {
     client: PrometheusClient,
@@ -82,7 +82,7 @@ struct CacheState {
     last_sweep: Option<Time>,
 }
 
-/// Whoever needs an answer that is not there asks for it, and the others wait for that.
+/// The first caller that needs a result fetches it; the others wait for it.
 type Slot = Arc<Turns<Option<CachedResult>>>;
 
 #[derive(Clone, Debug)]
@@ -92,9 +92,9 @@ struct CachedResult {
 }
 
 impl PromqlCache {
-    /// Asks through this client, by whose limits no more than so many queries are under way at once. An answer is good
-    /// for one period. Half an answer is none, as a sum over half of the series would be too little; and
-    /// nobody waits for another attempt, as the next period is one.
+    /// Queries with this client, which limits the number of queries in flight. A result is valid for one period. Partial
+    /// responses are errors, as a sum over half of the series would be too little. Failed queries are not retried: the next
+    /// period does that.
     pub fn new(client: PrometheusClient, period: Duration) -> Self {
         let client = client.rejecting_partial().with_max_attempts(1);
         Self {
@@ -108,58 +108,58 @@ impl PromqlCache {
         }
     }
 
-    /// Lets the queries of a namespace read its own series only. Without a scope they read everything.
+    /// Restricts the queries of a namespace to its own series. Without a scope they read all series.
     #[must_use]
     pub fn with_tenant_scope(mut self, scope: TenantScope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// Puts these into every query.
+    /// Adds these matchers to every query.
     #[must_use]
     pub fn with_matchers(mut self, matchers: LabelMatchers) -> Self {
         self.matchers = matchers;
         self
     }
 
-    /// Asks of a query that is one selector and nothing else also when its samples were taken: the oldest tells the
-    /// time of the sum. All others are worked out by the server at the moment that is asked about, from what it finds.
+    /// For a query that is a plain selector, also queries when its samples were taken: the oldest is the timestamp of the
+    /// sum. All other queries are evaluated by the server at the requested time.
     #[must_use]
     pub fn with_sample_age(mut self) -> Self {
         self.include_sample_age = true;
         self
     }
 
-    /// The sum of what a query of an object in this namespace answers at a moment. A failure is an answer too: it is asked
+    /// The sum of the result of a query, of an object in this namespace, at `at`. A failure is cached too: the query is sent
     /// again in the next period.
     ///
-    /// Who asks has `had` all answers up to then. Turns are seldom a period apart to the millisecond, and one that comes
-    /// late must not have the next one told the same: it counts for no period of its own then.
+    /// The caller has used all results up to `used_until`. Reconciles are rarely a period apart to the millisecond; without
+    /// this a late one would make the next one reuse the same result.
     pub async fn get(
         &self,
         namespace: &str,
         query: &str,
         at: Time,
-        had: Option<Time>,
+        used_until: Option<Time>,
     ) -> Result<MetricValue, MetricError> {
-        // Answers are shared by the text that is sent, which has the matcher of the namespace in it.
+        // Results are shared by the text that is sent, which contains the matcher of the namespace.
         let query = self.query(namespace, query)?;
         let slot = self.slot(query.as_str(), at);
-        let mut told = slot.lock().await;
-        let is_good = |told: &&CachedResult| {
-            let is_new = had.is_none_or(|had| told.at > had);
+        let mut cached = slot.lock().await;
+        let is_valid = |result: &&CachedResult| {
+            let is_unused = used_until.is_none_or(|last| result.at > last);
             is_less_apart(
-                told.at,
+                result.at,
                 at,
-                if is_new { self.period } else { self.period / RETRY_REUSE_FRACTION },
+                if is_unused { self.period } else { self.period / RETRY_REUSE_FRACTION },
             )
         };
-        if let Some(told) = told.as_ref().filter(is_good) {
-            return told.result.clone();
+        if let Some(result) = cached.as_ref().filter(is_valid) {
+            return result.result.clone();
         }
-        let answer = self.fetch(namespace, &query, at).await;
-        *told = Some(CachedResult { at, result: answer.clone() });
-        answer
+        let result = self.fetch(namespace, &query, at).await;
+        *cached = Some(CachedResult { at, result: result.clone() });
+        result
     }
 
     fn query(&self, namespace: &str, text: &str) -> Result<Query, MetricError> {
@@ -171,22 +171,23 @@ impl PromqlCache {
         query.map_err(failed)
     }
 
-    /// Whether less than so many periods are between two moments.
-    fn is_within(&self, one: Time, other: Time, periods: u32) -> bool {
-        is_less_apart(one, other, self.period * periods)
+    /// Whether two times are less than this many periods apart.
+    fn is_within(&self, a: Time, b: Time, periods: u32) -> bool {
+        is_less_apart(a, b, self.period * periods)
     }
 
     fn slot(&self, query: &str, now: Time) -> Slot {
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let CacheState { slots, last_sweep: swept } = &mut *known;
-        if swept.is_none_or(|swept| !self.is_within(swept, now, 1)) {
-            *swept = Some(now);
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let CacheState { slots, last_sweep } = &mut *cache;
+        if last_sweep.is_none_or(|swept| !self.is_within(swept, now, 1)) {
+            *last_sweep = Some(now);
             slots.retain(|_, slot| {
-                let asked = Arc::strong_count(slot) > 1;
-                asked
-                    || slot.try_lock().is_ok_and(|told| {
-                        told.as_ref()
-                            .is_some_and(|told| self.is_within(told.at, now, EVICT_AFTER_PERIODS))
+                let is_in_use = Arc::strong_count(slot) > 1;
+                is_in_use
+                    || slot.try_lock().is_ok_and(|cached| {
+                        cached.as_ref().is_some_and(|result| {
+                            self.is_within(result.at, now, EVICT_AFTER_PERIODS)
+                        })
                     })
             });
         }
@@ -204,31 +205,31 @@ impl PromqlCache {
         query: &Query,
         at: Time,
     ) -> Result<MetricValue, MetricError> {
-        // The client counts from when it is a query's turn, and a deaf server may keep all turns for long.
+        // The client's timeout starts when the query is sent; an unresponsive server could keep it queued for long before.
         let limit = self.client.limits().timeout;
-        let share = self.namespace_permits(namespace);
-        let answered = tokio::time::timeout(limit, async {
-            // Never closed, so that there is always a permit to come.
-            let _permit = share.acquire().await;
+        let permits = self.namespace_permits(namespace);
+        let result = tokio::time::timeout(limit, async {
+            // The semaphore is never closed, so this cannot fail.
+            let _permit = permits.acquire().await;
             self.sum(query, at).await
         });
-        answered.await.unwrap_or_else(|_| {
-            Err(failed(format!("no answer within {limit:?}, the waiting for a turn included")))
+        result.await.unwrap_or_else(|_| {
+            Err(failed(format!("timed out after {limit:?}, including the time in the queue")))
         })
     }
 
-    /// What the queries of a namespace take turns by: slow ones of one namespace leave room for those of the others.
+    /// Limits the queries in flight of a namespace: slow ones of one namespace leave capacity for the others.
     fn namespace_permits(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut shares = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = shares.get(namespace) {
-            return Arc::clone(share);
+        let mut by_namespace = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(permits) = by_namespace.get(namespace) {
+            return Arc::clone(permits);
         }
-        // Whoever waits or asks holds a share; without one the namespace starts anew.
-        shares.retain(|_, share| Arc::strong_count(share) > 1);
-        let most = self.client.limits().max_in_flight.div_ceil(NAMESPACE_SHARE).max(1);
-        let share = Arc::new(Semaphore::new(most));
-        shares.insert(namespace.into(), Arc::clone(&share));
-        share
+        // Waiting and running queries hold a clone; a namespace without any gets a new semaphore later.
+        by_namespace.retain(|_, permits| Arc::strong_count(permits) > 1);
+        let max_in_flight = self.client.limits().max_in_flight.div_ceil(NAMESPACE_SHARE).max(1);
+        let permits = Arc::new(Semaphore::new(max_in_flight));
+        by_namespace.insert(namespace.into(), Arc::clone(&permits));
+        permits
     }
 
     async fn sum(&self, query: &Query, at: Time) -> Result<MetricValue, MetricError> {
@@ -237,41 +238,41 @@ impl PromqlCache {
             self.client.instant_with_summary(query, at, &mut sum).await.map_err(failed)?;
         match summary.kind {
             Some(ResultType::Matrix) => {
-                let why = "the query answers a range and no number: put a function such as rate() around it";
+                let why = "the query returns a range instead of a number: wrap it in a function such as rate()";
                 return Err(failed(why));
             }
             Some(ResultType::String) => {
-                return Err(failed("the query answers a text and no number"));
+                return Err(failed("the query returns a string instead of a number"));
             }
             _ => {}
         }
         if sum.series == 0 {
             return Err(MetricError::Empty("Prometheus"));
         }
-        // A histogram is no number, and without it the sum would be too little.
+        // A histogram is not a number, and without it the sum would be too little.
         if sum.is_no_number || summary.histograms > 0 {
             return Err(MetricError::NotANumber);
         }
-        let mut taken = sum.at;
+        let mut sampled_at = sum.at;
         if self.include_sample_age && query.is_selector() {
-            let mut ages = Oldest::default();
+            let mut oldest = Oldest::default();
             self.client
-                .instant_with_summary(&query.timestamps(), at, &mut ages)
+                .instant_with_summary(&query.timestamps(), at, &mut oldest)
                 .await
                 .map_err(failed)?;
-            taken = ages.at.or(taken);
+            sampled_at = oldest.at.or(sampled_at);
         }
-        Ok(MetricValue::Sum { sum: sum.total.milli_value(), at: taken })
+        Ok(MetricValue::Sum { sum: sum.total.milli_value(), at: sampled_at })
     }
 }
 
-/// Whether less time than this is between two moments. Whoever asks at the same time may do so a little earlier.
-fn is_less_apart(one: Time, other: Time, less_than: Duration) -> bool {
-    u128::from(one.nanos_since(other).unsigned_abs()) < less_than.as_nanos()
+/// Whether two times are less than this apart. A concurrent caller may use a slightly earlier time.
+fn is_less_apart(a: Time, b: Time, limit: Duration) -> bool {
+    u128::from(a.nanos_since(b).unsigned_abs()) < limit.as_nanos()
 }
 
 fn failed(why: impl std::fmt::Display) -> MetricError {
-    MetricError::Failed(format!("unable to ask the Prometheus: {why}"))
+    MetricError::Failed(format!("unable to query Prometheus: {why}"))
 }
 
 /// The sum of all samples, exact to a billionth.
@@ -290,7 +291,7 @@ impl SeriesVisitor for Sum {
     }
 
     fn point(&mut self, at: Time, value: f64) {
-        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+        self.at = Some(self.at.map_or(at, |oldest| oldest.min(at)));
         match amount(value) {
             Some(value) => self.total = self.total + value,
             None => self.is_no_number = true,
@@ -302,8 +303,8 @@ impl SeriesVisitor for Sum {
     }
 }
 
-/// A sample as an amount. Of its digits those from the tenth after the point on are left out: whatever was computed
-/// has noise there, which must not make a thousandth more of it. What has no others is still not nothing.
+/// A sample as an amount. Truncates it after nine decimals: a computed value has noise after them, which must not round up
+/// to another thousandth. A value that would become zero keeps all digits.
 fn amount(value: f64) -> Option<Quantity> {
     if !value.is_finite() {
         return None;
@@ -314,7 +315,7 @@ fn amount(value: f64) -> Option<Quantity> {
     if amount.is_zero() { digits.parse().ok() } else { Some(amount) }
 }
 
-/// When the oldest of all samples was taken, of values that are times.
+/// The time of the oldest sample, from values that are timestamps.
 #[derive(Default)]
 struct Oldest {
     at: Option<Time>,
@@ -327,7 +328,7 @@ impl SeriesVisitor for Oldest {
 
     fn point(&mut self, _: Time, seconds: f64) {
         let at = Time::from_nanos((seconds * 1e9) as i64);
-        self.at = Some(self.at.map_or(at, |before| before.min(at)));
+        self.at = Some(self.at.map_or(at, |oldest| oldest.min(at)));
     }
 
     fn discard(&mut self) {

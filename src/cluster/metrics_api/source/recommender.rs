@@ -1,4 +1,4 @@
-//! Recommenders: services that are asked over HTTP how many replicas there should be.
+//! Recommenders: HTTP services that return how many replicas a workload should have.
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
@@ -15,37 +15,37 @@ use plimsoll_core::{
     scaling::{MetricError, RecommendResponse, recommender_protocol::parse_reply},
 };
 
-/// So many requests for one question; whoever redirects more often goes in a circle.
+/// Maximum number of requests per recommendation; more redirects than that are a loop.
 const REQUESTS: usize = 10;
-/// No reply is longer.
+/// Maximum size of a reply.
 const MAX_REPLY_BYTES: usize = 1 << 20;
-/// So much is told of what is no reply.
+/// How much of an error response is reported.
 const MAX_ERROR_BODY_BYTES: usize = 100;
 
-/// Is told of each request. A redirect is followed by a request of its own.
+/// Observes every request. Each redirect is a request of its own.
 pub trait RecommenderCallObserver: Send + Sync {
-    /// One is under way. A client is the address that was asked for, without what may be secret in it.
+    /// A request started. `client` is the requested address without parts that may be secret.
     fn on_start(&self, client: &str);
-    /// It is over: with the status of its answer, or without any. The method is in small letters.
+    /// The request ended, with the status of the response or without one. `method` is in lower case.
     fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration);
 }
 
-/// For whoever counts nothing.
+/// Observes nothing.
 impl RecommenderCallObserver for () {
     fn on_start(&self, _: &str) {}
     fn on_end(&self, _: &str, _: &'static str, _: Result<u16, ()>, _: Duration) {}
 }
 
-/// How long things take and last.
+/// Timeouts and intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// The time for one question, redirects and the reading of the reply included.
+    /// The timeout of one recommendation, including redirects and reading the reply.
     pub timeout: Duration,
-    /// How often files of certificates are looked at while they are asked for.
+    /// How often certificate files are checked for changes while a client is in use.
     pub reload_interval: Duration,
-    /// How soon they are looked at again after something was wrong with them.
+    /// How soon they are checked again after an error.
     pub reload_retry_interval: Duration,
-    /// A client that nobody asks for is forgotten after this.
+    /// A client that is unused for this long is removed.
     pub idle_timeout: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// Asks recommenders.
+/// Requests recommendations.
 pub struct RecommenderClient {
     http_clients: HttpClients,
     observer: Arc<dyn RecommenderCallObserver>,
@@ -68,17 +68,17 @@ pub struct RecommenderClient {
 }
 
 impl RecommenderClient {
-    /// Tells of its requests. Recommenders and those before them may tell by `agent` who asks.
+    /// Reports requests to the observer. `agent` is the `User-Agent` header.
     pub fn new(
         agent: &'static str,
-        calls: Arc<dyn RecommenderCallObserver>,
-        pace: RequestLimits,
+        observer: Arc<dyn RecommenderCallObserver>,
+        limits: RequestLimits,
     ) -> Self {
-        Self { http_clients: HttpClients::new(agent, pace), observer: calls, timeout: pace.timeout }
+        Self { http_clients: HttpClients::new(agent, limits), observer, timeout: limits.timeout }
     }
 
-    /// What the recommender at this address recommends. What the object says of TLS is completed by what the process
-    /// does; an object that says nothing is not the same as one that says nothing in particular.
+    /// Requests a recommendation from this address. The TLS configuration of the object is completed with the defaults of
+    /// the process; `None` is not the same as an empty configuration.
     pub async fn recommend(
         &self,
         url: &str,
@@ -87,14 +87,11 @@ impl RecommenderClient {
         body: &Value,
     ) -> Result<RecommendResponse, MetricError> {
         let tls = effective_tls_config(tls, defaults);
-        let asked = tokio::time::timeout(self.timeout, self.fetch_reply(url, &tls, body));
-        let answered = asked.await.unwrap_or_else(|_| {
-            Err(format!(
-                "error sending request: there was no whole reply within {:?}",
-                self.timeout
-            ))
+        let request = tokio::time::timeout(self.timeout, self.fetch_reply(url, &tls, body));
+        let reply = request.await.unwrap_or_else(|_| {
+            Err(format!("error sending request: no complete reply within {:?}", self.timeout))
         });
-        parse_reply(&answered.map_err(MetricError::Failed)?)
+        parse_reply(&reply.map_err(MetricError::Failed)?)
     }
 
     async fn fetch_reply(
@@ -123,7 +120,7 @@ impl RecommenderClient {
         Err(format!("error sending request: stopped after {REQUESTS} redirects"))
     }
 
-    /// Sends one request: a POST where there is something to say, and a GET where there is not.
+    /// Sends one request: POST with a body, GET without.
     async fn send(
         &self,
         label: &str,
@@ -131,12 +128,12 @@ impl RecommenderClient {
         tls: &TlsConfig,
         body: Option<&str>,
     ) -> Result<Response, String> {
-        let failed = |why: String| format!("error sending request: {why}");
+        let send_error = |why: String| format!("error sending request: {why}");
         let mut call =
             CallGuard::begin(&*self.observer, label, if body.is_some() { "post" } else { "get" });
-        let place = origin(&at);
+        let server = origin(&at);
         let Endpoint { client, url, host } =
-            self.http_clients.endpoint(tls, at).await.map_err(failed)?;
+            self.http_clients.endpoint(tls, at).await.map_err(send_error)?;
         let request = match body {
             Some(body) => {
                 client.post(url).header(CONTENT_TYPE, "application/json").body(body.to_owned())
@@ -150,13 +147,13 @@ impl RecommenderClient {
         let response = request
             .send()
             .await
-            .map_err(|why| failed(format!("{place}: {}", error_causes(why))))?;
+            .map_err(|why| send_error(format!("{server}: {}", error_causes(why))))?;
         call.end(response.status());
         Ok(response)
     }
 }
 
-/// One request, told of however it ends.
+/// One request, which is reported to the observer however it ends.
 struct CallGuard<'a> {
     observer: &'a dyn RecommenderCallObserver,
     client: &'a str,
@@ -167,12 +164,12 @@ struct CallGuard<'a> {
 
 impl<'a> CallGuard<'a> {
     fn begin(
-        calls: &'a dyn RecommenderCallObserver,
+        observer: &'a dyn RecommenderCallObserver,
         client: &'a str,
         method: &'static str,
     ) -> Self {
-        calls.on_start(client);
-        Self { observer: calls, client, method, started_at: Instant::now(), status: None }
+        observer.on_start(client);
+        Self { observer, client, method, started_at: Instant::now(), status: None }
     }
 
     fn end(&mut self, status: StatusCode) {
@@ -180,7 +177,7 @@ impl<'a> CallGuard<'a> {
     }
 }
 
-/// Whoever loses patience lets go of the request in the middle.
+/// Also reports a request that was cancelled by a timeout.
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         let result = self.status.map(|status| status.as_u16()).ok_or(());
@@ -196,34 +193,34 @@ fn unsupported_scheme() -> String {
     "only http and https schemes are supported".to_owned()
 }
 
-/// Where a response sends us, if it does. One that only looks like it is an answer.
+/// The target of a redirect, if the response is one. A redirect without a location is an ordinary response.
 fn redirect_target(response: &Response, from: &Url) -> Result<Option<Url>, String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }
-    let Some(to) = response.headers().get(LOCATION) else { return Ok(None) };
-    let joined = to.to_str().ok().and_then(|to| from.join(to).ok());
+    let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+    let joined = location.to_str().ok().and_then(|target| from.join(target).ok());
     let next = joined.ok_or_else(|| {
         let from = origin(from);
-        format!("error sending request: {from} redirects to what is no address")
+        format!("error sending request: {from} redirects to an invalid URL")
     })?;
     if is_supported_scheme(&next) { Ok(Some(next)) } else { Err(unsupported_scheme()) }
 }
 
 async fn read_body(mut response: Response) -> Result<Vec<u8>, String> {
     let status = response.status();
-    let most = if status == StatusCode::OK { MAX_REPLY_BYTES } else { MAX_ERROR_BODY_BYTES };
+    let limit = if status == StatusCode::OK { MAX_REPLY_BYTES } else { MAX_ERROR_BODY_BYTES };
     let mut body = Vec::new();
     loop {
-        let piece = match response.chunk().await {
-            Ok(piece) => piece,
-            // Whatever goes wrong with it matters less than its status.
+        let chunk = match response.chunk().await {
+            Ok(chunk) => chunk,
+            // The status matters more than an error of its body.
             Err(_) if status != StatusCode::OK => None,
             Err(why) => return Err(format!("error reading response: {}", error_causes(why))),
         };
-        let Some(piece) = piece else { break };
-        body.extend_from_slice(&piece);
-        if body.len() > most {
+        let Some(chunk) = chunk else { break };
+        body.extend_from_slice(&chunk);
+        if body.len() > limit {
             break;
         }
     }
@@ -236,54 +233,50 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, String> {
         ));
     }
     if body.len() > MAX_REPLY_BYTES {
-        return Err(format!(
-            "error reading response: it is larger than {} MiB",
-            MAX_REPLY_BYTES >> 20
-        ));
+        return Err(format!("error reading response: larger than {} MiB", MAX_REPLY_BYTES >> 20));
     }
     Ok(body)
 }
 
-/// A text of somebody else's as a part of one line.
+/// A foreign text as part of one line.
 fn to_single_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    text.chars().map(|sign| if sign.is_control() { ' ' } else { sign }).collect()
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// What went wrong, down to its cause. The outer words only say that a request failed, and to which address: there may
-/// be a secret in that.
+/// The causes of an error. Its own message only says that a request failed and to which URL, which may contain a secret.
 fn error_causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = String::new();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = inner.to_string();
-        if !text.contains(&words) {
-            let colon = if text.is_empty() { "" } else { ": " };
-            text = format!("{text}{colon}{words}");
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            let separator = if text.is_empty() { "" } else { ": " };
+            text = format!("{text}{separator}{message}");
         }
         cause = inner.source();
     }
     if text.is_empty() { error.to_string() } else { text }
 }
 
-/// Host and port of an address.
+/// Scheme, host and port of a URL.
 fn origin(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or_default())
 }
 
-/// An address as metrics, conditions and events show it: as it was written, if nothing in it can be a secret.
-pub fn redact_url(written: &str) -> String {
-    Url::parse(written).map_or_else(|_| written.to_owned(), |url| redacted(written, &url))
+/// A URL as metrics, conditions and events show it: unchanged if no part of it can be secret.
+pub fn redact_url(original: &str) -> String {
+    Url::parse(original).map_or_else(|_| original.to_owned(), |url| redacted(original, &url))
 }
 
-fn redacted(written: &str, url: &Url) -> String {
+fn redacted(original: &str, url: &Url) -> String {
     let is_plain = url.username().is_empty()
         && url.password().is_none()
         && url.query().is_none()
         && url.fragment().is_none();
-    if is_plain { written.to_owned() } else { format!("{}{}", origin(url), url.path()) }
+    if is_plain { original.to_owned() } else { format!("{}{}", origin(url), url.path()) }
 }
 
 #[cfg(test)]

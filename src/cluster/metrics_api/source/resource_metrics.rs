@@ -1,4 +1,4 @@
-//! What the pods that a selector finds use of a resource, or one container of each, from `metrics.k8s.io`.
+//! Usage of a resource by the pods of a selector, or by one container of each, from `metrics.k8s.io`.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,9 +15,9 @@ use plimsoll_core::scaling::{MetricError, MetricValue, Milli, pod_readiness::Usa
 
 const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
 
-/// Asks what pods use of a resource, such as `cpu`: all containers of each, or the one of this name. The selector is
-/// text as [`Selector`] writes it, empty for all pods of the namespace. Nothing is said of a pod whose containers are
-/// not all known, and an amount that cannot be read leaves all of it unknown.
+/// Fetches the usage of a resource, such as `cpu`, per pod: of all its containers, or of the one with this name. The
+/// selector is text as [`Selector`] writes it, empty for all pods of the namespace. Leaves out pods with a container whose
+/// usage is unknown. A single malformed amount makes the whole result unknown.
 ///
 /// [`Selector`]: crate::cluster::cache::selector::Selector
 pub async fn fetch_resource_metric(
@@ -29,37 +29,37 @@ pub async fn fetch_resource_metric(
     timeout: Duration,
 ) -> Result<MetricValue, MetricError> {
     let path = API.path(namespace, "pods", selector);
-    let wanted = RequestedUsage { resource, container };
-    let (mut usage, mut pods, mut flaw) = (Usage::new(), 0_u64, None);
+    let requested = RequestedUsage { resource, container };
+    let (mut usage, mut pods, mut error) = (Usage::new(), 0_u64, None);
     let mut oldest: Option<Time> = None;
-    let read = read_items(client, &path, Deadline::after(timeout), |item| {
+    let request = read_items(client, &path, Deadline::after(timeout), |item| {
         pods += 1;
-        let read = match serde_json::from_slice::<Item<'_>>(item) {
+        let parsed = match serde_json::from_slice::<Item<'_>>(item) {
             Ok(item) => {
                 let at = item.timestamp.as_deref().and_then(time);
                 oldest = [oldest, at].into_iter().flatten().min();
-                wanted.pod_usage(&item).map(|used| (Arc::from(&*item.metadata.name), used))
+                requested.pod_usage(&item).map(|used| (Arc::from(&*item.metadata.name), used))
             }
-            // An item that is not even JSON is the end of the answer.
+            // An item that is not valid JSON ends the response.
             Err(why) if !why.is_data() => return Err(why),
             Err(why) => Err(API.request_failed(format!("the usage of a pod: {why}"))),
         };
-        match read {
+        match parsed {
             Ok((pod, Some(used))) => drop(usage.insert(pod, used)),
             Ok((_, None)) => {}
-            Err(why) => drop(flaw.get_or_insert(why)),
+            Err(why) => drop(error.get_or_insert(why)),
         }
         Ok(())
     });
-    read.await.map_err(|failure| API.unavailable(&failure))?;
-    match flaw {
-        Some(flaw) => Err(flaw),
+    request.await.map_err(|failure| API.unavailable(&failure))?;
+    match error {
+        Some(error) => Err(error),
         None if pods == 0 => Err(API.no_values()),
         None => Ok(MetricValue::Usage { usage, is_cpu: resource == "cpu", at: oldest }),
     }
 }
 
-/// One that cannot be read is none: the API's own server writes them.
+/// An invalid timestamp is ignored: the API's own server writes them.
 fn time(text: &str) -> Option<Time> {
     let at: jiff::Timestamp = text.parse().ok()?;
     Some(Time::from_secs(at.as_second()))
@@ -89,7 +89,7 @@ struct Container<'a> {
     usage: Option<BTreeMap<Cow<'a, str>, Value>>,
 }
 
-/// What is asked about each pod.
+/// The usage to read from each pod.
 #[derive(Clone, Copy)]
 struct RequestedUsage<'a> {
     resource: &'a str,
@@ -97,7 +97,7 @@ struct RequestedUsage<'a> {
 }
 
 impl RequestedUsage<'_> {
-    /// What a pod uses of it. Each container is rounded up by itself, as upstream does it.
+    /// The usage of one pod. Rounds each container up on its own, as upstream does.
     fn pod_usage(self, item: &Item<'_>) -> Result<Option<Milli>, MetricError> {
         let mut sum: Option<Milli> = None;
         for container in item.containers.iter().flatten() {
@@ -107,10 +107,11 @@ impl RequestedUsage<'_> {
             let used = container.usage.as_ref().and_then(|usage| usage.get(self.resource));
             let Some(used) = used.filter(|used| !used.is_null()) else { return Ok(None) };
             let pod = &item.metadata.name;
-            let of = format_args!("{} of container {} of pod {pod}", self.resource, container.name);
-            let used = API.parse_milli(Some(used), of)?;
+            let subject =
+                format_args!("{} of container {} of pod {pod}", self.resource, container.name);
+            let used = API.parse_milli(Some(used), subject)?;
             if used < 0 {
-                return Err(API.request_failed(format!("the value of {of} is below zero")));
+                return Err(API.request_failed(format!("the value of {subject} is negative")));
             }
             sum = Some(sum.unwrap_or(0).saturating_add(used));
         }
@@ -143,9 +144,9 @@ mod tests {
         assert_eq!(used(&both, "cpu", None), Ok(Some(252)));
         assert_eq!(used(&both, "cpu", Some("side")), Ok(Some(1)));
         assert_eq!(used(&both, "memory", Some("main")), Ok(Some(104_857_600_000)));
-        assert_eq!(used(&both, "memory", None), Ok(None), "one of two is not known");
+        assert_eq!(used(&both, "memory", None), Ok(None), "the usage of one container is unknown");
         assert_eq!(used(&both, "memory", Some("side")), Ok(None));
-        assert_eq!(used(&both, "cpu", Some("other")), Ok(None), "there is no such container");
+        assert_eq!(used(&both, "cpu", Some("other")), Ok(None), "no such container");
         assert_eq!(used(&json!([]), "cpu", None), Ok(None));
         assert_eq!(used(&json!(null), "cpu", None), Ok(None));
         assert_eq!(
@@ -157,12 +158,18 @@ mod tests {
 
     #[test]
     fn an_amount_that_cannot_be_read_says_whose_it_is() {
-        let one = |amount: &str| json!([{"name": "main", "usage": {"cpu": amount}}]);
-        assert_eq!(used(&one("NaN"), "cpu", None), Err("the value is not a number".to_owned()));
-        for (amount, why) in [("-1", "is below zero"), ("few", "\"few\" is not a quantity")] {
-            let told = used(&one(amount), "cpu", None).expect_err(amount);
-            assert!(told.contains("the value of cpu of container main of pod web-1"), "{told}");
-            assert!(told.contains(why), "{told}");
+        let container = |amount: &str| json!([{"name": "main", "usage": {"cpu": amount}}]);
+        assert_eq!(
+            used(&container("NaN"), "cpu", None),
+            Err("the value is not a number".to_owned())
+        );
+        for (amount, why) in [("-1", "is negative"), ("few", "\"few\" is not a quantity")] {
+            let message = used(&container(amount), "cpu", None).expect_err(amount);
+            assert!(
+                message.contains("the value of cpu of container main of pod web-1"),
+                "{message}"
+            );
+            assert!(message.contains(why), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a recommender has to be and who we are to it: the files of a TLS setting, and what they make.
+//! TLS for recommenders: the files of a TLS configuration, and the client configuration that follows from them.
 
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
@@ -17,10 +17,10 @@ use rustls::{
 use crate::cluster::server::certificate::CaBundle;
 use plimsoll_core::api::scale_target::TlsConfig;
 
-/// No bundle of certificates is larger. Whoever writes an object names files of our own container.
+/// Maximum size of a file. The author of an object may name any file of our own container.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What is in the files that a setting names.
+/// The content of the files of a TLS configuration.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
     authorities: Option<Vec<u8>>,
@@ -29,10 +29,10 @@ pub(super) struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// Reads them. Waits for the disk.
+    /// Reads the files. Blocks.
     pub(super) fn load(tls: &TlsConfig) -> Result<Self, String> {
         if tls.cert_file.is_empty() != tls.key_file.is_empty() {
-            return Err("certFile and keyFile are needed together, and one is missing".to_owned());
+            return Err("certFile and keyFile must be set together".to_owned());
         }
         Ok(Self {
             authorities: read_file("caFile", &tls.ca_file)?,
@@ -42,33 +42,33 @@ impl TlsFiles {
     }
 }
 
-/// The content of a file, if one is named.
+/// Reads a file, if it is configured.
 fn read_file(what: &str, path: &str) -> Result<Option<Vec<u8>>, String> {
     if path.is_empty() {
         return Ok(None);
     }
-    let unread = |why: std::io::Error| format!("{what} {path} cannot be read: {why}");
-    // What is no file may never end.
-    if !Path::new(path).metadata().map_err(unread)?.is_file() {
-        return Err(format!("{what} {path} is no file"));
+    let error = |why: std::io::Error| format!("{what} {path} cannot be read: {why}");
+    // A special file might never end.
+    if !Path::new(path).metadata().map_err(error)?.is_file() {
+        return Err(format!("{what} {path} is not a regular file"));
     }
     let mut content = Vec::new();
-    let file = File::open(path).map_err(unread)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(unread)?;
+    let file = File::open(path).map_err(error)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(error)?;
     if content.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("{what} {path} is larger than {} MiB", MAX_FILE_BYTES >> 20));
     }
     Ok(Some(content))
 }
 
-/// How TLS is spoken by such a setting.
+/// The client configuration of a TLS configuration.
 pub(super) fn client_config(tls: &TlsConfig, files: &TlsFiles) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
-    let told = |why: Error| format!("tls: {why}");
+    let error = |why: Error| format!("tls: {why}");
     let verifier = verifier(tls, files, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions(tls)?)
-        .map_err(told)?
+        .map_err(error)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let (Some(certificate), Some(key)) = (&files.certificate, &files.key) else {
@@ -88,7 +88,7 @@ pub(super) fn client_config(tls: &TlsConfig, files: &TlsFiles) -> Result<ClientC
     })
 }
 
-/// For what is not encrypted: an image without certificates can still ask then.
+/// A client configuration for plain HTTP: works in an image without certificates too.
 pub(super) fn client_config_without_roots() -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -96,7 +96,7 @@ pub(super) fn client_config_without_roots() -> Result<ClientConfig, String> {
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// The versions from the oldest to the newest that are let through.
+/// The allowed TLS versions.
 fn versions(tls: &TlsConfig) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     let number = |field: &str, text: &str, unset: u8| match text {
         "" => Ok(unset),
@@ -104,20 +104,20 @@ fn versions(tls: &TlsConfig) -> Result<Vec<&'static SupportedProtocolVersion>, S
         "TLS11" => Ok(11),
         "TLS12" => Ok(12),
         "TLS13" => Ok(13),
-        other => Err(format!("{field} {other:?} is none of TLS10, TLS11, TLS12, TLS13")),
+        other => Err(format!("{field} {other:?} is not one of TLS10, TLS11, TLS12, TLS13")),
     };
     let oldest = number("minVersion", &tls.min_version, 10)?;
     let newest = number("maxVersion", &tls.max_version, 13)?;
-    let all = [(12, &TLS12), (13, &TLS13)];
-    let some = all.into_iter().filter(|(version, _)| (oldest..=newest).contains(version));
-    let some: Vec<_> = some.map(|(_, version)| version).collect();
-    if some.is_empty() {
+    let supported = [(12, &TLS12), (13, &TLS13)];
+    let allowed = supported.into_iter().filter(|(version, _)| (oldest..=newest).contains(version));
+    let allowed: Vec<_> = allowed.map(|(_, version)| version).collect();
+    if allowed.is_empty() {
         let TlsConfig { min_version, max_version, .. } = tls;
         return Err(format!(
-            "minVersion {min_version:?} and maxVersion {max_version:?} leave no version: TLS12 and TLS13 are spoken"
+            "minVersion {min_version:?} and maxVersion {max_version:?} allow neither TLS12 nor TLS13"
         ));
     }
-    Ok(some)
+    Ok(allowed)
 }
 
 fn verifier(
@@ -138,7 +138,7 @@ fn verifier(
     if tls.insecure_skip_verify {
         return Ok(Arc::new(InsecureVerifier(Arc::clone(provider))));
     }
-    let by_chain: Arc<dyn ServerCertVerifier> = match roots {
+    let chain_verifier: Arc<dyn ServerCertVerifier> = match roots {
         Some(roots) => {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
                 .build()
@@ -149,14 +149,14 @@ fn verifier(
         )?),
     };
     if tls.server_name.is_empty() {
-        return Ok(by_chain);
+        return Ok(chain_verifier);
     }
     let name = ServerName::try_from(tls.server_name.clone())
-        .map_err(|_| format!("serverName {:?} is no name of a server", tls.server_name))?;
-    Ok(Arc::new(ServerNameVerifier { name, inner: by_chain }))
+        .map_err(|_| format!("serverName {:?} is not a valid server name", tls.server_name))?;
+    Ok(Arc::new(ServerNameVerifier { name, inner: chain_verifier }))
 }
 
-/// Whoever has a certificate for one name, whatever the server is called by.
+/// Verifies the certificate against a configured name instead of the name in the URL.
 #[derive(Debug)]
 struct ServerNameVerifier {
     name: ServerName<'static>,
@@ -198,7 +198,7 @@ impl ServerCertVerifier for ServerNameVerifier {
     }
 }
 
-/// Whoever has the key of the certificate that is shown, whatever that is.
+/// Accepts any certificate, if the server has its key.
 #[derive(Debug)]
 struct InsecureVerifier(Arc<CryptoProvider>);
 
@@ -264,8 +264,8 @@ mod tests {
             assert_eq!(between(oldest, newest), Ok(count), "{oldest} {newest}");
         }
         for (oldest, newest) in [("", "TLS11"), ("TLS13", "TLS12"), ("TLS1.2", ""), ("", "tls13")] {
-            let told = between(oldest, newest).expect_err("leaves none");
-            assert!(!told.contains('\n'), "{told}");
+            let message = between(oldest, newest).expect_err("leaves none");
+            assert!(!message.contains('\n'), "{message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Authorities that somebody trusts, and what they stand for.
+//! A bundle of trusted certificate authorities.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use super::{Validity, parse_certificates};
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
 
-/// Authorities, each as it was written.
+/// Certificate authorities, each with its original PEM text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaBundle {
     authorities: Vec<Authority>,
@@ -27,7 +27,7 @@ struct Authority {
     der: CertificateDer<'static>,
 }
 
-/// However it is written, it is the same authority.
+/// Compares the DER: the same authority may be encoded differently in PEM.
 impl PartialEq for Authority {
     fn eq(&self, other: &Self) -> bool {
         self.der == other.der
@@ -37,16 +37,16 @@ impl PartialEq for Authority {
 impl Eq for Authority {}
 
 impl CaBundle {
-    /// The authorities of a PEM text. What is none is passed over.
+    /// Parses the authorities of a PEM text. Skips anything that is not a certificate.
     pub fn parse(pem: &[u8]) -> Self {
         let mut bundle = Self::default();
         let text = String::from_utf8_lossy(pem);
         let mut rest = &*text;
         while let Some((_, after)) = rest.split_once(BEGIN) {
             let Some((content, after)) = after.split_once(END) else { break };
-            let written = format!("{BEGIN}{}{END}\n", content.replace('\r', ""));
-            if let Ok(der) = CertificateDer::from_pem_slice(written.as_bytes()) {
-                bundle.add(Authority { pem: written, der });
+            let pem_block = format!("{BEGIN}{}{END}\n", content.replace('\r', ""));
+            if let Ok(der) = CertificateDer::from_pem_slice(pem_block.as_bytes()) {
+                bundle.add(Authority { pem: pem_block, der });
             }
             rest = after;
         }
@@ -59,7 +59,7 @@ impl CaBundle {
         }
     }
 
-    /// These, then those of another that are not among them.
+    /// Adds the authorities of `others` that are not in this bundle.
     #[must_use]
     pub fn union(mut self, others: &Self) -> Self {
         for authority in &others.authorities {
@@ -68,14 +68,14 @@ impl CaBundle {
         self
     }
 
-    /// Those that are not among others.
+    /// Removes the authorities that are in `others`.
     #[must_use]
     pub fn difference(mut self, others: &Self) -> Self {
         self.authorities.retain(|authority| !others.authorities.contains(authority));
         self
     }
 
-    /// Those that hold at this moment or later, or of which that cannot be told.
+    /// Removes expired authorities. Keeps those whose validity cannot be parsed.
     #[must_use]
     pub fn unexpired(mut self, now: Time) -> Self {
         self.authorities.retain(|authority| {
@@ -84,33 +84,33 @@ impl CaBundle {
         self
     }
 
-    /// Whether there is none.
+    /// Whether the bundle is empty.
     pub fn is_empty(&self) -> bool {
         self.authorities.is_empty()
     }
 
-    /// How many there are.
+    /// The number of authorities.
     pub fn len(&self) -> usize {
         self.authorities.len()
     }
 
-    /// Whether all of another are among these.
+    /// Whether the bundle contains all authorities of `others`.
     pub fn contains(&self, others: &Self) -> bool {
         others.authorities.iter().all(|authority| self.authorities.contains(authority))
     }
 
-    /// Each of them by itself.
+    /// Iterates over the authorities, each as a bundle of one.
     pub fn iter(&self) -> impl Iterator<Item = Self> {
         self.authorities.iter().map(|authority| Self { authorities: vec![authority.clone()] })
     }
 
-    /// As one PEM text.
+    /// Encodes the bundle as one PEM text.
     pub fn to_pem(&self) -> Vec<u8> {
-        let written = self.authorities.iter().map(|authority| &*authority.pem);
-        written.collect::<String>().into_bytes()
+        let blocks = self.authorities.iter().map(|authority| &*authority.pem);
+        blocks.collect::<String>().into_bytes()
     }
 
-    /// As roots for a client.
+    /// The authorities as trust roots of a TLS client.
     pub fn root_store(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(
@@ -119,29 +119,29 @@ impl CaBundle {
         roots
     }
 
-    /// Whether who trusts these believes that chain under this name at this moment; otherwise why not.
+    /// Verifies a certificate chain against this bundle for a server name at a time.
     pub fn verify(&self, chain: &[u8], name: &str, now: Time) -> Result<(), String> {
-        let chain = parse_certificates(chain, "the chain").map_err(|why| why.to_string())?;
-        let Some((leaf, between)) = chain.split_first() else {
+        let chain = parse_certificates(chain, "the chain").map_err(|error| error.to_string())?;
+        let Some((leaf, intermediates)) = chain.split_first() else {
             return Err("the chain is empty".to_owned());
         };
         let roots = self.root_store();
         if roots.is_empty() {
-            return Err("no authority is trusted".to_owned());
+            return Err("the CA bundle has no valid certificate".to_owned());
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|why| why.to_string())?;
+            .map_err(|error| error.to_string())?;
         let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| format!("`{name}` is no name of a server"))?;
+            .map_err(|_| format!("`{name}` is not a valid server name"))?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(
             u64::try_from(now.as_secs()).unwrap_or(0),
         ));
         verifier
-            .verify_server_cert(leaf, between, &name, &[], now)
+            .verify_server_cert(leaf, intermediates, &name, &[], now)
             .map(drop)
-            .map_err(|why| why.to_string())
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -151,9 +151,9 @@ mod tests {
     use crate::cluster::server::certificate::{CertificateSpec, issue};
 
     fn authority(now: Time) -> Vec<u8> {
-        let wanted =
+        let spec =
             CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: Duration::from_hours(1) };
-        issue(&wanted, now).expect("made").authority
+        issue(&spec, now).expect("issued").authority
     }
 
     #[test]
@@ -162,14 +162,14 @@ mod tests {
         let (one, two) = (authority(now), authority(now.later(Duration::from_hours(2))));
         let windows = String::from_utf8(one.clone()).expect("PEM").replace('\n', "\r\n");
         let (first, second) = (CaBundle::parse(&one), CaBundle::parse(&two));
-        assert_eq!(first, CaBundle::parse(windows.as_bytes()), "however it is written");
+        assert_eq!(first, CaBundle::parse(windows.as_bytes()), "line endings do not matter");
         let both = first.clone().union(&second).union(&first);
         assert_eq!(both.len(), 2);
         assert_eq!(CaBundle::parse(&both.to_pem()), both);
         assert_eq!(both.clone().difference(&first), second);
         assert!(both.contains(&first) && both.contains(&second) && !first.contains(&second));
         let later = both.unexpired(now.later(Duration::from_mins(90)));
-        assert_eq!(later, second, "what has ended is let go");
+        assert_eq!(later, second, "expired authorities are removed");
     }
 
     #[test]

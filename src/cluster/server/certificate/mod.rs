@@ -1,9 +1,9 @@
-//! Certificates as data: what one says, how a pair is made, whether an authority stands for it, and which of several
-//! is shown.
+//! Certificates: issuing a certificate with its CA, parsing its validity, verifying it against a CA bundle, and
+//! selecting which of several to serve.
 //!
 //! ```text
-//!   make ─▶ Pair: chain, key, authority ─▶ choice: which one is shown, and when the next is made
-//!                                   validity, trust: what an API server would say of it
+//!   issue ─▶ IssuedCertificate: chain, key, authority ─▶ rotation: which one to serve, and when to renew
+//!                                   validity, ca_bundle: whether API servers accept it
 //! ```
 
 pub mod ca_bundle;
@@ -16,40 +16,44 @@ pub use issue::{CertificateSpec, IssuedCertificate, issue};
 pub use rotation::{Candidate, select_certificate};
 pub use validity::Validity;
 
-/// Why certificates are of no use.
+/// Errors of reading and issuing certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// It is no PEM, or holds no certificate.
-    #[error("{0} holds no certificate: give PEM that begins with -----BEGIN CERTIFICATE-----")]
+    /// The input is not PEM, or contains no certificate.
+    #[error(
+        "no certificate found in {0}: expected PEM that begins with -----BEGIN CERTIFICATE-----"
+    )]
     Empty(String),
-    /// It is no X.509.
-    #[error("{0} holds something that is no certificate")]
+    /// The input is not valid X.509.
+    #[error("invalid X.509 certificate in {0}")]
     Malformed(String),
-    /// A key or certificate could not be made.
-    #[error("a certificate cannot be made for {names}: {why}")]
+    /// Key generation or signing failed.
+    #[error("failed to issue a certificate for {names}: {why}")]
     Issue {
-        /// The names that it was for.
+        /// The names to issue it for.
         names: String,
-        /// The library's words.
+        /// The error of the library.
         why: String,
     },
 }
 
-/// The first certificate of a PEM text, which is what a server shows as its own.
+/// The first certificate of a PEM text: the leaf of a chain.
 pub fn leaf_certificate(chain: &[u8]) -> Option<rustls::pki_types::CertificateDer<'static>> {
     parse_certificates(chain, "the chain").ok()?.into_iter().next()
 }
 
-/// The certificates in a PEM text; what else is in it is passed over.
+/// Parses the certificates in a PEM text. Skips other PEM blocks.
 pub(crate) fn parse_certificates(
     pem: &[u8],
     what: &str,
 ) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, CertificateError> {
     use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match read {
-        Ok(found) if found.is_empty() => Err(CertificateError::Empty(what.to_owned())),
-        Ok(found) => Ok(found),
+    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match parsed {
+        Ok(certificates) if certificates.is_empty() => {
+            Err(CertificateError::Empty(what.to_owned()))
+        }
+        Ok(certificates) => Ok(certificates),
         Err(_) => Err(CertificateError::Empty(what.to_owned())),
     }
 }

@@ -1,7 +1,7 @@
-//! Which of several certificates is shown, and when it is time for the next.
+//! Selects which of several certificates to serve, and decides when to renew.
 //!
-//! A new one is shown only when whoever calls has had time to learn of its authority: as long as that is not known, the
-//! one before goes on being shown, while it holds.
+//! A new certificate is served once API servers have had time to pick up its CA. Until then the previous one is
+//! served, as long as it is valid.
 
 use std::time::Duration;
 
@@ -9,40 +9,42 @@ use plimsoll_core::types::Time;
 
 use super::Validity;
 
-/// One that could be shown.
+/// A certificate that could be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// When it holds.
+    /// Its validity period.
     pub validity: Validity,
-    /// For how long callers are known to trust its authority; `None` when they are not.
+    /// How long API servers have been known to trust its CA; `None` if they are not known to.
     pub trusted_for: Option<Duration>,
 }
 
-/// Which of these, the newest first, is shown: the newest that callers trust for long enough (`settle`), else one that
-/// they trust, else one that holds at all.
+/// Selects a certificate from candidates sorted newest first: the newest whose CA has been trusted for at least
+/// `settle`, else the oldest whose CA is trusted, else the newest that is valid.
 pub fn select_certificate(
     newest_first: &[Candidate],
     now: Time,
     settle: Duration,
 ) -> Option<usize> {
-    let find = |wanted: &dyn Fn(&Candidate) -> bool| {
-        newest_first.iter().position(|it| it.validity.contains(now) && wanted(it))
+    let find = |matches: &dyn Fn(&Candidate) -> bool| {
+        newest_first
+            .iter()
+            .position(|candidate| candidate.validity.contains(now) && matches(candidate))
     };
-    find(&|it| it.trusted_for.is_some_and(|since| since >= settle))
+    find(&|candidate| candidate.trusted_for.is_some_and(|trusted| trusted >= settle))
         .or_else(|| {
-            newest_first
-                .iter()
-                .rposition(|it| it.validity.contains(now) && it.trusted_for.is_some())
+            newest_first.iter().rposition(|candidate| {
+                candidate.validity.contains(now) && candidate.trusted_for.is_some()
+            })
         })
         .or_else(|| find(&|_| true))
         .or_else(|| (!newest_first.is_empty()).then_some(0))
 }
 
-/// Whether the next one should be made: two thirds of its life are over. The rest is time for whoever has to learn of
-/// the new one.
+/// Whether to renew: two thirds of the validity period are over. The remaining third gives API servers time to pick
+/// up the new CA.
 pub fn needs_renewal(validity: Validity, now: Time) -> bool {
-    let life = validity.not_after.nanos_since(validity.not_before).max(0);
-    now.nanos_since(validity.not_before) >= life / 3 * 2
+    let lifetime = validity.not_after.nanos_since(validity.not_before).max(0);
+    now.nanos_since(validity.not_before) >= lifetime / 3 * 2
 }
 
 #[cfg(test)]
@@ -67,10 +69,10 @@ mod tests {
             (vec![new(None), old(Some(900))], 700, Some(1)),
             (vec![new(Some(10)), old(Some(900))], 700, Some(1)),
             (vec![new(Some(60)), old(Some(900))], 700, Some(0)),
-            // Nobody knows what callers trust: nothing is better than what they were shown before.
+            // It is not known what API servers trust: keep serving the previous one.
             (vec![new(Some(10)), old(Some(10))], 700, Some(1)),
             (vec![new(None), old(None)], 700, Some(0)),
-            // What has ended is of no use to anybody.
+            // An expired certificate is never selected while another is valid.
             (vec![new(Some(10)), old(Some(900))], 1001, Some(0)),
             (vec![new(None), old(Some(900))], 1001, Some(0)),
             (vec![new(Some(900)), old(Some(900))], 2001, Some(0)),
@@ -94,7 +96,7 @@ mod tests {
         }
         assert!(
             needs_renewal(of(10, 10, None).validity, Time::from_secs(10)),
-            "one without a life"
+            "an empty validity period"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! From when until when a certificate holds, read off its DER.
+//! The validity period of a certificate, parsed from its DER.
 
 use plimsoll_core::types::Time;
 use rustls::pki_types::CertificateDer;
@@ -9,27 +9,27 @@ const INTEGER: u8 = 0x02;
 const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// The version, which certificates of the first version lack.
+/// The explicit version tag, which X.509 v1 certificates omit.
 const VERSION: u8 = 0xa0;
 
-/// When a certificate holds, both ends included.
+/// The validity period, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// From then on.
+    /// Start of the period.
     pub not_before: Time,
-    /// Until then.
+    /// End of the period.
     pub not_after: Time,
 }
 
 impl Validity {
-    /// That of the first certificate of a PEM text, which `what` names in messages.
+    /// The validity of the first certificate in a PEM text. `what` names the source in errors.
     pub fn from_pem(pem: &[u8], what: &str) -> Result<Self, CertificateError> {
-        let found = parse_certificates(pem, what)?;
-        let first = found.first().ok_or_else(|| CertificateError::Empty(what.to_owned()))?;
+        let certificates = parse_certificates(pem, what)?;
+        let first = certificates.first().ok_or_else(|| CertificateError::Empty(what.to_owned()))?;
         Self::from_der(first).ok_or_else(|| CertificateError::Malformed(what.to_owned()))
     }
 
-    /// That of a certificate; `None` when it is none.
+    /// The validity of a DER certificate; `None` if it cannot be parsed.
     pub fn from_der(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (certificate, _) = read_tagged(certificate, SEQUENCE)?;
         let (mut signed, _) = read_tagged(certificate, SEQUENCE)?;
@@ -40,25 +40,25 @@ impl Validity {
         let (_, rest) = read_tagged(rest, SEQUENCE)?;
         let (_, rest) = read_tagged(rest, SEQUENCE)?;
         let (validity, _) = read_tagged(rest, SEQUENCE)?;
-        let (begins, rest) = read_time(validity)?;
-        let (ends, _) = read_time(rest)?;
-        Some(Self { not_before: begins, not_after: ends })
+        let (not_before, rest) = read_time(validity)?;
+        let (not_after, _) = read_time(rest)?;
+        Some(Self { not_before, not_after })
     }
 
-    /// Whether it holds at this moment.
+    /// Whether `now` is within the period.
     pub fn contains(&self, now: Time) -> bool {
         self.not_before <= now && now <= self.not_after
     }
 }
 
-/// One element: its tag, its content, and what follows it.
+/// Reads one DER element: its tag, its content and the remaining bytes.
 fn read_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = if first < 0x80 {
         (usize::from(first), rest)
     } else {
-        // No certificate is longer than what three bytes can say.
+        // Certificates are shorter than 16 MiB, so three length bytes are enough.
         let count = usize::from(first & 0x7f);
         let (digits, rest) = rest.split_at_checked(count).filter(|_| (1..=3).contains(&count))?;
         (digits.iter().fold(0, |length, &digit| length << 8 | usize::from(digit)), rest)
@@ -72,7 +72,8 @@ fn read_tagged(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     (found == tag).then_some((content, rest))
 }
 
-/// `YYMMDDHHMMSSZ` up to 2049, `YYYYMMDDHHMMSSZ` from then on: there are no other forms in certificates.
+/// Reads a time: `YYMMDDHHMMSSZ` up to 2049 and `YYYYMMDDHHMMSSZ` from 2050, the only forms in certificates (RFC
+/// 5280).
 fn read_time(bytes: &[u8]) -> Option<(Time, &[u8])> {
     let (tag, content, rest) = read_element(bytes)?;
     let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
@@ -127,7 +128,7 @@ mod tests {
             let mut bytes = vec![tag, text.len() as u8];
             bytes.extend(text.bytes());
             let read = read_time(&bytes).map(|(time, _)| time);
-            // The end of all times is after what the clock of this program knows.
+            // The year 9999 is outside the range of `Time`.
             if text.starts_with("9999") {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Memory for the bodies of requests: one budget for all connections, and a share of it for each address that they come
-//! from. A body takes memory as its data arrive, and gives it back when its review is over.
+//! Memory budget for request bodies: one budget for all connections, and a share of it per client address. A request
+//! reserves memory as its body arrives, and releases it when the review is done.
 
 use std::{
     sync::{
@@ -14,19 +14,19 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The memory for all bodies.
+/// The budget for all bodies.
 #[derive(Debug)]
 pub struct BodyBudget {
     free: Semaphore,
     bytes: usize,
     bytes_per_peer: usize,
     peak: AtomicUsize,
-    /// How many requests wait for memory.
+    /// Number of requests waiting for memory.
     waiting: watch::Sender<usize>,
 }
 
 impl BodyBudget {
-    /// So many bytes, and so many of them for one address.
+    /// A budget of `bytes`, of which one client address may use `bytes_per_peer`.
     pub(super) fn new(bytes: usize, bytes_per_peer: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Semaphore::new(bytes),
@@ -37,36 +37,36 @@ impl BodyBudget {
         })
     }
 
-    /// How many bytes are taken.
+    /// Bytes in use.
     pub fn in_use(&self) -> usize {
         self.bytes.saturating_sub(self.free.available_permits())
     }
 
-    /// The most that were ever taken at once.
+    /// The most bytes ever in use at once.
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// The share of an address that has none yet.
+    /// The share of a new client address.
     pub(super) fn peer_budget(self: &Arc<Self>) -> PeerBudget {
         PeerBudget { budget: Arc::clone(self), free: Arc::new(Semaphore::new(self.bytes_per_peer)) }
     }
 
-    /// Takes bytes, from the share or from all, as soon as they are free.
+    /// Acquires bytes from a semaphore, waiting until they are free.
     async fn take<'a>(&self, from: &'a Semaphore, bytes: u32) -> SemaphorePermit<'a> {
-        if let Ok(taken) = from.try_acquire_many(bytes) {
-            return taken;
+        if let Ok(permit) = from.try_acquire_many(bytes) {
+            return permit;
         }
-        let _waits = WaitGuard::new(&self.waiting);
+        let _guard = WaitGuard::new(&self.waiting);
         match from.acquire_many(bytes).await {
-            Ok(taken) => taken,
-            // Nobody closes it.
+            Ok(permit) => permit,
+            // The semaphore is never closed.
             Err(_) => std::future::pending().await,
         }
     }
 }
 
-/// A request that waits for memory, until this is dropped.
+/// Counts a waiting request until it is dropped.
 struct WaitGuard<'a>(&'a watch::Sender<usize>);
 
 impl<'a> WaitGuard<'a> {
@@ -82,7 +82,7 @@ impl Drop for WaitGuard<'_> {
     }
 }
 
-/// What bodies from one address may take of the budget.
+/// The share of one client address.
 #[derive(Clone, Debug)]
 pub(super) struct PeerBudget {
     budget: Arc<BodyBudget>,
@@ -90,39 +90,39 @@ pub(super) struct PeerBudget {
 }
 
 impl PeerBudget {
-    /// The memory for one body, which is none yet, and the times that it keeps to.
-    pub fn reserve(&self, times: BodyTimeouts) -> BodyReservation {
+    /// Starts an empty reservation for one body.
+    pub fn reserve(&self, timeouts: BodyTimeouts) -> BodyReservation {
         let now = Instant::now();
-        let (slow_from, until) = (now + times.slow_after, now + times.timeout);
+        let (slow_from, deadline) = (now + timeouts.slow_after, now + timeouts.timeout);
         BodyReservation {
             peer_budget: self.clone(),
             bytes: 0,
-            slow_after: times.slow_after,
+            slow_after: timeouts.slow_after,
             slow_from,
-            deadline: until,
+            deadline,
         }
     }
 }
 
-/// How long a body may take.
+/// Timeouts of one body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BodyTimeouts {
-    /// After that, if others wait for memory, it gives way.
+    /// After this time the body releases its memory if other requests wait.
     pub slow_after: Duration,
-    /// After that it is given up.
+    /// After this time the body is rejected.
     pub timeout: Duration,
 }
 
-/// Why a body is given up.
+/// Why a body was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyTimeout {
-    /// There was no memory for it in time, or it was slow and others needed what it had.
+    /// No memory was free in time, or the body was slow and other requests needed its memory.
     NoMemory,
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     Slow,
 }
 
-/// The memory for one body. It is free again when this is dropped.
+/// Memory reserved for one body, released on drop.
 #[derive(Debug)]
 pub(super) struct BodyReservation {
     peer_budget: PeerBudget,
@@ -133,26 +133,27 @@ pub(super) struct BodyReservation {
 }
 
 impl BodyReservation {
-    /// Takes more, until it has so many bytes. Who has some already does not wait for long: others wait for these.
+    /// Grows the reservation to `bytes`. A body that already holds memory waits only briefly: other requests wait for
+    /// it.
     pub async fn grow(&mut self, bytes: usize) -> Result<(), BodyTimeout> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        let count = u32::try_from(more).map_err(|_| BodyTimeout::NoMemory)?;
+        let missing = u32::try_from(more).map_err(|_| BodyTimeout::NoMemory)?;
         let PeerBudget { budget, free } = &self.peer_budget;
-        let taken = async {
-            let of_share = budget.take(free, count).await;
-            let of_all = budget.take(&budget.free, count).await;
-            of_share.forget();
-            of_all.forget();
+        let acquired = async {
+            let from_peer = budget.take(free, missing).await;
+            let from_total = budget.take(&budget.free, missing).await;
+            from_peer.forget();
+            from_total.forget();
         };
-        let waits_until =
+        let wait_deadline =
             if self.bytes == 0 { self.deadline } else { self.slow_from.min(self.deadline) };
         tokio::select! {
             biased;
-            () = taken => {}
-            () = sleep_until(waits_until) => return Err(BodyTimeout::NoMemory),
+            () = acquired => {}
+            () = sleep_until(wait_deadline) => return Err(BodyTimeout::NoMemory),
         }
         if self.bytes == 0 {
             self.slow_from = Instant::now() + self.slow_after;
@@ -162,15 +163,16 @@ impl BodyReservation {
         Ok(())
     }
 
-    /// Gives back what is not needed.
+    /// Shrinks the reservation to `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
-        let less = self.bytes.saturating_sub(bytes);
-        self.peer_budget.budget.free.add_permits(less);
-        self.peer_budget.free.add_permits(less);
-        self.bytes -= less;
+        let released = self.bytes.saturating_sub(bytes);
+        self.peer_budget.budget.free.add_permits(released);
+        self.peer_budget.free.add_permits(released);
+        self.bytes -= released;
     }
 
-    /// Waits for the next part of a body: until its time is over, or it is slow and somebody else needs the memory.
+    /// Waits for the next part of a body, until the deadline, or until the body is slow and another request needs
+    /// memory.
     pub async fn within_deadline<T>(
         &self,
         next: impl Future<Output = T>,
@@ -178,7 +180,7 @@ impl BodyReservation {
         tokio::select! {
             biased;
             next = next => Ok(next),
-            late = self.timed_out() => Err(late),
+            timeout = self.timed_out() => Err(timeout),
         }
     }
 
@@ -214,14 +216,14 @@ mod tests {
         let budget = BodyBudget::new(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let mut lease = one.reserve(TIMES);
-        lease.grow(50).await.expect("there is room");
-        lease.grow(40).await.expect("it has more already");
+        lease.grow(50).await.expect("memory is free");
+        lease.grow(40).await.expect("it already holds more");
         let mut second = other.reserve(TIMES);
-        second.grow(50).await.expect("there is room");
+        second.grow(50).await.expect("memory is free");
         assert_eq!((budget.in_use(), budget.peak()), (100, 100));
         lease.shrink(20);
         assert_eq!(budget.in_use(), 70);
-        lease.grow(50).await.expect("it was given back to its share too");
+        lease.grow(50).await.expect("shrinking released the peer's share too");
         drop((lease, second));
         assert_eq!((budget.in_use(), budget.peak()), (0, 100));
         assert_eq!((one.free.available_permits(), other.free.available_permits()), (60, 60));
@@ -232,15 +234,15 @@ mod tests {
         let budget = BodyBudget::new(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let mut first = one.reserve(TIMES);
-        first.grow(60).await.expect("there is room");
+        first.grow(60).await.expect("memory is free");
         let begun = Instant::now();
         let mut second = one.reserve(TIMES);
         assert_eq!(second.grow(1).await, Err(BodyTimeout::NoMemory));
-        assert_eq!(begun.elapsed(), TIMES.timeout, "who has nothing waits for as long as it may");
+        assert_eq!(begun.elapsed(), TIMES.timeout, "an empty reservation waits until its deadline");
         let mut third = other.reserve(TIMES);
         third.grow(40).await.expect("the rest is for others");
         drop(first);
-        one.reserve(TIMES).grow(60).await.expect("there is room");
+        one.reserve(TIMES).grow(60).await.expect("memory is free");
         assert_eq!(*budget.waiting.borrow(), 0);
     }
 
@@ -250,18 +252,18 @@ mod tests {
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let slow = || async {
             let mut slow = one.reserve(TIMES);
-            slow.grow(90).await.expect("there is room");
+            slow.grow(90).await.expect("memory is free");
             slow.within_deadline(pending::<()>()).await
         };
         let begun = Instant::now();
         assert_eq!(slow().await, Err(BodyTimeout::Slow));
-        assert_eq!(begun.elapsed(), TIMES.timeout, "nobody needs what it has");
+        assert_eq!(begun.elapsed(), TIMES.timeout, "no other request needs its memory");
         let begun = Instant::now();
         let mut quick = other.reserve(TIMES);
         let (late, grown) = tokio::join!(slow(), quick.grow(50));
         assert_eq!((late, grown), (Err(BodyTimeout::NoMemory), Ok(())));
-        assert_eq!(begun.elapsed(), SLOW, "it has its time");
-        // Who waits for more gives way as well: others wait for what it has.
+        assert_eq!(begun.elapsed(), SLOW, "it keeps its memory until it is slow");
+        // A body that waits for more memory gives way as well: other requests wait for what it holds.
         let mut next = one.reserve(TIMES);
         let refused = async {
             let refused = quick.grow(101).await;

@@ -1,5 +1,5 @@
-//! The threads that connections live on. Each has a loop of its own: a connection stays where it is, so that a review wakes
-//! nobody but who answers it, and what it takes from memory is given back where it came from.
+//! Single-threaded runtimes for connections. A connection stays on its thread, so that a review wakes no other
+//! thread, and memory is freed by the thread that allocated it.
 
 use std::{io, num::NonZero, thread};
 
@@ -8,35 +8,36 @@ use tokio::{
     sync::oneshot,
 };
 
-/// More would not answer faster than API servers ask.
+/// More threads would not answer faster than API servers send requests.
 const MAX_RUNTIMES: usize = 4;
 
-/// Loops that run until this is dropped.
+/// Runtimes that run until this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionRuntimes {
     handles: Vec<Handle>,
     next: usize,
-    /// Each ends its loop when it goes.
+    /// Dropping a sender stops its runtime.
     _shutdown_senders: Vec<oneshot::Sender<()>>,
 }
 
 impl ConnectionRuntimes {
-    /// As many as there are cores, and not too many. Where no thread can be had, the caller's own runtime has to do.
+    /// Starts one runtime per core, up to the maximum. Falls back to the current runtime if threads cannot be
+    /// started.
     pub fn start() -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let started =
             (0..cores.min(MAX_RUNTIMES)).map(|_| start_runtime()).collect::<io::Result<Vec<_>>>();
-        let (handles, ends) = match started {
+        let (handles, shutdown_senders) = match started {
             Ok(started) => started.into_iter().unzip(),
             Err(error) => {
-                tracing::warn!(%error, "no thread can be started for connections; they share one");
+                tracing::warn!(%error, "failed to start connection threads; all connections share one thread");
                 (vec![Handle::current()], Vec::new())
             }
         };
-        Self { handles, next: 0, _shutdown_senders: ends }
+        Self { handles, next: 0, _shutdown_senders: shutdown_senders }
     }
 
-    /// The one whose turn it is.
+    /// The next runtime, in round-robin order.
     pub fn next(&mut self) -> &Handle {
         self.next = (self.next + 1) % self.handles.len();
         &self.handles[self.next]
@@ -46,14 +47,14 @@ impl ConnectionRuntimes {
 fn start_runtime() -> io::Result<(Handle, oneshot::Sender<()>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
-    let (end, ended) = oneshot::channel();
+    let (shutdown_sender, shutdown) = oneshot::channel();
     thread::Builder::new().name("webhook".to_owned()).spawn(move || {
-        // A sender that is gone is as good as a word.
-        let _ = runtime.block_on(ended);
-        // A review on a thread of its own may never end.
+        // A dropped sender stops the runtime as well.
+        let _ = runtime.block_on(shutdown);
+        // A large review on a blocking thread may never end, so do not wait for it.
         runtime.shutdown_background();
     })?;
-    Ok((handle, end))
+    Ok((handle, shutdown_sender))
 }
 
 #[cfg(test)]
@@ -62,17 +63,17 @@ mod tests {
 
     #[tokio::test]
     async fn tasks_take_turns_on_threads_of_their_own_until_these_end() {
-        let mut loops = ConnectionRuntimes::start();
-        let count = loops.handles.len();
+        let mut runtimes = ConnectionRuntimes::start();
+        let count = runtimes.handles.len();
         let mut threads = Vec::new();
         for _ in 0..2 * count {
-            let task = loops.next().spawn(async { thread::current().id() });
+            let task = runtimes.next().spawn(async { thread::current().id() });
             threads.push(task.await.expect("it runs"));
         }
-        assert_eq!(threads[..count], threads[count..], "they take turns");
+        assert_eq!(threads[..count], threads[count..], "round robin");
         assert!(!threads.contains(&thread::current().id()));
-        let pending = loops.next().spawn(std::future::pending::<()>());
-        drop(loops);
-        assert!(pending.await.expect_err("its loop has ended").is_cancelled());
+        let pending = runtimes.next().spawn(std::future::pending::<()>());
+        drop(runtimes);
+        assert!(pending.await.expect_err("its runtime has stopped").is_cancelled());
     }
 }

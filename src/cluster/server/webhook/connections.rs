@@ -1,4 +1,4 @@
-//! Who is connected: how busy each connection is, and which one has to go when there are too many.
+//! Open connections: how busy each one is, and which one to close when there are too many.
 
 use std::{
     cmp::Reverse,
@@ -18,11 +18,11 @@ use tokio::{
 
 use super::body_budget::{BodyBudget, PeerBudget};
 
-/// What happens on one connection.
+/// Activity on one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     active_requests: AtomicUsize,
-    /// Of those, how many have arrived and are being decided.
+    /// Active requests that were fully received and are being decided.
     active_decisions: AtomicUsize,
     has_requested: AtomicBool,
     last_active: Mutex<Instant>,
@@ -39,7 +39,7 @@ impl Default for Activity {
     }
 }
 
-/// A request under way, until it is dropped.
+/// An active request, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ActiveRequest(Arc<Activity>);
 
@@ -51,14 +51,14 @@ impl Drop for ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// The request has arrived, and is being decided until this is dropped.
+    /// Marks the request as being decided until the guard is dropped.
     pub fn begin_decision(&self) -> ActiveDecision<'_> {
         self.0.active_decisions.fetch_add(1, Ordering::AcqRel);
         ActiveDecision(&self.0)
     }
 }
 
-/// A request that is being decided, until it is dropped.
+/// A request being decided, until it is dropped.
 #[derive(Debug)]
 pub(super) struct ActiveDecision<'a>(&'a Activity);
 
@@ -70,7 +70,7 @@ impl Drop for ActiveDecision<'_> {
 }
 
 impl Activity {
-    /// A request begins.
+    /// Starts a request.
     pub fn begin(self: Arc<Self>) -> ActiveRequest {
         self.active_requests.fetch_add(1, Ordering::AcqRel);
         self.has_requested.store(true, Ordering::Release);
@@ -89,32 +89,32 @@ impl Activity {
         self.active_decisions.load(Ordering::Acquire) > 0
     }
 
-    /// When a request was last decided or answered.
+    /// The last time that a decision or a response finished.
     fn last_active(&self) -> Instant {
         *self.last_active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once nothing has happened for that long: `first` for the first request, `idle` after it.
+    /// Returns once the connection has been idle for `first` (before the first request) or `idle` (after it).
     pub async fn wait_until_idle(&self, first: Duration, idle: Duration) {
         loop {
             let limit = if self.has_requested.load(Ordering::Acquire) { idle } else { first };
-            let silent = self.last_active().elapsed();
-            if !self.is_busy() && silent >= limit {
+            let idle_for = self.last_active().elapsed();
+            if !self.is_busy() && idle_for >= limit {
                 return;
             }
-            let left = limit.saturating_sub(silent);
-            let least = Duration::from_millis(10);
-            tokio::time::sleep(left.max(least)).await;
+            let remaining = limit.saturating_sub(idle_for);
+            let minimum = Duration::from_millis(10);
+            tokio::time::sleep(remaining.max(minimum)).await;
         }
     }
 }
 
-/// How many connections there may be.
+/// Connection limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionCaps {
-    /// In all.
+    /// Total number of connections.
     pub total: usize,
-    /// From one address.
+    /// Connections per client address.
     pub per_peer: usize,
 }
 
@@ -136,62 +136,60 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// At most so many.
-    pub fn new(most: ConnectionCaps, budget: Arc<BodyBudget>) -> Self {
-        Self { tasks: JoinSet::new(), open: Vec::new(), caps: most, budget }
+    /// An empty set with these limits.
+    pub fn new(caps: ConnectionCaps, budget: Arc<BodyBudget>) -> Self {
+        Self { tasks: JoinSet::new(), open: Vec::new(), caps, budget }
     }
 
-    /// Makes room for one more from an address, and answers what its bodies may take; nothing when there is no room.
+    /// Makes room for one more connection from an address. Returns the address's share of the body budget, or `None`
+    /// if no connection can be closed.
     ///
-    /// Where there are too many from the address, one of them goes; where there are too many in all, one of the address
-    /// that has most. It is the one of which nothing was decided for the longest time, whether it asks nothing or has been
-    /// asking ever since. One that waits for a decision stays: that takes little time, and somebody has a use for it.
+    /// If the address has too many connections, closes one of them; if there are too many in total, closes one of the
+    /// address with the most. It closes the connection whose last decision is the longest ago, whether it is idle or
+    /// keeps sending incomplete requests. Connections with a review being decided are not closed: decisions are quick
+    /// and needed.
     pub fn make_room(&mut self, peer: IpAddr) -> Option<PeerBudget> {
         while self.tasks.try_join_next().is_some() {}
-        self.open.retain(|member| !member.task.is_finished());
-        let of_peer = self.open.iter().filter(|member| member.peer == peer);
-        let known = of_peer.clone().next().map(|member| member.peer_budget.clone());
-        if of_peer.count() >= self.caps.per_peer {
-            self.evict_longest_idle(|member| member.peer == peer)?;
+        self.open.retain(|connection| !connection.task.is_finished());
+        let from_peer = self.open.iter().filter(|connection| connection.peer == peer);
+        let peer_budget = from_peer.clone().next().map(|connection| connection.peer_budget.clone());
+        if from_peer.count() >= self.caps.per_peer {
+            self.evict_longest_idle(|connection| connection.peer == peer)?;
         } else if self.open.len() >= self.caps.total {
             self.evict_longest_idle(|_| true)?;
         }
-        Some(known.unwrap_or_else(|| self.budget.peer_budget()))
+        Some(peer_budget.unwrap_or_else(|| self.budget.peer_budget()))
     }
 
-    fn evict_longest_idle(&mut self, may_go: impl Fn(&OpenConnection) -> bool) -> Option<()> {
+    fn evict_longest_idle(&mut self, is_candidate: impl Fn(&OpenConnection) -> bool) -> Option<()> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for member in &self.open {
-            *counts.entry(member.peer).or_default() += 1;
+        for connection in &self.open {
+            *counts.entry(connection.peer).or_default() += 1;
         }
-        let members = self.open.iter().enumerate();
-        let may_go = members.filter(|(_, it)| may_go(it) && !it.activity.is_deciding());
-        let rank = |it: &OpenConnection| {
-            (counts.get(&it.peer).copied(), Reverse(it.activity.last_active()))
+        let connections = self.open.iter().enumerate();
+        let candidates =
+            connections.filter(|(_, it)| is_candidate(it) && !it.activity.is_deciding());
+        let rank = |connection: &OpenConnection| {
+            (counts.get(&connection.peer).copied(), Reverse(connection.activity.last_active()))
         };
-        let (place, _) = may_go.max_by_key(|(_, it)| rank(it))?;
-        self.open.swap_remove(place).task.abort();
+        let (index, _) = candidates.max_by_key(|(_, connection)| rank(connection))?;
+        self.open.swap_remove(index).task.abort();
         Some(())
     }
 
-    /// Adds one that there is room for.
+    /// Adds a connection after `make_room`.
     pub fn add<F>(
         &mut self,
         peer: IpAddr,
-        share: PeerBudget,
+        peer_budget: PeerBudget,
         activity: &Arc<Activity>,
-        on: &Handle,
+        runtime: &Handle,
         connection: F,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let task = self.tasks.spawn_on(connection, on);
-        self.open.push(OpenConnection {
-            activity: Arc::clone(activity),
-            peer,
-            peer_budget: share,
-            task,
-        });
+        let task = self.tasks.spawn_on(connection, runtime);
+        self.open.push(OpenConnection { activity: Arc::clone(activity), peer, peer_budget, task });
     }
 }
 
@@ -211,48 +209,49 @@ mod tests {
             ))
         }
 
-        /// A connection from an address, if there is room for it.
+        /// Opens a connection from an address, if there is room for it.
         fn enter(&mut self, peer: u8) -> Option<Arc<Activity>> {
             let peer = IpAddr::from([10, 0, 0, peer]);
-            let share = self.0.make_room(peer)?;
+            let peer_budget = self.0.make_room(peer)?;
             let activity = Arc::<Activity>::default();
-            self.0.add(peer, share, &activity, &Handle::current(), pending());
+            self.0.add(peer, peer_budget, &activity, &Handle::current(), pending());
             Some(activity)
         }
 
         fn has(&self, wanted: &Arc<Activity>) -> bool {
-            self.0.open.iter().any(|member| Arc::ptr_eq(&member.activity, wanted))
+            self.0.open.iter().any(|connection| Arc::ptr_eq(&connection.activity, wanted))
         }
     }
 
     #[tokio::test]
     async fn who_has_been_silent_for_longest_goes_and_who_is_answered_stays() {
         let mut crowd = Crowd::new(2, 2);
-        let (first, second) = (crowd.enter(1).expect("room"), crowd.enter(1).expect("room"));
+        let (first, second) =
+            (crowd.enter(1).expect("accepted"), crowd.enter(1).expect("accepted"));
         let busy = Arc::clone(&first).begin();
         let decided = busy.begin_decision();
-        let third = crowd.enter(1).expect("the second makes room");
+        let third = crowd.enter(1).expect("the second is closed");
         assert!(crowd.has(&first) && !crowd.has(&second));
         let also_busy = Arc::clone(&third).begin();
         let also_decided = also_busy.begin_decision();
-        assert!(crowd.enter(1).is_none(), "everybody is being answered");
+        assert!(crowd.enter(1).is_none(), "all connections are being decided");
         drop(decided);
         drop(also_decided);
-        crowd.enter(1).expect("room");
-        assert!(!crowd.has(&first), "its answer ended before the other's");
+        crowd.enter(1).expect("accepted");
+        assert!(!crowd.has(&first), "its decision ended first");
     }
 
     #[tokio::test]
     async fn an_address_takes_no_more_than_its_part_and_the_largest_crowd_makes_room() {
         let mut crowd = Crowd::new(6, 3);
-        let server = crowd.enter(1).expect("room");
+        let server = crowd.enter(1).expect("accepted");
         let others: Vec<_> = [2, 2, 2, 3, 3].map(|peer| crowd.enter(peer)).into_iter().collect();
-        // All of them send a request that never ends, which is not to be in use.
+        // All of them send a request that never completes, which does not count as being in use.
         let _busy: Vec<_> = others.iter().flatten().map(|one| Arc::clone(one).begin()).collect();
-        let fourth = crowd.enter(2).expect("one of its own makes room");
-        assert!(!crowd.has(others[0].as_ref().expect("was let in")) && crowd.has(&fourth));
+        let fourth = crowd.enter(2).expect("one of its own is closed");
+        assert!(!crowd.has(others[0].as_ref().expect("accepted")) && crowd.has(&fourth));
         for newcomer in 4..7 {
-            crowd.enter(newcomer).expect("those who have most make room");
+            crowd.enter(newcomer).expect("one of the busiest address is closed");
         }
         assert!(crowd.has(&server), "it has one connection, and others have more");
         assert_eq!(crowd.0.open.len(), 6);

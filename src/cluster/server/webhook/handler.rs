@@ -1,5 +1,5 @@
-//! From an HTTP request to a review and back. What is no review is answered as upstream answers it; a pod is never
-//! refused because something here went wrong.
+//! Handles HTTP requests with AdmissionReviews. Invalid requests get the same responses as from upstream. A pod is
+//! never rejected because of an internal error.
 
 use std::{
     collections::BTreeMap,
@@ -24,14 +24,14 @@ use super::{
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Of the time that the API server waits, so much is for deciding; the rest is for the way back.
+/// Share of the API server's timeout that a decision may take. The rest is left for the response.
 const TIMEOUT_SHARE: f64 = 0.8;
-/// A decision that takes longer comes too late for whoever created the pod, whatever the API server would wait.
+/// Upper limit for decisions, whatever the API server's timeout: creating a pod should not take longer.
 const MAX_DECISION_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is counted when nobody decides about a kind.
+/// The `resource` label when no reviewer is registered for a kind.
 const UNKNOWN: &str = "unknown";
 
-/// Who decides about what, and who counts.
+/// The reviewers by resource, and the observer that counts reviews.
 pub struct ReviewRoutes {
     routes: BTreeMap<(&'static str, &'static str), Arc<dyn Reviewer>>,
     observer: Arc<dyn ReviewObserver>,
@@ -45,12 +45,12 @@ impl std::fmt::Debug for ReviewRoutes {
 }
 
 impl ReviewRoutes {
-    /// Nobody decides about anything yet.
+    /// No routes yet.
     pub fn new(observer: Arc<dyn ReviewObserver>) -> Self {
         Self { routes: BTreeMap::new(), observer, large_reviews: LargeReviews::default() }
     }
 
-    /// From now on this one decides about a resource of a group.
+    /// Registers the reviewer of a resource.
     #[must_use]
     pub fn route(
         mut self,
@@ -62,60 +62,71 @@ impl ReviewRoutes {
         self
     }
 
-    /// Who counts.
+    /// The observer that counts reviews.
     pub(super) fn observer(&self) -> &dyn ReviewObserver {
         &*self.observer
     }
 
-    fn find(&self, asked: &review::AdmissionRequest<'_>) -> Option<&Arc<dyn Reviewer>> {
-        let (group, resource) = (&*asked.resource.group, &*asked.resource.resource);
-        self.routes.iter().find(|(known, _)| **known == (group, resource)).map(|(_, found)| found)
+    fn find(&self, request: &review::AdmissionRequest<'_>) -> Option<&Arc<dyn Reviewer>> {
+        let (group, resource) = (&*request.resource.group, &*request.resource.resource);
+        self.routes.iter().find(|(key, _)| **key == (group, resource)).map(|(_, reviewer)| reviewer)
     }
 
-    /// The decision about a body, with the uid that it is for. The memory of the body is free afterwards.
-    async fn decide(&self, body: Bytes, lease: BodyReservation, limit: Duration) -> ReviewDecision {
+    /// Decides a review, and returns the decision with its uid. The memory of the body is released afterwards.
+    async fn decide(
+        &self,
+        body: Bytes,
+        reservation: BodyReservation,
+        limit: Duration,
+    ) -> ReviewDecision {
         let parts = split_review(&body);
-        let asked = match review::parse_review(&body, parts.as_ref()) {
-            Ok(asked) => asked,
-            // Upstream lets what it cannot read through, under no name.
-            Err(nothing) => {
-                let verdict = AdmissionDecision::allow(nothing.as_str());
+        let request = match review::parse_review(&body, parts.as_ref()) {
+            Ok(request) => request,
+            // Upstream allows a review that it cannot parse, with an empty uid.
+            Err(error) => {
+                let decision = AdmissionDecision::allow(error.as_str());
                 let (uid, resource) = (String::new(), UNKNOWN);
                 return ReviewDecision {
                     uid,
                     resource,
                     status: ReviewStatus::Error,
-                    response: verdict,
+                    response: decision,
                 };
             }
         };
-        let uid = asked.uid.to_string();
-        let Some(reviewer) = self.find(&asked) else {
-            let verdict = AdmissionDecision::allow("unknown_kind");
+        let uid = request.uid.to_string();
+        let Some(reviewer) = self.find(&request) else {
+            let decision = AdmissionDecision::allow("unknown_kind");
             return ReviewDecision {
                 uid,
                 resource: UNKNOWN,
                 status: ReviewStatus::Error,
-                response: verdict,
+                response: decision,
             };
         };
         let resource = reviewer.resource();
         let decided = if body.len() > LARGE_BODY_BYTES {
-            let review = self.large_reviews.review(Arc::clone(reviewer), body.clone(), lease);
+            let review = self.large_reviews.review(Arc::clone(reviewer), body.clone(), reservation);
             timeout(limit, review).await
         } else {
-            timeout(limit, reviewer.review(&asked)).await
+            timeout(limit, reviewer.review(&request)).await
         };
-        let verdict = decided.unwrap_or_else(|_| {
-            let (namespace, name) = (&*asked.namespace, &*asked.name);
-            tracing::warn!(resource, namespace, name, ?limit, "not decided in time; let through");
+        let decision = decided.unwrap_or_else(|_| {
+            let (namespace, name) = (&*request.namespace, &*request.name);
+            tracing::warn!(
+                resource,
+                namespace,
+                name,
+                ?limit,
+                "review timed out; allowing the request"
+            );
             AdmissionDecision::allow("timeout")
         });
-        let status = match verdict.patch {
+        let status = match decision.patch {
             Some(_) => ReviewStatus::Applied,
             None => ReviewStatus::Skipped,
         };
-        ReviewDecision { uid, resource, status, response: verdict }
+        ReviewDecision { uid, resource, status, response: decision }
     }
 }
 
@@ -126,90 +137,87 @@ struct ReviewDecision {
     response: AdmissionDecision,
 }
 
-/// Answers a request.
+/// Handles a request.
 pub(super) async fn handle<B>(
     request: Request<B>,
     reviews: Arc<ReviewRoutes>,
-    most_bytes: usize,
-    mut lease: BodyReservation,
-    busy: ActiveRequest,
+    max_bytes: usize,
+    mut reservation: BodyReservation,
+    active_request: ActiveRequest,
 ) -> Response<ResponseBody>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let limit = decision_timeout(request.uri().query());
-    // To the letter, as upstream has it, which answers whatever else comes with nothing.
+    // An exact match, as upstream: it answers any other content type with an empty 200.
     if request.headers().get(CONTENT_TYPE) != Some(&JSON) {
         if request.method() == http::Method::POST {
             reviews.observer.on_rejected("content_type");
         }
-        return plain_response(StatusCode::OK, "", busy);
+        return plain_response(StatusCode::OK, "", active_request);
     }
-    let read = match read_body(request.into_body(), most_bytes, &mut lease).await {
+    let body = match read_body(request.into_body(), max_bytes, &mut reservation).await {
         Ok(body) => body,
-        // Upstream goes on with an empty body.
+        // Upstream continues with an empty body.
         Err(BodyError::Broken) => Bytes::new(),
         Err(BodyError::TooLarge) => {
             reviews.observer.on_rejected("too_large");
             return plain_response(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "Request entity too large\n",
-                busy,
+                active_request,
             );
         }
         Err(BodyError::Timeout(BodyTimeout::Slow)) => {
             reviews.observer.on_rejected("slow_body");
             return plain_response(
                 StatusCode::REQUEST_TIMEOUT,
-                "the request did not come in time\n",
-                busy,
+                "timed out reading the request body\n",
+                active_request,
             );
         }
         Err(BodyError::Timeout(BodyTimeout::NoMemory)) => {
             reviews.observer.on_rejected("no_memory");
-            let why = "too many requests at once: no memory for this one\n";
-            return plain_response(StatusCode::SERVICE_UNAVAILABLE, why, busy);
+            let message =
+                "too many concurrent requests: the memory limit for request bodies is reached\n";
+            return plain_response(StatusCode::SERVICE_UNAVAILABLE, message, active_request);
         }
     };
-    let was_read = Instant::now();
-    let deciding = busy.begin_decision();
-    let ReviewDecision { uid, resource, status, response: verdict } =
-        reviews.decide(read, lease, limit).await;
-    drop(deciding);
-    let decided = Instant::now();
-    let outcome = verdict.outcome;
-    let bytes = review::encode_response(&uid, verdict);
-    let built = Instant::now();
-    let answered = CompletedReview {
+    let read_at = Instant::now();
+    let decision_guard = active_request.begin_decision();
+    let ReviewDecision { uid, resource, status, response: decision } =
+        reviews.decide(body, reservation, limit).await;
+    drop(decision_guard);
+    let decided_at = Instant::now();
+    let outcome = decision.outcome;
+    let bytes = review::encode_response(&uid, decision);
+    let built_at = Instant::now();
+    let review = CompletedReview {
         resource,
         status,
         outcome,
-        read: was_read - begun,
-        admit: decided - was_read,
-        build: built - decided,
+        read: read_at - started_at,
+        admit: decided_at - read_at,
+        build: built_at - decided_at,
         write: Duration::ZERO,
         total: Duration::ZERO,
     };
-    let end = ReviewCompletion {
-        review: answered,
-        started_at: begun,
-        built_at: built,
-        observer: Arc::clone(&reviews.observer),
-    };
-    let reply = response_body(Some(bytes.into()), Some(end), busy);
-    let mut response = Response::new(reply);
+    let completion =
+        ReviewCompletion { review, started_at, built_at, observer: Arc::clone(&reviews.observer) };
+    let body = response_body(Some(bytes.into()), Some(completion), active_request);
+    let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// How long may be decided: a share of what the API server says that it waits.
+/// The time for a decision: a share of the timeout that the API server passes in the query.
 fn decision_timeout(query: Option<&str>) -> Duration {
     let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
-    let said = pairs.find_map(|pair| pair.strip_prefix("timeout="));
-    let seconds = said.and_then(|text| text.strip_suffix('s')?.parse::<f64>().ok());
-    let waits = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
-    waits
+    let value = pairs.find_map(|pair| pair.strip_prefix("timeout="));
+    let seconds = value.and_then(|text| text.strip_suffix('s')?.parse::<f64>().ok());
+    let api_timeout = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
+    api_timeout
         .map_or(MAX_DECISION_TIMEOUT, |seconds| Duration::from_secs_f64(seconds * TIMEOUT_SHARE))
         .min(MAX_DECISION_TIMEOUT)
 }
@@ -217,10 +225,10 @@ fn decision_timeout(query: Option<&str>) -> Duration {
 fn plain_response(
     status: StatusCode,
     text: &'static str,
-    busy: ActiveRequest,
+    active_request: ActiveRequest,
 ) -> Response<ResponseBody> {
     let bytes = Some(Bytes::from_static(text.as_bytes())).filter(|text| !text.is_empty());
-    let mut response = Response::new(response_body(bytes, None, busy));
+    let mut response = Response::new(response_body(bytes, None, active_request));
     *response.status_mut() = status;
     response
 }
@@ -254,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Adds an annotation, or takes for ever.
+    /// Adds an annotation, or never returns.
     struct Pods;
 
     #[async_trait]
@@ -305,7 +313,7 @@ mod tests {
         json!({"request": {"uid": "u", "resource": resource, "name": name}}).to_string().into()
     }
 
-    /// Golden vectors 294 to 296, and what stands beside them.
+    /// Golden vectors 294 to 296, and related cases.
     #[tokio::test]
     async fn bad_requests_get_upstreams_answers_and_good_ones_their_own() {
         let json = "application/json";
@@ -340,12 +348,12 @@ mod tests {
     async fn who_takes_too_long_lets_the_pod_through_while_the_api_server_still_waits() {
         let begun = tokio::time::Instant::now();
         let (_, answer, counts) = ask("application/json", "?timeout=1s", pod("slow")).await;
-        assert_eq!(begun.elapsed(), Duration::from_millis(800), "a fifth is left for the way back");
+        assert_eq!(begun.elapsed(), Duration::from_millis(800), "a fifth is left for the response");
         assert_eq!(answer["response"], json!({"uid": "u", "allowed": true}));
         assert_eq!(counts, ["Pod skipped timeout"]);
     }
 
-    /// Keeps the thread that it is on, until it may go.
+    /// Blocks its thread until it is released.
     struct Stuck {
         entered: tokio::sync::Semaphore,
         may_go: Mutex<std::sync::mpsc::Receiver<()>>,
@@ -385,12 +393,12 @@ mod tests {
         let ask = |body: Vec<u8>| {
             ask_of(Arc::clone(&reviews), 1 << 20, "application/json", "?timeout=1s", body)
         };
-        // Both threads are taken; all of this runs on one loop.
+        // Both blocking threads are busy; everything else runs on one runtime.
         let first = ask(large("stuck"));
         let (second, third) = (ask(large("stuck")), ask(large("web")));
         let small = async {
-            let both = stuck.entered.acquire().await;
-            both.expect("it is open").forget();
+            let permits = stuck.entered.acquire().await;
+            permits.expect("it is open").forget();
             ask(pod("web")).await
         };
         let (first, second, third, (_, small)) = tokio::join!(first, second, third, small);

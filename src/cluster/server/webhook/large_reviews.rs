@@ -1,5 +1,5 @@
-//! Reviews of large bodies. They take time in proportion, which the loop of a connection has not got: all other reviews on
-//! it would wait, and no limit of time can stop what does not wait for anything.
+//! Reviews of large bodies run on blocking threads. They take time in proportion to their size: on the connection's
+//! runtime they would block all other reviews, and a timeout cannot interrupt code that never awaits.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::{
     split_review::split_review,
 };
 
-/// What is longer is reviewed apart. Objects have some kilobytes.
+/// Bodies above this size are reviewed on a blocking thread. Most objects have a few kilobytes.
 pub(super) const LARGE_BODY_BYTES: usize = 256 << 10;
 
-/// How many are reviewed at once.
+/// Maximum number of concurrent reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 2;
 
-/// How many are reviewed, or wait for that. They hold memory meanwhile.
+/// Maximum number of running and queued reviews. They hold the memory of their bodies.
 const MAX_QUEUED_REVIEWS: usize = 8;
 
-/// Threads for large reviews.
+/// Limits for large reviews.
 #[derive(Debug)]
 pub(super) struct LargeReviews {
     threads: Arc<Semaphore>,
@@ -36,31 +36,31 @@ impl Default for LargeReviews {
 }
 
 impl LargeReviews {
-    /// Decides about a body on a thread of its own. When nobody waits for that any more, the thread still ends as it does,
-    /// and the memory of the body stays taken until then.
+    /// Decides a review on a blocking thread. If the caller times out, the thread still finishes, and the memory of
+    /// the body stays reserved until then.
     pub async fn review(
         &self,
         reviewer: Arc<dyn Reviewer>,
         body: Bytes,
-        lease: BodyReservation,
+        reservation: BodyReservation,
     ) -> AdmissionDecision {
-        let Ok(place) = Arc::clone(&self.slots).try_acquire_owned() else {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return AdmissionDecision::allow("crowded");
         };
         let Ok(thread) = Arc::clone(&self.threads).acquire_owned().await else {
             return AdmissionDecision::allow("crowded");
         };
-        let here = Handle::current();
+        let runtime = Handle::current();
         let decided = spawn_blocking(move || {
-            let _held = (place, thread, lease);
+            let _guards = (slot, thread, reservation);
             let parts = split_review(&body);
-            let asked = review::parse_review(&body, parts.as_ref()).ok()?;
-            Some(here.block_on(reviewer.review(&asked)))
+            let request = review::parse_review(&body, parts.as_ref()).ok()?;
+            Some(runtime.block_on(reviewer.review(&request)))
         });
         match decided.await {
             Ok(decided) => decided.unwrap_or_else(|| AdmissionDecision::allow("unreadable_review")),
             Err(error) => {
-                tracing::error!(%error, "a large review failed; let through");
+                tracing::error!(%error, "large review panicked; allowing the request");
                 AdmissionDecision::allow("failed")
             }
         }

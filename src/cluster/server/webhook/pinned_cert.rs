@@ -1,4 +1,4 @@
-//! Belief in one certificate and no other: for who looks at a webhook whose authority is known to others alone.
+//! Verifies a server by one pinned certificate, for self-checks where the CA is not known to this process.
 
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, SignatureScheme,
@@ -7,7 +7,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Believes whoever shows this certificate, and can prove that it is theirs.
+/// Accepts a server that presents this certificate and proves possession of its key.
 #[derive(Debug)]
 pub(super) struct PinnedCertificateVerifier {
     certificate: CertificateDer<'static>,
@@ -15,7 +15,7 @@ pub(super) struct PinnedCertificateVerifier {
 }
 
 impl PinnedCertificateVerifier {
-    /// This one.
+    /// Pins a certificate.
     pub fn new(certificate: CertificateDer<'static>) -> Self {
         let algorithms = ring::default_provider().signature_verification_algorithms;
         Self { certificate, algorithms }
@@ -25,13 +25,13 @@ impl PinnedCertificateVerifier {
 impl ServerCertVerifier for PinnedCertificateVerifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if *shown == self.certificate {
+        if *presented == self.certificate {
             Ok(ServerCertVerified::assertion())
         } else {
             Err(CertificateError::ApplicationVerificationFailure.into())

@@ -1,4 +1,4 @@
-//! Reads the body of a request into memory that was asked for.
+//! Reads request bodies within the memory budget.
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
@@ -6,10 +6,10 @@ use hyper::body::Body;
 
 use super::body_budget::{BodyReservation, BodyTimeout};
 
-/// As much arrives at once: the longest frame of HTTP/2. It is asked for before it is read.
+/// The longest HTTP/2 frame, which may arrive at once. Its memory is reserved before it is read.
 const FRAME_BYTES: usize = 16 << 10;
 
-/// Why there is no body.
+/// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     TooLarge,
@@ -18,47 +18,47 @@ pub(super) enum BodyError {
 }
 
 impl From<BodyTimeout> for BodyError {
-    fn from(late: BodyTimeout) -> Self {
-        Self::Timeout(late)
+    fn from(timeout: BodyTimeout) -> Self {
+        Self::Timeout(timeout)
     }
 }
 
-/// Reads a body of so many bytes at most.
+/// Reads a body of at most `max_bytes`.
 pub(super) async fn read_body<B>(
     mut body: B,
-    most: usize,
-    lease: &mut BodyReservation,
+    max_bytes: usize,
+    reservation: &mut BodyReservation,
 ) -> Result<Bytes, BodyError>
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let promised = body.size_hint();
+    let size_hint = body.size_hint();
     let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    if length(promised.lower()) > most {
+    if length(size_hint.lower()) > max_bytes {
         return Err(BodyError::TooLarge);
     }
-    let most_to_come = promised.exact().map_or(most, length);
-    let mut whole = BytesMut::new();
+    let expected = size_hint.exact().map_or(max_bytes, length);
+    let mut buffer = BytesMut::new();
     while !body.is_end_stream() {
-        let so_far = whole.len();
-        lease.grow((so_far + FRAME_BYTES).min(most_to_come.max(so_far))).await?;
-        let Some(frame) = lease.within_deadline(body.frame()).await? else { break };
+        let received = buffer.len();
+        reservation.grow((received + FRAME_BYTES).min(expected.max(received))).await?;
+        let Some(frame) = reservation.within_deadline(body.frame()).await? else { break };
         let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
-        let so_far = so_far + data.len();
-        if so_far > most {
+        let received = received + data.len();
+        if received > max_bytes {
             return Err(BodyError::TooLarge);
         }
-        lease.grow(so_far).await?;
-        // Most bodies are one piece, which then need not be copied.
-        if whole.is_empty() && body.is_end_stream() {
-            lease.shrink(so_far);
+        reservation.grow(received).await?;
+        // Most bodies arrive in one piece, which is returned without copying.
+        if buffer.is_empty() && body.is_end_stream() {
+            reservation.shrink(received);
             return Ok(data);
         }
-        if whole.is_empty() {
-            whole.reserve(promised.exact().map_or(so_far, length));
+        if buffer.is_empty() {
+            buffer.reserve(size_hint.exact().map_or(received, length));
         }
-        whole.extend_from_slice(&data);
+        buffer.extend_from_slice(&data);
     }
-    lease.shrink(whole.len());
-    Ok(whole.freeze())
+    reservation.shrink(buffer.len());
+    Ok(buffer.freeze())
 }

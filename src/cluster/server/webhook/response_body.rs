@@ -1,4 +1,4 @@
-//! The body of an answer to a review, which counts when it was handed over.
+//! Response bodies that report the review once they were sent.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,25 +10,25 @@ use super::{
 };
 use crate::cluster::server::body::Body;
 
-/// Such a body.
+/// The response body of a review.
 pub(super) type ResponseBody = Body<ResponseGuard>;
 
-/// An answer of these bytes. `end` is told once they were handed over; the connection is busy until then.
+/// Creates a response body. `completion` is reported once it was sent; the connection counts as busy until then.
 pub(super) fn response_body(
     bytes: Option<Bytes>,
-    end: Option<ReviewCompletion>,
-    busy: ActiveRequest,
+    completion: Option<ReviewCompletion>,
+    active_request: ActiveRequest,
 ) -> ResponseBody {
-    Body::whole(bytes, ResponseGuard { end, _active_request: busy })
+    Body::whole(bytes, ResponseGuard { end: completion, _active_request: active_request })
 }
 
-/// An answer on its way.
+/// A response in transit.
 pub(super) struct ResponseGuard {
     end: Option<ReviewCompletion>,
     _active_request: ActiveRequest,
 }
 
-/// What is told of a review once its answer was handed over.
+/// A review and its start times, reported once the response was sent.
 pub(super) struct ReviewCompletion {
     pub review: CompletedReview,
     pub started_at: Instant,
@@ -38,17 +38,12 @@ pub(super) struct ReviewCompletion {
 
 impl Drop for ResponseGuard {
     fn drop(&mut self) {
-        let Some(ReviewCompletion {
-            review: mut answered,
-            started_at: begun,
-            built_at: built,
-            observer,
-        }) = self.end.take()
+        let Some(ReviewCompletion { mut review, started_at, built_at, observer }) = self.end.take()
         else {
             return;
         };
-        answered.write = built.elapsed();
-        answered.total = begun.elapsed();
-        observer.on_review(&answered);
+        review.write = built_at.elapsed();
+        review.total = started_at.elapsed();
+        observer.on_review(&review);
     }
 }

@@ -1,4 +1,4 @@
-//! AdmissionReview, `admission.k8s.io/v1`: what the API server asks, and what it is answered.
+//! AdmissionReview, `admission.k8s.io/v1`: requests and responses.
 
 use std::borrow::Cow;
 
@@ -9,70 +9,70 @@ use serde_json::value::RawValue;
 
 use super::split_review::SplitReview;
 
-/// What the API server asks, as it lies in the body of its question. Objects are left as they came: whoever knows the kind
-/// reads what it needs.
+/// An admission request that borrows from its body. Objects stay raw JSON: the reviewer of the kind parses what it
+/// needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdmissionRequest<'a> {
-    /// Which request it is; the answer repeats it.
+    /// Identifies the request; the response repeats it.
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
-    /// The kind of the object.
+    /// Kind of the object.
     #[serde(borrow)]
     pub kind: GroupVersionKind<'a>,
-    /// What is written to.
+    /// Resource of the request.
     #[serde(borrow)]
     pub resource: GroupVersionResource<'a>,
-    /// The kind in the words of whoever wrote it.
+    /// The kind that the client used.
     #[serde(borrow)]
     pub request_kind: Option<GroupVersionKind<'a>>,
     /// `status`, `scale`, ...
     pub sub_resource: Option<String>,
-    /// Name of the object; empty where the server will make one up.
+    /// Name of the object; empty if the server generates one.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    /// Its namespace.
+    /// Namespace of the object.
     #[serde(borrow)]
     pub namespace: Cow<'a, str>,
     /// `CREATE`, `UPDATE`, ...
     #[serde(borrow)]
     pub operation: Cow<'a, str>,
-    /// Whether nothing will be kept of it.
+    /// Whether the request is a dry run.
     pub dry_run: Option<bool>,
-    /// The object as it would be.
+    /// The new object.
     #[serde(borrow, deserialize_with = "text")]
     pub object: Option<&'a str>,
-    /// The object as it was.
+    /// The existing object.
     #[serde(borrow, deserialize_with = "text")]
     pub old_object: Option<&'a str>,
 }
 
-/// A kind.
+/// Group, version and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind<'a> {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     #[serde(borrow)]
     pub group: Cow<'a, str>,
-    /// Of the API.
+    /// API version.
     #[serde(borrow)]
     pub version: Cow<'a, str>,
-    /// Such as `Pod`.
+    /// Kind, such as `Pod`.
     #[serde(borrow)]
     pub kind: Cow<'a, str>,
 }
 
-/// A kind as it stands in paths.
+/// Group, version and resource, as in API paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource<'a> {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     #[serde(borrow)]
     pub group: Cow<'a, str>,
-    /// Of the API.
+    /// API version.
     #[serde(borrow)]
     pub version: Cow<'a, str>,
-    /// Such as `pods`.
+    /// Plural resource name, such as `pods`.
     #[serde(borrow)]
     pub resource: Cow<'a, str>,
 }
@@ -83,17 +83,17 @@ struct Review<'a> {
     request: Option<AdmissionRequest<'a>>,
 }
 
-/// Why there is nothing to answer.
+/// Why a review has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewError {
-    /// It is no AdmissionReview.
+    /// The body is not an AdmissionReview.
     Unreadable,
-    /// It asks nothing.
+    /// The review has no request.
     NoRequest,
 }
 
 impl ReviewError {
-    /// One word, for a label.
+    /// Label value for metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable_review",
@@ -106,12 +106,12 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D
     Ok(Option::<&RawValue>::deserialize(from)?.map(RawValue::get))
 }
 
-/// Reads what is asked. `parts` are those of the body, where it has them.
+/// Parses a review. `parts` is the split body, if it could be split.
 pub(super) fn parse_review<'a>(
     body: &'a [u8],
     parts: Option<&'a SplitReview<'a>>,
 ) -> Result<AdmissionRequest<'a>, ReviewError> {
-    // A list would be taken for the fields in their order.
+    // Serde would accept a JSON array as the fields in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ReviewError::Unreadable);
     }
@@ -125,36 +125,36 @@ pub(super) fn parse_review<'a>(
     Ok(request)
 }
 
-/// Somebody who decides about one kind.
+/// Decides the reviews of one kind.
 #[async_trait]
 pub trait Reviewer: Send + Sync {
-    /// What the kind is called in upstream's metrics, such as `Pod`.
+    /// The `resource` label in upstream's metrics, such as `Pod`.
     fn resource(&self) -> &'static str;
 
-    /// Decides. Nobody waits for it longer than the API server does.
+    /// Decides a review. The caller stops waiting when the API server's timeout is near.
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision;
 }
 
-/// A decision.
+/// The response to a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmissionDecision {
     /// A JSON patch, if anything changes.
     pub patch: Option<Vec<u8>>,
-    /// What whoever wrote the object is told.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
-    /// Why it is not let through; otherwise it is.
+    /// Why the request is denied; `None` allows it.
     pub denial: Option<Box<Status>>,
-    /// Why it came to that, in one word: the value of a label.
+    /// The reason for the decision, as a label value.
     pub outcome: &'static str,
 }
 
 impl AdmissionDecision {
-    /// Lets it through as it is.
+    /// Allows the request without changes.
     pub fn allow(outcome: &'static str) -> Self {
         Self { outcome, ..Self::default() }
     }
 
-    /// Lets it through with these operations, if there are any.
+    /// Allows the request with these JSON patch operations, if there are any.
     pub fn patch<T: Serialize>(operations: &[T]) -> Result<Self, serde_json::Error> {
         if operations.is_empty() {
             return Ok(Self::allow("unchanged"));
@@ -164,12 +164,12 @@ impl AdmissionDecision {
         Ok(Self { patch: Some(patch), outcome: "patched", ..Self::default() })
     }
 
-    /// Does not let it through.
+    /// Denies the request.
     pub fn deny(status: Status) -> Self {
         Self { denial: Some(Box::new(status)), outcome: "refused", ..Self::default() }
     }
 
-    /// With warnings.
+    /// Adds warnings.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
@@ -200,23 +200,23 @@ struct ReplyResponse<'a> {
     warnings: &'a [String],
 }
 
-/// Writes the answer to the request of that uid.
-pub(super) fn encode_response(uid: &str, verdict: AdmissionDecision) -> Vec<u8> {
-    let AdmissionDecision { patch, warnings, denial: refusal, .. } = verdict;
+/// Encodes the response to the request with this uid.
+pub(super) fn encode_response(uid: &str, decision: AdmissionDecision) -> Vec<u8> {
+    let AdmissionDecision { patch, warnings, denial, .. } = decision;
     let patch_type = patch.is_some().then_some("JSONPatch");
     let response = ReplyResponse {
         uid,
-        allowed: refusal.is_none(),
-        status: refusal.as_deref(),
+        allowed: denial.is_none(),
+        status: denial.as_deref(),
         patch: patch.map(ByteString),
         patch_type,
         warnings: &warnings,
     };
-    let answer =
+    let reply =
         ReviewReply { kind: "AdmissionReview", api_version: "admission.k8s.io/v1", response };
     let mut text = Vec::with_capacity(4 << 10);
-    // Texts and bytes alone: there is nothing in it that JSON could not hold.
-    let _ = serde_json::to_writer(&mut text, &answer);
+    // Strings and bytes only: serialization cannot fail.
+    let _ = serde_json::to_writer(&mut text, &reply);
     text
 }
 
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use crate::cluster::server::webhook::split_review::split_review;
 
-    fn written(uid: &str, verdict: AdmissionDecision) -> Value {
-        serde_json::from_slice(&encode_response(uid, verdict)).expect("JSON")
+    fn encoded(uid: &str, decision: AdmissionDecision) -> Value {
+        serde_json::from_slice(&encode_response(uid, decision)).expect("JSON")
     }
 
     #[test]
@@ -243,11 +243,11 @@ mod tests {
                 "patch": "W3sib3AiOiJhZGQifV0=", "warnings": ["old"],
             },
         });
-        assert_eq!(written("1", patched), expected);
+        assert_eq!(encoded("1", patched), expected);
         let none = AdmissionDecision::patch::<Value>(&[]).expect("JSON");
-        assert_eq!(written("", none)["response"], json!({"uid": "", "allowed": true}));
+        assert_eq!(encoded("", none)["response"], json!({"uid": "", "allowed": true}));
         let status = Status { code: Some(422), message: Some("no".into()), ..Status::default() };
-        let refused = written("2", AdmissionDecision::deny(status));
+        let refused = encoded("2", AdmissionDecision::deny(status));
         let expected =
             json!({"uid": "2", "allowed": false, "status": {"code": 422, "message": "no"}});
         assert_eq!(refused["response"]["allowed"], expected["allowed"]);
@@ -299,7 +299,7 @@ mod tests {
             let body = json!({"request": {"uid": uid}}).to_string();
             let parts = split_review(body.as_bytes());
             let read = parse_review(body.as_bytes(), parts.as_ref()).expect("a request");
-            let answer = written(&read.uid, AdmissionDecision::allow("x"));
+            let answer = encoded(&read.uid, AdmissionDecision::allow("x"));
             prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }
     }

@@ -1,20 +1,20 @@
-//! What is told of each review, for whoever counts.
+//! Observes completed and rejected reviews, for metrics.
 
 use std::time::Duration;
 
-/// What became of a review, in upstream's words.
+/// The status of a review, in upstream's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewStatus {
-    /// It could not be read, or nobody decides about its kind.
+    /// It could not be parsed, or its kind has no reviewer.
     Error,
-    /// Nothing was changed.
+    /// No patch was needed.
     Skipped,
-    /// Something was.
+    /// A patch was returned.
     Applied,
 }
 
 impl ReviewStatus {
-    /// The word.
+    /// Label value in upstream's metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -24,32 +24,32 @@ impl ReviewStatus {
     }
 }
 
-/// A review that was answered, and how long each step took.
+/// A completed review, and how long each step took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedReview {
-    /// What the kind is called in upstream's metrics.
+    /// The `resource` label in upstream's metrics.
     pub resource: &'static str,
-    /// What became of it.
+    /// The status of the review.
     pub status: ReviewStatus,
-    /// Why it came to that, in one word.
+    /// The reason for the decision, as a label value.
     pub outcome: &'static str,
-    /// Until the request was there.
+    /// Time to read the request.
     pub read: Duration,
-    /// Until it was decided.
+    /// Time to decide.
     pub admit: Duration,
-    /// Until the answer was made.
+    /// Time to build the response.
     pub build: Duration,
-    /// Until it was handed over.
+    /// Time to send the response.
     pub write: Duration,
-    /// All of it.
+    /// Total time.
     pub total: Duration,
 }
 
-/// Somebody who counts.
+/// Receives completed and rejected reviews.
 pub trait ReviewObserver: Send + Sync {
-    /// A review was answered.
-    fn on_review(&self, answered: &CompletedReview);
+    /// Called when a review was answered.
+    fn on_review(&self, review: &CompletedReview);
 
-    /// Somebody got no answer to a review, for this reason, in one word.
+    /// Called when a request got no review response; `reason` is a label value.
     fn on_rejected(&self, reason: &'static str);
 }

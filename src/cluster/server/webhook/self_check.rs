@@ -1,4 +1,4 @@
-//! Whether the webhook answers: asked of its own port, under the name and the trust of an API server.
+//! Self-check of the webhook: connects to its own port with the server name and CA bundle that an API server uses.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -20,12 +20,12 @@ use tokio_rustls::TlsConnector;
 
 use super::pinned_cert::PinnedCertificateVerifier;
 
-/// Whom the one who calls believes.
+/// How to verify the server.
 #[derive(Clone, Debug)]
 pub enum ServerTrust {
-    /// Whoever one of these stands for.
+    /// By certificate authorities.
     Authorities(RootCertStore),
-    /// Who shows this certificate: where the authority is known to others alone.
+    /// By this exact certificate, where the CA is not known to this process.
     PinnedCertificate(CertificateDer<'static>),
 }
 
@@ -35,28 +35,28 @@ impl From<RootCertStore> for ServerTrust {
     }
 }
 
-/// Asks nothing: it is answered with nothing, by the same code that answers reviews.
+/// A GET request without a body: the code that handles reviews answers it with an empty 200.
 const PROBE_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: plimsoll\r\nConnection: close\r\n\r\n";
 const PROBE_RESPONSE: &[u8] = b"HTTP/1.1 200 ";
 
-/// Why nobody gets through.
+/// Why a self-check failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelfCheckError {
-    /// Nobody takes the connection.
-    #[error("the webhook's own port {0} takes no connection: {1}")]
+    /// The connection failed.
+    #[error("cannot connect to the webhook's own port {0}: {1}")]
     Connect(SocketAddr, String),
-    /// The certificate is refused, or there is none.
-    #[error("TLS fails on the webhook's own port, under the name {0}: {1}")]
+    /// The TLS handshake failed.
+    #[error("TLS handshake with the webhook's own port failed for server name {0}: {1}")]
     Tls(String, String),
-    /// It is taken, and not answered.
+    /// The response was not the expected one.
     #[error("the webhook does not answer on its own port: {0}")]
     UnexpectedResponse(String),
-    /// It took too long.
+    /// The check timed out.
     #[error("the webhook does not answer on its own port within {0:?}")]
     Timeout(Duration),
 }
 
-/// Calls the webhook at this address as an API server would that trusts these and calls it by that name.
+/// Connects to the webhook like an API server that trusts `trusted` and uses `name` as the server name.
 pub async fn check_webhook(
     address: SocketAddr,
     name: &str,
@@ -73,10 +73,10 @@ async fn probe(
     name: &str,
     trusted: ServerTrust,
 ) -> Result<(), SelfCheckError> {
-    let tls = |why: String| SelfCheckError::Tls(name.to_owned(), why);
+    let tls_error = |error: String| SelfCheckError::Tls(name.to_owned(), error);
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|why| tls(why.to_string()))?;
+        .map_err(|error| tls_error(error.to_string()))?;
     let config = match trusted {
         ServerTrust::Authorities(roots) => config.with_root_certificates(roots),
         ServerTrust::PinnedCertificate(certificate) => {
@@ -87,34 +87,34 @@ async fn probe(
     };
     let config = config.with_no_client_auth();
     let server = ServerName::try_from(name.to_owned())
-        .map_err(|_| tls("that is no name of a server".to_owned()))?;
+        .map_err(|_| tls_error("not a valid server name".to_owned()))?;
     let address = loopback_address(address);
     let stream = TcpStream::connect(address)
         .await
-        .map_err(|why| SelfCheckError::Connect(address, why.to_string()))?;
+        .map_err(|error| SelfCheckError::Connect(address, error.to_string()))?;
     let mut stream = TlsConnector::from(Arc::new(config))
         .connect(server, stream)
         .await
-        .map_err(|why| tls(why.to_string()))?;
+        .map_err(|error| tls_error(error.to_string()))?;
     let mut head = [0; PROBE_RESPONSE.len()];
-    let asked = async {
+    let exchange = async {
         stream.write_all(PROBE_REQUEST).await?;
         stream.read_exact(&mut head).await
     };
-    asked.await.map_err(|why| SelfCheckError::UnexpectedResponse(why.to_string()))?;
+    exchange.await.map_err(|error| SelfCheckError::UnexpectedResponse(error.to_string()))?;
     if head == PROBE_RESPONSE {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&head).into_owned();
-        Err(SelfCheckError::UnexpectedResponse(format!("it says {said:?}")))
+        let response = String::from_utf8_lossy(&head).into_owned();
+        Err(SelfCheckError::UnexpectedResponse(format!("unexpected response {response:?}")))
     }
 }
 
-/// An address that listens everywhere is called on this machine.
+/// Maps an unspecified address to the loopback address.
 fn loopback_address(address: SocketAddr) -> SocketAddr {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        // The socket of IPv6 hears both; where there is no loopback of IPv6, that of IPv4 still is.
+        // The IPv6 socket accepts both. Where IPv6 has no loopback address, use that of IPv4.
         IpAddr::V6(ip) if ip.is_unspecified() => {
             if std::net::UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
                 Ipv6Addr::LOCALHOST.into()

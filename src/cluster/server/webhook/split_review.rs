@@ -1,19 +1,18 @@
-//! A review in its two parts: what is asked, and the objects that it is asked about. Objects are most of it, and whoever
-//! knows their kind reads them anyway: here they are passed over by their brackets alone.
+//! Splits a review into its envelope and its objects. Objects are most of the body, and their reviewer parses them
+//! anyway: here they are skipped by matching brackets.
 
-/// A review without its objects, and those.
+/// A review without its objects, and the raw objects.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SplitReview<'a> {
-    /// The review, with null for each object that was taken out.
+    /// The review, with null in place of each object.
     pub envelope: Vec<u8>,
-    /// The object as it would be.
+    /// The new object.
     pub object: Option<&'a str>,
-    /// The object as it was.
+    /// The existing object.
     pub old_object: Option<&'a str>,
 }
 
-/// Takes the objects out of a review. `None` where it does not look as API servers write reviews: it is then for a reader
-/// who takes more time.
+/// Splits a review. `None` if it is not in the form that API servers write: a full parser must handle it.
 pub(super) fn split_review(body: &[u8]) -> Option<SplitReview<'_>> {
     let mut scan = JsonScanner { text: body, position: 0 };
     let (mut cuts, mut object, mut old_object) = ([(0, 0); 2], None, None);
@@ -33,7 +32,7 @@ pub(super) fn split_review(body: &[u8]) -> Option<SplitReview<'_>> {
                 b"oldObject" => &mut old_object,
                 _ => continue,
             };
-            // Whoever writes a field twice is told so by the reader.
+            // Leave duplicate fields in place: the parser rejects them.
             if body[begin] != b'{' || found.is_some() {
                 continue;
             }
@@ -42,18 +41,18 @@ pub(super) fn split_review(body: &[u8]) -> Option<SplitReview<'_>> {
             count += 1;
         }
     }
-    let mut rest = Vec::with_capacity(2 << 10);
+    let mut envelope = Vec::with_capacity(2 << 10);
     let mut from = 0;
     for (begin, end) in &cuts[..count] {
-        rest.extend_from_slice(&body[from..*begin]);
-        rest.extend_from_slice(b"null");
+        envelope.extend_from_slice(&body[from..*begin]);
+        envelope.extend_from_slice(b"null");
         from = *end;
     }
-    rest.extend_from_slice(&body[from..]);
-    Some(SplitReview { envelope: rest, object, old_object })
+    envelope.extend_from_slice(&body[from..]);
+    Some(SplitReview { envelope, object, old_object })
 }
 
-/// What comes next in an object.
+/// The next key of an object, or its end.
 enum Key<'a> {
     Named(&'a [u8]),
     End,
@@ -79,7 +78,7 @@ impl<'a> JsonScanner<'a> {
         (self.peek()? == bracket).then(|| self.position += 1)
     }
 
-    /// The next key of an object, with what follows up to its value passed over.
+    /// Reads the next key of an object, and moves to its value.
     fn key(&mut self) -> Option<Key<'a>> {
         let mut next = self.peek()?;
         if next == b',' {
@@ -98,7 +97,7 @@ impl<'a> JsonScanner<'a> {
         Some(Key::Named(key))
     }
 
-    /// Passes over a string.
+    /// Skips a string.
     fn string(&mut self) -> Option<()> {
         self.open(b'"')?;
         loop {
@@ -113,7 +112,7 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     fn skip(&mut self) -> Option<()> {
         match self.peek()? {
             b'"' => self.string(),
@@ -184,7 +183,7 @@ mod tests {
         {
             assert_eq!(split_review(body.as_bytes()), None, "{body}");
         }
-        // Somewhere else it is another object.
+        // A field of this name elsewhere is not the reviewed object.
         let other = br#"{"object": {"a": 1}, "request": {"deep": {"object": {}}}}"#;
         let parts = split_review(other).expect("a review");
         assert_eq!((parts.object, &parts.envelope[..]), (None, &other[..]));

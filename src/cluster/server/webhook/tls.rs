@@ -1,5 +1,5 @@
-//! TLS as the webhook speaks it: versions and ciphers by upstream's flags, and a key that can be changed while
-//! connections stay.
+//! TLS of the webhook: versions and cipher suites from upstream's flags, and a certificate that can be replaced
+//! without dropping connections.
 
 use std::{
     str::FromStr,
@@ -15,32 +15,32 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-/// Why there is no TLS.
+/// Errors of TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
-    /// A certificate or key cannot be read.
-    #[error("{what} is no {wanted}: give PEM")]
+    /// A certificate or key cannot be parsed.
+    #[error("{what} is not a PEM {wanted}")]
     Unreadable {
-        /// Which one.
+        /// The name of the input.
         what: String,
-        /// What it should be.
+        /// The expected content.
         wanted: &'static str,
     },
-    /// The two do not belong together, or the key is of a kind that is not known.
+    /// Key and certificate do not match, or the key type is not supported.
     #[error("the key cannot be used with the certificate: {0}")]
     Mismatch(String),
-    /// The settings make no sense together.
-    #[error("TLS cannot be set up: {0}")]
+    /// The settings are inconsistent.
+    #[error("invalid TLS settings: {0}")]
     Settings(String),
 }
 
-/// The oldest version that is spoken.
+/// The minimum TLS version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
-    /// 1.2, and 1.3.
+    /// TLS 1.2 and 1.3.
     #[default]
     Tls12,
-    /// 1.3 alone.
+    /// TLS 1.3 only.
     Tls13,
 }
 
@@ -56,18 +56,18 @@ impl FromStr for MinVersion {
     }
 }
 
-/// Ciphers of TLS 1.2, by the names that Go has for them. Those of 1.3 cannot be chosen, there as here.
+/// Cipher suites of TLS 1.2, by Go's names. As in Go, those of TLS 1.3 are not configurable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CipherSuites {
-    /// None is to take all.
+    /// `None` selects all.
     selected: Option<Vec<CipherSuite>>,
-    /// Names that Go knows and that are too weak to be spoken here.
+    /// Names that Go supports, but that are too weak to be supported here.
     pub weak: Vec<String>,
-    /// Names that nobody knows: upstream passes over them as well.
+    /// Unknown names; upstream ignores them as well.
     pub unknown: Vec<String>,
 }
 
-/// The suites that both know. The second three are older names of Go's.
+/// The suites that Go and rustls both support. Go has two names for the ChaCha20 suites.
 const SUITES: [(&str, CipherSuite); 8] = [
     (
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -96,10 +96,10 @@ const SUITES: [(&str, CipherSuite); 8] = [
         CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ),
 ];
-/// Of 1.3: they may stand in the list, and change nothing.
+/// Suites of TLS 1.3: accepted in the list without effect.
 const TLS13_SUITES: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
-/// Go has them too, and rustls has not: without forward secrecy, or without authenticated encryption.
+/// Suites that Go supports and rustls does not: without forward secrecy or without authenticated encryption.
 const WEAK_SUITES: [&str; 6] = [
     "TLS_RSA_WITH_",
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_",
@@ -110,47 +110,47 @@ const WEAK_SUITES: [&str; 6] = [
 ];
 
 impl CipherSuites {
-    /// Names, parted by commas or colons. None that can be spoken is as good as none at all.
+    /// Parses names separated by commas or colons. If none of them is supported, all suites are used.
     pub fn parse(list: &str) -> Self {
-        let (mut ciphers, mut chosen, mut is_chosen) = (Self::default(), Vec::new(), false);
+        let (mut ciphers, mut selected, mut has_known) = (Self::default(), Vec::new(), false);
         for name in list.split([',', ':']).map(str::trim).filter(|name| !name.is_empty()) {
             if let Some((_, suite)) = SUITES.iter().find(|(known, _)| *known == name) {
-                chosen.push(*suite);
-                is_chosen = true;
+                selected.push(*suite);
+                has_known = true;
             } else if TLS13_SUITES.contains(&name) {
-                is_chosen = true;
+                has_known = true;
             } else if WEAK_SUITES.iter().any(|weak| name.starts_with(weak)) {
                 ciphers.weak.push(name.to_owned());
             } else {
                 ciphers.unknown.push(name.to_owned());
             }
         }
-        ciphers.selected = is_chosen.then_some(chosen);
+        ciphers.selected = has_known.then_some(selected);
         ciphers
     }
 
     fn provider(&self) -> CryptoProvider {
         let mut provider = ring::default_provider();
-        if let Some(chosen) = &self.selected {
+        if let Some(selected) = &self.selected {
             provider
                 .cipher_suites
-                .retain(|suite| suite.tls13().is_some() || chosen.contains(&suite.suite()));
+                .retain(|suite| suite.tls13().is_some() || selected.contains(&suite.suite()));
         }
         provider
     }
 }
 
-/// The key that is shown to whoever connects from now on. Connections that stand keep what they were shown.
+/// The certificate for new connections. Open connections keep the one that they started with.
 #[derive(Debug, Default)]
 pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl ReloadableCertificate {
-    /// Shows this one from now on.
+    /// Replaces the certificate.
     pub fn set(&self, key: CertifiedKey) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
     }
 
-    /// Whether there is one to show.
+    /// Whether no certificate is set.
     pub fn is_empty(&self) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).is_none()
     }
@@ -162,7 +162,7 @@ impl ResolvesServerCert for ReloadableCertificate {
     }
 }
 
-/// A certificate, with what comes between it and its authority, and its key; both PEM.
+/// Builds a certified key from a certificate chain and its private key, both in PEM.
 pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
     let unreadable = |what: &str, wanted| TlsError::Unreadable { what: what.to_owned(), wanted };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
@@ -171,30 +171,31 @@ pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError>
     let key =
         PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable("the key", "private key"))?;
     CertifiedKey::from_der(chain, key, &ring::default_provider())
-        .map_err(|why| TlsError::Mismatch(why.to_string()))
+        .map_err(|error| TlsError::Mismatch(error.to_string()))
 }
 
-/// How the webhook speaks TLS.
+/// The TLS configuration of the webhook.
 pub fn server_config(
     minimum: MinVersion,
     ciphers: &CipherSuites,
-    keyring: Arc<ReloadableCertificate>,
+    certificate: Arc<ReloadableCertificate>,
 ) -> Result<ServerConfig, TlsError> {
-    static OLD_AND_NEW: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
-    static NEW: [&SupportedProtocolVersion; 1] = [&TLS13];
+    static TLS12_AND_TLS13: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    static ONLY_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
     let provider = ciphers.provider();
-    let speaks_old = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+    let supports_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
     let versions: &[_] = match minimum {
-        MinVersion::Tls12 if speaks_old => &OLD_AND_NEW,
-        _ => &NEW,
+        MinVersion::Tls12 if supports_tls12 => &TLS12_AND_TLS13,
+        _ => &ONLY_TLS13,
     };
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
-        .map_err(|why| TlsError::Settings(why.to_string()))?
+        .map_err(|error| TlsError::Settings(error.to_string()))?
         .with_no_client_auth()
-        .with_cert_resolver(keyring);
+        .with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Nothing is resumed: API servers do not, and whoever did would go on trusting what is shown no longer.
+    // No session resumption: API servers do not use it, and a resumed session would keep trusting a replaced
+    // certificate.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -227,7 +228,7 @@ mod tests {
             assert_eq!(read.selected.as_ref().map(Vec::len), chosen, "{list}");
             assert_eq!((read.weak.len(), read.unknown.len()), (weak, unknown), "{list}");
             for minimum in [MinVersion::Tls12, MinVersion::Tls13] {
-                server_config(minimum, &read, Arc::default()).expect("always makes sense");
+                server_config(minimum, &read, Arc::default()).expect("every combination is valid");
             }
         }
         let one = CipherSuites::parse(ecdsa).provider();
@@ -238,12 +239,12 @@ mod tests {
 
     #[test]
     fn a_key_of_another_certificate_is_refused() {
-        let wanted = CertificateSpec {
+        let spec = CertificateSpec {
             names: vec!["a.svc".into()],
             lifetime: std::time::Duration::from_hours(1),
         };
         let now = Time::from_secs(1_800_000_000);
-        let (one, two) = (issue(&wanted, now).expect("made"), issue(&wanted, now).expect("made"));
+        let (one, two) = (issue(&spec, now).expect("made"), issue(&spec, now).expect("made"));
         certified_key(&one.chain, &one.key).expect("they belong together");
         let mixed = certified_key(&one.chain, &two.key).expect_err("they do not");
         assert!(matches!(mixed, TlsError::Mismatch(_)), "{mixed}");

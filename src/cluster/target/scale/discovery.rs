@@ -1,4 +1,4 @@
-//! Requests about objects of any kind: where their kind is served, and what their scale says.
+//! Discovers where the objects of any kind are served, and fetches their scales.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,29 +13,29 @@ use super::{CacheLifetimes, ObjectReference, RawScale, RequestGate, Scale};
 use crate::cluster::cache::ttl_cache::{Cached, FetchReason, TtlCache};
 use crate::cluster::path_segment::path_segment;
 
-/// What the API server answers when a kind has no scale.
+/// The API server's message when a kind has no scale.
 const NO_RESOURCE: &str = "the server could not find the requested resource";
 const MAX_GROUPS: u64 = 1_000;
 
-/// Asks the API server, one gated request with an end at a time.
+/// Sends discovery requests, each awaits the gate and has a timeout.
 #[derive(Clone)]
 pub(super) struct DiscoveryClient {
     client: Client,
     gate: RequestGate,
-    /// In place of the gate, for requests that nobody waits for.
+    /// Replaces the gate for requests that no caller waits for.
     low_priority_gate: Option<RequestGate>,
     kinds_by_group: TtlCache<Box<str>, Arc<ServedKinds>>,
     lifetimes: CacheLifetimes,
 }
 
-/// The kinds of a group, or why they are not known.
+/// The served kinds of a group, or the error of the discovery.
 pub(super) type ServedKinds = Result<Vec<ServedKind>, String>;
 
-/// One kind in one version: where its objects are.
+/// One kind in one API version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServedKind {
     pub name: Box<str>,
-    /// `/apis/apps/v1`.
+    /// Path of the API version, such as `/apis/apps/v1`.
     pub root: Arc<str>,
     plural: Box<str>,
     scalable: bool,
@@ -47,23 +47,23 @@ pub(super) enum ApiError {
     Transient(String),
 }
 
-// === impl Kind ===
+// === impl ServedKind ===
 
 impl ServedKind {
-    /// Where an object of this kind is.
+    /// The path of an object of this kind.
     pub fn path(&self, key: &ObjectReference) -> Result<String, String> {
         let name = path_segment("resource name", &key.name)?;
         let namespace = path_segment("namespace", &key.namespace)?;
         Ok(format!("{}/namespaces/{namespace}/{}/{name}", self.root, self.plural))
     }
 
-    /// Where its scale is.
+    /// The path of its scale.
     pub fn scale_path(&self, key: &ObjectReference) -> Result<String, String> {
         Ok(format!("{}/scale", self.path(key)?))
     }
 }
 
-// === impl Asker ===
+// === impl DiscoveryClient ===
 
 impl DiscoveryClient {
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
@@ -76,17 +76,17 @@ impl DiscoveryClient {
         }
     }
 
-    /// Passes this gate before requests that nobody waits for.
-    pub fn with_low_priority_gate(mut self, spare: RequestGate) -> Self {
-        self.low_priority_gate = Some(spare);
+    /// Awaits this gate before requests that no caller waits for.
+    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
+        self.low_priority_gate = Some(gate);
         self
     }
 
-    /// The same, for requests of that urgency.
-    pub fn for_reason(&self, asks: FetchReason) -> Self {
+    /// A client with the gate for this reason.
+    pub fn for_reason(&self, reason: FetchReason) -> Self {
         let mut this = self.clone();
-        if let (FetchReason::Refresh, Some(spare)) = (asks, &self.low_priority_gate) {
-            this.gate = Arc::clone(spare);
+        if let (FetchReason::Refresh, Some(gate)) = (reason, &self.low_priority_gate) {
+            this.gate = Arc::clone(gate);
         }
         this
     }
@@ -112,7 +112,7 @@ impl DiscoveryClient {
                 key.kind
             ));
         }
-        // A refusal in one version says nothing of the others.
+        // An error in one version says nothing about the others.
         let mut last = Scale::Missing(NO_RESOURCE.to_owned());
         for kind in kinds {
             if kind.name != key.kind || !kind.scalable {
@@ -134,12 +134,12 @@ impl DiscoveryClient {
         last
     }
 
-    /// The kinds of a group; looked up again when that one is not among them and the answer is not quite new.
+    /// The kinds of a group. Fetches them again if that kind is not among them and the cached result is not recent.
     pub async fn kinds(&self, group: &str, kind: &str) -> Arc<ServedKinds> {
         let key = Box::from(group);
         let kinds = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
-        let is_there = |known: &ServedKind| &*known.name == kind && known.scalable;
-        if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_there)) {
+        let is_scalable_kind = |served: &ServedKind| &*served.name == kind && served.scalable;
+        if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_scalable_kind)) {
             let age = self.lifetimes.missing / 2;
             return self
                 .kinds_by_group
@@ -155,8 +155,8 @@ impl DiscoveryClient {
     ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<ServedKinds>>> + Send + use<>
     {
         let (this, group) = (self.clone(), group.to_owned());
-        move |asks| {
-            let this = this.for_reason(asks);
+        move |reason| {
+            let this = this.for_reason(reason);
             Box::pin(async move {
                 let (kinds, lifetime) = match this.discover(&group).await {
                     Ok(kinds) if kinds.is_empty() => (Ok(kinds), this.lifetimes.missing),
@@ -168,19 +168,20 @@ impl DiscoveryClient {
         }
     }
 
-    /// All kinds of a group in all versions that are served, the preferred one first.
+    /// All kinds of a group in all served versions, the preferred version first.
     async fn discover(&self, group: &str) -> ServedKinds {
         let roots = if group.is_empty() {
             vec!["/api/v1".to_owned()]
         } else {
             let segment = path_segment("API group", group)?;
             match self.get::<APIGroup>(&format!("/apis/{segment}")).await {
-                Ok(mut found) => {
-                    let preferred = found.preferred_version.map(|version| version.group_version);
-                    found
+                Ok(mut api_group) => {
+                    let preferred =
+                        api_group.preferred_version.map(|version| version.group_version);
+                    api_group
                         .versions
                         .sort_by_key(|version| preferred.as_ref() != Some(&version.group_version));
-                    let versions = found.versions.into_iter();
+                    let versions = api_group.versions.into_iter();
                     versions.map(|version| format!("/apis/{}", version.group_version)).collect()
                 }
                 Err(ApiError::NotFound(_)) => Vec::new(),
@@ -191,7 +192,7 @@ impl DiscoveryClient {
         for root in roots {
             match self.get::<APIResourceList>(&root).await {
                 Ok(list) => add_kinds(&mut kinds, &root, &list),
-                // It has been taken away in between.
+                // The version was removed in the meantime.
                 Err(ApiError::NotFound(_)) => {}
                 Err(ApiError::Transient(why)) => return Err(why),
             }
@@ -204,30 +205,31 @@ impl DiscoveryClient {
         let request = http::Request::get(path)
             .body(Vec::new())
             .map_err(|why| ApiError::NotFound(format!("{path}: {why}")))?;
-        let patience = self.lifetimes.request_timeout;
-        match with_timeout(patience, self.client.request::<T>(request)).await {
-            Some(Ok(answer)) => Ok(answer),
+        let timeout = self.lifetimes.request_timeout;
+        match with_timeout(timeout, self.client.request::<T>(request)).await {
+            Some(Ok(response)) => Ok(response),
             Some(Err(kube::Error::Api(status))) if status.code == 404 => {
                 Err(ApiError::NotFound(status.message.trim().to_owned()))
             }
-            // Also when the server forbids it: rights come and go while somebody installs them, and what was
-            // known before is better than nothing.
+            // Also on 403: during an installation RBAC rules come and go, and the previous result is better than none.
             Some(Err(kube::Error::Api(status))) => Err(ApiError::Transient(status.message.clone())),
             Some(Err(why)) => Err(ApiError::Transient(why.to_string())),
-            None => Err(ApiError::Transient(format!("no answer to {path} within {patience:?}"))),
+            None => {
+                Err(ApiError::Transient(format!("request for {path} timed out after {timeout:?}")))
+            }
         }
     }
 }
 
-async fn with_timeout<T>(patience: Duration, work: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(patience, work).await.ok()
+async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, work).await.ok()
 }
 
 fn add_kinds(kinds: &mut Vec<ServedKind>, root: &str, list: &APIResourceList) {
     let root = Arc::<str>::from(root);
     let names: std::collections::HashSet<&str> =
         list.resources.iter().map(|resource| resource.name.as_str()).collect();
-    // What is scaled is in a namespace, as its pods are.
+    // Only namespaced objects are scalable, as their pods are namespaced.
     let objects = list.resources.iter().filter(|resource| !resource.name.contains('/'));
     kinds.extend(objects.map(|resource| ServedKind {
         name: resource.kind.as_str().into(),

@@ -1,4 +1,4 @@
-//! What stands above an object: its chain of controllers, each known by its uid and asked for once in a while.
+//! Follows the chain of controllers above an object. Each step is cached by UID.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::cluster::cache::{
     ttl_cache::{Cached, FetchReason},
 };
 
-/// Nobody has longer chains, and one that goes in a circle has no end.
+/// Maximum length of an owner chain; a longer one is a cycle.
 const MAX_OWNER_CHAIN: usize = 8;
 
-/// What stands right above an object.
+/// The controller of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnerStep {
-    /// This one.
+    /// The object has this controller.
     Owner(OwnerRef),
-    /// Nothing: it is the topmost, or gone.
+    /// The object has no controller, or does not exist.
     Top,
-    /// Nobody can tell.
+    /// Not known at the moment.
     Unknown,
 }
 
@@ -33,22 +33,22 @@ struct OwnedObject {
 }
 
 impl ScaleClient {
-    /// Whether the object of this uid is `from`, or controls it, or what controls it. Nothing where nobody can tell: it may
-    /// not be read, or the server is away.
+    /// Whether the object with this UID is `from` or one of the controllers above it. `None` if that is not known: a request
+    /// was forbidden or failed.
     pub async fn is_in_owner_chain(
         &self,
         uid: &str,
         namespace: &str,
         from: &OwnerRef,
     ) -> Option<bool> {
-        let mut at = from.clone();
+        let mut current = from.clone();
         for _ in 0..MAX_OWNER_CHAIN {
-            if *at.uid == *uid {
+            if *current.uid == *uid {
                 return Some(true);
             }
-            let step = self.owners.get(&at.uid, self.owner_fetcher(namespace, &at)).await;
+            let step = self.owners.get(&current.uid, self.owner_fetcher(namespace, &current)).await;
             match &*step {
-                OwnerStep::Owner(next) => at = next.clone(),
+                OwnerStep::Owner(next) => current = next.clone(),
                 OwnerStep::Top => return Some(false),
                 OwnerStep::Unknown => return None,
             }
@@ -59,28 +59,28 @@ impl ScaleClient {
     fn owner_fetcher(
         &self,
         namespace: &str,
-        of: &OwnerRef,
+        owner: &OwnerRef,
     ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<OwnerStep>>> + Send + use<> {
-        let (asker, lifetimes) = (self.discovery.clone(), self.lifetimes);
+        let (discovery, lifetimes) = (self.discovery.clone(), self.lifetimes);
         let key = ObjectReference {
             namespace: namespace.into(),
-            api_version: of.api_version.clone(),
-            kind: of.kind.clone(),
-            name: of.name.clone(),
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
         };
-        let uid = of.uid.clone();
-        move |asks| {
-            let asker = asker.for_reason(asks);
+        let uid = owner.uid.clone();
+        move |reason| {
+            let discovery = discovery.for_reason(reason);
             Box::pin(async move {
-                let step = asker.owner(&key, &uid).await;
+                let step = discovery.owner(&key, &uid).await;
                 let lifetime = match step {
                     OwnerStep::Owner(_) => lifetimes.found,
-                    // Something may still take it on.
+                    // A controller may still adopt the object.
                     OwnerStep::Top => lifetimes.missing,
                     OwnerStep::Unknown => lifetimes.failed,
                 };
-                let definite = step != OwnerStep::Unknown;
-                Cached { value: Arc::new(step), lifetime, is_definite: definite }
+                let is_definite = step != OwnerStep::Unknown;
+                Cached { value: Arc::new(step), lifetime, is_definite }
             })
         }
     }
@@ -94,18 +94,18 @@ impl DiscoveryClient {
         let Some(kind) = kinds.iter().find(|kind| kind.name == key.kind) else {
             return OwnerStep::Top;
         };
-        // No object has such a name.
+        // An invalid name: no such object exists.
         let Ok(path) = kind.path(key) else { return OwnerStep::Top };
-        let found = match self.get::<OwnedObject>(&path).await {
-            Ok(found) => found.metadata,
+        let metadata = match self.get::<OwnedObject>(&path).await {
+            Ok(object) => object.metadata,
             Err(ApiError::NotFound(_)) => return OwnerStep::Top,
             Err(ApiError::Transient(_)) => return OwnerStep::Unknown,
         };
-        // Another one of the same name owns nothing of what the first one left.
-        if found.uid.as_deref() != Some(uid) {
+        // Another object with the same name does not own the pods of the deleted one.
+        if metadata.uid.as_deref() != Some(uid) {
             return OwnerStep::Top;
         }
-        let mut owners = found.owner_references.unwrap_or_default();
+        let mut owners = metadata.owner_references.unwrap_or_default();
         owners.retain(|owner| owner.controller == Some(true));
         owners.first().map_or(OwnerStep::Top, |owner| OwnerStep::Owner(OwnerRef::from(owner)))
     }

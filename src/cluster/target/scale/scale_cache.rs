@@ -1,4 +1,4 @@
-//! Owns the scales of those kinds whose objects say themselves what their scale would: watched, they need not be asked for.
+//! Caches the scales of the kinds whose objects contain all that their scale does: a watch replaces requests for the scale.
 
 use std::{
     collections::HashMap,
@@ -19,10 +19,10 @@ use crate::cluster::{
     watch::{ObjectChange, status::WatchStatus},
 };
 
-/// Between the parts of a record: neither a uid nor a selector holds it.
+/// Separates the parts of a record: neither a UID nor a selector contains it.
 const SEPARATOR: char = '\0';
 
-/// The kinds, with the names of their watches.
+/// The cached kinds, with the names of their watches.
 const KINDS: [(WellKnown, &str); 4] = [
     (WellKnown::Deployment, "deployments"),
     (WellKnown::StatefulSet, "statefulsets"),
@@ -30,8 +30,8 @@ const KINDS: [(WellKnown, &str); 4] = [
     (WellKnown::ReplicationController, "replicationcontrollers"),
 ];
 
-/// What watches tell of scales. What is not in here has to be asked for: it is not there, cannot be read, is of another
-/// kind, or nobody knows at the moment.
+/// Scales from watches. A scale that is not in the cache must be fetched: the object does not exist, is invalid, is of
+/// another kind, or the watch is not synced.
 #[derive(Debug)]
 pub struct ScaleCache([KindWatch; KINDS.len()]);
 
@@ -44,20 +44,20 @@ struct KindWatch {
 
 #[derive(Debug, Default)]
 struct Records {
-    /// By namespace and name, in one text.
+    /// Records by `namespace/name`.
     records: HashMap<Box<str>, Record>,
-    /// Which list is being read.
+    /// The number of the current list.
     list: u32,
 }
 
-/// One object. There may be tens of thousands, of which a few are asked for: its texts are one.
+/// One object. There may be tens of thousands, so its strings share one allocation.
 #[derive(Debug)]
 struct Record {
     version: u64,
     list: u32,
     spec_replicas: i32,
     status_replicas: i32,
-    /// Uid and selector.
+    /// UID and selector.
     uid_and_selector: Box<str>,
 }
 
@@ -71,10 +71,10 @@ impl Default for ScaleCache {
     }
 }
 
-/// The place of the kind of an object, if it is one of these. Others may have a kind of the same name in a group of theirs.
+/// The index of the object's kind, if it is cached. Other API groups may have kinds of the same name.
 fn kind_index(key: &ObjectReference) -> Option<usize> {
-    let is_it = |kind: &WellKnown| kind.name() == &*key.kind && key.group() == Ok(kind.group());
-    KINDS.iter().position(|(kind, _)| is_it(kind))
+    let is_kind = |kind: &WellKnown| kind.name() == &*key.kind && key.group() == Ok(kind.group());
+    KINDS.iter().position(|(kind, _)| is_kind(kind))
 }
 
 fn text_key(namespace: &str, name: &str) -> String {
@@ -82,84 +82,84 @@ fn text_key(namespace: &str, name: &str) -> String {
 }
 
 impl ScaleCache {
-    /// The watches of those kinds that anybody asked for.
+    /// The watches of the kinds that are needed.
     pub fn watches(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         self.0.iter().filter(|kind| *kind.is_needed.borrow()).map(|kind| &kind.watch)
     }
 
-    /// How many objects are known, by the names of the watches.
+    /// The number of cached objects, by the name of the watch.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        let wanted = self.0.iter().filter(|kind| *kind.is_needed.borrow());
-        wanted.map(|kind| {
-            let known = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
-            (kind.watch.name(), known.records.len())
+        let needed = self.0.iter().filter(|kind| *kind.is_needed.borrow());
+        needed.map(|kind| {
+            let records = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+            (kind.watch.name(), records.records.len())
         })
     }
 
-    /// Somebody follows an object of this kind: from now on it is worth a watch.
+    /// Starts the watch of the object's kind, if it is cached.
     pub fn ensure_watched(&self, key: &ObjectReference) {
-        let Some(place) = kind_index(key) else { return };
-        self.0[place].is_needed.send_if_modified(|wanted| !std::mem::replace(wanted, true));
+        let Some(index) = kind_index(key) else { return };
+        self.0[index].is_needed.send_if_modified(|is_needed| !std::mem::replace(is_needed, true));
     }
 
-    /// Ready once somebody wants that kind.
+    /// Waits until the kind is needed. `None` if the kind is not cached.
     pub async fn wait_until_needed<K: Controller>(&self) -> Option<&Arc<WatchStatus>> {
         let kind = self.kind_watch::<K>()?;
         // Fails only when the sender is gone, which lives as long as `self`.
-        let _ = kind.is_needed.subscribe().wait_for(|wanted| *wanted).await;
+        let _ = kind.is_needed.subscribe().wait_for(|is_needed| *is_needed).await;
         Some(&kind.watch)
     }
 
     fn kind_watch<K: Controller>(&self) -> Option<&KindWatch> {
-        KINDS.iter().position(|(kind, _)| *kind == K::KIND).map(|place| &self.0[place])
+        KINDS.iter().position(|(kind, _)| *kind == K::KIND).map(|index| &self.0[index])
     }
 
-    /// Takes in what a watch tells.
+    /// Applies a change of a watch.
     pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
         let Some(kind) = self.kind_watch::<K>() else { return };
-        let mut known = kind.scales.write().unwrap_or_else(PoisonError::into_inner);
-        let list = known.list;
+        let mut records = kind.scales.write().unwrap_or_else(PoisonError::into_inner);
+        let list = records.list;
         match change {
-            ObjectChange::Restart => known.list = list.wrapping_add(1),
+            ObjectChange::Restart => records.list = list.wrapping_add(1),
             ObjectChange::Applied(object) => {
                 let meta = object.meta();
                 let namespace = meta.namespace.as_deref().unwrap_or_default();
                 let key = text_key(namespace, meta.name.as_deref().unwrap_or_default());
                 match Record::from_object(&object, list) {
-                    Some(record) => known.records.insert(key.into(), record),
-                    None => known.records.remove(&*key),
+                    Some(record) => records.records.insert(key.into(), record),
+                    None => records.records.remove(&*key),
                 };
             }
-            // Who asks for its scale is told what is wrong.
+            // A fetch of its scale reports the error.
             ObjectChange::Invalid { namespace, name, .. }
             | ObjectChange::Deleted { namespace, name, .. } => {
-                known.records.remove(&*text_key(&namespace, &name));
+                records.records.remove(&*text_key(&namespace, &name));
             }
             ObjectChange::Synced => {
-                known.records.retain(|_, record| record.list == list);
-                known.records.shrink_to_fit();
+                records.records.retain(|_, record| record.list == list);
+                records.records.shrink_to_fit();
             }
         }
     }
 
-    /// The scale of an object as its watch told last; nothing where it has to be asked for.
+    /// The scale of an object; `None` if it must be fetched.
     pub fn find(&self, key: &ObjectReference) -> Option<ScaleState> {
         let kind = &self.0[kind_index(key)?];
-        // What came before a watch broke off may be old, and until a list is complete it is not known what is gone.
+        // While a watch fails its objects may be old, and until a list is complete deleted objects are unknown.
         if !kind.watch.is_synced() || kind.watch.is_failing() {
             return None;
         }
-        let known = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
-        Some(known.records.get(&*text_key(&key.namespace, &key.name))?.state())
+        let records = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+        Some(records.records.get(&*text_key(&key.namespace, &key.name))?.state())
     }
 }
 
 impl Record {
-    /// Nothing where the object does not say all that a scale does.
+    /// `None` if the object does not contain all that a scale does.
     fn from_object<K: Controller>(object: &K, list: u32) -> Option<Self> {
         let meta = object.meta();
         let selector = object.selector().ok().filter(|selector| {
-            // A scale has such selectors as no text at all, which is a mistake that is told of.
+            // A scale has no text for such selectors, which is reported as an error.
             !selector.is_nothing() && *selector != Selector::everything()
         })?;
         let uid = meta.uid.as_deref().filter(|uid| !uid.contains(SEPARATOR))?;
@@ -167,7 +167,7 @@ impl Record {
             version: parse_resource_version(meta.resource_version.as_deref())?,
             list,
             spec_replicas: object.replicas()?.try_into().ok()?,
-            // Left out of the object where there are none.
+            // Omitted from the object if zero.
             status_replicas: object.current().unwrap_or(0),
             uid_and_selector: format!("{uid}{SEPARATOR}{selector}").into(),
         })
@@ -217,8 +217,8 @@ mod tests {
     fn synced() -> ScaleCache {
         let scales = ScaleCache::default();
         scales.ensure_watched(&key("apps/v1", "Deployment", "any"));
-        let feed = scales.watches().next().expect("it is wanted");
-        feed.on_synced();
+        let watch_status = scales.watches().next().expect("the kind is needed");
+        watch_status.on_synced();
         scales
     }
 
@@ -226,18 +226,19 @@ mod tests {
     fn an_object_tells_its_scale_itself_but_only_one_of_its_own_group() {
         let scales = synced();
         scales.apply(ObjectChange::Applied(web("7")));
-        let told = scales.find(&key("apps/v1beta1", "Deployment", "web")).expect("it is watched");
+        let state =
+            scales.find(&key("apps/v1beta1", "Deployment", "web")).expect("the kind is watched");
         assert_eq!(
-            (told.spec_replicas, told.status_replicas, &*told.uid, told.version),
+            (state.spec_replicas, state.status_replicas, &*state.uid, state.version),
             (3, 4, "u", Some(7))
         );
-        assert_eq!(told.selector.as_ref().map(Selector::as_str), Ok("app=web"));
+        assert_eq!(state.selector.as_ref().map(Selector::as_str), Ok("app=web"));
         for other in [("example.com/v1", "Deployment"), ("v1", "Deployment"), ("apps/v1", "Other")]
         {
             assert_eq!(scales.find(&key(other.0, other.1, "web")), None, "{other:?}");
         }
         let counts: Vec<_> = scales.counts().collect();
-        assert_eq!(counts, [("deployments", 1)], "nobody wants the others");
+        assert_eq!(counts, [("deployments", 1)], "the other kinds are not needed");
     }
 
     #[test]
@@ -262,10 +263,10 @@ mod tests {
         scales.apply(ObjectChange::Applied(web("no number")));
         assert_eq!(scales.find(&of), None);
         scales.apply(ObjectChange::Applied(web("7")));
-        let feed = scales.watches().next().expect("it is wanted");
-        feed.on_error("the server is away");
-        assert_eq!(scales.find(&of), None, "it may be old");
-        feed.on_event("shop", "web");
+        let watch_status = scales.watches().next().expect("the kind is needed");
+        watch_status.on_error("the server is away");
+        assert_eq!(scales.find(&of), None, "the scale may be old");
+        watch_status.on_event("shop", "web");
         assert!(scales.find(&of).is_some());
         let (namespace, name) = ("shop".to_owned(), "web".to_owned());
         scales.apply(ObjectChange::<SlimDeployment>::Deleted { namespace, name, uid: None });

@@ -1,4 +1,4 @@
-//! What the registration should say, and what has to change for it to say so.
+//! The desired webhook configuration, and the JSON patch that leads to it.
 
 use k8s_openapi::{ByteString, api::admissionregistration::v1::MutatingWebhookConfiguration};
 use serde_json::{Value, json};
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use super::{DesiredWebhook, WEBHOOK_NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope};
 use crate::cluster::server::certificate::CaBundle;
 
-/// Whom the API server trusts now.
+/// The CA bundle of the existing configuration.
 pub(super) fn current_ca_bundle(current: &MutatingWebhookConfiguration) -> CaBundle {
     let webhook = current.webhooks.iter().flatten().find(|webhook| webhook.name == WEBHOOK_NAME);
     let bundle = webhook.and_then(|webhook| webhook.client_config.ca_bundle.as_ref());
     bundle.map(|bundle| CaBundle::parse(&bundle.0)).unwrap_or_default()
 }
 
-/// The webhook as upstream writes it, with the defaults of the server where they matter for comparing.
-pub(super) fn desired_webhook(wanted: &DesiredWebhook, trusts: &CaBundle) -> Value {
-    let bundle = ByteString(trusts.to_pem());
-    let mut client = match &wanted.client_config {
+/// The webhook as upstream writes it, with server defaults where the comparison needs them.
+pub(super) fn desired_webhook(desired: &DesiredWebhook, ca_bundle: &CaBundle) -> Value {
+    let bundle = ByteString(ca_bundle.to_pem());
+    let mut client = match &desired.client_config {
         WebhookClientConfig::Service { namespace, name } => {
             json!({"service": {"namespace": namespace, "name": name, "port": 443}})
         }
         WebhookClientConfig::Url(url) => json!({"url": url}),
     };
     client["caBundle"] = json!(bundle);
-    let selector = match &wanted.namespaces {
+    let selector = match &desired.namespaces {
         WebhookNamespaces::All => json!({}),
         WebhookNamespaces::Only(namespace) => {
             namespace_selector("In", std::slice::from_ref(namespace))
@@ -47,13 +47,13 @@ pub(super) fn desired_webhook(wanted: &DesiredWebhook, trusts: &CaBundle) -> Val
                 "resources": ["verticalpodautoscalers"],
             },
         ],
-        "failurePolicy": if wanted.fail_closed { "Fail" } else { "Ignore" },
+        "failurePolicy": if desired.fail_closed { "Fail" } else { "Ignore" },
         "sideEffects": "None",
-        "timeoutSeconds": wanted.timeout_seconds,
+        "timeoutSeconds": desired.timeout_seconds,
         "clientConfig": client,
         "namespaceSelector": selector,
     });
-    if wanted.include_wpas
+    if desired.include_wpas
         && let Some(rules) = webhook["rules"].as_array_mut()
     {
         rules.push(json!({
@@ -63,7 +63,7 @@ pub(super) fn desired_webhook(wanted: &DesiredWebhook, trusts: &CaBundle) -> Val
             "resources": ["watermarkpodautoscalers"],
         }));
     }
-    if wanted.reinvoke_if_needed {
+    if desired.reinvoke_if_needed {
         webhook["reinvocationPolicy"] = json!("IfNeeded");
     }
     webhook
@@ -75,72 +75,74 @@ fn namespace_selector(operator: &str, namespaces: &[String]) -> Value {
     ]})
 }
 
-/// What has to change for the object to be as it is wanted: nothing where it is.
+/// The JSON patch operations that lead from the object to the desired configuration; empty if it is up to date.
 pub(super) fn patch_operations(
     current: &MutatingWebhookConfiguration,
-    wanted: &DesiredWebhook,
-    trusted: &CaBundle,
-    trusts: &CaBundle,
-    extent: WebhookScope,
+    desired: &DesiredWebhook,
+    current_bundle: &CaBundle,
+    ca_bundle: &CaBundle,
+    scope: WebhookScope,
 ) -> Result<Vec<Value>, serde_json::Error> {
     let mut operations = Vec::new();
     let mut add = |path: String, value: &Value| {
         operations.push(json!({"op": "add", "path": path, "value": value}));
     };
-    let known = current.metadata.labels.clone().unwrap_or_default();
-    if extent == WebhookScope::Full {
-        if known.is_empty() && !wanted.labels.is_empty() {
-            add("/metadata/labels".to_owned(), &json!(wanted.labels));
+    let labels = current.metadata.labels.clone().unwrap_or_default();
+    if scope == WebhookScope::Full {
+        if labels.is_empty() && !desired.labels.is_empty() {
+            add("/metadata/labels".to_owned(), &json!(desired.labels));
         } else {
-            for (key, value) in &wanted.labels {
-                if known.get(key) != Some(value) {
+            for (key, value) in &desired.labels {
+                if labels.get(key) != Some(value) {
                     add(format!("/metadata/labels/{}", escape_json_pointer(key)), &json!(value));
                 }
             }
         }
     }
-    let whole = desired_webhook(wanted, trusts);
+    let webhook = desired_webhook(desired, ca_bundle);
     let webhooks = current.webhooks.as_deref().unwrap_or_default();
-    let Some(place) = webhooks.iter().position(|webhook| webhook.name == WEBHOOK_NAME) else {
+    let Some(index) = webhooks.iter().position(|candidate| candidate.name == WEBHOOK_NAME) else {
         let path = if webhooks.is_empty() { "/webhooks" } else { "/webhooks/-" };
-        let value = if webhooks.is_empty() { json!([whole]) } else { whole };
+        let value = if webhooks.is_empty() { json!([webhook]) } else { webhook };
         add(path.to_owned(), &value);
         return Ok(operations);
     };
-    let found = serde_json::to_value(&webhooks[place])?;
-    if extent == WebhookScope::CaBundle {
-        if trusted != trusts {
+    let existing = serde_json::to_value(&webhooks[index])?;
+    if scope == WebhookScope::CaBundle {
+        if current_bundle != ca_bundle {
             add(
-                format!("/webhooks/{place}/clientConfig/caBundle"),
-                &whole["clientConfig"]["caBundle"],
+                format!("/webhooks/{index}/clientConfig/caBundle"),
+                &webhook["clientConfig"]["caBundle"],
             );
         }
         return Ok(operations);
     }
-    for (field, value) in whole.as_object().into_iter().flatten() {
-        let same = match field.as_str() {
-            "namespaceSelector" => found.get(field).unwrap_or(&Value::Null) == value,
-            "clientConfig" => is_same_client_config(&found[field], value) && trusted == trusts,
-            _ => contains_all(&found[field], value),
+    for (field, value) in webhook.as_object().into_iter().flatten() {
+        let is_same = match field.as_str() {
+            "namespaceSelector" => existing.get(field).unwrap_or(&Value::Null) == value,
+            "clientConfig" => {
+                is_same_client_config(&existing[field], value) && current_bundle == ca_bundle
+            }
+            _ => contains_all(&existing[field], value),
         };
-        if !same {
-            add(format!("/webhooks/{place}/{field}"), value);
+        if !is_same {
+            add(format!("/webhooks/{index}/{field}"), value);
         }
     }
     Ok(operations)
 }
 
-/// Whether both lead to the same place, whatever certificates they trust.
-fn is_same_client_config(found: &Value, wanted: &Value) -> bool {
-    let place = |client: &Value| (client["url"].clone(), client["service"].clone());
-    let ((url, service), (wanted_url, wanted_service)) = (place(found), place(wanted));
-    url == wanted_url
-        && service.is_null() == wanted_service.is_null()
-        && contains_all(&service, &wanted_service)
+/// Whether both have the same URL or Service, whatever their CA bundles.
+fn is_same_client_config(existing: &Value, desired: &Value) -> bool {
+    let address = |client: &Value| (client["url"].clone(), client["service"].clone());
+    let ((url, service), (desired_url, desired_service)) = (address(existing), address(desired));
+    url == desired_url
+        && service.is_null() == desired_service.is_null()
+        && contains_all(&service, &desired_service)
         && service.get("path").is_none()
 }
 
-/// Whether all that is wanted is there; what the server has added of its own is of no account.
+/// Whether `found` has all fields of `wanted`; additional fields, such as server defaults, are ignored.
 fn contains_all(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted
@@ -154,7 +156,7 @@ fn contains_all(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// A label's name as one segment of a path.
+/// Escapes a label name as one segment of a JSON pointer.
 fn escape_json_pointer(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -192,7 +194,7 @@ mod tests {
         CaBundle::parse(&pair.authority)
     }
 
-    /// As a server keeps what was created, with defaults of its own.
+    /// The object as a server stores it, with defaults of its own.
     fn stored(wanted: &DesiredWebhook, trusts: &CaBundle) -> MutatingWebhookConfiguration {
         let mut webhook = desired_webhook(wanted, trusts);
         webhook["matchPolicy"] = json!("Equivalent");
@@ -276,7 +278,7 @@ mod tests {
             paths(&current, &wanted(), &changed, WebhookScope::CaBundle),
             ["/webhooks/0/clientConfig/caBundle"]
         );
-        // With other flags than those that it was registered with, only the trust is kept up.
+        // With other flags than those that it was written with, only the CA bundle is reconciled.
         let strict = DesiredWebhook { fail_closed: true, ..wanted() };
         assert_eq!(paths(&current, &strict, &trusts, WebhookScope::CaBundle), [""; 0]);
     }

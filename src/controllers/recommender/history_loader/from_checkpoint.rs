@@ -1,4 +1,4 @@
-//! What checkpoints remember, on its way into histories that single samples go on from.
+//! Loads checkpoints as the starting point of histories that Prometheus samples continue.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,26 +10,26 @@ use plimsoll_core::{
 use crate::controllers::recommender::Recommender;
 use plimsoll_core::recommender::HistoryBootstrap;
 
-/// Takes checkpoints that are worth going on from: all that series could tell of the time before them is part of them.
+/// Accepts checkpoints that cover everything Prometheus could return for the time before them.
 pub(super) struct CheckpointSink<'a> {
     role: &'a Recommender,
     bootstrap: &'a mut HistoryBootstrap,
     now: Time,
-    /// From here on series are asked for.
+    /// Start of the time range that Prometheus is queried for.
     query_start: Time,
     last_alive: LastAlive,
-    /// VPAs of which one container's record is worth nothing: all of their series are read.
+    /// VPAs with an unusable record: all of their series are read.
     rejected: HashSet<ObjectKey>,
 }
 
-/// Until when all containers of a VPA were seen.
+/// The last time at which all containers of a VPA were seen.
 #[derive(Debug, Default)]
 struct LastAlive(HashMap<ObjectKey, Time>);
 
 impl LastAlive {
     fn record(&mut self, vpa: ObjectKey, last: Time) {
-        let since = self.0.entry(vpa).or_insert(last);
-        *since = last.min(*since);
+        let earliest = self.0.entry(vpa).or_insert(last);
+        *earliest = last.min(*earliest);
     }
 }
 
@@ -38,19 +38,19 @@ impl<'a> CheckpointSink<'a> {
         role: &'a Recommender,
         bootstrap: &'a mut HistoryBootstrap,
         now: Time,
-        begin: Time,
+        query_start: Time,
     ) -> Self {
         Self {
             role,
             bootstrap,
             now,
-            query_start: begin,
+            query_start,
             last_alive: LastAlive::default(),
             rejected: HashSet::new(),
         }
     }
 
-    /// Until when the VPAs were seen that need no more than what came since.
+    /// The last time at which VPAs with usable checkpoints were seen. They only need the samples since.
     pub(super) fn into_last_alive(mut self) -> HashMap<ObjectKey, Time> {
         self.last_alive.0.retain(|key, _| !self.rejected.contains(key));
         self.last_alive.0
@@ -69,19 +69,19 @@ impl Sink for CheckpointSink<'_> {
             return;
         }
         let seen = snapshot.cpu_seen;
-        let reaches_back = snapshot.bootstrapped || seen.first <= Some(self.query_start);
-        let Some(last) = seen.last.filter(|_| reaches_back) else { return self.reject(&key.vpa) };
-        let recalled = self.role.state.lock().vpa_registry.read_snapshot(&key, &snapshot, self.now);
-        match recalled {
+        let is_complete = snapshot.bootstrapped || seen.first <= Some(self.query_start);
+        let Some(last) = seen.last.filter(|_| is_complete) else { return self.reject(&key.vpa) };
+        let history = self.role.state.lock().vpa_registry.read_snapshot(&key, &snapshot, self.now);
+        match history {
             Ok(Some(history)) => {
-                let begin =
+                let start_history =
                     |vpa: &ObjectKey| self.role.state.lock().vpa_registry.start_history(vpa);
-                self.bootstrap.resume_from(&key, history, begin);
+                self.bootstrap.resume_from(&key, history, start_history);
                 self.last_alive.record(key.vpa, last);
             }
             Ok(None) => self.reject(&key.vpa),
-            Err(bad) => {
-                tracing::warn!(%key, %bad, "a checkpoint was passed over; its history is read from the server");
+            Err(error) => {
+                tracing::warn!(%key, %error, "ignoring checkpoint; reading its history from Prometheus");
                 self.reject(&key.vpa);
             }
         }
@@ -102,10 +102,10 @@ mod tests {
     fn series_are_read_from_where_the_container_ends_that_was_seen_least() {
         let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
         let at = |seconds| Time::EPOCH.later(std::time::Duration::from_secs(seconds));
-        let mut since = LastAlive::default();
+        let mut last_alive = LastAlive::default();
         for (vpa, last) in [(&one, 500), (&one, 300), (&one, 400), (&two, 900)] {
-            since.record(vpa.clone(), at(last));
+            last_alive.record(vpa.clone(), at(last));
         }
-        assert_eq!(since.0, [(one, at(300)), (two, at(900))].into());
+        assert_eq!(last_alive.0, [(one, at(300)), (two, at(900))].into());
     }
 }

@@ -1,24 +1,24 @@
-//! Who lacks about as much of its history as whom.
+//! Groups VPAs by the length of the gap in their histories.
 //!
-//! What is asked together is asked as far back as the one lacks that lacks most. A workload that was scaled to nothing a
-//! week ago must not have all others asked for a week.
+//! VPAs that are read together are queried as far back as the one with the longest gap. A workload that was scaled to
+//! zero a week ago must not cause queries over a week for all others.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use plimsoll_core::types::Time;
 
-/// Those who lack less than this are alike.
+/// Gaps shorter than this are in the same group.
 const MIN_GAP: Duration = Duration::from_hours(1);
 
-/// Puts those together whose times lie about as far back: none twice as far as another one, but for the last hour.
+/// Groups entries by age: within a group, no age is more than twice another, except below `MIN_GAP`.
 pub(super) fn group_similar<T>(
-    all: impl IntoIterator<Item = (Time, T)>,
+    entries: impl IntoIterator<Item = (Time, T)>,
     now: Time,
 ) -> impl Iterator<Item = Vec<(Time, T)>> {
     let mut groups: BTreeMap<u32, Vec<(Time, T)>> = BTreeMap::new();
-    for (time, one) in all {
+    for (time, entry) in entries {
         let hours = now.nanos_since(time).max(0).unsigned_abs() / MIN_GAP.as_nanos() as u64;
-        groups.entry(u64::BITS - hours.leading_zeros()).or_default().push((time, one));
+        groups.entry(u64::BITS - hours.leading_zeros()).or_default().push((time, entry));
     }
     groups.into_values()
 }

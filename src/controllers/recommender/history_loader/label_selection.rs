@@ -1,4 +1,4 @@
-//! Which VPAs select a pod whose labels a server remembers.
+//! Matches pods of the past to VPAs, by the pod labels that Prometheus recorded.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,30 +18,31 @@ use crate::{
 };
 use plimsoll_core::types::compat::Compat;
 
-/// The selectors of some VPAs, by namespace and by a pair of labels that each insists on.
+/// The selectors of some VPAs, by namespace and by one label pair that each requires.
 #[derive(Debug, Default)]
 pub(in crate::controllers::recommender) struct SelectorIndex {
     namespaces: HashMap<Box<str>, NamespaceSelectors>,
-    /// Whether names of labels are taken as they are, as upstream does: then one with a dot or a slash is in no series.
+    /// Whether label names are compared unchanged, as upstream does: a name with a dot or a slash then matches no
+    /// series.
     exact_label_names: bool,
 }
 
 #[derive(Debug, Default)]
 struct NamespaceSelectors {
     by_pair: HashMap<LabelPair, Vec<VpaSelector>>,
-    /// Those that insist on no pair.
+    /// Selectors that require no label pair.
     without_pair: Vec<VpaSelector>,
 }
 
-/// A label as series name it, and its value.
+/// A label name as in series, and its value.
 type LabelPair = (Box<str>, Box<str>);
 type VpaSelector = (ObjectKey, Selector);
 
 impl Recommender {
-    /// Whose pods there were within this time, or within all of the history, where their labels are to tell it.
+    /// The ownership of pods within this time, or in the whole history, if pod labels are configured as its source.
     pub(in crate::controllers::recommender) async fn pod_ownership<'a>(
         &self,
-        series: &HistorySource,
+        source: &HistorySource,
         wanted: impl IntoIterator<Item = &'a ObjectKey>,
         within: Option<Duration>,
     ) -> Result<Option<PodOwnership>, Error> {
@@ -51,10 +52,10 @@ impl Recommender {
         let wanted: Vec<&ObjectKey> = wanted.into_iter().collect();
         let namespaces: BTreeSet<&str> = wanted.iter().map(|key| &*key.namespace).collect();
         let exact = self.config.compat == Compat::Upstream;
-        let selected = SelectorIndex::from_index(&self.state.lock().index, wanted, exact);
-        let whose =
-            series.history.pod_ownership(&Vec::from_iter(namespaces), within, &selected).await;
-        whose.map_err(|unknown| series.unavailable_error(&unknown))
+        let selectors = SelectorIndex::from_index(&self.state.lock().index, wanted, exact);
+        let ownership =
+            source.history.pod_ownership(&Vec::from_iter(namespaces), within, &selectors).await;
+        ownership.map_err(|error| source.unavailable_error(&error))
     }
 }
 
@@ -64,14 +65,14 @@ impl SelectorIndex {
         wanted: impl IntoIterator<Item = &'a ObjectKey>,
         exact: bool,
     ) -> Self {
-        let mut selected = Self { exact_label_names: exact, ..Self::default() };
+        let mut result = Self { exact_label_names: exact, ..Self::default() };
         for key in wanted {
             let selector = index.vpa(key).map(|vpa| vpa.selector().clone());
             if let Some(selector) = selector.filter(|selector| !selector.is_nothing()) {
-                selected.add(key.clone(), selector);
+                result.add(key.clone(), selector);
             }
         }
-        selected
+        result
     }
 
     fn add(&mut self, key: ObjectKey, selector: Selector) {
@@ -85,7 +86,7 @@ impl SelectorIndex {
         }
     }
 
-    /// The name of a label as series have it.
+    /// The name of a label as in series.
     fn series_label_name(&self, name: &str) -> Box<str> {
         if self.exact_label_names { name.into() } else { sanitized_label_name(name) }
     }
@@ -94,35 +95,35 @@ impl SelectorIndex {
 impl VpaMatcher for SelectorIndex {
     fn matching_vpas(&self, namespace: &str, labels: &BTreeMap<String, String>) -> Vec<ObjectKey> {
         let Some(selectors) = self.namespaces.get(namespace) else { return Vec::new() };
-        // However a server spells them.
-        let told: HashMap<Box<str>, &str> =
+        // Normalize, since servers spell label names differently.
+        let series_labels: HashMap<Box<str>, &str> =
             labels.iter().map(|(name, value)| (self.series_label_name(name), &**value)).collect();
-        let value = |name: &str| told.get(&self.series_label_name(name)).copied();
-        let anchored = told
+        let value = |name: &str| series_labels.get(&self.series_label_name(name)).copied();
+        let candidates = series_labels
             .iter()
             .filter_map(|(name, value)| selectors.by_pair.get(&(name.clone(), (*value).into())));
-        let fits = |(_, selector): &&(ObjectKey, Selector)| selector.matches_with(value);
-        let all = anchored.flatten().chain(&selectors.without_pair).filter(fits);
-        let mut vpas: Vec<ObjectKey> = all.map(|(key, _)| key.clone()).collect();
+        let matches = |(_, selector): &&(ObjectKey, Selector)| selector.matches_with(value);
+        let matching = candidates.flatten().chain(&selectors.without_pair).filter(matches);
+        let mut vpas: Vec<ObjectKey> = matching.map(|(key, _)| key.clone()).collect();
         vpas.sort();
         vpas.dedup();
         vpas
     }
 }
 
-/// A name as kube-state-metrics spells it, and the same of one that is spelled so already: what no series may have is an
-/// underscore, and so is what stands before a capital letter, all of which are small.
+/// Converts a label name like kube-state-metrics: invalid characters become underscores, and camel case becomes snake
+/// case. Names in that form stay unchanged.
 fn sanitized_label_name(name: &str) -> Box<str> {
     let mut text = String::with_capacity(name.len());
-    let mut before = '_';
+    let mut previous = '_';
     for c in name.chars() {
-        let is_hump =
-            c.is_ascii_uppercase() && (before.is_ascii_lowercase() || before.is_ascii_digit());
-        if is_hump {
+        let is_word_start =
+            c.is_ascii_uppercase() && (previous.is_ascii_lowercase() || previous.is_ascii_digit());
+        if is_word_start {
             text.push('_');
         }
         text.push(if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' });
-        before = c;
+        previous = c;
     }
     text.into()
 }
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     fn selected(exact: bool) -> SelectorIndex {
-        let mut selected = SelectorIndex { exact_label_names: exact, ..SelectorIndex::default() };
+        let mut index = SelectorIndex { exact_label_names: exact, ..SelectorIndex::default() };
         for (namespace, name, selector) in [
             ("shop", "web", "app.kubernetes.io/name=web"),
             ("shop", "db", "app=db,tier!=test"),
@@ -141,9 +142,9 @@ mod tests {
             ("bank", "till", "appName=till"),
         ] {
             let selector = Selector::parse(selector).expect("a selector");
-            selected.add(ObjectKey::new(namespace, name), selector);
+            index.add(ObjectKey::new(namespace, name), selector);
         }
-        selected
+        index
     }
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
             assert_eq!(names(false, "shop", &[(name, "web")]), ["web"], "{name}");
         }
         let as_upstream = names(true, "shop", &[("app_kubernetes_io_name", "web")]);
-        assert_eq!(as_upstream, [""; 0], "the name is another one");
+        assert_eq!(as_upstream, [""; 0], "upstream does not convert names");
         assert_eq!(names(true, "shop", &[("app", "db")]), ["both", "db"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Histories that come back empty although the server has series of their namespaces, and the pods that are asked for by name
-//! so that this is rare.
+//! Reports VPAs without history although their namespaces have series, and lists live pods by name, which makes that
+//! rare.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -13,13 +13,13 @@ use plimsoll_storage::prometheus::history::LivePods;
 use super::HistorySource;
 use crate::controllers::recommender::Recommender;
 
-/// A pod that is older has been scraped, if it is at all.
+/// Pods older than this have been scraped, if they are scraped at all.
 const SCRAPE_GRACE: Duration = Duration::from_mins(10);
-/// So many VPAs are named in the log.
+/// Maximum number of VPAs named in the log.
 const MAX_NAMED: usize = 5;
 
 impl Recommender {
-    /// The pods of these VPAs that are there now.
+    /// The current pods of these VPAs.
     pub(in crate::controllers::recommender) fn live_pods<'a>(
         &self,
         owners: impl IntoIterator<Item = (&'a ObjectKey, &'a Option<Box<str>>)>,
@@ -29,18 +29,18 @@ impl Recommender {
             let Some(owner) = owner else { continue };
             // One lock each: a VPA may have thousands of pods.
             let pods: Vec<Arc<str>> = {
-                let core = self.state.lock();
-                core.index.pods_of(key).map(|(name, _)| Arc::clone(name)).collect()
+                let state = self.state.lock();
+                state.index.pods_of(key).map(|(name, _)| Arc::clone(name)).collect()
             };
             live.add(key, owner, pods.iter().map(|name| &**name));
         }
         live
     }
 
-    /// Reports those of these VPAs, about which nothing was found, whose namespaces have series: once in the log, and on each.
+    /// Reports those of these VPAs whose namespaces have series: in one log line, and as a condition of each.
     pub(super) async fn report_missing_history(
         &self,
-        series: &HistorySource,
+        source: &HistorySource,
         mut empty: Vec<ObjectKey>,
     ) {
         let now = self.clock.now();
@@ -49,24 +49,24 @@ impl Recommender {
         if namespaces.is_empty() {
             return;
         }
-        let known: HashSet<Box<str>> =
-            match series.history.namespaces_with_series(&Vec::from_iter(namespaces)).await {
-                Ok(known) => known,
-                Err(unknown) => {
-                    tracing::debug!(%unknown, "cannot tell empty histories from missing ones");
+        let with_series: HashSet<Box<str>> =
+            match source.history.namespaces_with_series(&Vec::from_iter(namespaces)).await {
+                Ok(with_series) => with_series,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot check which namespaces have series");
                     return;
                 }
             };
-        empty.retain(|key| known.contains(&*key.namespace));
+        empty.retain(|key| with_series.contains(&*key.namespace));
         if empty.is_empty() {
             return;
         }
         empty.sort();
-        let named: Vec<String> = empty.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let first: Vec<String> = empty.iter().take(MAX_NAMED).map(ToString::to_string).collect();
         tracing::warn!(
-            server = series.address,
+            server = source.address,
             vpas = empty.len(),
-            first = named.join(", "),
+            first = first.join(", "),
             "no history found: the server has series of these namespaces, but none of the pods of these VPAs; their \
              recommendations start from live usage; see `plimsoll doctor`"
         );
@@ -75,11 +75,11 @@ impl Recommender {
         }
     }
 
-    /// Whether a VPA has pods that must have series by now.
+    /// Whether a VPA has pods that should have series by now.
     fn has_scraped_pods(&self, key: &ObjectKey, now: Time) -> bool {
-        let core = self.state.lock();
-        let is_settled =
+        let state = self.state.lock();
+        let is_scraped =
             |created: Time| created != Time::EPOCH && now >= created.later(SCRAPE_GRACE);
-        core.index.pods_of(key).any(|(_, pod)| !pod.is_finished && is_settled(pod.created))
+        state.index.pods_of(key).any(|(_, pod)| !pod.is_finished && is_scraped(pod.created))
     }
 }

@@ -1,4 +1,4 @@
-//! The state as a pass sees it: which containers of pods count as alive.
+//! Tests of the state: which containers count as alive, and late responses to writes.
 
 use serde_json::json;
 
@@ -24,9 +24,13 @@ fn vpa(resource_version: &str) -> VerticalPodAutoscaler {
 }
 
 fn state() -> SharedState {
-    let fleet = VpaRegistry::new(Settings::for_compat(Compat::Plimsoll), Compat::Plimsoll);
-    let state =
-        SharedState::new(VpaIndex::new(NamespaceScope::default(), "default"), fleet, true, false);
+    let registry = VpaRegistry::new(Settings::for_compat(Compat::Plimsoll), Compat::Plimsoll);
+    let state = SharedState::new(
+        VpaIndex::new(NamespaceScope::default(), "default"),
+        registry,
+        true,
+        false,
+    );
     let mut core = state.lock();
     core.upsert_vpa(&vpa("1"));
     let selector = Selector::parse("app=web").expect("a selector");
@@ -34,8 +38,8 @@ fn state() -> SharedState {
         &key(),
         TargetResolution::Found { selector, owner: "apps/Deployment/web".into() },
     );
-    let sighting = core.vpa_registry.load_generation(&key()).expect("is tracked");
-    core.vpa_registry.mark_loaded(&key(), sighting);
+    let generation = core.vpa_registry.load_generation(&key()).expect("is tracked");
+    core.vpa_registry.mark_loaded(&key(), generation);
     drop(core);
     state
 }
@@ -63,17 +67,18 @@ fn finished_pods_keep_no_container_alive() {
         core.register_containers(&key(), START.later(std::time::Duration::from_mins(minutes)));
     }
     let now = START.later(std::time::Duration::from_mins(62));
-    let watched = core.vpa_registry.get(&key()).expect("is tracked");
-    let known: Vec<&str> = watched.history().iter().map(|(name, _)| &**name).collect();
+    let registered = core.vpa_registry.get(&key()).expect("is tracked");
+    let known: Vec<&str> = registered.history().iter().map(|(name, _)| &**name).collect();
     assert_eq!(known, ["app", "job", "server"], "finished pods start a history");
-    let said = core.vpa_registry.recommend(&key(), now).expect("the history is loaded");
-    let names: Vec<&str> = said.containers.iter().map(|one| &*one.container).collect();
+    let recommendation = core.vpa_registry.recommend(&key(), now).expect("the history is loaded");
+    let names: Vec<&str> =
+        recommendation.containers.iter().map(|container| &*container.container).collect();
     assert_eq!(names, ["server"]);
     // As long as one replica runs, the container is alive.
     core.apply_pod_change(pod("again", "app", "Running"));
     core.register_containers(&key(), now);
-    let said = core.vpa_registry.recommend(&key(), now).expect("the history is loaded");
-    assert_eq!(said.containers.len(), 2, "{:?}", said.stale);
+    let recommendation = core.vpa_registry.recommend(&key(), now).expect("the history is loaded");
+    assert_eq!(recommendation.containers.len(), 2, "{:?}", recommendation.stale);
 }
 
 #[test]

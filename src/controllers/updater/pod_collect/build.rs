@@ -1,4 +1,4 @@
-//! The report about one pod, out of what was read and decided.
+//! Builds the report about one pod from the decision and its inputs.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use plimsoll_core::{
     },
 };
 
-/// What was found about a pod.
+/// The decision about a pod, with its inputs.
 pub(super) struct ExplainedPod<'a> {
     pub workload: &'a Workload,
-    /// Its place among the pods of the workload.
+    /// Index into the pods of the workload.
     pub index: usize,
     pub decision: PodDecision,
     pub pass_context: PassContext<'a>,
@@ -40,7 +40,7 @@ pub(super) struct ExplainedPod<'a> {
     pub competing_vpas: Vec<String>,
 }
 
-/// What is said of every pod.
+/// The part of the report that every pod has.
 fn base_report(role: &Updater, namespace: &str, pod: &UpdaterPod, now: Time) -> PodReport {
     let owner = pod.status.owner.as_ref();
     PodReport {
@@ -78,21 +78,22 @@ fn base_report(role: &Updater, namespace: &str, pod: &UpdaterPod, now: Time) -> 
 
 fn of_vpa(vpa: &VerticalPodAutoscaler) -> VpaSummary {
     let mut conditions = vpa.status.iter().flat_map(|status| &status.conditions);
-    let held = conditions.find(|one| one.kind == CONDITION && one.status == "True");
-    let held = held.map(|one| PausedUpdates {
-        reason: one.reason.clone(),
-        message: one.message.clone(),
-        since: one.last_transition_time.as_ref().map(|at| at.0.into()),
+    let paused =
+        conditions.find(|condition| condition.kind == CONDITION && condition.status == "True");
+    let paused = paused.map(|condition| PausedUpdates {
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: condition.last_transition_time.as_ref().map(|at| at.0.into()),
     });
     VpaSummary {
         name: vpa.name_any(),
         update_mode: vpa.spec.update_mode().as_str().to_owned(),
         recommender: vpa.spec.recommenders.first().map_or("default", |it| &it.name).to_owned(),
-        held_back: held,
+        held_back: paused,
     }
 }
 
-/// About a pod that no VPA has a say about.
+/// The report about a pod that matches no active VPA.
 pub(super) fn unmatched_report(
     role: &Updater,
     namespace: &str,
@@ -117,70 +118,70 @@ fn named(kind: &str, name: &str) -> ObjectName {
     ObjectName { kind: kind.into(), name: name.into() }
 }
 
-/// About a pod that was decided about.
+/// The report about a pod that the updater makes a decision about.
 pub(super) fn report(role: &Updater, found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
     let ExplainedPod {
         workload,
         index,
-        decision: decided,
-        pass_context: world,
+        decision: pod_decision,
+        pass_context: context,
         leases,
-        competing_vpas: rivals,
+        competing_vpas,
     } = found;
     let pod = &workload.pods[index];
-    let mut report = base_report(role, &workload.key.namespace, pod, world.now);
+    let mut report = base_report(role, &workload.key.namespace, pod, context.now);
     report.workload = Some(named(&workload.target.0, &workload.target.1));
     report.vpa = Some(of_vpa(&workload.vpa));
     report.notes = notes;
     let PodDecision {
-        explanation: told,
-        persisted: recall,
+        explanation,
+        persisted,
         decision,
         action,
         earlier_actions: before,
         unboosted,
-    } = decided;
-    let need = told.as_ref().map(|told| &told.reason);
-    let verdict = decision.pod_outcomes.get(index);
-    report.verdict = pod_verdict(verdict, need, action.as_ref(), &unboosted);
+    } = pod_decision;
+    let update_reason = explanation.as_ref().map(|explanation| &explanation.reason);
+    let outcome = decision.pod_outcomes.get(index);
+    report.verdict = pod_verdict(outcome, update_reason, action.as_ref(), &unboosted);
     if let Some(reason) = report.verdict.reason.as_ref().filter(|_| report.verdict.held_back) {
         report.findings.push(Finding::new(reason, sentence(&report.verdict.message)));
     }
-    if let Some(told) = told {
-        let recommendation = told.recommendation.as_ref().ok();
+    if let Some(explanation) = explanation {
+        let recommendation = explanation.recommendation.as_ref().ok();
         report.containers = containers(role, pod, recommendation);
-        report.need = need_of(&told);
-        let place = told.candidate_order.iter().position(|one| *one == index);
-        let earlier = |(pod, action): &(usize, &str)| EarlierAction {
+        report.need = need_of(&explanation);
+        let position = explanation.candidate_order.iter().position(|candidate| *candidate == index);
+        let earlier_action = |(pod, action): &(usize, &str)| EarlierAction {
             pod: workload.pods[*pod].name_any(),
             action: (*action).to_owned(),
         };
         report.order = Some(Order {
-            place: place.map(|place| place + 1),
-            candidates: told.candidate_order.len(),
-            before: before.iter().map(earlier).collect(),
+            place: position.map(|position| position + 1),
+            candidates: explanation.candidate_order.len(),
+            before: before.iter().map(earlier_action).collect(),
         });
-        report.group = told.group.as_ref().ok().copied().map(group_of);
-        let guards = guards_of(role, workload, &told, &recall, world, leases);
+        report.group = explanation.group.as_ref().ok().copied().map(group_of);
+        let guards = guards_of(role, workload, &explanation, &persisted, context, leases);
         report.guards = Some(guards);
     }
     let notes = &mut report.notes;
     if report.verdict.reason.is_some() && !before.is_empty() {
-        notes
-            .push("This is as if all had been done by then that comes before its turn.".to_owned());
+        notes.push("This assumes that all actions on pods that come first succeed.".to_owned());
     }
     if !unboosted.is_empty() && report.verdict.action != "unboost" {
-        notes.push(format!("What it was given to start with is taken back: {}.", list(&unboosted)));
+        notes.push(format!("Its startup boost is removed: {}.", list(&unboosted)));
     }
-    if let Some(harm) = decision.regression {
-        notes.push(format!("The next pass stops updates of this workload: {harm}."));
+    if let Some(regression) = decision.regression {
+        notes.push(format!("The next pass pauses updates of this workload: {regression}."));
     }
     if decision.externally_overwritten {
-        notes.push("The next pass stops updates: somebody else writes other values.".to_owned());
+        let note = "The next pass pauses updates: another controller overwrites the resources of the pods.";
+        notes.push(note.to_owned());
     }
-    for rival in rivals {
+    for vpa in competing_vpas {
         notes.push(format!(
-            "VPA {rival} is for the same workload and does not count: the older one does."
+            "VPA {vpa} targets the same workload and is ignored, because it is younger."
         ));
     }
     report
@@ -190,7 +191,7 @@ fn list(names: &[Arc<str>]) -> String {
     names.join(", ")
 }
 
-/// Words as a sentence of their own.
+/// Turns a message into a sentence with a capital letter and a full stop.
 fn sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
@@ -198,31 +199,33 @@ fn sentence(words: &str) -> String {
 }
 
 fn pod_verdict(
-    verdict: Option<&updater::PodOutcome>,
-    need: Option<&Result<updater::UpdateReason, SkipReason>>,
+    outcome: Option<&updater::PodOutcome>,
+    update_reason: Option<&Result<updater::UpdateReason, SkipReason>>,
     action: Option<&Action>,
     unboosted: &[Arc<str>],
 ) -> PodVerdict {
-    let left = |action: &str, skip: &SkipReason, held_back| PodVerdict {
+    let unchanged = |action: &str, skip: &SkipReason, held_back| PodVerdict {
         action: action.to_owned(),
         reason: Some(skip.as_str().to_owned()),
         message: skip.to_string(),
         held_back,
         restarts: None,
     };
-    match verdict {
-        Some(updater::PodOutcome::Changed(word)) => {
+    match outcome {
+        Some(updater::PodOutcome::Changed(action_name)) => {
             let restarts = match action {
                 Some(Action::Resize { restarts_containers: restarts, .. }) => Some(*restarts),
                 _ => None,
             };
-            let message = match (*word, restarts) {
-                ("evict", _) => "it would be evicted now, and a new pod gets what is recommended",
-                (_, Some(true)) => "it would be resized now, for which a container is restarted",
-                _ => "it would be resized now where it runs",
+            let message = match (*action_name, restarts) {
+                ("evict", _) => {
+                    "it would be evicted now, and the new pod gets the recommended resources"
+                }
+                (_, Some(true)) => "it would be resized in place now, which restarts a container",
+                _ => "it would be resized in place now",
             };
             PodVerdict {
-                action: (*word).to_owned(),
+                action: (*action_name).to_owned(),
                 reason: None,
                 message: message.to_owned(),
                 held_back: false,
@@ -231,27 +234,26 @@ fn pod_verdict(
         }
         Some(updater::PodOutcome::Skipped(skip)) => {
             if !unboosted.is_empty() {
-                let mut verdict = left("unboost", skip, false);
-                verdict.message =
-                    format!("what it was given to start with is taken back: {}", list(unboosted));
+                let mut verdict = unchanged("unboost", skip, false);
+                verdict.message = format!("its startup boost is removed: {}", list(unboosted));
                 return verdict;
             }
-            // Where it is known that nothing is wanted, nothing is held back.
-            let nothing =
-                need.is_some_and(|need| need.as_ref().is_err_and(|it| !it.is_restriction()));
+            // If the pod needs no update, nothing is held back.
+            let needs_no_update = update_reason
+                .is_some_and(|reason| reason.as_ref().is_err_and(|skip| !skip.is_restriction()));
             let surges = matches!(action, Some(Action::Surge));
-            let held_back = skip.is_restriction() && !nothing && !surges;
-            left(if surges { "surge" } else { "none" }, skip, held_back)
+            let held_back = skip.is_restriction() && !needs_no_update && !surges;
+            unchanged(if surges { "surge" } else { "none" }, skip, held_back)
         }
-        None => left("none", &SkipReason::PassEnded, true),
+        None => unchanged("none", &SkipReason::PassEnded, true),
     }
 }
 
-fn need_of(told: &PodExplanation) -> Option<Need> {
-    let priority = told.priority?;
+fn need_of(explanation: &PodExplanation) -> Option<Need> {
+    let priority = explanation.priority?;
     Some(Need {
-        word: told.reason.as_ref().ok().map(|need| need.as_str().to_owned()),
-        why_not: told.reason.as_ref().err().map(|why| why.as_str().to_owned()),
+        word: explanation.reason.as_ref().ok().map(|reason| reason.as_str().to_owned()),
+        why_not: explanation.reason.as_ref().err().map(|why| why.as_str().to_owned()),
         difference: priority.resource_diff,
         outside_range: priority.outside_recommended_range,
         grows: priority.scale_up,
@@ -266,16 +268,16 @@ fn containers(
     let sized = pod.sizing.sized_containers(role.config.native_sidecars);
     let container = sized.map(|(_, container)| {
         let requests = container.actual().requests();
-        let wanted =
+        let recommended =
             recommendation.and_then(|all| priority::recommendation_for(all, &container.name));
         let amounts = |of: fn(
             &plimsoll_core::api::ResourceList,
         ) -> Option<plimsoll_core::types::quantity::Quantity>| {
             let amounts = ContainerAmounts {
                 request: of(requests),
-                target: wanted.and_then(|it| of(&it.target)),
-                lower: wanted.and_then(|it| of(&it.lower_bound)),
-                upper: wanted.and_then(|it| of(&it.upper_bound)),
+                target: recommended.and_then(|it| of(&it.target)),
+                lower: recommended.and_then(|it| of(&it.lower_bound)),
+                upper: recommended.and_then(|it| of(&it.upper_bound)),
                 ..ContainerAmounts::default()
             };
             Some(amounts.with_position()).filter(|it| it.request.is_some() || it.target.is_some())
@@ -304,21 +306,21 @@ fn group_of(group: updater::ReplicaGroup) -> Group {
 fn guards_of(
     role: &Updater,
     workload: &Workload,
-    told: &PodExplanation,
-    recall: &updater::PersistedState,
-    world: PassContext<'_>,
+    explanation: &PodExplanation,
+    persisted: &updater::PersistedState,
+    context: PassContext<'_>,
     leases: &Leases,
 ) -> Guards {
-    let (settings, now) = (&role.config.settings.guards, world.now);
-    let memory = &recall.workload;
-    let ground = role.decision_inputs(workload, now);
-    let windows = ground.windows.as_ref().unwrap_or(&settings.maintenance_windows);
-    let spent = |within: &str, charge: BudgetKind, allowance: Option<Allowance>| {
+    let (settings, now) = (&role.config.settings.guards, context.now);
+    let state = &persisted.workload;
+    let inputs = role.decision_inputs(workload, now);
+    let windows = inputs.windows.as_ref().unwrap_or(&settings.maintenance_windows);
+    let changes_made = |within: &str, charge: BudgetKind, allowance: Option<Allowance>| {
         let (made, pods) = if within == "namespace" {
             let namespace = &workload.key.namespace;
-            (recall.budget.in_namespace(namespace, charge, now), world.pod_counts.namespace)
+            (persisted.budget.in_namespace(namespace, charge, now), context.pod_counts.namespace)
         } else {
-            (recall.budget.in_cluster(charge, now), world.pod_counts.cluster)
+            (persisted.budget.in_cluster(charge, now), context.pod_counts.cluster)
         };
         let charge = match charge {
             BudgetKind::Disruption => "disruption",
@@ -328,21 +330,21 @@ fn guards_of(
         ChangesMade { within: within.to_owned(), charge: charge.to_owned(), made, allowed }
     };
     Guards {
-        recommender: leases.recommender_health(role, workload, world.heartbeat),
+        recommender: leases.recommender_health(role, workload, context.heartbeat),
         admission_controller: leases.admission_controller_health(),
         windows: Windows {
             limited: *windows != updater::guard::MaintenanceWindows::ALWAYS,
             open: windows.is_any_open(now),
             next: windows.next_opening(now),
         },
-        rollout: memory.rollout.as_ref().map(|it| Rollout {
+        rollout: state.rollout.as_ref().map(|it| Rollout {
             began: it.began,
             last: it.last,
             touched: it.touched,
             evicted: it.evicted,
             streak: it.streak,
         }),
-        last_change: told.last_change.as_ref().map(|touch| PodChange {
+        last_change: explanation.last_change.as_ref().map(|touch| PodChange {
             what: match touch.what {
                 ChangeKind::Evicted => "evicted",
                 ChangeKind::Resized => "resized",
@@ -350,22 +352,22 @@ fn guards_of(
             .to_owned(),
             at: touch.at,
         }),
-        breaker: memory.breaker.map(|it| Breaker {
+        breaker: state.breaker.map(|it| Breaker {
             harm: it.harm.as_str().to_owned(),
             message: it.harm.to_string(),
             since: it.since,
             until: it.until,
             open: it.until > now,
         }),
-        rewritten_since: memory.rewritten.map(|it| it.at),
+        rewritten_since: state.rewritten.map(|it| it.at),
         changes: vec![
-            spent("namespace", BudgetKind::Disruption, settings.namespace_disruptions),
-            spent("cluster", BudgetKind::Disruption, settings.cluster_disruptions),
-            spent("namespace", BudgetKind::Resize, settings.namespace_resizes),
-            spent("cluster", BudgetKind::Resize, settings.cluster_resizes),
+            changes_made("namespace", BudgetKind::Disruption, settings.namespace_disruptions),
+            changes_made("cluster", BudgetKind::Disruption, settings.cluster_disruptions),
+            changes_made("namespace", BudgetKind::Resize, settings.namespace_resizes),
+            changes_made("cluster", BudgetKind::Resize, settings.cluster_resizes),
         ],
-        cluster_stopped_until: recall.budget.open_until(now),
-        unproven: recall.budget.unproven(),
-        unproven_allowed: recall.budget.max_unproven(settings, now),
+        cluster_stopped_until: persisted.budget.open_until(now),
+        unproven: persisted.budget.unproven(),
+        unproven_allowed: persisted.budget.max_unproven(settings, now),
     }
 }

@@ -1,4 +1,4 @@
-//! How large the cluster is: asked only where the share of it matters that may be changed within an hour.
+//! The number of pods in the cluster. It is read only if the hourly limit on changes, a share of all pods, may be reached.
 
 use std::sync::Arc;
 
@@ -10,43 +10,45 @@ use plimsoll_core::updater::{
 };
 
 impl Updater {
-    /// With the cluster counted, where more was changed in it than any cluster of this size may.
+    /// Counts the pods of the whole cluster if the limit for the known pods is already reached.
     pub(super) async fn with_cluster_size(
         self: &Arc<Self>,
-        asked: &ExplainInputs<'_>,
+        inputs: &ExplainInputs<'_>,
         ledger: &DisruptionBudget,
         known: PodCounts,
         notes: &mut Vec<String>,
     ) -> PodCounts {
         let (guards, now) = (&self.config.settings.guards, self.clock.now());
-        let is_full = [
+        let limit_reached = [
             (BudgetKind::Disruption, guards.cluster_disruptions),
             (BudgetKind::Resize, guards.cluster_resizes),
         ]
         .into_iter()
-        .any(|(charge, allowance)| {
-            let used = ledger.in_cluster(charge, now);
-            allowance.is_some_and(|it| it.share > 0.0 && used >= it.limit_for(known.cluster))
+        .any(|(kind, allowance)| {
+            let used = ledger.in_cluster(kind, now);
+            allowance
+                .is_some_and(|limit| limit.share > 0.0 && used >= limit.limit_for(known.cluster))
         });
-        if !is_full {
+        if !limit_reached {
             return known;
         }
-        let role = read_only_updater(asked.config, asked.cluster, None);
-        let mut feeds = TaskGroup::default();
-        role.start_watches(&feeds.shutdown_token(), feeds.tasks());
-        let counted = if role.synced_in_time().await {
-            Some(role.workloads().await.workloads.iter().map(|one| one.pods.len() as u32).sum())
+        let role = read_only_updater(inputs.config, inputs.cluster, None);
+        let mut watch_tasks = TaskGroup::default();
+        role.start_watches(&watch_tasks.shutdown_token(), watch_tasks.tasks());
+        let cluster_pods = if role.synced_in_time().await {
+            let workloads = role.workloads().await.workloads;
+            Some(workloads.iter().map(|workload| workload.pods.len() as u32).sum())
         } else {
             None
         };
-        feeds.shut_down().await;
-        if counted.is_none() {
+        watch_tasks.shut_down().await;
+        if cluster_pods.is_none() {
             notes.push(
-                "The pods of the cluster could not be counted, of which a share may be changed: \
-                 those of the namespace count alone."
+                "Failed to count the pods of the cluster, of which a share may be changed: \
+                 using the pods of the namespace instead."
                     .to_owned(),
             );
         }
-        PodCounts { cluster: counted.unwrap_or(known.cluster), ..known }
+        PodCounts { cluster: cluster_pods.unwrap_or(known.cluster), ..known }
     }
 }

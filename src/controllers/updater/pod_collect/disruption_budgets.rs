@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: what the API server would answer to an eviction, as far as that can be told without asking it.
+//! PodDisruptionBudgets: predicts how the API server would respond to an eviction, without requesting one.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::{Api, Client, api::ListParams};
@@ -7,21 +7,21 @@ use super::leases::ReadResult;
 use crate::cluster::cache::{selector::Selector, updater_pod::UpdaterPod};
 use plimsoll_core::updater::{Phase, StepResult};
 
-/// The budgets of a namespace.
+/// The PodDisruptionBudgets of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct DisruptionBudgets(Vec<PodBudget>);
 
 #[derive(Debug)]
 struct PodBudget {
     selector: Selector,
-    /// Pods that may be taken down now.
+    /// Pods that may be evicted now.
     disruptions_allowed: i32,
-    /// Whether pods that do not serve may go whatever the budget says.
+    /// Whether pods that are not ready may be evicted regardless of the budget.
     always_allows_unready: bool,
 }
 
 impl DisruptionBudgets {
-    /// Reads them.
+    /// Lists the PodDisruptionBudgets of a namespace.
     pub async fn read(client: &Client, namespace: &str) -> ReadResult<Self> {
         let api = Api::<PodDisruptionBudget>::namespaced(client.clone(), namespace);
         let list = api.list(&ListParams::default()).await;
@@ -29,15 +29,15 @@ impl DisruptionBudgets {
             .map(|list| Self(list.items.iter().filter_map(PodBudget::from_object).collect()))
     }
 
-    /// What an eviction of this pod comes to. One that passes takes its part of the budget.
+    /// Simulates the eviction of a pod. A successful one is deducted from the budget.
     pub fn simulate_eviction(&mut self, pod: &UpdaterPod) -> StepResult {
         if pod.status.phase == Phase::Pending {
             return StepResult::Done;
         }
-        let mut of_it = self.0.iter_mut().filter(|budget| budget.selector.matches(&pod.labels));
-        let Some(budget) = of_it.next() else { return StepResult::Done };
-        if of_it.next().is_some() {
-            // The server does not know which of them counts, and fails.
+        let mut matching = self.0.iter_mut().filter(|budget| budget.selector.matches(&pod.labels));
+        let Some(budget) = matching.next() else { return StepResult::Done };
+        if matching.next().is_some() {
+            // The API server rejects evictions of pods with several PodDisruptionBudgets.
             return StepResult::Failed;
         }
         if !pod.status.is_ready() && budget.always_allows_unready {
@@ -54,18 +54,18 @@ impl DisruptionBudgets {
 impl PodBudget {
     fn from_object(object: &PodDisruptionBudget) -> Option<Self> {
         let spec = object.spec.as_ref()?;
-        // A selector that says nothing means all pods of the namespace; one that is not there none.
+        // An empty selector matches all pods of the namespace, a missing one none.
         let selector = Selector::from_label_selector(Some(spec.selector.as_ref()?)).ok()?;
         let status = object.status.clone().unwrap_or_default();
-        // One that was not looked at yet lets nothing go.
-        let is_known = status.observed_generation >= object.metadata.generation;
+        // Until the disruption controller has observed the spec, no disruption is allowed.
+        let is_observed = status.observed_generation >= object.metadata.generation;
         let is_healthy =
             status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy;
-        let always = spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow");
+        let always_allow = spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow");
         Some(Self {
             selector,
-            disruptions_allowed: if is_known { status.disruptions_allowed } else { 0 },
-            always_allows_unready: always || is_healthy,
+            disruptions_allowed: if is_observed { status.disruptions_allowed } else { 0 },
+            always_allows_unready: always_allow || is_healthy,
         })
     }
 }
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn a_budget_lets_as_many_go_as_it_says_and_two_of_them_none() {
-        let mut one = budgets(&[1]);
-        assert_eq!(one.simulate_eviction(&pod("other")), StepResult::Done);
-        assert_eq!(one.simulate_eviction(&pod("web")), StepResult::Done);
-        assert_eq!(one.simulate_eviction(&pod("web")), StepResult::BlockedByBudget);
+        let mut single = budgets(&[1]);
+        assert_eq!(single.simulate_eviction(&pod("other")), StepResult::Done);
+        assert_eq!(single.simulate_eviction(&pod("web")), StepResult::Done);
+        assert_eq!(single.simulate_eviction(&pod("web")), StepResult::BlockedByBudget);
         assert_eq!(budgets(&[1, 1]).simulate_eviction(&pod("web")), StepResult::Failed);
         assert_eq!(budgets(&[]).simulate_eviction(&pod("web")), StepResult::Done);
     }

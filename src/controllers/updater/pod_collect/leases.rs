@@ -1,5 +1,5 @@
-//! What stands in Leases, by a single look: signs of life, and what was changed of late. What somebody may not read is
-//! taken to be well, and said so: the updater itself may read it.
+//! Reads the Leases once: heartbeats and the disruption ledger. What the user has no permission to read is assumed to be
+//! healthy, with a note, because the updater itself has that permission.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, ResourceExt as _, api::ListParams};
@@ -14,28 +14,28 @@ use plimsoll_core::{
     },
 };
 
-/// What came of reading something that not everybody may read.
+/// The result of reading something that users may have no permission to read.
 #[derive(Debug)]
 pub(super) enum ReadResult<T> {
     /// It was read.
     Found(T),
-    /// Whoever asks may not.
+    /// The user has no permission to read it.
     Forbidden,
-    /// It failed.
+    /// The request failed.
     Failed(String),
 }
 
 impl<T> ReadResult<T> {
-    /// Of an answer.
-    pub fn from_response(answer: kube::Result<T>) -> Self {
-        match answer {
+    /// Converts the response of the API server.
+    pub fn from_response(response: kube::Result<T>) -> Self {
+        match response {
             Ok(found) => Self::Found(found),
             Err(kube::Error::Api(status)) if status.code == 403 => Self::Forbidden,
             Err(why) => Self::Failed(why.to_string()),
         }
     }
 
-    /// With something else in place of what was read.
+    /// Maps the value that was read.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> ReadResult<U> {
         match self {
             Self::Found(found) => ReadResult::Found(change(found)),
@@ -45,31 +45,31 @@ impl<T> ReadResult<T> {
     }
 }
 
-/// What the Leases say.
+/// The contents of the Leases.
 #[derive(Debug)]
 pub(super) struct Leases {
-    /// Whether heartbeats were read; what they say is in the role.
+    /// Whether heartbeats were read; the updater stores them.
     heartbeats: ReadResult<()>,
     admission_health: AdmissionHealth,
     checks_admission: bool,
-    /// What was changed in the cluster of late.
+    /// The recent disruptions in the cluster.
     pub ledger: DisruptionBudget,
-    /// What is to be said about all that.
+    /// Notes for the user about what could not be read.
     pub notes: Vec<String>,
 }
 
 impl Updater {
-    /// Reads them.
+    /// Reads the Leases.
     pub(super) async fn read_leases(&self) -> Leases {
         let mut notes = Vec::new();
-        let (heartbeats, standing, ledger) = tokio::join!(
+        let (heartbeats, admission_health, ledger) = tokio::join!(
             self.read_heartbeats(),
             self.admission_health(),
             self.stored_ledger(&mut notes),
         );
         Leases {
             heartbeats,
-            admission_health: standing,
+            admission_health,
             checks_admission: self.config.admission_check.is_some(),
             ledger,
             notes,
@@ -82,12 +82,12 @@ impl Updater {
         }
         let leases =
             Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeat_namespace);
-        let read = ReadResult::from_response(leases.list(&ListParams::default()).await);
-        match read {
+        let result = ReadResult::from_response(leases.list(&ListParams::default()).await);
+        match result {
             ReadResult::Failed(_) => self.heartbeats.record_failure(),
             ReadResult::Found(_) | ReadResult::Forbidden => {}
         }
-        read.map(|list| self.heartbeats.observe_once(list.items, Clock::wall().now()))
+        result.map(|list| self.heartbeats.observe_once(list.items, Clock::wall().now()))
     }
 
     async fn stored_ledger(&self, notes: &mut Vec<String>) -> DisruptionBudget {
@@ -95,20 +95,20 @@ impl Updater {
         if settings.compat == Compat::Upstream || !settings.guards.needs_state() {
             return DisruptionBudget::default();
         }
-        let place = &self.config.election;
-        let leases = Api::<Lease>::namespaced(self.client.clone(), &place.namespace);
-        let (namespace, name) = (&place.namespace, &place.name);
+        let election = &self.config.election;
+        let leases = Api::<Lease>::namespaced(self.client.clone(), &election.namespace);
+        let (namespace, name) = (&election.namespace, &election.name);
         let lease = match ReadResult::from_response(leases.get_opt(name).await) {
             ReadResult::Found(lease) => lease,
             ReadResult::Forbidden => {
                 notes.push(format!(
-                    "You may not read Lease {namespace}/{name}: what was changed within the hour does not count here."
+                    "No permission to read Lease {namespace}/{name}: changes within the last hour are not considered."
                 ));
                 None
             }
             ReadResult::Failed(why) => {
                 notes.push(format!(
-                    "Lease {namespace}/{name} could not be read, without which nothing is changed: {why}."
+                    "Failed to read Lease {namespace}/{name}, without which the updater changes nothing: {why}."
                 ));
                 None
             }
@@ -119,7 +119,7 @@ impl Updater {
             Some(Ok(ledger)) => ledger,
             Some(Err(why)) => {
                 notes.push(format!(
-                    "What was changed of late, as Lease {namespace}/{name} tells it, does not count: {why}."
+                    "The disruption ledger in Lease {namespace}/{name} is unreadable and was ignored: {why}."
                 ));
                 DisruptionBudget::default()
             }
@@ -129,7 +129,7 @@ impl Updater {
 }
 
 impl Leases {
-    /// What is to be thought of the recommender of a workload.
+    /// The heartbeat of the recommender of a workload.
     pub fn heartbeat(
         &self,
         role: &Updater,
@@ -143,12 +143,12 @@ impl Leases {
         match &self.heartbeats {
             ReadResult::Found(()) => heartbeat,
             ReadResult::Failed(why) => {
-                notes.push(format!("The signs of life of recommenders could not be read: {why}."));
+                notes.push(format!("Failed to list the heartbeat Leases of recommenders: {why}."));
                 heartbeat
             }
             ReadResult::Forbidden => {
                 notes.push(format!(
-                    "You may not list Leases in {}: the recommender is taken to be alive.",
+                    "No permission to list Leases in namespace {}: assuming that the recommender is healthy.",
                     role.config.heartbeat_namespace
                 ));
                 RecommenderHeartbeat::Fresh { history_loaded: true }
@@ -156,17 +156,17 @@ impl Leases {
         }
     }
 
-    /// The same in words.
+    /// The heartbeat as it appears in the report.
     pub fn recommender_health(
         &self,
         role: &Updater,
         workload: &Workload,
-        of: RecommenderHeartbeat,
+        heartbeat: RecommenderHeartbeat,
     ) -> LeaseState {
         let state = match (role.config.settings.guards.heartbeat, &self.heartbeats) {
             (HeartbeatPolicy::Ignore, _) => "notAsked",
             (_, ReadResult::Forbidden) => "unreadable",
-            _ => match of {
+            _ => match heartbeat {
                 RecommenderHeartbeat::Fresh { history_loaded: true } => "fresh",
                 RecommenderHeartbeat::Fresh { history_loaded: false } => "loading",
                 RecommenderHeartbeat::Stale => "stale",
@@ -182,14 +182,14 @@ impl Leases {
     pub fn is_admission_ready(&self, notes: &mut Vec<String>) -> bool {
         if self.admission_health == AdmissionHealth::Forbidden {
             notes.push(
-                "You may not read the Lease of the admission controller, which is taken to be there."
+                "No permission to read the Lease of the admission controller: assuming that it is healthy."
                     .to_owned(),
             );
         }
         matches!(self.admission_health, AdmissionHealth::Ready | AdmissionHealth::Forbidden)
     }
 
-    /// The same in words.
+    /// The health of the admission controller as it appears in the report.
     pub fn admission_controller_health(&self) -> LeaseState {
         let state = match self.admission_health {
             _ if !self.checks_admission => "notAsked",

@@ -1,4 +1,4 @@
-//! Why a pod belongs to no VPA that has a say about it, as the updater matches them.
+//! Explains why the updater matches a pod to no active VPA.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::cluster::{
 };
 use plimsoll_core::{api::VerticalPodAutoscaler, updater::Phase};
 
-/// Why nobody decides about a pod.
+/// Why the updater does not handle a pod.
 #[derive(Debug)]
 pub(super) struct Unmatched {
-    /// In one word.
+    /// Machine-readable reason.
     pub code: &'static str,
-    /// In a sentence.
+    /// Human-readable message.
     pub message: String,
-    /// The VPA that is meant for it all the same.
+    /// The VPA that was probably meant for the pod.
     pub vpa: Option<Arc<VerticalPodAutoscaler>>,
-    /// The topmost of its controllers, if it was found.
+    /// The topmost controller of the pod, if it was resolved.
     pub top_owner: Option<Target>,
-    /// Whether something is to be put right.
+    /// Whether the user has to fix something.
     pub is_misconfigured: bool,
 }
 
@@ -34,13 +34,13 @@ impl Unmatched {
         Self { code, message: message.into(), vpa: None, top_owner: None, is_misconfigured: false }
     }
 
-    fn with_vpa(self, vpa: &Arc<VerticalPodAutoscaler>, is_fault: bool) -> Self {
-        Self { vpa: Some(Arc::clone(vpa)), is_misconfigured: is_fault, ..self }
+    fn with_vpa(self, vpa: &Arc<VerticalPodAutoscaler>, is_misconfigured: bool) -> Self {
+        Self { vpa: Some(Arc::clone(vpa)), is_misconfigured, ..self }
     }
 }
 
 impl Updater {
-    /// Of a pod that no workload has. `is_seen` says whether it is among those that run.
+    /// Explains why a pod is in no workload. `is_seen` is whether the watch of running pods has it.
     pub(super) async fn explain_unmatched(
         &self,
         namespace: &str,
@@ -54,22 +54,22 @@ impl Updater {
             return match pod.status.phase {
                 Phase::Pending => Unmatched::new(
                     "unscheduled",
-                    "it has no node yet: it got its resources when it was made, and nothing runs that could be changed",
+                    "it is not scheduled yet: its resources were set when it was created, and there is nothing to update",
                 ),
-                _ => Unmatched::new("ended", "it has ended"),
+                _ => Unmatched::new("ended", "it has terminated"),
             };
         }
         let Some(owner) = owner_of(namespace, pod) else {
-            let message = "no controller owns it, so nobody would make a new one, and VPAs are for controllers";
+            let message = "it has no controller that would replace it, and VPAs target controllers";
             return Unmatched::new("no_controller", message);
         };
         let Some(top) = self.top_owner(&owner).await else {
             let (kind, name) = (&owner.kind, &owner.name);
             let why = match self.targets.topmost(&owner).await {
                 TopOwner::Invalid(why) | TopOwner::Unavailable(why) => why,
-                TopOwner::Found(_) | TopOwner::None => "nobody can scale it".to_owned(),
+                TopOwner::Found(_) | TopOwner::None => "it has no scale subresource".to_owned(),
             };
-            let message = format!("its controller, {kind} {name}, cannot be followed: {why}");
+            let message = format!("failed to resolve its controller {kind} {name}: {why}");
             return Unmatched::new("controller_unknown", message);
         };
         let found = self.explain_unmatched_owner(namespace, pod, &top).await;
@@ -84,53 +84,53 @@ impl Updater {
     ) -> Unmatched {
         let (kind, name) = top;
         let vpas = self.stores.vpas(namespace);
-        let is_for = |vpa: &VerticalPodAutoscaler, kind: &str, name: &str| {
+        let targets = |vpa: &VerticalPodAutoscaler, kind: &str, name: &str| {
             vpa.spec.target_ref.kind == kind && vpa.spec.target_ref.name == name
         };
-        let mut meant: Vec<_> = vpas.iter().filter(|vpa| is_for(vpa, kind, name)).collect();
-        if meant.is_empty() {
-            let below = pod.status.owner.as_ref();
-            let wrong = vpas
-                .iter()
-                .find(|vpa| below.is_some_and(|owner| is_for(vpa, &owner.kind, &owner.name)));
-            let Some(vpa) = wrong else {
-                let message = format!("no VPA of namespace {namespace} is for {kind} {name}");
+        let mut candidates: Vec<_> = vpas.iter().filter(|vpa| targets(vpa, kind, name)).collect();
+        if candidates.is_empty() {
+            let direct_owner = pod.status.owner.as_ref();
+            let misdirected = vpas.iter().find(|vpa| {
+                direct_owner.is_some_and(|owner| targets(vpa, &owner.kind, &owner.name))
+            });
+            let Some(vpa) = misdirected else {
+                let message = format!("no VPA in namespace {namespace} targets {kind} {name}");
                 return Unmatched::new("no_vpa", message);
             };
             let target = &vpa.spec.target_ref;
             let message = format!(
-                "VPA {} is for {} {}, which {kind} {name} controls: it has to be for that",
+                "VPA {} targets {} {}, which is controlled by {kind} {name}: it has to target the latter",
                 vpa.name_any(),
                 target.kind,
                 target.name
             );
             return Unmatched::new("target_unsupported", message).with_vpa(vpa, true);
         }
-        let first = meant[0];
-        meant.retain(|vpa| self.is_active(vpa));
-        let Some(vpa) = meant.first() else {
-            let message = format!("VPA {} leaves running pods alone", first.name_any());
+        let first = candidates[0];
+        candidates.retain(|vpa| self.is_active(vpa));
+        let Some(vpa) = candidates.first() else {
+            let message = format!("VPA {} does not update running pods", first.name_any());
             return Unmatched::new("vpa_off", message).with_vpa(first, false);
         };
         let name = vpa.name_any();
         match self.targets.resolve(namespace, &vpa.spec.target_ref).await {
             TargetResolution::Unsupported { message } => {
-                let message = format!("the target of VPA {name} leads nowhere: {message}");
+                let message = format!("the targetRef of VPA {name} is invalid: {message}");
                 Unmatched::new("target_unsupported", message).with_vpa(vpa, true)
             }
             TargetResolution::Unavailable { message } => {
-                let message = format!("the target of VPA {name} cannot be read: {message}");
+                let message = format!("failed to read the target of VPA {name}: {message}");
                 Unmatched::new("target_unavailable", message).with_vpa(vpa, true)
             }
             TargetResolution::Found { selector, .. } if !selector.matches(&pod.labels) => {
                 let message = format!(
-                    "its labels are not those that its controller selects ({})",
+                    "its labels do not match the selector of its controller ({})",
                     selector.as_str()
                 );
                 Unmatched::new("labels_differ", message).with_vpa(vpa, true)
             }
             TargetResolution::Found { .. } => {
-                Unmatched::new("changed_meanwhile", "it changed while it was looked at: ask again")
+                Unmatched::new("changed_meanwhile", "it changed in the meantime: try again")
                     .with_vpa(vpa, true)
             }
         }

@@ -1,4 +1,4 @@
-//! Objects that come, change and go while others look at them.
+//! Objects that are created, changed and deleted while they are reconciled.
 
 use serde_json::json;
 
@@ -16,48 +16,48 @@ fn object(name: &str, max: i32) -> WatermarkPodAutoscaler {
     .expect("an object")
 }
 
-fn taken(book: &ReconcileQueue, now: Time) -> Option<(ObjectKey, Box<ObjectState>)> {
-    match book.pop_due(now) {
-        NextItem::Due(key, seat, _) => Some((key, seat)),
+fn taken(queue: &ReconcileQueue, now: Time) -> Option<(ObjectKey, Box<ObjectState>)> {
+    match queue.pop_due(now) {
+        NextItem::Due(key, state, _) => Some((key, state)),
         NextItem::NoneUntil(_) => None,
     }
 }
 
 #[test]
 fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
-    let book = ReconcileQueue::new(1);
-    book.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
-    let (key, seat) = taken(&book, NOW).expect("it is new");
-    assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
+    let queue = ReconcileQueue::new(1);
+    queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
+    let (key, state) = taken(&queue, NOW).expect("it is new");
+    assert!(taken(&queue, NOW).is_none(), "it is being reconciled");
     let period = Duration::from_secs(15);
     let next = next_reconcile(&key, NOW, period);
-    book.requeue(&key, seat, Some(next), NOW);
-    assert_eq!(book.longest_wait(NOW), Duration::ZERO);
-    assert_eq!(book.longest_wait(next.later(period)), period);
-    assert!(matches!(book.pop_due(NOW), NextItem::NoneUntil(Some(at)) if at == next));
-    // The same again, with another status, changes nothing; another spec does.
+    queue.requeue(&key, state, Some(next), NOW);
+    assert_eq!(queue.longest_wait(NOW), Duration::ZERO);
+    assert_eq!(queue.longest_wait(next.later(period)), period);
+    assert!(matches!(queue.pop_due(NOW), NextItem::NoneUntil(Some(at)) if at == next));
+    // A new resourceVersion alone does not requeue the object; a new spec does.
     let mut same = object("a", 5);
     same.metadata.resource_version = Some("2".into());
-    book.apply(0, ObjectChange::Applied(same), NOW);
-    assert!(taken(&book, NOW).is_none());
-    book.apply(0, ObjectChange::Applied(object("a", 6)), NOW);
-    assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+    queue.apply(0, ObjectChange::Applied(same), NOW);
+    assert!(taken(&queue, NOW).is_none());
+    queue.apply(0, ObjectChange::Applied(object("a", 6)), NOW);
+    assert_eq!(taken(&queue, NOW).expect("it changed").1.object.spec.max_replicas, 6);
 }
 
 #[test]
 fn what_changes_while_it_is_looked_at_is_looked_at_again() {
-    let book = ReconcileQueue::new(1);
-    book.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
-    let (key, seat) = taken(&book, NOW).expect("it is new");
-    book.apply(0, ObjectChange::Applied(object("a", 6)), NOW);
-    assert!(taken(&book, NOW).is_none());
-    book.requeue(&key, seat, None, NOW);
-    assert_eq!(taken(&book, NOW).expect("it changed").1.object.spec.max_replicas, 6);
-    // What is gone when it is given back stays gone.
-    let (key, seat) =
+    let queue = ReconcileQueue::new(1);
+    queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
+    let (key, state) = taken(&queue, NOW).expect("it is new");
+    queue.apply(0, ObjectChange::Applied(object("a", 6)), NOW);
+    assert!(taken(&queue, NOW).is_none());
+    queue.requeue(&key, state, None, NOW);
+    assert_eq!(taken(&queue, NOW).expect("it changed").1.object.spec.max_replicas, 6);
+    // An object that was deleted during its reconcile is not requeued.
+    let (key, state) =
         (ObjectKey::new("shop", "b"), Box::new(ObjectState::new(Arc::new(object("b", 1)))));
-    book.requeue(&key, seat, Some(NOW), NOW);
-    assert!(taken(&book, NOW).is_none());
+    queue.requeue(&key, state, Some(NOW), NOW);
+    assert!(taken(&queue, NOW).is_none());
 }
 
 fn gone(name: &str) -> ObjectChange<WatermarkPodAutoscaler> {
@@ -66,56 +66,57 @@ fn gone(name: &str) -> ObjectChange<WatermarkPodAutoscaler> {
 
 #[test]
 fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_waits_for_that_look() {
-    let book = ReconcileQueue::new(1);
-    book.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
-    let (key, seat) = taken(&book, NOW).expect("it is new");
-    book.apply(0, gone("a"), NOW);
-    assert_eq!(book.len(), 0);
-    let mut anew = object("a", 7);
-    anew.metadata.uid = Some("another".into());
-    book.apply(0, ObjectChange::Applied(anew), NOW);
-    assert_eq!(book.len(), 1);
-    assert!(taken(&book, NOW).is_none(), "nobody else looks at it meanwhile");
-    assert!(!book.is_idle(NOW), "somebody looks at it");
-    // The look at the old one ends with nothing more to do until it changes.
-    book.requeue(&key, seat, None, NOW);
-    assert!(!book.is_idle(NOW), "the new one waits");
-    let (_, seat) = taken(&book, NOW).expect("it has its turn");
-    assert_eq!(seat.object.uid().as_deref(), Some("another"));
-    assert_eq!(seat.object.spec.max_replicas, 7);
-    // And what only went is forgotten once nobody looks at it.
-    book.apply(0, gone("a"), NOW);
-    book.requeue(&key, seat, Some(NOW), NOW);
-    assert!(taken(&book, NOW).is_none());
-    assert!(book.is_idle(NOW));
+    let queue = ReconcileQueue::new(1);
+    queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
+    let (key, state) = taken(&queue, NOW).expect("it is new");
+    queue.apply(0, gone("a"), NOW);
+    assert_eq!(queue.len(), 0);
+    let mut recreated = object("a", 7);
+    recreated.metadata.uid = Some("another".into());
+    queue.apply(0, ObjectChange::Applied(recreated), NOW);
+    assert_eq!(queue.len(), 1);
+    assert!(taken(&queue, NOW).is_none(), "the old one is being reconciled");
+    assert!(!queue.is_idle(NOW), "the old one is being reconciled");
+    // The reconcile of the old object ends without a next due time.
+    queue.requeue(&key, state, None, NOW);
+    assert!(!queue.is_idle(NOW), "the new one waits");
+    let (_, state) = taken(&queue, NOW).expect("it is due");
+    assert_eq!(state.object.uid().as_deref(), Some("another"));
+    assert_eq!(state.object.spec.max_replicas, 7);
+    // An object that is deleted and not recreated is removed when its reconcile ends.
+    queue.apply(0, gone("a"), NOW);
+    queue.requeue(&key, state, Some(NOW), NOW);
+    assert!(taken(&queue, NOW).is_none());
+    assert!(queue.is_idle(NOW));
 }
 
 #[test]
 fn the_recommender_of_an_object_is_known_while_it_is_asked() {
-    let book = ReconcileQueue::new(1);
+    let queue = ReconcileQueue::new(1);
     let mut advised = object("a", 5);
     let recommender = json!({"url": "http://advice"});
     advised.spec.recommender = Some(serde_json::from_value(recommender).expect("one"));
-    book.apply(0, ObjectChange::Applied(advised), NOW);
+    queue.apply(0, ObjectChange::Applied(advised), NOW);
     let known = BTreeSet::from(["http://advice".to_owned()]);
-    assert_eq!(book.recommenders(), known);
-    let (key, seat) = taken(&book, NOW).expect("it is new");
-    assert_eq!(book.recommenders(), known);
-    book.requeue(&key, seat, None, NOW);
-    assert_eq!(book.recommenders(), known);
+    assert_eq!(queue.recommenders(), known);
+    let (key, state) = taken(&queue, NOW).expect("it is new");
+    assert_eq!(queue.recommenders(), known);
+    queue.requeue(&key, state, None, NOW);
+    assert_eq!(queue.recommenders(), known);
 }
 
 #[test]
 fn a_list_that_lacks_an_object_takes_it_away_but_not_those_of_other_lists() {
-    let book = ReconcileQueue::new(2);
-    book.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
-    book.apply(0, ObjectChange::Applied(object("b", 5)), NOW);
-    book.apply(1, ObjectChange::Applied(object("c", 5)), NOW);
-    book.apply(0, ObjectChange::Restart, NOW);
-    book.apply(0, ObjectChange::Applied(object("b", 5)), NOW);
-    assert_eq!(book.len(), 3, "the list is not complete");
-    book.apply(0, ObjectChange::Synced, NOW);
-    assert_eq!(book.len(), 2);
-    let names: Vec<_> = std::iter::from_fn(|| taken(&book, NOW)).map(|(key, _)| key.name).collect();
+    let queue = ReconcileQueue::new(2);
+    queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
+    queue.apply(0, ObjectChange::Applied(object("b", 5)), NOW);
+    queue.apply(1, ObjectChange::Applied(object("c", 5)), NOW);
+    queue.apply(0, ObjectChange::Restart, NOW);
+    queue.apply(0, ObjectChange::Applied(object("b", 5)), NOW);
+    assert_eq!(queue.len(), 3, "the list is not complete");
+    queue.apply(0, ObjectChange::Synced, NOW);
+    assert_eq!(queue.len(), 2);
+    let names: Vec<_> =
+        std::iter::from_fn(|| taken(&queue, NOW)).map(|(key, _)| key.name).collect();
     assert_eq!(names, ["b".into(), "c".into()]);
 }

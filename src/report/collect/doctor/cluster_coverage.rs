@@ -1,4 +1,4 @@
-//! The cluster beside a server: its VPAs, their pods, and which of them have series.
+//! Compares the cluster with the server: its VPAs, their pods, and which of them have series.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,41 +24,41 @@ use crate::{
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// Who asks.
+/// The user agent of requests to the API server.
 const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
-/// VPAs that are compared: each takes a few requests.
+/// The maximum number of VPAs to compare: each takes a few requests.
 const MAX_VPAS: usize = 500;
-/// VPAs that are looked up at once.
+/// Concurrent lookups of VPAs.
 const CONCURRENT_LOOKUPS: usize = 8;
-/// VPAs whose history is read to see what it costs.
+/// VPAs whose history is read to measure the cost.
 const MAX_SAMPLED_VPAS: usize = 50;
 /// Namespaces in one query.
 const NAMESPACES_PER_QUERY: usize = 50;
 
-/// The pods of each VPA, or why they are not known.
+/// The pods of each VPA, or why there are none to compare.
 #[derive(Debug)]
 pub(super) enum ClusterPods {
-    /// Nothing to compare.
+    /// There is nothing to compare.
     NotComparable(ClusterCoverage),
-    /// By VPA.
+    /// The pods by VPA.
     Found { address: String, vpas: Vec<VpaPods>, skipped: usize },
 }
 
 /// VPAs, each with the owner of its pods.
 pub(super) type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
 
-/// One VPA with the names of its pods that run.
+/// One VPA with the names of its running pods.
 #[derive(Debug)]
 pub(super) struct VpaPods {
     namespace: String,
     name: String,
-    /// The owner of its pods, where that is known.
+    /// The owner of the pods, if the target was resolved.
     owner: Option<Box<str>>,
     pods: Vec<String>,
 }
 
 impl ClusterPods {
-    /// Namespaces with VPAs.
+    /// The namespaces with VPAs.
     pub(super) fn namespaces(&self) -> Vec<&str> {
         match self {
             Self::NotComparable(_) => Vec::new(),
@@ -68,7 +68,7 @@ impl ClusterPods {
 }
 
 impl ClusterPods {
-    /// The VPAs of the namespace with the most pods, each with the owner of its pods, as a storage wants them, and those pods.
+    /// The namespace with the most pods: its VPAs with the owners of their pods, as a storage needs them, and the pods.
     pub(super) fn largest_namespace(&self) -> Option<(&str, VpaOwners, LivePods)> {
         let Self::Found { vpas, .. } = self else { return None };
         let with_pods = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
@@ -88,19 +88,20 @@ impl ClusterPods {
     }
 }
 
-/// Reads the VPAs of a cluster and their pods.
-pub(super) async fn find_pods(reach: &ClusterOptions, namespace: Option<&str>) -> ClusterPods {
-    let cluster = match cluster::connect(reach, USER_AGENT).await {
+/// Reads the VPAs of the cluster and their pods.
+pub(super) async fn find_pods(options: &ClusterOptions, namespace: Option<&str>) -> ClusterPods {
+    let cluster = match cluster::connect(options, USER_AGENT).await {
         Ok(cluster) => cluster,
-        // Who names one wants to hear why it is not there.
+        // An error matters only if the user has specified a cluster.
         Err(why)
-            if *reach != ClusterOptions::default() || std::env::var_os("KUBECONFIG").is_some() =>
+            if *options != ClusterOptions::default()
+                || std::env::var_os("KUBECONFIG").is_some() =>
         {
             return ClusterPods::NotComparable(ClusterCoverage::Unreadable(why.to_string()));
         }
         Err(_) => {
             return ClusterPods::NotComparable(ClusterCoverage::NoCluster(
-                "set KUBECONFIG or give --kubeconfig".to_owned(),
+                "set KUBECONFIG or pass --kubeconfig".to_owned(),
             ));
         }
     };
@@ -121,15 +122,15 @@ async fn read_cluster(
     if found.is_empty() {
         return Ok(ClusterPods::NotComparable(ClusterCoverage::Empty));
     }
-    let passed_over = found.len().saturating_sub(MAX_VPAS);
-    let mut read = stream::iter(found.into_iter().take(MAX_VPAS))
+    let skipped = found.len().saturating_sub(MAX_VPAS);
+    let mut lookups = stream::iter(found.into_iter().take(MAX_VPAS))
         .map(|vpa| find_pods_of(cluster, vpa))
         .buffered(CONCURRENT_LOOKUPS);
     let mut vpas = Vec::new();
-    while let Some(vpa) = read.next().await {
+    while let Some(vpa) = lookups.next().await {
         vpas.push(vpa?);
     }
-    Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped: passed_over })
+    Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped })
 }
 
 async fn find_pods_of(
@@ -145,7 +146,7 @@ async fn find_pods_of(
             TargetResolution::Found { selector, owner } => {
                 (Some(owner), one_shot::find_pods(client, &namespace, &selector).await?)
             }
-            // That is for the recommender to say, on the VPA.
+            // The recommender reports this on the VPA.
             _ => (None, Vec::new()),
         };
     let running = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
@@ -153,18 +154,18 @@ async fn find_pods_of(
     Ok(VpaPods { namespace, name, owner, pods })
 }
 
-/// Looks for the series of those pods.
+/// Compares the pods with the series of the server.
 pub(super) async fn compare_with_series(
-    exam: &ServerProbe,
+    probe: &ServerProbe,
     pods: ClusterPods,
     schema: Option<&Schema>,
 ) -> ClusterCoverage {
     let (address, vpas, passed_over) = match pods {
-        ClusterPods::NotComparable(beside) => return beside,
+        ClusterPods::NotComparable(coverage) => return coverage,
         ClusterPods::Found { address, vpas, skipped: passed_over } => (address, vpas, passed_over),
     };
     let Some(schema) = schema else {
-        let why = "the server has no series of containers.".to_owned();
+        let why = "the server has no container series.".to_owned();
         return ClusterCoverage::Unmatched(why, Vec::new());
     };
     let [namespace, pod, _] = schema.usage.container_labels();
@@ -178,14 +179,14 @@ pub(super) async fn compare_with_series(
         let series = schema.usage_selector_in(&schema.usage.memory, names);
         let query =
             Query::from(series).aggregate(Aggregation::Group, Grouping::By(&[namespace, pod]));
-        let ProbeAnswer { evidence: asked, answer } = exam.query_vector(&query, exam.now).await;
-        evidence.extend(asked);
+        let ProbeAnswer { evidence: queries, answer } = probe.query_vector(&query, probe.now).await;
+        evidence.extend(queries);
         match answer {
             Ok(groups) => {
                 for mut group in groups.samples {
                     let name = group.labels.remove(pod).unwrap_or_default();
-                    let of = group.labels.get(namespace).map_or("", String::as_str);
-                    if let Some(known) = by_namespace.get_mut(of) {
+                    let namespace_of_group = group.labels.get(namespace).map_or("", String::as_str);
+                    if let Some(known) = by_namespace.get_mut(namespace_of_group) {
                         known.insert(name);
                     }
                 }
@@ -197,8 +198,8 @@ pub(super) async fn compare_with_series(
         CoverageReport { address, vpas: vpas.len(), passed_over, ..CoverageReport::default() };
     for VpaPods { namespace, name, pods, .. } in &vpas {
         let known = by_namespace.get(&**namespace);
-        let has = |pod: &&String| known.is_some_and(|known| known.contains(*pod));
-        let with_series = pods.iter().filter(has).count();
+        let has_series = |pod: &&String| known.is_some_and(|known| known.contains(*pod));
+        let with_series = pods.iter().filter(has_series).count();
         comparison.pods += pods.len();
         comparison.with_series += with_series;
         if with_series < pods.len() {

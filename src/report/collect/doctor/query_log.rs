@@ -1,4 +1,4 @@
-//! Everything that was asked, and what the answers took; and answers that are short enough to be kept.
+//! Logs all queries with their cost, and stores the results of instant queries.
 
 use std::{
     collections::BTreeMap,
@@ -14,22 +14,22 @@ use plimsoll_storage::prometheus::{
 
 use crate::report::doctor::report::{Evidence, Range};
 
-/// Writes down what is asked.
+/// Records all queries.
 #[derive(Debug, Default)]
 pub(super) struct QueryLog(Mutex<Vec<Evidence>>);
 
 impl QueryLog {
-    /// What was asked since the last time.
+    /// Takes the queries since the last call.
     pub(super) fn drain(&self) -> Vec<Evidence> {
-        // Nothing is half written in it.
+        // A poisoned lock is fine: entries are pushed as a whole.
         mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl QueryObserver for QueryLog {
-    fn on_query(&self, asked: &client::CompletedQuery<'_>) {
+    fn on_query(&self, query: &client::CompletedQuery<'_>) {
         let field = |name: &str| {
-            asked.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+            query.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
         };
         let seconds = |name: &str| field(name)?.parse::<f64>().ok();
         let time =
@@ -37,13 +37,13 @@ impl QueryObserver for QueryLog {
         let range = time("start").zip(time("end")).zip(seconds("step"));
         let range = range.map(|((from, to), step_seconds)| Range { from, to, step_seconds });
         let mut evidence = Evidence {
-            asked: field("query").unwrap_or(asked.path).to_owned(),
+            asked: field("query").unwrap_or(query.path).to_owned(),
             range,
-            millis: u64::try_from(asked.duration.as_millis()).unwrap_or(u64::MAX),
+            millis: u64::try_from(query.duration.as_millis()).unwrap_or(u64::MAX),
             requests: 1,
             ..Evidence::default()
         };
-        match asked.outcome {
+        match query.outcome {
             Ok(summary) => {
                 evidence.series = summary.series;
                 evidence.points = summary.points;
@@ -55,14 +55,14 @@ impl QueryObserver for QueryLog {
     }
 }
 
-/// A series of an answer about one moment.
+/// A sample of an instant query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct VectorSample {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) value: f64,
 }
 
-/// All series of an answer about one moment.
+/// The result vector of an instant query.
 #[derive(Debug, Default)]
 pub(super) struct InstantVector {
     pub(super) samples: Vec<VectorSample>,

@@ -1,4 +1,4 @@
-//! A little history, read as a recommender reads it: to see that it can be, and what it costs.
+//! Reads a sample of history like a recommender does, to check that it works and to measure the cost.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -24,11 +24,11 @@ use crate::report::doctor::{
     report::Evidence,
 };
 
-/// How much of it is read.
+/// The length of the history that is read.
 const SAMPLE_LENGTH: Duration = Duration::from_hours(24);
 
 impl ServerProbe {
-    /// Reads the history of the VPAs of a namespace, or of all its pods where no VPA is known.
+    /// Reads the history of the VPAs of a namespace, or of all its pods if there are no VPAs.
     pub(super) async fn read_sample(
         &self,
         schema: &Schema,
@@ -36,21 +36,22 @@ impl ServerProbe {
         pods: &ClusterPods,
     ) -> Option<SampleRead> {
         if let Some((namespace, vpas, live)) = pods.largest_namespace() {
-            let whose = match vpas.len() {
+            let scope = match vpas.len() {
                 1 => format!("the VPA of namespace {namespace}"),
                 more => format!("{more} VPAs of namespace {namespace}"),
             };
             let mut found = FoundVpas::default();
             let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
             let (queries, failure) = self.load(schema, config, (&vpas, pods), &mut found).await;
-            let unfound = vpas.keys().filter(|vpa| !found.0.contains(*vpa));
-            let mut unfound: Vec<String> = unfound.map(ToString::to_string).collect();
-            unfound.sort();
+            let without_history = vpas.keys().filter(|vpa| !found.0.contains(*vpa));
+            let mut without_history: Vec<String> =
+                without_history.map(ToString::to_string).collect();
+            without_history.sort();
             return Some(SampleRead {
-                scope: whose,
+                scope,
                 queries,
                 failure,
-                vpas_without_history: unfound,
+                vpas_without_history: without_history,
             });
         }
         let label = &schema.usage.namespace.value;
@@ -62,11 +63,11 @@ impl ServerProbe {
         let largest = |groups: InstantVector| groups.samples.first()?.labels.get(label).cloned();
         let namespace = config.namespace.clone().or(answer.ok().and_then(largest))?;
         let (queries, failure) = self.preview_queries(schema, &namespace).await;
-        let (whose, unfound) = (format!("namespace {namespace}"), Vec::new());
-        Some(SampleRead { scope: whose, queries, failure, vpas_without_history: unfound })
+        let (scope, without_history) = (format!("namespace {namespace}"), Vec::new());
+        Some(SampleRead { scope, queries, failure, vpas_without_history: without_history })
     }
 
-    /// Loads histories, and forgets them.
+    /// Loads history and discards it.
     async fn load(
         &self,
         schema: &Schema,
@@ -74,23 +75,23 @@ impl ServerProbe {
         (vpas, pods): (&VpaOwners, KnownPods<'_>),
         found: &mut FoundVpas,
     ) -> (Vec<Evidence>, Option<String>) {
-        let (known, length) = (config.series_options.clone(), config.wanted_history);
-        let settings = HistorySettings { overrides: known, length, ..HistorySettings::default() };
+        let (overrides, length) = (config.series_options.clone(), config.wanted_history);
+        let settings = HistorySettings { overrides, length, ..HistorySettings::default() };
         let client = self.client.clone();
         let history = PrometheusHistory::new("", client, settings, self.clock.clone());
         let namespaces: Vec<&str> = vpas.keys().map(|vpa| &*vpa.namespace).collect();
-        // What it finds out was found out before.
+        // The schema was already detected; do not report these queries again.
         let schema_found = history.schema(&namespaces).await;
         self.query_log.drain();
-        if let Err(unknown) = schema_found {
-            return (Vec::new(), Some(unknown.to_string()));
+        if let Err(error) = schema_found {
+            return (Vec::new(), Some(error.to_string()));
         }
         let after = Some(self.now.earlier(SAMPLE_LENGTH));
-        let begun = history.start_load_with_pods(vpas, after, None, pods).await;
-        let asked = self.query_log.drain();
-        let failure = match begun {
+        let loading_started = history.start_load_with_pods(vpas, after, None, pods).await;
+        let queries = self.query_log.drain();
+        let failure = match loading_started {
             Ok((mut loading, _)) => loading.advance(found).await.err(),
-            Err(unknown) => return (asked, Some(unknown.to_string())),
+            Err(error) => return (queries, Some(error.to_string())),
         };
         let mut queries = self.query_log.drain();
         for query in &mut queries {
@@ -104,10 +105,10 @@ impl ServerProbe {
             };
             about.clone_into(&mut query.about);
         }
-        (queries, failure.map(|stalled| stalled.to_string()))
+        (queries, failure.map(|error| error.to_string()))
     }
 
-    /// Asks the queries for the history of all pods of a namespace.
+    /// Runs the queries for the history of all pods of a namespace.
     async fn preview_queries(
         &self,
         schema: &Schema,
@@ -120,20 +121,20 @@ impl ServerProbe {
         for QueryPreview { resource: about, query, step } in
             preview_queries(weighting, schema, namespace)
         {
-            let Ok(grid) = QueryRange::new(from, self.now, step) else { continue };
-            if let Err(interrupted) = client.range(&query, grid, &mut DiscardedPoints).await {
-                failure.get_or_insert(interrupted.to_string());
+            let Ok(range) = QueryRange::new(from, self.now, step) else { continue };
+            if let Err(error) = client.range(&query, range, &mut DiscardedPoints).await {
+                failure.get_or_insert(error.to_string());
             }
-            for mut asked in self.query_log.drain() {
-                about.clone_into(&mut asked.about);
-                queries.push(asked);
+            for mut evidence in self.query_log.drain() {
+                about.clone_into(&mut evidence.about);
+                queries.push(evidence);
             }
         }
         (queries, failure)
     }
 }
 
-/// Takes a history, and remembers of which VPAs there was any.
+/// Discards history, and records which VPAs have any.
 #[derive(Debug, Default)]
 struct FoundVpas(HashSet<ObjectKey>);
 
@@ -151,7 +152,7 @@ impl Sink for FoundVpas {
     }
 }
 
-/// Wants all points, and keeps none.
+/// Reads all points and discards them.
 struct DiscardedPoints;
 
 impl SeriesVisitor for DiscardedPoints {

@@ -1,4 +1,4 @@
-//! From the recommender's own state to what there is to say about one VPA.
+//! Builds the report about one VPA from the recommender's own state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -33,19 +33,19 @@ use plimsoll_core::{
     types::{compat::Compat, quantity::Quantity},
 };
 
-/// What a storage had.
+/// The history that was read from a storage.
 pub struct StoredHistory {
-    /// Its name.
+    /// Name of the storage.
     pub storage: String,
-    /// What was used.
+    /// Records that were used.
     pub records: Vec<StoredRecord>,
-    /// What was not.
+    /// Records that were skipped.
     pub skipped: Vec<SkippedRecord>,
-    /// What the recommender told on the VPA, where that is all there is to go by.
+    /// The explanation that the recommender stored on the VPA, if it is used instead of records.
     pub from_annotation: Option<StoredExplanation>,
 }
 
-/// Everything there is to say.
+/// Builds the report.
 pub fn report(
     config: &ExplainConfig,
     vpa: &VerticalPodAutoscaler,
@@ -54,9 +54,9 @@ pub fn report(
     now: Time,
     stored: StoredHistory,
 ) -> VpaReport {
-    let told = stored.from_annotation.as_ref();
-    let verdict = match told {
-        Some(told) => from_annotation::desired_status(vpa, told),
+    let explanation = stored.from_annotation.as_ref();
+    let desired = match explanation {
+        Some(explanation) => from_annotation::desired_status(vpa, explanation),
         None => core.desired_status(key, now).unwrap_or_else(|| DesiredStatus {
             recommendation: plimsoll_core::recommender::Recommendation::default(),
             conditions: Vec::new(),
@@ -66,17 +66,23 @@ pub fn report(
     let written = status_by_container(vpa);
     let kills = oom_kills(core, key);
     let core = &*core;
-    let desk =
-        ContainerInputs { core, key, kills: &kills, is_from_annotation: told.is_some(), now };
-    let containers: Vec<Container> = verdict
+    let inputs = ContainerInputs {
+        core,
+        key,
+        kills: &kills,
+        is_from_annotation: explanation.is_some(),
+        now,
+    };
+    let containers: Vec<Container> = desired
         .recommendation
         .containers
         .iter()
-        .map(|said| desk.container(said, written.get(&*said.container).copied()))
+        .map(|computed| inputs.container(computed, written.get(&*computed.container).copied()))
         .collect();
-    let limit =
-        |limit: Option<RoomLimit>| limit.map(|it| CapacityLimit { amount: it.amount, by: it.by });
-    let room = verdict.pod_limits;
+    let limit = |limit: Option<RoomLimit>| {
+        limit.map(|limit| CapacityLimit { amount: limit.amount, by: limit.by })
+    };
+    let pod_limits = desired.pod_limits;
     let (findings, notes) = FindingInputs {
         config,
         vpa,
@@ -110,7 +116,7 @@ pub fn report(
             .index
             .vpa(key)
             .map_or(0, crate::cluster::cache::vpa_index::IndexedVpa::pod_count),
-        left_out: omitted_containers(core, key, &verdict, &written, told.is_some()),
+        left_out: omitted_containers(core, key, &desired, &written, explanation.is_some()),
         history: report::History {
             storage: stored.storage,
             records: stored.records,
@@ -123,8 +129,8 @@ pub fn report(
                 })
                 .collect(),
         },
-        room: report::PodCapacity { cpu: limit(room.cpu), memory: limit(room.memory) },
-        conditions: conditions(vpa, &verdict),
+        room: report::PodCapacity { cpu: limit(pod_limits.cpu), memory: limit(pod_limits.memory) },
+        conditions: conditions(vpa, &desired),
         ignored_annotations: invalid_annotations(core, key)
             .iter()
             .map(ToString::to_string)
@@ -135,13 +141,15 @@ pub fn report(
     }
 }
 
-/// What the status says, by container.
+/// The recommendations of the status, by container.
 fn status_by_container(
     vpa: &VerticalPodAutoscaler,
 ) -> BTreeMap<&str, &vpa::ContainerRecommendation> {
-    let said = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
-    let all = said.into_iter().flat_map(|said| &said.container_recommendations);
-    all.map(|one| (&*one.container_name, one)).collect()
+    let recommendation = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
+    let containers = recommendation
+        .into_iter()
+        .flat_map(|recommendation| &recommendation.container_recommendations);
+    containers.map(|container| (&*container.container_name, container)).collect()
 }
 
 fn invalid_annotations<'a>(core: &'a RecommenderState, key: &ObjectKey) -> &'a [InvalidAnnotation] {
@@ -149,26 +157,27 @@ fn invalid_annotations<'a>(core: &'a RecommenderState, key: &ObjectKey) -> &'a [
     watched.map_or(&[], |watched| &watched.settings().invalid_annotations)
 }
 
-/// The kills that the pods of a VPA show.
+/// The OOM kills in the status of the VPA's pods.
 fn oom_kills(
     core: &mut RecommenderState,
     key: &ObjectKey,
 ) -> Vec<recommender_pod::ObservedOomKill> {
     let mut kills = core.index.take_oom_kills();
     kills.retain(|kill| {
-        let of_it = |(name, _): (&Arc<str>, &recommender_pod::RecommenderPod)| *name == kill.pod;
-        *kill.namespace == *key.namespace && core.index.pods_of(key).any(of_it)
+        let is_pod_of_kill =
+            |(name, _): (&Arc<str>, &recommender_pod::RecommenderPod)| *name == kill.pod;
+        *kill.namespace == *key.namespace && core.index.pods_of(key).any(is_pod_of_kill)
     });
     kills.sort_by_key(|kill| std::cmp::Reverse(kill.at));
     kills
 }
 
-/// What all containers are looked at by.
+/// The inputs that are the same for all containers.
 struct ContainerInputs<'a> {
     core: &'a RecommenderState,
     key: &'a ObjectKey,
     kills: &'a [recommender_pod::ObservedOomKill],
-    /// There is no history, only what the recommender told of it.
+    /// Whether the explanation on the VPA is used instead of history.
     is_from_annotation: bool,
     now: Time,
 }
@@ -176,11 +185,11 @@ struct ContainerInputs<'a> {
 impl ContainerInputs<'_> {
     fn container(
         &self,
-        said: &ContainerRecommendation,
+        computed: &ContainerRecommendation,
         written: Option<&vpa::ContainerRecommendation>,
     ) -> Container {
-        let name = &said.container;
-        let has: Vec<&recommender_pod::Container> =
+        let name = &computed.container;
+        let containers: Vec<&recommender_pod::Container> =
             self.core.index.pods_of(self.key).filter_map(|(_, pod)| pod.container(name)).collect();
         let resource = |kind: Kind| {
             let pick: fn(&ResourceAmounts) -> Option<Quantity> = match kind {
@@ -188,38 +197,43 @@ impl ContainerInputs<'_> {
                 Kind::Memory => |amounts| amounts.memory,
             };
             let chain = match kind {
-                Kind::Cpu => said.explanation.cpu.clone(),
-                Kind::Memory => said.explanation.memory.clone(),
+                Kind::Cpu => computed.explanation.cpu.clone(),
+                Kind::Memory => computed.explanation.memory.clone(),
             }?;
             let fresh = RecommendedNumbers::from_amounts(
-                [said.target, said.lower, said.upper, said.uncapped],
+                [computed.target, computed.lower, computed.upper, computed.uncapped],
                 pick,
             );
             let amounts =
                 |list: &ResourceList| ResourceAmounts { cpu: list.cpu(), memory: list.memory() };
-            let status = written.map(|one| {
-                let lists = [&one.target, &one.lower_bound, &one.upper_bound, &one.uncapped_target];
+            let status = written.map(|status| {
+                let lists = [
+                    &status.target,
+                    &status.lower_bound,
+                    &status.upper_bound,
+                    &status.uncapped_target,
+                ];
                 RecommendedNumbers::from_amounts(lists.map(amounts), pick)
             });
             let status = status.filter(|status| *status != RecommendedNumbers::default());
             let agreement = match agreement(kind, &chain, status.as_ref(), &fresh, self.now) {
-                // What was told is of the very moment when the status was written.
+                // The explanation was stored together with the status, so there can be no drift.
                 Agreement::Drift if self.is_from_annotation => Agreement::Differs,
                 agreement => agreement,
             };
-            let requests = requests(&has, kind, fresh.target);
+            let requests = requests(&containers, kind, fresh.target);
             Some(Resource { agreement, status, recomputed: fresh, chain, requests })
         };
-        let mine = self.kills.iter().filter(|kill| kill.container == *name);
+        let own_kills = self.kills.iter().filter(|kill| kill.container == *name);
         let kill = |kill: &recommender_pod::ObservedOomKill| OomKill {
             pod: Arc::clone(&kill.pod),
             at: kill.at,
-            counted: self.is_in_history(kill, said),
+            counted: self.is_in_history(kill, computed),
         };
         Container {
             name: Arc::clone(name),
-            pods: has.len(),
-            kills: mine.map(kill).collect(),
+            pods: containers.len(),
+            kills: own_kills.map(kill).collect(),
             cpu: resource(Kind::Cpu),
             memory: resource(Kind::Memory),
         }
@@ -228,15 +242,15 @@ impl ContainerInputs<'_> {
     fn is_in_history(
         &self,
         kill: &recommender_pod::ObservedOomKill,
-        said: &ContainerRecommendation,
+        computed: &ContainerRecommendation,
     ) -> Option<bool> {
         if self.is_from_annotation {
-            let bump = said.explanation.memory.as_ref().and_then(|memory| memory.bump);
+            let bump = computed.explanation.memory.as_ref().and_then(|memory| memory.bump);
             return bump.is_some_and(|bump| bump.at == kill.at).then_some(true);
         }
         let watched = self.core.vpa_registry.get(self.key);
-        let history = watched.and_then(|watched| watched.history().get(&said.container));
-        let known = history.zip(self.core.vpa_registry.rules(self.key, &said.container));
+        let history = watched.and_then(|watched| watched.history().get(&computed.container));
+        let known = history.zip(self.core.vpa_registry.rules(self.key, &computed.container));
         Some(
             known.is_some_and(|(history, rules)| {
                 history.has_recorded_oom(&kill.pod, kill.at, &rules)
@@ -245,8 +259,12 @@ impl ContainerInputs<'_> {
     }
 }
 
-fn requests(has: &[&recommender_pod::Container], kind: Kind, target: Option<Quantity>) -> Requests {
-    let amounts: Vec<Option<Quantity>> = has
+fn requests(
+    containers: &[&recommender_pod::Container],
+    kind: Kind,
+    target: Option<Quantity>,
+) -> Requests {
+    let amounts: Vec<Option<Quantity>> = containers
         .iter()
         .map(|container| match kind {
             Kind::Cpu => container.requests.cpu.map(Quantity::cpu),
@@ -286,54 +304,55 @@ fn target(vpa: &VerticalPodAutoscaler, core: &RecommenderState, key: &ObjectKey)
 fn omitted_containers(
     core: &RecommenderState,
     key: &ObjectKey,
-    verdict: &DesiredStatus,
+    desired: &DesiredStatus,
     written: &BTreeMap<&str, &vpa::ContainerRecommendation>,
-    is_told: bool,
+    is_from_annotation: bool,
 ) -> Vec<OmittedContainer> {
     let Some(watched) = core.vpa_registry.get(key) else { return Vec::new() };
-    let left = |container: &Arc<str>, why: &str| OmittedContainer {
+    let omitted = |container: &Arc<str>, why: &str| OmittedContainer {
         container: Arc::clone(container),
         why: why.to_owned(),
     };
     let off = watched.history().iter().map(|(name, _)| name).filter(|name| watched.is_off(name));
-    let mut all: Vec<OmittedContainer> = off.map(|name| left(name, "off")).collect();
-    all.extend(verdict.recommendation.stale.iter().map(|name| left(name, "stale")));
-    let said =
-        |name: &str| verdict.recommendation.containers.iter().any(|one| *one.container == *name);
-    for name in written.keys().filter(|name| !said(name)) {
-        if !all.iter().any(|one| *one.container == **name) {
-            let why = if is_told { "unexplained" } else { "onlyInStatus" };
-            all.push(left(&Arc::from(*name), why));
+    let mut containers: Vec<OmittedContainer> = off.map(|name| omitted(name, "off")).collect();
+    containers.extend(desired.recommendation.stale.iter().map(|name| omitted(name, "stale")));
+    let is_recommended = |name: &str| {
+        desired.recommendation.containers.iter().any(|container| *container.container == *name)
+    };
+    for name in written.keys().filter(|name| !is_recommended(name)) {
+        if !containers.iter().any(|other| *other.container == **name) {
+            let why = if is_from_annotation { "unexplained" } else { "onlyInStatus" };
+            containers.push(omitted(&Arc::from(*name), why));
         }
     }
-    all
+    containers
 }
 
-/// Those that would be, and those that are written and would not be any more.
-fn conditions(vpa: &VerticalPodAutoscaler, verdict: &DesiredStatus) -> Vec<Condition> {
+/// The computed conditions, and the written ones that are outdated.
+fn conditions(vpa: &VerticalPodAutoscaler, desired: &DesiredStatus) -> Vec<Condition> {
     let written = vpa.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let one = |condition: &vpa::Condition, state: &str| Condition {
+    let to_report = |condition: &vpa::Condition, state: &str| Condition {
         kind: condition.kind.clone(),
         status: condition.status.clone(),
         reason: condition.reason.clone(),
         message: condition.message.clone(),
         state: state.to_owned(),
     };
-    let same = |one: &vpa::Condition, other: &vpa::Condition| {
-        one.kind == other.kind && one.status == other.status && one.reason == other.reason
+    let same = |left: &vpa::Condition, right: &vpa::Condition| {
+        left.kind == right.kind && left.status == right.status && left.reason == right.reason
     };
-    let wanted = verdict.conditions.iter().map(|condition| {
+    let current = desired.conditions.iter().map(|condition| {
         let known = written.iter().any(|known| same(known, condition));
-        one(condition, if known { "written" } else { "new" })
+        to_report(condition, if known { "written" } else { "new" })
     });
     let outdated = written
         .iter()
-        .filter(|known| !verdict.conditions.iter().any(|wanted| wanted.kind == known.kind))
-        .map(|known| one(known, "outdated"));
-    wanted.chain(outdated).collect()
+        .filter(|known| !desired.conditions.iter().any(|current| current.kind == known.kind))
+        .map(|known| to_report(known, "outdated"));
+    current.chain(outdated).collect()
 }
 
-/// What remarks follow from.
+/// The inputs of findings and notes.
 struct FindingInputs<'a> {
     config: &'a ExplainConfig,
     vpa: &'a VerticalPodAutoscaler,
@@ -363,33 +382,38 @@ impl FindingInputs<'_> {
         }
         self.add_history_findings(&mut findings, &mut notes);
         self.add_number_findings(&mut findings, &mut notes);
-        for bad in invalid_annotations(self.core, self.key) {
-            findings.push(Finding::new("annotation_ignored", bad.to_string()));
+        for invalid in invalid_annotations(self.core, self.key) {
+            findings.push(Finding::new("annotation_ignored", invalid.to_string()));
         }
         if !self.config.settings.per_vpa_tuning && self.stored.from_annotation.is_none() {
             let annotations = self.vpa.metadata.annotations.as_ref();
-            let has = |key: &&str| annotations.is_some_and(|all| all.contains_key(*key));
-            let idle: Vec<&str> = tuning::keys().filter(has).collect();
-            if !idle.is_empty() {
-                let idle = idle.join(", ");
-                notes.push(format!("Without --per-vpa-tuning {idle} has no effect."));
+            let is_set =
+                |key: &&str| annotations.is_some_and(|annotations| annotations.contains_key(*key));
+            let unused: Vec<&str> = tuning::keys().filter(is_set).collect();
+            if !unused.is_empty() {
+                let unused = unused.join(", ");
+                notes.push(format!("Without --per-vpa-tuning {unused} has no effect."));
             }
         }
         (findings, notes)
     }
 
     fn add_history_findings(&self, findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
-        // A record of one of its containers, or something about itself.
-        let (container, itself) = (format!("{}/", self.key), format!("{},", self.key));
-        let of_it = |skipped: &&SkippedRecord| {
-            skipped.record.starts_with(&container) || skipped.record.starts_with(&itself)
+        // Records of its containers, and entries about the VPA itself.
+        let (container, vpa) = (format!("{}/", self.key), format!("{},", self.key));
+        let is_about_vpa = |skipped: &&SkippedRecord| {
+            skipped.record.starts_with(&container) || skipped.record.starts_with(&vpa)
         };
-        for SkippedRecord { record: what, reason: why } in self.stored.skipped.iter().filter(of_it)
+        for SkippedRecord { record: what, reason: why } in
+            self.stored.skipped.iter().filter(is_about_vpa)
         {
-            let text = format!("{what} was passed over: {why}.");
-            // The status beside it counts, an empty object is only young, and what was told says it all.
-            let is_told = self.stored.from_annotation.is_some();
-            if is_told || what.contains(", annotation ") || why.contains("holds nothing yet") {
+            let text = format!("{what} was skipped: {why}.");
+            // Not a finding if the explanation is used, if only the annotation is bad, or if the object is new and empty.
+            let is_from_annotation = self.stored.from_annotation.is_some();
+            if is_from_annotation
+                || what.contains(", annotation ")
+                || why.contains("has no status yet")
+            {
                 notes.push(text);
             } else {
                 findings.push(Finding::new("history_skipped", text));
@@ -400,25 +424,26 @@ impl FindingInputs<'_> {
             findings.push(Finding::new(
                 "history_missing",
                 format!(
-                    "The status has numbers, but nothing is stored in {} to work them out from, and the VPA does \
-                     not explain them itself: is --storage that of the recommender? A recommender without \
-                     checkpoints has to be allowed to patch verticalpodautoscalers to explain them.",
+                    "The status has a recommendation, but {} has no history to compute it from, and the VPA has no \
+                     explanation: is --storage the same as that of the recommender? A recommender without \
+                     checkpoints needs permission to patch verticalpodautoscalers to store explanations.",
                     self.config.storage
                 ),
             ));
         } else if !used {
-            notes
-                .push("Nothing is stored yet: a new VPA is first saved within minutes.".to_owned());
+            notes.push(
+                "No history is stored yet: a new VPA is first saved within minutes.".to_owned(),
+            );
         }
     }
 
-    /// Whether upstream's form is all that is stored of a container.
+    /// Whether a container's history is stored in upstream's format.
     fn is_upstream_format(&self, container: &str) -> bool {
-        let of_it = |record: &&StoredRecord| *record.container == *container;
+        let is_of_container = |record: &&StoredRecord| *record.container == *container;
         self.stored
             .records
             .iter()
-            .find(of_it)
+            .find(is_of_container)
             .is_some_and(|record| record.form == RecordForm::Upstream)
     }
 
@@ -426,7 +451,8 @@ impl FindingInputs<'_> {
         let used = self.stored.records.iter().any(|record| record.outcome == "used");
         let resources = self.containers.iter().flat_map(|container| {
             let both = [("cpu", &container.cpu), ("memory", &container.memory)];
-            both.into_iter().filter_map(|(name, it)| Some((&container.name, name, it.as_ref()?)))
+            both.into_iter()
+                .filter_map(|(name, resource)| Some((&container.name, name, resource.as_ref()?)))
         });
         let mut drift = false;
         for (container, name, resource) in resources {
@@ -434,23 +460,23 @@ impl FindingInputs<'_> {
                 Agreement::Differs if self.stored.from_annotation.is_some() => findings.push(Finding::new(
                     "numbers_differ",
                     format!(
-                        "{name} of {container} in the status does not follow from its explanation: somebody has \
-                         changed the annotation {}.",
+                        "{name} of {container} in the status does not match its explanation: the annotation {} was \
+                         changed.",
                         explanation_annotation::ANNOTATION
                     ),
                 )),
                 Agreement::Differs if used && name == "memory" && self.is_upstream_format(container) => {
                     notes.push(format!(
-                        "{name} of {container} in the status differs: checkpoints in upstream's form leave out \
-                         the memory windows that are open, up to a day of peaks."
+                        "{name} of {container} in the status differs: checkpoints in upstream's format do not contain \
+                         open memory windows, up to a day of peaks."
                     ));
                 }
                 Agreement::Differs if used => findings.push(Finding::new(
                     "numbers_differ",
                     format!(
-                        "{name} of {container} in the status differs by more than time explains: give the \
-                         flags of the recommender, also --compat and --feature-gates; or it is down, or has \
-                         not saved for long."
+                        "{name} of {container} in the status differs by more than drift over time: pass the flags of \
+                         the recommender, including --compat and --feature-gates; or it is down, or has not saved \
+                         for a long time."
                     ),
                 )),
                 Agreement::Drift => drift = true,
@@ -459,7 +485,7 @@ impl FindingInputs<'_> {
         }
         if drift {
             notes.push(
-                "Drift is what the recommender saw since it last saved, or a bound that moved too little \
+                "Drift is caused by samples since the recommender's last save, or by a bound that changed too little \
                  to be written (--bounds-dead-band)."
                     .to_owned(),
             );

@@ -1,4 +1,4 @@
-//! What the recommender told on the VPA itself, for whoever cannot read its history.
+//! Uses the explanation that the recommender stored on the VPA when its history is not readable.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// What a VPA says about its own numbers, where that goes before what is stored: nothing is, or it was
-/// written before, or it is another VPA's. One that does not count is named only where something is missed.
+/// The explanation in the annotation of a VPA, if it takes precedence over the stored history: because there is none, or it
+/// is older, or it belongs to another VPA. An invalid annotation is reported only if there is no usable history.
 pub fn find_explanation(
     vpa: &VerticalPodAutoscaler,
     key: &ObjectKey,
@@ -34,50 +34,56 @@ pub fn find_explanation(
     skipped: &mut Vec<SkippedRecord>,
 ) -> Option<StoredExplanation> {
     let text = vpa.metadata.annotations.as_ref()?.get(explanation_annotation::ANNOTATION)?;
-    let said = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
+    let recommendation = vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
     let mut used = records.iter().filter(|record| record.outcome == "used").peekable();
-    match explanation_annotation::read(text, said) {
-        Ok(told) => {
+    match explanation_annotation::read(text, recommendation) {
+        Ok(explanation) => {
             let is_older = |record: &StoredRecord| {
-                !record.own || record.written.is_some_and(|written| written < told.at)
+                !record.own || record.written.is_some_and(|written| written < explanation.at)
             };
-            used.all(is_older).then_some(told)
+            used.all(is_older).then_some(explanation)
         }
         Err(_) if used.peek().is_some() => None,
         Err(why) => {
-            let what = format!("{key}, annotation {}", explanation_annotation::ANNOTATION);
-            skipped.push(SkippedRecord { record: what, reason: why.to_string() });
+            let source = format!("{key}, annotation {}", explanation_annotation::ANNOTATION);
+            skipped.push(SkippedRecord { record: source, reason: why.to_string() });
             None
         }
     }
 }
 
-/// The records that stand for the history in a report.
-pub fn placeholder_records(told: &StoredExplanation) -> Vec<StoredRecord> {
-    let record = |one: &StoredContainer| StoredRecord {
-        container: Arc::clone(&one.name),
+/// Records that represent the explanation in the history of a report.
+pub fn placeholder_records(explanation: &StoredExplanation) -> Vec<StoredRecord> {
+    let record = |container: &StoredContainer| StoredRecord {
+        container: Arc::clone(&container.name),
         form: RecordForm::Explanation,
         own: true,
-        written: Some(told.at),
+        written: Some(explanation.at),
         created: None,
         last_alive: None,
         outcome: "used".to_owned(),
     };
-    told.containers.iter().map(record).collect()
+    explanation.containers.iter().map(record).collect()
 }
 
-/// The numbers once more, from the explanation; and the conditions, as they are written.
-pub fn desired_status(vpa: &VerticalPodAutoscaler, told: &StoredExplanation) -> DesiredStatus {
+/// Recomputes the recommendation from the explanation. The conditions are taken from the status.
+pub fn desired_status(
+    vpa: &VerticalPodAutoscaler,
+    explanation: &StoredExplanation,
+) -> DesiredStatus {
     let status = vpa.status.as_ref();
     let written = |name: &str| {
-        let said = status.and_then(|status| status.recommendation.as_ref())?;
-        said.container_recommendations.iter().find(|one| one.container_name == name)
+        let recommendation = status.and_then(|status| status.recommendation.as_ref())?;
+        recommendation
+            .container_recommendations
+            .iter()
+            .find(|container| container.container_name == name)
     };
-    let container = |one: &StoredContainer| {
-        let written = written(&one.name);
-        let cpu = one.explanation.cpu.as_ref();
+    let container = |stored: &StoredContainer| {
+        let written = written(&stored.name);
+        let cpu = stored.explanation.cpu.as_ref();
         let cpu = cpu.map(|why| numbers(Resource::Cpu, why, written, ResourceList::cpu));
-        let memory = one.explanation.memory.as_ref();
+        let memory = stored.explanation.memory.as_ref();
         let memory =
             memory.map(|why| numbers(Resource::Memory, why, written, ResourceList::memory));
         let pick = |number: fn(&[Option<Quantity>; 4]) -> Option<Quantity>| ResourceAmounts {
@@ -85,27 +91,27 @@ pub fn desired_status(vpa: &VerticalPodAutoscaler, told: &StoredExplanation) -> 
             memory: memory.as_ref().and_then(number),
         };
         ContainerRecommendation {
-            container: Arc::clone(&one.name),
+            container: Arc::clone(&stored.name),
             target: pick(|numbers| numbers[0]),
             lower: pick(|numbers| numbers[1]),
             upper: pick(|numbers| numbers[2]),
             uncapped: pick(|numbers| numbers[3]),
-            explanation: one.explanation.clone(),
+            explanation: stored.explanation.clone(),
         }
     };
     let conditions = |status: &VerticalPodAutoscalerStatus| status.conditions.clone();
     DesiredStatus {
         recommendation: Recommendation {
-            containers: told.containers.iter().map(container).collect(),
+            containers: explanation.containers.iter().map(container).collect(),
             stale: Vec::new(),
         },
         conditions: status.map(conditions).unwrap_or_default(),
-        pod_limits: told.pod_limits,
+        pod_limits: explanation.pod_limits,
     }
 }
 
-/// Target, bounds and uncapped target. Where they were scaled down with those of other containers, the chain
-/// of one container does not lead to them, and they are as they are written.
+/// Target, bounds and uncapped target. If they were scaled down together with those of other containers, the explanation of
+/// one container is not enough to compute them, so they are taken from the status.
 fn numbers(
     resource: Resource,
     why: &ResourceExplanation,
@@ -117,21 +123,21 @@ fn numbers(
     });
     if scaled {
         let of = |list: fn(&vpa::ContainerRecommendation) -> &ResourceList| {
-            written.and_then(|one| pick(list(one)))
+            written.and_then(|status| pick(list(status)))
         };
         return [
-            of(|one| &one.target),
-            of(|one| &one.lower_bound),
-            of(|one| &one.upper_bound),
-            of(|one| &one.uncapped_target),
+            of(|status| &status.target),
+            of(|status| &status.lower_bound),
+            of(|status| &status.upper_bound),
+            of(|status| &status.uncapped_target),
         ];
     }
-    let walk = |which| EstimateSteps::compute(resource, why, which);
-    let target = walk(EstimateKind::Target);
+    let steps = |which| EstimateSteps::compute(resource, why, which);
+    let target = steps(EstimateKind::Target);
     [
         target.capped,
-        walk(EstimateKind::Lower).capped,
-        walk(EstimateKind::Upper).capped,
+        steps(EstimateKind::Lower).capped,
+        steps(EstimateKind::Upper).capped,
         target.rounded,
     ]
     .map(Some)

@@ -1,4 +1,4 @@
-//! What there is to say about a pod, as data: `--output json` prints it, and the text is made from nothing else.
+//! The report about a pod. `--output json` prints it, and the text output is rendered from it alone.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::report::explain::report::Finding;
 use plimsoll_core::types::quantity::Quantity;
 
-/// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
+/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A pod, and what the updater would do about it now.
+/// A pod, and what the updater would do with it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodReport {
@@ -25,42 +25,42 @@ pub struct PodReport {
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
-    /// When it was decided.
+    /// When the decision was made.
     pub at: Time,
-    /// Whose decision: `plimsoll` or `upstream`.
+    /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
-    /// Its direct controller, if it has one: pods of one controller are one group.
+    /// Its direct controller, if it has one. Pods of one controller form a replica group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ObjectName>,
-    /// The topmost of its controllers, by which its VPA is found.
+    /// Its topmost controller, by which its VPA is found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<ObjectName>,
     /// Its VPA, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpa: Option<VpaSummary>,
-    /// What becomes of it.
+    /// The decision.
     pub verdict: PodVerdict,
-    /// How far it is from what is recommended for it.
+    /// How far its requests are from the recommendation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub need: Option<Need>,
-    /// What its containers request and what is recommended for them.
+    /// The requests and recommendations of its containers.
     pub containers: Vec<Container>,
-    /// When its turn comes among the pods of its VPA that are worth a change.
+    /// Its place in the order of pods to update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// The pods of its controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
-    /// How what keeps surprises away stands.
+    /// The state of the disruption guards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guards: Option<Guards>,
-    /// What is held back, or wrong; the exit code is 1 when there is any.
+    /// Blocked updates and problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// What is good to know.
+    /// Additional information.
     pub notes: Vec<String>,
 }
 
-/// An object of the namespace.
+/// An object in the pod's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectName {
     /// Its kind.
@@ -75,11 +75,11 @@ pub struct ObjectName {
 pub struct VpaSummary {
     /// Its name.
     pub name: String,
-    /// When pods get what is recommended.
+    /// The VPA's update mode.
     pub update_mode: String,
-    /// The recommender that it asks for.
+    /// The recommender that it selects.
     pub recommender: String,
-    /// What the updater said last of what it holds back, in the condition of the VPA.
+    /// Why the updater paused updates, from the condition of the VPA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_back: Option<PausedUpdates>,
 }
@@ -87,49 +87,49 @@ pub struct VpaSummary {
 /// The condition `UpdatesHeldBack`, while it is True.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PausedUpdates {
-    /// Why, in one word.
+    /// The reason.
     pub reason: String,
-    /// Why, in a sentence.
+    /// The message.
     pub message: String,
-    /// Since when.
+    /// Since when the condition is True.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
 
-/// What becomes of a pod.
+/// The updater's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodVerdict {
     /// `evict`, `resize`, `unboost`, or `none`.
     pub action: String,
-    /// Why it is left as it is: a word of `plimsoll_updater_skipped_pods`, or of what keeps an updater from looking at
-    /// it at all.
+    /// Why the pod is skipped: a label value of `plimsoll_updater_skipped_pods`, or why the updater does not consider the
+    /// pod at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same in a sentence.
+    /// The reason as a sentence.
     pub message: String,
-    /// Whether a change is wanted and held back.
+    /// Whether a change is needed but blocked.
     pub held_back: bool,
-    /// Whether a resize restarts a container.
+    /// Whether a resize would restart a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<bool>,
 }
 
-/// How far a pod is from what is recommended for it.
+/// How far the requests of a pod are from the recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Need {
-    /// Why it is worth a change: `quick_oom`, `outside_range` or `drift`.
+    /// Why the pod should be updated: `quick_oom`, `outside_range` or `drift`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
-    /// Why it is worth none.
+    /// Why the pod need not be updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
-    /// How far the sums of all requests are from those of all targets: shares, added up over the resources.
+    /// The relative difference between the sums of requests and targets, added up over the resources.
     pub difference: f64,
-    /// Whether some request is out of its bounds, or not there.
+    /// Whether a request is missing or outside its bounds.
     pub outside_range: bool,
-    /// Whether some request is to grow.
+    /// Whether a request would grow.
     pub grows: bool,
 }
 
@@ -138,81 +138,81 @@ pub struct Need {
 pub struct Container {
     /// Its name.
     pub name: Arc<str>,
-    /// CPU, where it is requested or recommended.
+    /// CPU, if it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ContainerAmounts>,
-    /// Memory, where it is requested or recommended.
+    /// Memory, if it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ContainerAmounts>,
 }
 
-/// What a container has of a resource, and what it should have after all rules.
+/// The request of a container for one resource, and the recommendation after all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerAmounts {
-    /// What it requests.
+    /// The current request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Quantity>,
-    /// What it should request.
+    /// The recommended request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Quantity>,
-    /// Below this it is to be given more.
+    /// The lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<Quantity>,
-    /// Above this it is to be given less.
+    /// The upper bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<Quantity>,
-    /// How its request stands to the bounds.
+    /// The position of the request relative to the bounds.
     pub standing: RequestPosition,
 }
 
-/// How a request stands to its bounds.
+/// The position of a request relative to its bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RequestPosition {
-    /// Nothing is recommended.
+    /// There is no recommendation.
     #[default]
     Unasked,
-    /// Nothing is requested.
+    /// There is no request.
     Missing,
-    /// It is below the lower one.
+    /// The request is below the lower bound.
     Below,
-    /// It is between them.
+    /// The request is within the bounds.
     Within,
-    /// It is above the upper one.
+    /// The request is above the upper bound.
     Above,
 }
 
 impl ContainerAmounts {
-    /// With how the request stands to the bounds.
+    /// Sets the position of the request relative to the bounds.
     #[must_use]
     pub fn with_position(mut self) -> Self {
-        let beyond = |is: fn(&Quantity, &Quantity) -> bool, bound: Option<Quantity>| {
-            self.request.zip(bound).is_some_and(|(request, bound)| is(&request, &bound))
+        let exceeds = |compare: fn(&Quantity, &Quantity) -> bool, bound: Option<Quantity>| {
+            self.request.zip(bound).is_some_and(|(request, bound)| compare(&request, &bound))
         };
         self.standing = match (self.target, self.request) {
             (None, _) => RequestPosition::Unasked,
             (Some(_), None) => RequestPosition::Missing,
-            _ if beyond(PartialOrd::lt, self.lower) => RequestPosition::Below,
-            _ if beyond(PartialOrd::gt, self.upper) => RequestPosition::Above,
+            _ if exceeds(PartialOrd::lt, self.lower) => RequestPosition::Below,
+            _ if exceeds(PartialOrd::gt, self.upper) => RequestPosition::Above,
             _ => RequestPosition::Within,
         };
         self
     }
 }
 
-/// When the turn of a pod comes.
+/// The place of a pod in the order of updates.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Its place among them, from 1; none when it is not worth a change, or may have none.
+    /// Its place, starting at 1; `None` if it needs no update or may not be updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
-    /// How many pods of the VPA are worth a change and might have it.
+    /// Number of pods of the VPA that need an update and may be updated.
     pub candidates: usize,
-    /// What is done to other pods of the VPA before its turn comes, as if all of it went well.
+    /// Actions on other pods of the VPA before this one, assuming that all of them succeed.
     pub before: Vec<EarlierAction>,
 }
 
-/// What is done to another pod.
+/// An action on another pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierAction {
     /// The pod.
@@ -225,21 +225,21 @@ pub struct EarlierAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// Live pods.
+    /// Number of live pods.
     pub live: u32,
-    /// Pods that the controller wants.
+    /// Desired number of pods of the controller.
     pub wanted: u32,
-    /// Pods that count as up.
+    /// Number of pods that count as available.
     pub up: u32,
-    /// Pods of these that may be down at once.
+    /// Number of pods that may be unavailable at once.
     pub may_be_down: u32,
-    /// Whether one more may go down.
+    /// Whether one more pod may be disrupted.
     pub allows_one_more: bool,
-    /// Whether there are fewer than the least that there must be.
+    /// Whether there are fewer live pods than `minReplicas`.
     pub below_minimum: bool,
 }
 
-/// How the guards stand.
+/// The state of the guards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guards {
@@ -247,91 +247,91 @@ pub struct Guards {
     pub recommender: LeaseState,
     /// The admission controller: `ready`, `stale`, `unknown`, `notAsked` or `unreadable`.
     pub admission_controller: LeaseState,
-    /// When it may be changed.
+    /// The maintenance windows.
     pub windows: Windows,
-    /// The change of its workload that is being made, or was made last.
+    /// The current or last rollout of its workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// What was done to this pod last.
+    /// The last change of this pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_change: Option<PodChange>,
-    /// Whether changes made pods of the workload worse.
+    /// The circuit breaker of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
-    /// Since when somebody else is known to write other values.
+    /// Since when another writer is known to overwrite the recommended values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewritten_since: Option<Time>,
     /// Changes within the last hour.
     pub changes: Vec<ChangesMade>,
-    /// Until when nothing is changed in the cluster, because several workloads got worse.
+    /// Until when the cluster-wide circuit breaker blocks all changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_stopped_until: Option<Time>,
-    /// Evictions since one was last seen to have its effect.
+    /// Evictions since the last one that was observed to take effect.
     pub unproven: u32,
-    /// So many of them may be under way.
+    /// The maximum number of unproven evictions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unproven_allowed: Option<u32>,
 }
 
-/// What was seen of somebody who tells by a Lease that it is there.
+/// The state of a component that reports its health in a Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseState {
-    /// In one word.
+    /// The state.
     pub state: String,
-    /// When the Lease was renewed last.
+    /// When the Lease was last renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed: Option<Time>,
 }
 
-/// When a workload may be changed.
+/// The maintenance windows of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Windows {
-    /// Whether there are any.
+    /// Whether maintenance windows are configured.
     pub limited: bool,
-    /// Whether it may be changed now.
+    /// Whether a window is open now.
     pub open: bool,
-    /// When the next one opens.
+    /// When the next window opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Time>,
 }
 
-/// A change of a workload.
+/// A rollout of changes to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// When it began.
+    /// When it started.
     pub began: Time,
     /// When the last pod was changed.
     pub last: Time,
-    /// Pods that were changed since one went first.
+    /// Number of pods changed since the last canary pod.
     pub touched: u32,
-    /// Those of them that were evicted.
+    /// Number of pods evicted since the last canary pod.
     pub evicted: u32,
-    /// How many such changes there were one soon after the other.
+    /// Number of consecutive rollouts in quick succession.
     pub streak: u32,
 }
 
-/// What was done to a pod.
+/// A change of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodChange {
     /// `evicted` or `resized`.
     pub what: String,
-    /// When.
+    /// When the pod was changed.
     pub at: Time,
 }
 
-/// Nothing is changed, because pods got worse.
+/// The circuit breaker of a workload, which blocks changes after pods got worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
-    /// What got worse, in one word.
+    /// The kind of regression.
     pub harm: String,
-    /// The same in a sentence.
+    /// The regression as a sentence.
     pub message: String,
-    /// Since when.
+    /// When the breaker opened.
     pub since: Time,
-    /// Until when.
+    /// When the breaker closes.
     pub until: Time,
-    /// Whether that is still to come.
+    /// Whether the breaker is open now.
     pub open: bool,
 }
 
@@ -342,9 +342,9 @@ pub struct ChangesMade {
     pub within: String,
     /// `disruption` or `resize`.
     pub charge: String,
-    /// So many were made.
+    /// Number of changes made.
     pub made: u32,
-    /// So many may be; none for any number.
+    /// Maximum number of changes; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed: Option<u32>,
 }

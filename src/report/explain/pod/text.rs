@@ -1,4 +1,4 @@
-//! The report about a pod for people: plain lines that read well in 80 columns, without colour and in a pipe.
+//! The text output of the pod report: plain lines that fit 80 columns and do not depend on colour.
 
 use plimsoll_core::types::Time;
 
@@ -12,34 +12,34 @@ use crate::report::{
 };
 use plimsoll_core::types::quantity::Quantity;
 
-/// The whole report.
-pub fn render(report: &PodReport, look: &Style) -> String {
+/// Renders the report.
+pub fn render(report: &PodReport, style: &Style) -> String {
     let mut out = String::new();
-    head(&mut out, report, look);
-    verdict(&mut out, report, look);
+    head(&mut out, report, style);
+    verdict(&mut out, report, style);
     if let Some(need) = &report.need {
-        render_need(&mut out, need, look);
+        render_need(&mut out, need, style);
     }
     for container in &report.containers {
-        render_container(&mut out, container, look);
+        render_container(&mut out, container, style);
     }
-    render_order(&mut out, report, look);
+    render_order(&mut out, report, style);
     if let Some(guards) = &report.guards {
-        look.heading(&mut out, "GUARDS", "");
-        render_guards(&mut out, report, guards, look);
+        style.heading(&mut out, "GUARDS", "");
+        render_guards(&mut out, report, guards, style);
     }
-    render_findings_and_notes(&mut out, &report.findings, &report.notes, look);
+    render_findings_and_notes(&mut out, &report.findings, &report.notes, style);
     out
 }
 
-fn head(out: &mut String, report: &PodReport, look: &Style) {
-    let named = |it: &ObjectName| format!("{} {}", it.kind, it.name);
+fn head(out: &mut String, report: &PodReport, style: &Style) {
+    let named = |object: &ObjectName| format!("{} {}", object.kind, object.name);
     let mut words = Vec::new();
     match (&report.controller, &report.workload) {
         (Some(direct), Some(top)) if direct != top => {
             words.push(format!("{} of {}", named(direct), named(top)));
         }
-        (Some(one), _) | (None, Some(one)) => words.push(named(one)),
+        (Some(object), _) | (None, Some(object)) => words.push(named(object)),
         (None, None) => words.push("no controller".to_owned()),
     }
     words.push(match &report.vpa {
@@ -47,58 +47,60 @@ fn head(out: &mut String, report: &PodReport, look: &Style) {
         None => "no VPA".to_owned(),
     });
     let name = format!("{}/{}", report.namespace, report.name);
-    push_line(out, format_args!("{}", look.paint(BOLD, &name)));
-    for line in look.wrap(&words.join(", "), 2) {
+    push_line(out, format_args!("{}", style.paint(BOLD, &name)));
+    for line in style.wrap(&words.join(", "), 2) {
         push_line(out, format_args!("  {line}"));
     }
-    let words = "Decided now by the updater's own code, on the pod, its VPA and what is stored about \
-                 their last changes. Flags have to be those of the updater.";
-    for line in look.wrap(words, 0) {
-        push_line(out, format_args!("{}", look.paint(DIM, &line)));
+    let words = "Decided now by the updater's own code, based on the pod, its VPA and the stored state of \
+                 their last changes. Pass the flags of the updater.";
+    for line in style.wrap(words, 0) {
+        push_line(out, format_args!("{}", style.paint(DIM, &line)));
     }
 }
 
-fn verdict(out: &mut String, report: &PodReport, look: &Style) {
+fn verdict(out: &mut String, report: &PodReport, style: &Style) {
     let verdict = &report.verdict;
     let (code, title) = match &*verdict.action {
-        "none" if verdict.held_back => (RED, "HELD BACK"),
-        "none" => (BOLD, "LEFT AS IT IS"),
-        "evict" => (GREEN, "EVICTED"),
-        "resize" => (GREEN, "RESIZED"),
-        "unboost" => (GREEN, "TAKEN BACK"),
-        _ => (YELLOW, "PREPARED"),
+        "none" if verdict.held_back => (RED, "BLOCKED"),
+        "none" => (BOLD, "SKIPPED"),
+        "evict" => (GREEN, "EVICT"),
+        "resize" => (GREEN, "RESIZE"),
+        "unboost" => (GREEN, "REMOVE STARTUP BOOST"),
+        _ => (YELLOW, "PREPARE"),
     };
     let word = verdict.reason.as_ref().map_or_else(String::new, |word| format!("  {word}"));
-    push_line(out, format_args!("\n{}{}", look.paint(code, title), look.paint(DIM, &word)));
-    for line in look.wrap(&verdict.message, 4) {
+    push_line(out, format_args!("\n{}{}", style.paint(code, title), style.paint(DIM, &word)));
+    for line in style.wrap(&verdict.message, 4) {
         push_line(out, format_args!("    {line}"));
     }
-    if let Some(held) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
-        let since = held.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.at)));
-        let text = format!("{}: {}{since}", held.reason, held.message.trim_end_matches('.'));
-        look.paragraph(out, "updater", &format!("says of this VPA: {text}"));
+    if let Some(paused) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
+        let since = paused.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.at)));
+        let text = format!("{}: {}{since}", paused.reason, paused.message.trim_end_matches('.'));
+        style.paragraph(out, "updater", &format!("reports on this VPA: {text}"));
     }
 }
 
-fn render_need(out: &mut String, need: &Need, look: &Style) {
+fn render_need(out: &mut String, need: &Need, style: &Style) {
     let (title, word) = match (&need.word, &need.why_not) {
-        (Some(word), _) => ("WANTED", word.as_str()),
-        (None, Some(word)) => ("NOT WANTED", word.as_str()),
-        (None, None) => ("NOT WANTED", ""),
+        (Some(word), _) => ("UPDATE NEEDED", word.as_str()),
+        (None, Some(word)) => ("NO UPDATE NEEDED", word.as_str()),
+        (None, None) => ("NO UPDATE NEEDED", ""),
     };
-    look.heading(out, title, word);
-    let range = if need.outside_range { "a request is out of its bounds" } else { "within bounds" };
-    let grows = if need.grows { ", and is to grow" } else { "" };
-    let far = format!("{:.0} % from the targets in all; {range}{grows}", need.difference * 100.0);
-    look.paragraph(out, "difference", &far);
+    style.heading(out, title, word);
+    let range =
+        if need.outside_range { "a request is outside its bounds" } else { "within bounds" };
+    let grows = if need.grows { ", and a request would grow" } else { "" };
+    let far = format!("{:.0} % from the targets in total; {range}{grows}", need.difference * 100.0);
+    style.paragraph(out, "difference", &far);
 }
 
-fn render_container(out: &mut String, container: &Container, look: &Style) {
-    look.heading(out, &format!("CONTAINER {}", container.name), "");
+fn render_container(out: &mut String, container: &Container, style: &Style) {
+    style.heading(out, &format!("CONTAINER {}", container.name), "");
     let columns = format!("{:>12}{:>13}{:>13}{:>13}", "requested", "target", "lower", "upper");
-    push_line(out, format_args!("    {:<10}{}", "", look.paint(DIM, &columns)));
-    let text =
-        |number: Option<Quantity>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    push_line(out, format_args!("    {:<10}{}", "", style.paint(DIM, &columns)));
+    let text = |number: Option<Quantity>| {
+        number.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
+    };
     for (label, amounts) in [("cpu", container.cpu), ("memory", container.memory)] {
         let Some(ContainerAmounts { request, target, lower, upper, standing }) = amounts else {
             continue;
@@ -111,74 +113,78 @@ fn render_container(out: &mut String, container: &Container, look: &Style) {
         };
         let [request, target, lower, upper] = [request, target, lower, upper].map(text);
         let line = format!("    {label:<10}{request:>12}{target:>13}{lower:>13}{upper:>13}");
-        let word = look.paint(code, word);
+        let word = style.paint(code, word);
         push_line(out, format_args!("{}", format!("{line}  {word}").trim_end()));
     }
 }
 
-fn render_order(out: &mut String, report: &PodReport, look: &Style) {
+fn render_order(out: &mut String, report: &PodReport, style: &Style) {
     if report.order.is_none() && report.group.is_none() {
         return;
     }
-    look.heading(out, "TURN", "");
+    style.heading(out, "ORDER", "");
     if let Some(order) = &report.order {
-        look.paragraph(out, "order", &turn(order));
+        style.paragraph(out, "order", &order_text(order));
     }
     if let Some(group) = &report.group {
-        let more = if group.allows_one_more { "one more may go" } else { "no more may go" };
+        let more = if group.allows_one_more {
+            "one more may be disrupted"
+        } else {
+            "no more may be disrupted"
+        };
         let few = if group.below_minimum { "; there are fewer than minReplicas" } else { "" };
         let text = format!(
-            "{} live pods of {} wanted, {} of them up; {} may be down at once, {more}{few}",
+            "{} live pods of {} desired, {} of them available; {} may be unavailable at once, {more}{few}",
             group.live, group.wanted, group.up, group.may_be_down
         );
-        look.paragraph(out, "replicas", &text);
+        style.paragraph(out, "replicas", &text);
     }
 }
 
-fn turn(order: &Order) -> String {
+fn order_text(order: &Order) -> String {
     let mut text = vec![match (order.place, order.candidates) {
-        (Some(place), all) => format!("{place} of {all} pods that are worth a change"),
-        (None, 0) => "no pod of the VPA is worth a change, or may have one".to_owned(),
-        (None, all) => format!("not among the {all} pods that are worth a change"),
+        (Some(place), total) => format!("{place} of {total} pods that need an update"),
+        (None, 0) => "no pod of the VPA needs an update, or none may be updated".to_owned(),
+        (None, total) => format!("not among the {total} pods that need an update"),
     }];
     for (index, earlier) in order.before.iter().enumerate() {
-        let begin = if index == 0 { "; before it " } else { ", " };
-        text.push(format!("{begin}{} ({})", earlier.pod, earlier.action));
+        let prefix = if index == 0 { "; before it " } else { ", " };
+        text.push(format!("{prefix}{} ({})", earlier.pod, earlier.action));
     }
     text.concat()
 }
 
-/// A moment, and how far away it is.
+/// Formats a time, and how far away it is.
 fn moment(at: Time, now: Time) -> String {
     format!("{} ({})", Time::from_secs(at.as_secs()), ago(at, now))
 }
 
-fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, look: &Style) {
+fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, style: &Style) {
     let now = report.at;
-    let mut line = |label: &str, text: &str| look.paragraph(out, label, text);
+    let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
     let recommender = report.vpa.as_ref().map_or("default", |vpa| &vpa.recommender);
     line("recommender", &lease_line(recommender, &guards.recommender, now));
     line("admission", admission(&guards.admission_controller));
     line(
         "windows",
         &match (guards.windows.limited, guards.windows.open, guards.windows.next) {
-            (false, ..) => "none: at any time".to_owned(),
+            (false, ..) => "none: changes are allowed at any time".to_owned(),
             (_, true, _) => "open now".to_owned(),
             (_, false, Some(next)) => format!("closed until {}", moment(next, now)),
-            (_, false, None) => "closed, and never open".to_owned(),
+            (_, false, None) => "closed, and never opens".to_owned(),
         },
     );
     line(
         "workload",
         &guards.rollout.map_or_else(
-            || "no change is known of".to_owned(),
-            |it| {
+            || "no change recorded".to_owned(),
+            |rollout| {
                 format!(
-                    "last changed {}; since one pod went first {} evicted, {} changed in all; change {} in a row",
-                    ago(it.last, now),
-                    it.evicted,
-                    it.touched,
-                    it.streak.saturating_add(1)
+                    "last changed {}; since the canary pod {} evicted, {} changed in total; rollout {} in a row",
+                    ago(rollout.last, now),
+                    rollout.evicted,
+                    rollout.touched,
+                    rollout.streak.saturating_add(1)
                 )
             },
         ),
@@ -188,53 +194,59 @@ fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, look: &S
     }
     if let Some(breaker) = &guards.breaker {
         let until = moment(breaker.until, now);
-        let state = if breaker.open { format!("stopped until {until}") } else { "over".to_owned() };
+        let state = if breaker.open { format!("open until {until}") } else { "closed".to_owned() };
         line("breaker", &format!("{} [{}]: {state}", breaker.message, breaker.harm));
     }
     if let Some(since) = guards.rewritten_since {
-        line("rewritten", &format!("somebody else wrote other values {}", ago(since, now)));
+        line(
+            "rewritten",
+            &format!("another writer overwrote the recommended values {}", ago(since, now)),
+        );
     }
     for spent in &guards.changes {
-        let of = spent.allowed.map_or_else(|| "any number".to_owned(), |most| most.to_string());
+        let limit = spent.allowed.map_or_else(|| "no limit".to_owned(), |most| most.to_string());
         let plural = if spent.made == 1 { "" } else { "s" };
         line(
             &spent.within,
-            &format!("{} {}{plural} within the hour, of {of}", spent.made, spent.charge),
+            &format!(
+                "{} {}{plural} within the last hour, limit: {limit}",
+                spent.made, spent.charge
+            ),
         );
     }
     if let Some(until) = guards.cluster_stopped_until {
-        line("cluster", &format!("nothing is changed until {}", moment(until, now)));
+        line("cluster", &format!("all changes are blocked until {}", moment(until, now)));
     }
     if let Some(most) = guards.unproven_allowed {
         let text =
-            format!("{} evictions without a sign of their effect, of {most}", guards.unproven);
+            format!("{} evictions without an observed effect, limit: {most}", guards.unproven);
         line("effect", &text);
     }
 }
 
-fn lease_line(name: &str, seen: &LeaseState, now: Time) -> String {
-    let renewed = seen.renewed.map_or_else(String::new, |at| {
-        format!("; by this machine's clock it was renewed {}", ago(at, now))
+fn lease_line(name: &str, lease: &LeaseState, now: Time) -> String {
+    let renewed = lease.renewed.map_or_else(String::new, |at| {
+        format!("; renewed {} by this machine's clock", ago(at, now))
     });
-    let words = match &*seen.state {
+    let words = match &*lease.state {
         "fresh" => "alive",
-        "loading" => "alive, and has not read its history yet",
-        "stale" => "gives no sign of life",
-        "absent" => "no Lease of it is there, as with upstream's",
-        "notAsked" => "not asked for",
-        "unreadable" => "you may not read its Lease",
+        "loading" => "alive, history not loaded yet",
+        "stale" => "its Lease is stale",
+        "absent" => "has no Lease, like upstream's",
+        "notAsked" => "not checked",
+        "unreadable" => "you are not allowed to read its Lease",
         _ => "its Lease cannot be read",
     };
     format!("{name}: {words}{renewed}")
 }
 
-fn admission(seen: &LeaseState) -> &'static str {
-    match &*seen.state {
-        "ready" => "it is there to size new pods",
-        "stale" => "its Lease is too old: new pods would be as the old ones",
-        "notAsked" => "not asked for",
-        "unreadable" => "you may not read its Lease",
-        _ => "its Lease is not there, or cannot be read",
+fn admission(lease: &LeaseState) -> &'static str {
+    match &*lease.state {
+        "ready" => "ready to size new pods",
+        "stale" => "its Lease is stale: new pods would not be resized",
+        "notAsked" => "not checked",
+        "unreadable" => "you are not allowed to read its Lease",
+        _ => "its Lease does not exist, or cannot be read",
     }
 }
 
@@ -247,14 +259,14 @@ mod tests {
     fn the_sample_reads_well_in_eighty_columns_of_seven_bits() {
         let sample = include_str!("../../../../tests/data/explain-pod.json");
         let report: PodReport = serde_json::from_str(sample).expect("a report");
-        let look =
+        let style =
             Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: String::new() };
-        let printed = render(&report, &look);
+        let printed = render(&report, &style);
         assert!(printed.is_ascii() && !printed.contains('\x1b'), "{printed}");
         for line in printed.lines() {
             assert!(line.len() <= 80 && line.trim_end() == line, "{line:?}");
         }
-        for words in ["HELD BACK  cool_down", "CONTAINER main", "GUARDS", "[cool_down]"] {
+        for words in ["BLOCKED  cool_down", "CONTAINER main", "GUARDS", "[cool_down]"] {
             assert!(printed.contains(words), "{words} is not in\n{printed}");
         }
     }

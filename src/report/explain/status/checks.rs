@@ -1,4 +1,4 @@
-//! What is well and what is not, by what Leases and pods say.
+//! Checks Leases and pods, and reports problems.
 
 use plimsoll_core::types::Time;
 
@@ -7,23 +7,23 @@ use super::{
 };
 use plimsoll_core::api::role_health::RoleHealth;
 
-/// The names that Leases of roles have by themselves, for those that say nothing of themselves.
+/// Default Lease name prefixes, to identify roles that do not report their health.
 const DEFAULT_LEASE_NAMES: [(&str, &str); 4] = [
     ("vpa-recommender", "recommender"),
     ("vpa-updater", "updater"),
     ("vpa-admission-controller", "admission-controller"),
     ("watermarkpodautoscaler-lock", "watermark"),
 ];
-/// The order in which roles are told.
+/// The order of roles in the report.
 const ROLE_ORDER: [&str; 4] = ["recommender", "updater", "admission-controller", "watermark"];
-/// A pass may be late by so many intervals before somebody should look.
+/// The number of missed intervals after which a late loop is a problem.
 const MAX_MISSED_INTERVALS: f64 = 3.0;
-/// Clocks of machines differ, and a Lease is renewed a little late at times.
+/// Tolerance for clock skew and late renewals.
 const CLOCK_TOLERANCE_SECONDS: f64 = 5.0;
-/// So large a share of objects without news is more than a few pods that have just started.
+/// The share of objects with stale data above which it is more than a few newly started pods.
 const STALE_SHARE: f64 = 0.1;
 
-/// Makes a report of what was read.
+/// Builds the report from the collected Leases and pods.
 pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     let mut findings = Vec::new();
     let mut roles: Vec<RoleReport> =
@@ -34,8 +34,8 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     for pod in facts.pods.iter().filter(|pod| !pod.is_ready) {
         let restarts = match pod.restarts {
             0 => String::new(),
-            1 => ", and was started again once".to_owned(),
-            more => format!(", and was started again {more} times"),
+            1 => ", and restarted once".to_owned(),
+            more => format!(", and restarted {more} times"),
         };
         findings.push(Finding {
             level: Level::Warning,
@@ -58,12 +58,12 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
         findings.push(Finding {
             level: Level::Problem,
             code: "nothing_runs",
-            message: "no role was found: neither a Lease of one nor a pod with the label \
-                      app.kubernetes.io/name=plimsoll; name the namespace with -n if it is another one"
+            message: "no roles found: there is neither a Lease of a role nor a pod with the label \
+                      app.kubernetes.io/name=plimsoll; use -n if they are in another namespace"
                 .to_owned(),
         });
     }
-    findings.sort_by(|one, other| (one.level, one.code).cmp(&(other.level, other.code)));
+    findings.sort_by(|left, right| (left.level, left.code).cmp(&(right.level, right.code)));
     StatusReport {
         schema_version: SCHEMA_VERSION,
         kind: KIND,
@@ -75,7 +75,7 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     }
 }
 
-/// The role that a Lease is of, by what it says or by its name.
+/// Returns the role of a Lease, from its reported health or its name.
 fn lease_role(lease: &LeaseFacts) -> Option<String> {
     if let Some(vitals) = &lease.vitals {
         return Some(vitals.role.clone());
@@ -103,12 +103,12 @@ fn role(
     let mut problem = |code, message| {
         findings.push(Finding { level: Level::Problem, code, message });
     };
-    // The admission controller renews once an interval and has three of them; its Lease says one.
+    // The admission controller renews once per interval and may miss several, but its Lease has the duration of one.
     let patience = if role == "admission-controller" { 6.0 } else { 1.0 };
     let is_old = renewed
         .is_some_and(|renewed| renewed > lease.seconds as f64 * patience + CLOCK_TOLERANCE_SECONDS);
     if lease.holder.is_empty() {
-        problem("no_leader", format!("nobody leads as {role}: Lease {place} has no holder"));
+        problem("no_leader", format!("the {role} has no leader: Lease {place} has no holder"));
     } else if is_old {
         let ago = renewed.unwrap_or_default();
         problem(
@@ -122,10 +122,10 @@ fn role(
     if let Some(why) = &lease.unreadable {
         problem(
             "unreadable",
-            format!("what the {role} says of itself in {place} is no state: {why}"),
+            format!("cannot read the health of the {role} in Lease {place}: {why}"),
         );
     }
-    let loop_age = vitals.and_then(|it| it.last_pass).map(|at| seconds(at, now));
+    let loop_age = vitals.and_then(|health| health.last_pass).map(|at| seconds(at, now));
     if let Some(vitals) = vitals {
         check_role_health(&role, vitals, loop_age, now, findings);
     }
@@ -133,20 +133,20 @@ fn role(
         role,
         lease: place,
         leader: Some(lease.holder.clone()).filter(|holder| !holder.is_empty()),
-        version: vitals.map(|it| it.version.clone()),
+        version: vitals.map(|health| health.version.clone()),
         renewed_seconds: renewed,
         loop_age_seconds: loop_age,
-        objects: vitals.map(|it| it.objects),
-        stale: vitals.map(|it| it.stale),
-        history: vitals.and_then(|it| it.history.clone()),
-        breaker_until: vitals.and_then(|it| it.breaker_until).filter(|until| *until > now),
-        held_workloads: vitals.map(|it| it.held_workloads),
+        objects: vitals.map(|health| health.objects),
+        stale: vitals.map(|health| health.stale),
+        history: vitals.and_then(|health| health.history.clone()),
+        breaker_until: vitals.and_then(|health| health.breaker_until).filter(|until| *until > now),
+        held_workloads: vitals.map(|health| health.held_workloads),
         ready: pods.iter().filter(|pod| pod.is_ready).count(),
         pods: pods.len(),
     })
 }
 
-/// Whether a Lease is held by this pod: identities begin with the name of the machine, which is the pod's.
+/// Whether this pod holds a Lease: identities start with the host name, which is the pod name.
 fn is_held_by(lease: &LeaseFacts, pod: &PodFacts) -> bool {
     pod.namespace == lease.namespace
         && lease
@@ -155,7 +155,7 @@ fn is_held_by(lease: &LeaseFacts, pod: &PodFacts) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
-/// What is wrong by what a role says of itself.
+/// Checks the health that a role reports.
 fn check_role_health(
     role: &str,
     vitals: &RoleHealth,
@@ -171,7 +171,7 @@ fn check_role_health(
             Level::Problem,
             "loop_is_late",
             format!(
-                "the {role} ended its last pass {age:.0} s ago, and has one every {:.0} s: see its log",
+                "the last pass of the {role} ended {age:.0} s ago, but its interval is {:.0} s: check its log",
                 vitals.interval_seconds
             ),
         );
@@ -183,7 +183,7 @@ fn check_role_health(
             Level::Problem,
             "history_not_loaded",
             format!(
-                "the history of the {role} is {state}: nothing is evicted by its numbers until it is there"
+                "the history of the {role} is {state}: pods are not evicted based on its recommendations until it is loaded"
             ),
         );
     }
@@ -192,7 +192,7 @@ fn check_role_health(
             Level::Problem,
             "breaker_open",
             format!(
-                "changes went wrong at several workloads, and nothing is changed anywhere until {until}: \
+                "pods of several workloads got worse after changes, and all changes are blocked until {until}: \
                  kubectl get vpa -A shows UpdatesHeldBack"
             ),
         );
@@ -202,26 +202,26 @@ fn check_role_health(
             Level::Warning,
             "workloads_held",
             format!(
-                "{} workloads are left alone because their pods got worse: plimsoll explain pod says why",
+                "updates of {} workloads are paused because their pods got worse: see plimsoll explain pod",
                 vitals.held_workloads
             ),
         );
     }
     if vitals.stale as f64 > vitals.objects as f64 * STALE_SHARE {
-        let what = if role == "watermark" {
-            "a metric says nothing"
+        let problem = if role == "watermark" {
+            "have an unavailable metric"
         } else {
-            "no sample came for a quarter of an hour"
+            "have had no sample for 15 minutes"
         };
         find(
             Level::Warning,
             "stale_data",
-            format!("of {} of {} objects of the {role} {what}", vitals.stale, vitals.objects),
+            format!("{} of {} objects of the {role} {problem}", vitals.stale, vitals.objects),
         );
     }
 }
 
-/// Versions that differ: half a rollout, or a manifest that was forgotten.
+/// Reports different versions, which an incomplete rollout or an outdated manifest causes.
 fn check_version_skew(facts: &Facts, roles: &[RoleReport], own: &str, findings: &mut Vec<Finding>) {
     let mut versions: Vec<&str> = roles.iter().filter_map(|role| role.version.as_deref()).collect();
     versions.sort_unstable();
@@ -232,7 +232,7 @@ fn check_version_skew(facts: &Facts, roles: &[RoleReport], own: &str, findings: 
     if versions.len() > 1 {
         find("version_skew", format!("roles run different versions: {}", versions.join(", ")));
     } else if let Some(other) = versions.first().filter(|version| **version != own) {
-        find("version_skew", format!("roles run {other}, and this program is {own}"));
+        find("version_skew", format!("roles run {other}, but this program is {own}"));
     }
     let mut images: Vec<&str> = facts.pods.iter().map(|pod| &*pod.image).collect();
     images.sort_unstable();

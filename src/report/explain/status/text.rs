@@ -1,30 +1,30 @@
-//! The status for people: a table of roles, and what to look at.
+//! The text output of the status: a table of roles, and the findings.
 
 use super::{Level, RoleReport, StatusReport};
 use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
 
-/// Where the text of a finding begins.
+/// The column at which the text of a finding starts.
 const INDENT: usize = 7;
-/// Where the text below a role begins.
+/// The column at which the details of a role start.
 const DETAIL_INDENT: usize = 4;
 
-/// One screen.
-pub fn render(report: &StatusReport, look: &Style) -> String {
+/// Renders the report.
+pub fn render(report: &StatusReport, style: &Style) -> String {
     let mut out = String::new();
     push_line(
         &mut out,
         format_args!(
             "{}  {}",
-            look.paint(BOLD, &report.cluster),
-            look.paint(DIM, &report.time.to_string())
+            style.paint(BOLD, &report.cluster),
+            style.paint(DIM, &report.time.to_string())
         ),
     );
     if !report.roles.is_empty() {
-        table(&mut out, report, look);
+        table(&mut out, report, style);
     }
     push_line(&mut out, format_args!(""));
     if report.findings.is_empty() {
-        push_line(&mut out, format_args!("  {} nothing to look at", look.paint(GREEN, "ok  ")));
+        push_line(&mut out, format_args!("  {} no findings", style.paint(GREEN, "ok  ")));
     }
     for finding in &report.findings {
         let (colour, mark) = match finding.level {
@@ -32,9 +32,9 @@ pub fn render(report: &StatusReport, look: &Style) -> String {
             Level::Warning => (YELLOW, "warn"),
         };
         let text = format!("{} [{}]", finding.message, finding.code);
-        for (index, line) in look.wrap(&text, INDENT).iter().enumerate() {
+        for (index, line) in style.wrap(&text, INDENT).iter().enumerate() {
             let mark = if index == 0 { mark } else { "    " };
-            push_line(&mut out, format_args!("  {} {line}", look.paint(colour, mark)));
+            push_line(&mut out, format_args!("  {} {line}", style.paint(colour, mark)));
         }
     }
     out
@@ -43,7 +43,7 @@ pub fn render(report: &StatusReport, look: &Style) -> String {
 const COLUMNS: usize = 6;
 const HEADS: [&str; COLUMNS] = ["ROLE", "PODS", "VERSION", "LOOP", "OBJECTS", "DATA"];
 
-fn table(out: &mut String, report: &StatusReport, look: &Style) {
+fn table(out: &mut String, report: &StatusReport, style: &Style) {
     let rows: Vec<[String; COLUMNS]> = report.roles.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -55,12 +55,12 @@ fn table(out: &mut String, report: &StatusReport, look: &Style) {
             cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
-    push_line(out, format_args!("\n  {}", look.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
+    push_line(out, format_args!("\n  {}", style.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
     for (row, role) in rows.iter().zip(&report.roles) {
         push_line(out, format_args!("  {}", line(row)));
-        let led = leader_line(role);
-        for text in look.wrap(&led, DETAIL_INDENT) {
-            push_line(out, format_args!("    {}", look.paint(DIM, &text)));
+        let leader = leader_line(role);
+        for text in style.wrap(&leader, DETAIL_INDENT) {
+            push_line(out, format_args!("    {}", style.paint(DIM, &text)));
         }
     }
 }
@@ -75,7 +75,7 @@ fn row(role: &RoleReport) -> [String; COLUMNS] {
         (None, Some(stale)) if role.role == "watermark" => format!("{stale} unknown"),
         _ => match (role.breaker_until, role.held_workloads) {
             (Some(_), _) => "breaker open".to_owned(),
-            (None, Some(held)) if held > 0 => format!("{held} held"),
+            (None, Some(paused)) if paused > 0 => format!("{paused} paused"),
             _ => none(),
         },
     };
@@ -89,15 +89,15 @@ fn row(role: &RoleReport) -> [String; COLUMNS] {
     ]
 }
 
-/// Who leads, and by which Lease.
+/// Describes the leader and its Lease.
 fn leader_line(role: &RoleReport) -> String {
-    let Some(leader) = &role.leader else { return format!("{}: nobody leads", role.lease) };
-    // Behind the pod's name there is only chance.
+    let Some(leader) = &role.leader else { return format!("{}: no leader", role.lease) };
+    // The identity is the pod name and a random suffix.
     let pod = leader.rsplit_once('_').map_or(&**leader, |(pod, _)| pod);
     format!("{}: {pod}", role.lease)
 }
 
-/// How long ago something was.
+/// Formats an age.
 fn age(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{seconds:.0}s"),

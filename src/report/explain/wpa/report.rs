@@ -1,5 +1,4 @@
-//! What there is to say about a watermark autoscaler, as data: `--output json` prints it, and the text is made from
-//! nothing else.
+//! The report about a WatermarkPodAutoscaler. `--output json` prints it, and the text output is rendered from it alone.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,10 +16,10 @@ use plimsoll_core::{
     },
 };
 
-/// Raised whenever a field changes its meaning or goes away; new fields do not raise it.
+/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A watermark autoscaler, and what was last decided about it.
+/// A WatermarkPodAutoscaler, and the last decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WpaReport {
@@ -34,33 +33,33 @@ pub struct WpaReport {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// When it was looked at.
+    /// When the object was read.
     pub at: Time,
     /// Kind and name of the workload.
     pub target: String,
-    /// The fewest and the most replicas.
+    /// The minimum and maximum number of replicas.
     pub bounds: (i32, i32),
-    /// Whether nothing is changed.
+    /// Whether the object is in dry run.
     pub dry_run: bool,
-    /// The last decision, where the object tells it.
+    /// The last decision, if the status has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<ScaleDecision>,
-    /// Replicas that there were and that there were to be.
+    /// The current and desired number of replicas.
     pub replicas: (i32, i32),
-    /// How often replicas were changed, and when last.
+    /// The number of scaling events, and the time of the last one.
     pub changes: (i32, Option<Time>),
-    /// Seconds until replicas may be added and removed again.
+    /// Seconds until the upscale and downscale windows end.
     pub left: (i64, i64),
-    /// What is said of the object.
+    /// The object's conditions.
     pub conditions: Vec<Condition>,
-    /// What is wrong; the exit code is 1 when there is any.
+    /// Problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// What is good to know.
+    /// Additional information.
     pub notes: Vec<String>,
 }
 
 impl WpaReport {
-    /// About an object as it is at this time.
+    /// Builds the report about an object at the given time.
     pub fn of(
         (namespace, name): (&str, &str),
         annotations: &BTreeMap<String, String>,
@@ -76,7 +75,7 @@ impl WpaReport {
             until.map_or(0, |until| (until.nanos_since(now).max(0) + 999_999_999) / 1_000_000_000)
         };
         let target = &spec.scale_target_ref;
-        // What a period is does not matter to whether an annotation makes sense.
+        // The validity of an annotation does not depend on the period.
         let (options, bad) = WpaOptions::from_annotations(annotations, Duration::from_secs(15));
         let mut findings = findings(&format!("{namespace}/{name}"), &filled, status);
         findings.extend(bad.iter().map(|bad| Finding::new("annotation_ignored", bad.to_string())));
@@ -108,19 +107,18 @@ fn findings(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(invalid) = validate(filled, object) {
-        findings.push(Finding::new("invalid", format!("{invalid}: correct the object")));
+        findings.push(Finding::new("invalid", format!("{invalid}: fix the object")));
     }
     let sources = status.decision.iter().flat_map(|decision| &decision.sources);
     for source in sources.filter(|source| !source.unknown.is_empty()) {
         let message = format!(
-            "{} says nothing, and replicas stay as they are, within their bounds, until it does: {}",
+            "{} is not available, so replicas stay unchanged within their bounds: {}",
             source.name, source.message
         );
         findings.push(Finding::new("metric_unknown", message));
     }
     if status.conditions.is_empty() {
-        let message =
-            "nobody has looked at it yet: see whether a controller runs (plimsoll watermark)";
+        let message = "not reconciled yet: check that a controller is running (plimsoll watermark)";
         findings.push(Finding::new("never_looked_at", message.to_owned()));
     }
     findings
@@ -134,12 +132,12 @@ fn notes(
     let mut notes = Vec::new();
     if status.decision.is_none() && !status.conditions.is_empty() {
         notes.push(
-            "The object does not tell how its last decision came about: the controller follows upstream, or the \
-             definition in the cluster has no room for it (plimsoll crds has)."
+            "The status does not contain the last decision: the controller runs with --compat=upstream, or the \
+             CustomResourceDefinition in the cluster lacks the field (apply the output of plimsoll crds)."
                 .to_owned(),
         );
     }
-    // The same as whoever writes the object is told.
+    // The same warnings that the admission controller returns to the writer of the object.
     notes.extend(warnings::collect(filled, options));
     notes
 }

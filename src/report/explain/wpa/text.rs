@@ -1,5 +1,5 @@
-//! The report about a watermark autoscaler for people: plain lines that read well in 80 columns, without colour and in a
-//! pipe.
+//! The text output of the report about a WatermarkPodAutoscaler: plain lines that fit 80 columns and do not depend on
+//! colour.
 
 use plimsoll_core::types::Time;
 
@@ -13,55 +13,53 @@ use plimsoll_core::{
     watermark::conditions,
 };
 
-/// The whole report.
-pub fn render(report: &WpaReport, look: &Style) -> String {
+/// Renders the report.
+pub fn render(report: &WpaReport, style: &Style) -> String {
     let mut out = String::new();
     let name = format!("{}/{}", report.namespace, report.name);
-    push_line(&mut out, format_args!("{}", look.paint(BOLD, &name)));
+    push_line(&mut out, format_args!("{}", style.paint(BOLD, &name)));
     let (min, max) = report.bounds;
-    let dry = if report.dry_run { ", dry run: nothing is changed" } else { "" };
+    let dry = if report.dry_run { ", dry run: replicas are not changed" } else { "" };
     push_line(&mut out, format_args!("  {}, {min} to {max} replicas{dry}", report.target));
-    verdict(&mut out, report, look);
+    verdict(&mut out, report, style);
     if let Some(decision) = &report.decision {
         for source in &decision.sources {
-            render_source(&mut out, source, &decision.sources, report.at, look);
+            render_source(&mut out, source, &decision.sources, report.at, style);
         }
-        steps(&mut out, report, decision, look);
+        steps(&mut out, report, decision, style);
     }
-    render_conditions(&mut out, report, look);
-    render_findings_and_notes(&mut out, &report.findings, &report.notes, look);
+    render_conditions(&mut out, report, style);
+    render_findings_and_notes(&mut out, &report.findings, &report.notes, style);
     out
 }
 
-fn verdict(out: &mut String, report: &WpaReport, look: &Style) {
+fn verdict(out: &mut String, report: &WpaReport, style: &Style) {
     let Some(decision) = &report.decision else {
         let (current, desired) = report.replicas;
-        push_line(out, format_args!("\n{}", look.paint(BOLD, "NO DECISION ON THE OBJECT")));
-        push_line(out, format_args!("    {current} pods, {desired} replicas wanted"));
+        push_line(out, format_args!("\n{}", style.paint(BOLD, "NO DECISION IN THE STATUS")));
+        push_line(out, format_args!("    {current} replicas, {desired} desired"));
         return;
     };
     let (code, title) = match decision.to.cmp(&decision.from) {
-        std::cmp::Ordering::Greater => (GREEN, "MORE REPLICAS"),
-        std::cmp::Ordering::Less => (GREEN, "FEWER REPLICAS"),
-        std::cmp::Ordering::Equal if decision.restrictions.is_empty() => {
-            (BOLD, "AS MANY AS ARE ASKED FOR")
-        }
-        std::cmp::Ordering::Equal => (YELLOW, "LEFT AS THEY ARE"),
+        std::cmp::Ordering::Greater => (GREEN, "SCALED UP"),
+        std::cmp::Ordering::Less => (GREEN, "SCALED DOWN"),
+        std::cmp::Ordering::Equal if decision.restrictions.is_empty() => (BOLD, "UNCHANGED"),
+        std::cmp::Ordering::Equal => (YELLOW, "UNCHANGED, RESTRICTED"),
     };
-    let words = look.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
-    push_line(out, format_args!("\n{}{words}", look.paint(code, title)));
+    let words = style.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
+    push_line(out, format_args!("\n{}{words}", style.paint(code, title)));
     let at = decision.at.as_ref().map(conditions::from_timestamp);
     let when = at.map_or_else(String::new, |at| format!(", decided {}", ago(at, report.at)));
     push_line(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
-/// Whether a source is the one that holds, or why another is.
-fn source_status(source: &MetricDecision, all: &[MetricDecision]) -> &'static str {
-    let Some(chosen) = all.iter().find(|one| one.chosen) else { return "" };
+/// Whether a source was chosen, or why another one was.
+fn source_status(source: &MetricDecision, sources: &[MetricDecision]) -> &'static str {
+    let Some(chosen) = sources.iter().find(|source| source.chosen) else { return "" };
     match source.proposal {
-        _ if source.chosen => "this one holds",
-        Some(own) if chosen.proposal > Some(own) => "another asks for more",
-        Some(_) => "another that asks for as many comes first",
+        _ if source.chosen => "chosen",
+        Some(own) if chosen.proposal > Some(own) => "another metric proposes more",
+        Some(_) => "another metric proposes the same and comes first",
         None => "",
     }
 }
@@ -69,16 +67,16 @@ fn source_status(source: &MetricDecision, all: &[MetricDecision]) -> &'static st
 fn render_source(
     out: &mut String,
     source: &MetricDecision,
-    all: &[MetricDecision],
+    sources: &[MetricDecision],
     now: Time,
-    look: &Style,
+    style: &Style,
 ) {
-    look.heading(out, &source.name, source_status(source, all));
+    style.heading(out, &source.name, source_status(source, sources));
     let since = source.since.as_ref().map(conditions::from_timestamp);
     let since = since.map_or_else(String::new, |since| format!(", since {}", ago(since, now)));
     if !source.unknown.is_empty() {
         let message = format!("{}{since}", source.message);
-        look.paragraph(out, &look.paint(RED, "unknown"), &message);
+        style.paragraph(out, &style.paint(RED, "unknown"), &message);
         return;
     }
     let shown = |amount: Option<plimsoll_core::types::quantity::Quantity>| {
@@ -86,54 +84,55 @@ fn render_source(
     };
     let value =
         format!("{}, which is {}{since}", shown(source.value), band_position(&source.position));
-    look.paragraph(out, "value", &value);
-    let marks = format!("{} to {}, tolerance included", shown(source.low), shown(source.high));
-    look.paragraph(out, "marks", &marks);
+    style.paragraph(out, "value", &value);
+    let marks = format!("{} to {}, including tolerance", shown(source.low), shown(source.high));
+    style.paragraph(out, "marks", &marks);
     if let Some(proposal) = source.proposal {
-        look.paragraph(out, "proposal", &format!("{proposal} replicas"));
+        style.paragraph(out, "proposal", &format!("{proposal} replicas"));
     }
 }
 
 fn band_position(position: &str) -> &str {
     match position {
-        "above" => "above them",
-        "below" => "below them",
-        _ => "between them",
+        "above" => "above the watermarks",
+        "below" => "below the watermarks",
+        _ => "between the watermarks",
     }
 }
 
-fn steps(out: &mut String, report: &WpaReport, decision: &ScaleDecision, look: &Style) {
-    look.heading(out, "FROM PROPOSAL TO REPLICAS", "");
-    let count =
-        |count: Option<i32>| count.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
-    look.paragraph(out, "asked for", &count(decision.proposal));
-    look.paragraph(out, "in limits", &count(decision.limited));
+fn steps(out: &mut String, report: &WpaReport, decision: &ScaleDecision, style: &Style) {
+    style.heading(out, "FROM PROPOSAL TO REPLICAS", "");
+    let count = |count: Option<i32>| {
+        count.map_or_else(|| "unknown".to_owned(), |replicas| replicas.to_string())
+    };
+    style.paragraph(out, "proposed", &count(decision.proposal));
+    style.paragraph(out, "in limits", &count(decision.limited));
     let (up, down) = report.left;
-    let window = format!("more in {up} s, fewer in {down} s, for all that the last change says");
-    look.paragraph(out, "windows", &window);
+    let window = format!("upscale allowed in {up} s, downscale in {down} s, since the last change");
+    style.paragraph(out, "windows", &window);
     if let Some(until) = decision.held_until.as_ref().map(conditions::from_timestamp)
         && until > report.at
     {
-        look.paragraph(out, "held", &format!("until {}", ago(until, report.at)));
+        style.paragraph(out, "held", &format!("until {}", ago(until, report.at)));
     }
     let (times, last) = report.changes;
     let last = last.map_or_else(|| "never".to_owned(), |last| ago(last, report.at));
-    look.paragraph(out, "changed", &format!("{times} times, the last time {last}"));
+    style.paragraph(out, "changed", &format!("{times} times, the last time {last}"));
 }
 
-fn render_conditions(out: &mut String, report: &WpaReport, look: &Style) {
+fn render_conditions(out: &mut String, report: &WpaReport, style: &Style) {
     if report.conditions.is_empty() {
         return;
     }
-    look.heading(out, "CONDITIONS", "");
+    style.heading(out, "CONDITIONS", "");
     for condition in &report.conditions {
         let since = condition.last_transition_time.as_ref().map(conditions::from_timestamp);
         let since = since.map_or_else(String::new, |at| format!(", since {}", ago(at, report.at)));
         let text =
             format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
         push_line(out, format_args!("  {}", condition.kind));
-        for line in look.wrap(&text, 4) {
-            push_line(out, format_args!("    {}", look.paint(DIM, &line)));
+        for line in style.wrap(&text, 4) {
+            push_line(out, format_args!("    {}", style.paint(DIM, &line)));
         }
     }
 }
@@ -144,17 +143,22 @@ mod tests {
 
     #[test]
     fn of_several_sources_each_says_why_it_is_the_one_or_another_is() {
-        let one =
+        let source =
             |proposal, chosen| MetricDecision { proposal, chosen, ..MetricDecision::default() };
-        let all = [one(Some(3), false), one(Some(5), true), one(Some(5), false), one(None, false)];
-        let said = all.each_ref().map(|source| source_status(source, &all));
+        let sources = [
+            source(Some(3), false),
+            source(Some(5), true),
+            source(Some(5), false),
+            source(None, false),
+        ];
+        let statuses = sources.each_ref().map(|source| source_status(source, &sources));
         let expected = [
-            "another asks for more",
-            "this one holds",
-            "another that asks for as many comes first",
+            "another metric proposes more",
+            "chosen",
+            "another metric proposes the same and comes first",
             "",
         ];
-        assert_eq!(said, expected);
-        assert_eq!(source_status(&all[0], &all[..1]), "", "nothing was decided");
+        assert_eq!(statuses, expected);
+        assert_eq!(source_status(&sources[0], &sources[..1]), "", "nothing was decided");
     }
 }

@@ -1,13 +1,13 @@
-//! What a compaction that fails half way leaves behind.
+//! Tests of failed compactions.
 
 use std::{env, fs, path::PathBuf, process};
 
 use super::*;
 use plimsoll_core::types::ObjectKey;
 
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("plimsoll-{name}-{}", process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -21,7 +21,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -46,8 +46,8 @@ fn richness(history: &HistoryFile) -> Vec<u64> {
 
 #[test]
 fn a_compaction_that_fails_after_the_rename_loses_no_later_save() {
-    let place = Place::new("compaction");
-    let mut history = place.open();
+    let directory = TestDirectory::new("compaction");
+    let mut history = directory.open();
     let handle = history.directory.replace_handle(unsyncable());
     let mut saved = 0;
     while !history.needs_rewrite {
@@ -55,22 +55,22 @@ fn a_compaction_that_fails_after_the_rename_loses_no_later_save() {
         assert!(saved < 10, "no compaction was tried");
         history.save(&[record(saved)]).expect("is on disk before the compaction");
     }
-    // The file in use is the one that a restart opens.
+    // The current file is the one that a restart opens.
     assert!(history.save(&[record(saved + 1)]).is_err(), "a save that may be lost is not reported");
     history.directory.replace_handle(handle);
     history.save(&[record(saved + 2)]).expect("the directory can be synced again");
     assert!(!history.needs_rewrite);
     history.save(&[record(saved + 3)]).expect("saves go on");
     drop(history);
-    assert_eq!(richness(&place.open()), [saved + 3]);
+    assert_eq!(richness(&directory.open()), [saved + 3]);
 }
 
 #[test]
 fn a_compaction_that_fails_before_the_rename_stops_no_save() {
-    let place = Place::new("no-compaction");
-    let mut history = place.open();
-    // The file that it would write cannot be opened.
-    let unfinished = place.0.join("history.plimsoll.new");
+    let directory = TestDirectory::new("no-compaction");
+    let mut history = directory.open();
+    // The compaction cannot open its output file.
+    let unfinished = directory.0.join("history.plimsoll.new");
     fs::create_dir(&unfinished).expect("the directory is writable");
     for number in 1..10 {
         history.save(&[record(number)]).expect("the file in use is whole");
@@ -78,5 +78,5 @@ fn a_compaction_that_fails_before_the_rename_stops_no_save() {
     }
     drop(history);
     fs::remove_dir(&unfinished).expect("is empty");
-    assert_eq!(richness(&place.open()), [9]);
+    assert_eq!(richness(&directory.open()), [9]);
 }

@@ -1,4 +1,4 @@
-//! How long to wait before a server is asked again.
+//! The delay before a retry.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -8,16 +8,18 @@ use std::{
 use super::QueryLimits;
 use crate::prometheus::query_error::QueryError;
 
-/// The pause after so many failures in a row: doubled, less up to a half by chance, and what the server asks for at
-/// least.
+/// The delay after this many consecutive failures: exponential, with up to 50% jitter, and at least the server's
+/// `Retry-After`.
 pub(super) fn pause(limits: &QueryLimits, failures: u32, failure: &QueryError) -> Duration {
-    let QueryLimits { initial_backoff: first_pause, max_backoff: longest_pause, .. } = *limits;
-    let doubled = first_pause.saturating_mul(1 << failures.saturating_sub(1).min(20));
-    // Every RandomState has keys of its own, so many clients do not march in step.
-    let chance = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-    let wait = doubled.min(longest_pause).mul_f64(0.5 + chance / 2.0);
+    let QueryLimits { initial_backoff, max_backoff, .. } = *limits;
+    let doubled = initial_backoff.saturating_mul(1 << failures.saturating_sub(1).min(20));
+    // Every RandomState has its own keys, so many clients do not retry in lockstep.
+    let jitter = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+    let wait = doubled.min(max_backoff).mul_f64(0.5 + jitter / 2.0);
     match failure {
-        QueryError::Busy { retry_after: Some(asked), .. } => wait.max(*asked).min(longest_pause),
+        QueryError::Busy { retry_after: Some(retry_after), .. } => {
+            wait.max(*retry_after).min(max_backoff)
+        }
         _ => wait,
     }
 }
@@ -39,8 +41,8 @@ mod tests {
             let wait = pause(&limits, failures, &failed);
             assert!(full * second / 2 <= wait && wait <= full * second, "{failures}: {wait:?}");
         }
-        for (asked, wait) in [(5, 5), (3600, 30)] {
-            let retry_after = Some(asked * second);
+        for (seconds, wait) in [(5, 5), (3600, 30)] {
+            let retry_after = Some(seconds * second);
             let busy = QueryError::Busy { why: String::new(), retry_after };
             assert_eq!(pause(&limits, 1, &busy), wait * second);
         }

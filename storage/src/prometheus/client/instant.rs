@@ -1,4 +1,4 @@
-//! What is so at one moment.
+//! Instant queries.
 
 use super::{PrometheusClient, QueryStats, request};
 use crate::prometheus::{
@@ -11,19 +11,19 @@ use plimsoll_core::types::Time;
 const PATH: &str = "/api/v1/query";
 
 impl PrometheusClient {
-    /// Streams what a query answers at a moment. Asks again when the server is busy or away, until the attempts are
-    /// used up.
+    /// Streams the result of an instant query. Retries while the server is busy or unavailable, up to the maximum number of
+    /// attempts.
     pub async fn instant<S: SeriesVisitor + ?Sized>(
         &self,
         query: &Query,
         at: Time,
         visitor: &mut S,
     ) -> Result<QueryStats, QueryError> {
-        self.instant_with_summary(query, at, visitor).await.map(|(_, tally)| tally)
+        self.instant_with_summary(query, at, visitor).await.map(|(_, stats)| stats)
     }
 
-    /// As [`Self::instant`], with the summary of the answer that counts: what type its result has, and what the server
-    /// said besides.
+    /// Like [`Self::instant`], but also returns the summary of the response: the type of the result, and the server's
+    /// warnings.
     pub async fn instant_with_summary<S: SeriesVisitor + ?Sized>(
         &self,
         query: &Query,

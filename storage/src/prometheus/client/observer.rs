@@ -1,26 +1,26 @@
-//! Who wants to know what a client asks: logs, metrics, reports.
+//! Observes the queries of a client, for logs, metrics and reports.
 
 use std::{fmt, time::Duration};
 
 use crate::prometheus::{decode::ResponseSummary, query_error::QueryError};
 
-/// One question to the server.
+/// A completed request to the server.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletedQuery<'a> {
-    /// Its path below the server's address.
+    /// The path below the server's address.
     pub path: &'a str,
-    /// What was asked: `query`, `time`, `start`, `end`, `step`.
+    /// The parameters: `query`, `time`, `start`, `end`, `step`.
     pub parameters: &'a [(&'a str, String)],
-    /// The status of the answer; `None` where nobody answered.
+    /// The HTTP status; `None` without a response.
     pub status: Option<u16>,
-    /// How long it took, without waiting for a turn.
+    /// How long the request took, without waiting for a permit.
     pub duration: Duration,
-    /// What came; of a document that is no query's answer, its size alone.
+    /// The summary of the response. For a document that is not a query result it has only the size.
     pub outcome: Result<&'a ResponseSummary, &'a QueryError>,
 }
 
-/// Is told of each question, after it was answered or failed.
+/// Receives each query after it succeeded or failed.
 pub trait QueryObserver: fmt::Debug + Send + Sync {
-    /// One was asked.
-    fn on_query(&self, asked: &CompletedQuery<'_>);
+    /// Called after each query.
+    fn on_query(&self, query: &CompletedQuery<'_>);
 }

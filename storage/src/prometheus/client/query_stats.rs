@@ -1,31 +1,31 @@
-//! What reading took, over all the queries that it was split into.
+//! Statistics of reading a result, over all the queries that it was split into.
 
 use std::time::Duration;
 
 use crate::prometheus::decode::ResponseSummary;
 
-/// What it took to read a result.
+/// Statistics of reading a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryStats {
-    /// Queries that were answered.
+    /// Queries that succeeded.
     pub queries: u64,
-    /// Queries that failed and were asked again.
+    /// Queries that failed and were retried.
     pub retries: u64,
-    /// How often a query was too large or too slow and was halved.
+    /// How often a query was halved because it was too large or too slow.
     pub halvings: u64,
-    /// Series, counted in each query by itself.
+    /// Series. One in several queries counts several times.
     pub series: u64,
-    /// Points that were handed out.
+    /// Points passed to the visitor.
     pub points: u64,
-    /// Native histograms that were passed over.
+    /// Native histograms that were skipped.
     pub histograms: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
-    /// Time under way, waiting excluded.
+    /// Duration of the queries, without waiting for permits.
     pub time: Duration,
-    /// What the server warns of, each once.
+    /// Distinct warnings of the server.
     pub warnings: Vec<String>,
-    /// What the server remarks, each once.
+    /// Distinct infos of the server.
     pub infos: Vec<String>,
 }
 
@@ -43,12 +43,12 @@ impl QueryStats {
     }
 }
 
-/// Adds what is not among them yet.
+/// Adds the notes that are not there yet.
 pub(in crate::prometheus) fn merge(
     into: &mut Vec<String>,
     notes: impl IntoIterator<Item = String>,
 ) {
-    // A range of many parts repeats them, perhaps with other numbers in them.
+    // The parts of a range repeat notes, perhaps with other numbers in them.
     const MOST: usize = 20;
     for note in notes {
         if into.len() < MOST && !into.contains(&note) {

@@ -1,4 +1,4 @@
-//! What was so over a time, asked in parts that the server can bear.
+//! Range queries, split into parts that the server can handle.
 
 use std::time::Duration;
 
@@ -13,38 +13,37 @@ use plimsoll_core::types::Time;
 
 const PATH: &str = "/api/v1/query_range";
 
-/// The moments that a range is asked for: the first, and each step after it up to the end, which is one of them if
-/// the steps meet it.
+/// The evaluation times of a range query: the start, and each step after it up to the end. The end is included if it is
+/// a whole number of steps after the start.
 ///
-/// A range query asks its expression at each moment by itself, so a range that is cut between two moments answers
-/// the same as a whole one, on every release: none is lost, none is doubled. What differs between releases is inside
-/// of an expression: a window `[10m]` has both its edges on Prometheus 2 and is open on the left from 3 on. That
-/// depends on the moment alone, and not on where a range is cut.
+/// A range query evaluates its expression at each time independently, so splitting a range between two times loses and
+/// duplicates nothing, on every release. Releases differ only within an expression: a window `[10m]` includes both ends
+/// on Prometheus 2 and is open on the left since 3. That does not depend on where a range is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryRange {
     start: Time,
     step: Duration,
-    moments: u64,
+    step_count: u64,
 }
 
-/// Why there is no grid.
+/// Why a range is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidQueryRange {
-    /// Less than a millisecond, or no whole ones: Prometheus knows nothing shorter.
-    #[error("a range cannot have steps of {0:?}: give whole milliseconds")]
+    /// The step is not a positive number of whole milliseconds, which is the resolution of Prometheus.
+    #[error("invalid step {0:?}: use whole milliseconds")]
     InvalidStep(Duration),
-    /// It ends before it starts.
-    #[error("a range cannot end ({end}) before it starts ({start})")]
+    /// The range ends before it starts.
+    #[error("the range ends ({end}) before it starts ({start})")]
     EndBeforeStart {
-        /// When it should start.
+        /// The requested start.
         start: Time,
-        /// When it should end.
+        /// The requested end.
         end: Time,
     },
 }
 
 impl QueryRange {
-    /// From one time to another. Times are taken to the millisecond before.
+    /// Creates a range. Times are rounded down to milliseconds.
     pub fn new(start: Time, end: Time, step: Duration) -> Result<Self, InvalidQueryRange> {
         if step.is_zero() || !step.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(InvalidQueryRange::InvalidStep(step));
@@ -54,48 +53,48 @@ impl QueryRange {
         }
         let start = Time::from_nanos(start.as_nanos().div_euclid(1_000_000) * 1_000_000);
         let length = u128::try_from(end.nanos_since(start)).unwrap_or_default();
-        let moments = u64::try_from(length / step.as_nanos() + 1).unwrap_or(u64::MAX);
-        Ok(Self { start, step, moments })
+        let step_count = u64::try_from(length / step.as_nanos() + 1).unwrap_or(u64::MAX);
+        Ok(Self { start, step, step_count })
     }
 
-    /// How many moments there are.
+    /// The number of evaluation times.
     pub fn step_count(&self) -> u64 {
-        self.moments
+        self.step_count
     }
 
-    /// One of them, counted from 0.
+    /// The evaluation time with this index, from 0.
     pub fn step_time(&self, index: u64) -> Time {
         let steps = u32::try_from(index).unwrap_or(u32::MAX);
         self.start.later(self.step.saturating_mul(steps))
     }
 }
 
-/// A range that could not be read to its end. Everything before `next` was, and counts.
+/// A range that could not be read to its end. Everything before `resume_at` was read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{failure}")]
 pub struct RangeInterrupted {
-    /// Why.
+    /// The cause.
     pub failure: QueryError,
-    /// The first moment that is missing: where to go on later.
+    /// The first evaluation time that is missing.
     pub resume_at: Time,
 }
 
 impl PrometheusClient {
-    /// Streams what a query answered over a time, part by part, in order of time; the visitor is told to `finish` after
-    /// each part. A part that the server or the budget finds too large is halved, one that takes too long too, and
-    /// when the server is busy or away it is asked again, until the attempts without any progress are used up.
+    /// Streams the result of a range query part by part, in order of time, and calls the visitor's `finish` after each part.
+    /// A part that is too large or too slow is halved. While the server is busy or unavailable the part is retried, up to
+    /// the maximum number of attempts without progress.
     pub async fn range<S: SeriesVisitor + ?Sized>(
         &self,
         query: &Query,
         grid: QueryRange,
         visitor: &mut S,
     ) -> Result<QueryStats, RangeInterrupted> {
-        let mut tally = QueryStats::default();
+        let mut stats = QueryStats::default();
         let mut next = 0;
-        let mut most = u64::from(self.limits.max_steps.max(1));
+        let mut max_steps = u64::from(self.limits.max_steps.max(1));
         let mut failures = 0;
-        while next < grid.moments {
-            let count = most.min(grid.moments - next);
+        while next < grid.step_count {
+            let count = max_steps.min(grid.step_count - next);
             let mut form = vec![
                 ("query", query.to_string()),
                 ("start", request::time(grid.step_time(next))),
@@ -107,20 +106,20 @@ impl PrometheusClient {
             }
             let failure = match self.exchange(PATH, &form, ResponseDecoder::new(), visitor).await {
                 Ok((summary, time)) => {
-                    tally.add(summary, time);
+                    stats.add(summary, time);
                     next += count;
                     failures = 0;
                     continue;
                 }
                 Err(failure) => failure,
             };
-            let halves = count > 1;
-            if halves && matches!(failure, QueryError::TooLarge(_) | QueryError::Timeout(_)) {
-                // It stays so for the rest, which is like this part.
-                most = count.div_ceil(2);
-                tally.halvings += 1;
+            let can_halve = count > 1;
+            if can_halve && matches!(failure, QueryError::TooLarge(_) | QueryError::Timeout(_)) {
+                // Keep the smaller size: the rest of the range is probably as dense.
+                max_steps = count.div_ceil(2);
+                stats.halvings += 1;
                 if matches!(failure, QueryError::TooLarge(_)) {
-                    tracing::debug!(%failure, moments = most, "a range is asked in smaller parts");
+                    tracing::debug!(%failure, steps = max_steps, "splitting range query into smaller parts");
                     continue;
                 }
             }
@@ -128,12 +127,12 @@ impl PrometheusClient {
             if !failure.is_transient() || failures >= self.limits.max_attempts {
                 return Err(RangeInterrupted { failure, resume_at: grid.step_time(next) });
             }
-            tally.retries += 1;
+            stats.retries += 1;
             let wait = backoff::pause(&self.limits, failures, &failure);
-            tracing::debug!(%failure, ?wait, "part of a range is asked again");
+            tracing::debug!(%failure, ?wait, "retrying part of range query");
             tokio::time::sleep(wait).await;
         }
-        Ok(tally)
+        Ok(stats)
     }
 }
 

@@ -1,4 +1,4 @@
-//! One question and its answer, read as it arrives.
+//! Sends one request and reads its response as a stream.
 
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,27 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// How much of an answer is taken before whoever takes it is asked whether it is too much.
+/// Bytes to decode before checking whether the visitor is full.
 const CHUNK_BYTES: usize = 64 << 10;
-/// What is read of something that is no answer: enough for Prometheus' own errors, which repeat the query.
-const MOST_OF_ERROR: usize = 256 << 10;
+/// Bytes to read of an error response: enough for the errors of Prometheus, which repeat the query.
+const MAX_ERROR_BYTES: usize = 256 << 10;
 
 impl PrometheusClient {
-    /// Asks, and asks again when the server is busy or away, until the attempts are used up.
+    /// Sends a query, and retries while the server is busy or unavailable, up to the maximum number of attempts.
     pub(super) async fn query_with_retries<S: SeriesVisitor + ?Sized>(
         &self,
         path: &str,
         form: &[(&str, String)],
-        reader: fn() -> ResponseDecoder,
+        decoder: fn() -> ResponseDecoder,
         visitor: &mut S,
     ) -> Result<(ResponseSummary, QueryStats), QueryError> {
-        let mut tally = QueryStats::default();
+        let mut stats = QueryStats::default();
         let mut failures = 0;
         loop {
-            let failure = match self.exchange(path, form, reader(), visitor).await {
+            let failure = match self.exchange(path, form, decoder(), visitor).await {
                 Ok((summary, time)) => {
-                    tally.add(summary.clone(), time);
-                    return Ok((summary, tally));
+                    stats.add(summary.clone(), time);
+                    return Ok((summary, stats));
                 }
                 Err(failure) => failure,
             };
@@ -43,48 +43,48 @@ impl PrometheusClient {
             if !failure.is_transient() || failures >= self.limits.max_attempts {
                 return Err(failure);
             }
-            tally.retries += 1;
+            stats.retries += 1;
             let wait = backoff::pause(&self.limits, failures, &failure);
-            tracing::debug!(%failure, ?wait, "a question is asked again");
+            tracing::debug!(%failure, ?wait, "retrying query");
             tokio::time::sleep(wait).await;
         }
     }
 
-    /// Asks once. On failure the visitor has discarded what came.
+    /// Sends a query once. On failure the visitor discards the partial response.
     pub(super) async fn exchange<S: SeriesVisitor + ?Sized>(
         &self,
         path: &str,
         form: &[(&str, String)],
-        reader: ResponseDecoder,
+        decoder: ResponseDecoder,
         visitor: &mut S,
     ) -> Result<(ResponseSummary, Duration), QueryError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await;
         let start = Instant::now();
         let limit = self.limits.timeout;
-        let mut sent = form.to_vec();
-        sent.push(("timeout", seconds(limit)));
+        let mut parameters = form.to_vec();
+        parameters.push(("timeout", seconds(limit)));
         let mut status = None;
-        let asked = timeout(limit, async {
-            let response = self.transport.send(path, &sent, limit).await?;
+        let request = timeout(limit, async {
+            let response = self.transport.send(path, &parameters, limit).await?;
             status = Some(response.status().as_u16());
             let envelope = envelope(&response);
             if envelope.is_answer() {
-                self.read(path, response, reader, visitor).await
+                self.read(path, response, decoder, visitor).await
             } else {
                 Err(failure(response, &envelope).await)
             }
         });
-        let answered = asked.await.unwrap_or_else(|_| Err(timeout_error(limit)));
+        let result = request.await.unwrap_or_else(|_| Err(timeout_error(limit)));
         let time = start.elapsed();
         self.notify_observer(&CompletedQuery {
             path,
             parameters: form,
             status,
             duration: time,
-            outcome: answered.as_ref(),
+            outcome: result.as_ref(),
         });
-        match answered {
+        match result {
             Ok(summary) => Ok((summary, time)),
             Err(failure) => {
                 visitor.discard();
@@ -93,18 +93,18 @@ impl PrometheusClient {
         }
     }
 
-    /// A document of JSON from this path, for what is asked about the server itself.
+    /// Fetches a JSON document from this path, for information about the server itself.
     pub(super) async fn fetch(
         &self,
         path: &str,
         form: &[(&str, String)],
-        most: usize,
+        max_bytes: usize,
     ) -> Result<Vec<u8>, QueryError> {
         let _permit = self.permits.acquire().await;
         let start = Instant::now();
         let limit = self.limits.timeout;
         let mut status = None;
-        let asked = timeout(limit, async {
+        let request = timeout(limit, async {
             let mut response = self.transport.send(path, form, limit).await?;
             status = Some(response.status().as_u16());
             let envelope = envelope(&response);
@@ -114,20 +114,20 @@ impl PrometheusClient {
             let mut body = Vec::new();
             while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
                 body.extend_from_slice(&piece);
-                if body.len() > most {
+                if body.len() > max_bytes {
                     return Err(QueryError::TooLarge(format!(
-                        "{path} answers more than {most} bytes"
+                        "the response of {path} has more than {max_bytes} bytes"
                     )));
                 }
             }
             Ok(body)
         });
-        let answered = asked.await.unwrap_or_else(|_| Err(timeout_error(limit)));
+        let result = request.await.unwrap_or_else(|_| Err(timeout_error(limit)));
         let size = |body: &Vec<u8>| ResponseSummary {
             bytes: body.len() as u64,
             ..ResponseSummary::default()
         };
-        let summary = answered.as_ref().map(size);
+        let summary = result.as_ref().map(size);
         let outcome = summary.as_ref().map_err(|failure| *failure);
         self.notify_observer(&CompletedQuery {
             path,
@@ -136,63 +136,66 @@ impl PrometheusClient {
             duration: start.elapsed(),
             outcome,
         });
-        answered
+        result
     }
 
     async fn read<S: SeriesVisitor + ?Sized>(
         &self,
         path: &str,
         mut response: Response,
-        mut reader: ResponseDecoder,
+        mut decoder: ResponseDecoder,
         visitor: &mut S,
     ) -> Result<ResponseSummary, QueryError> {
         let limits = &self.limits;
-        let unread = |error| decode_failure(path, error);
-        while let Some(piece) = chunk(&mut response, reader.summary().bytes, limits.timeout).await?
+        let decode_error = |error| decode_failure(path, error);
+        while let Some(piece) =
+            chunk(&mut response, decoder.summary().bytes, limits.timeout).await?
         {
             for piece in piece.chunks(CHUNK_BYTES) {
-                reader.push(piece, visitor).map_err(unread)?;
+                decoder.push(piece, visitor).map_err(decode_error)?;
                 if visitor.is_full() {
                     return Err(QueryError::CollectorFull);
                 }
             }
-            let ResponseSummary { bytes, points, .. } = reader.summary();
-            if let Some(most) = limits.max_response_bytes.filter(|most| bytes > most) {
-                return Err(QueryError::TooLarge(format!("the answer has more than {most} bytes")));
-            }
-            if let Some(most) = limits.max_response_points.filter(|most| points > most) {
+            let ResponseSummary { bytes, points, .. } = decoder.summary();
+            if let Some(max) = limits.max_response_bytes.filter(|max| bytes > max) {
                 return Err(QueryError::TooLarge(format!(
-                    "the answer has more than {most} points"
+                    "the response has more than {max} bytes"
+                )));
+            }
+            if let Some(max) = limits.max_response_points.filter(|max| points > max) {
+                return Err(QueryError::TooLarge(format!(
+                    "the response has more than {max} points"
                 )));
             }
         }
-        reader.flush(visitor).map_err(unread)?;
-        self.check_partial(reader.summary().is_partial)?;
-        reader.finish(visitor).map_err(unread)
+        decoder.flush(visitor).map_err(decode_error)?;
+        self.check_partial(decoder.summary().is_partial)?;
+        decoder.finish(visitor).map_err(decode_error)
     }
 
-    /// Whether an answer may be taken that is partial or is not.
+    /// Fails if the response is partial and this client rejects partial responses.
     pub(super) fn check_partial(&self, is_partial: bool) -> Result<(), QueryError> {
         if !(is_partial && self.rejects_partial) {
             return Ok(());
         }
-        let why = "the server's answer is partial, because a part of the server is away";
+        let why = "the response is partial because part of the server is unavailable";
         Err(QueryError::Unavailable(why.to_owned()))
     }
 
-    fn notify_observer(&self, asked: &CompletedQuery<'_>) {
-        if let Some(watch) = &self.watch {
-            watch.on_query(asked);
+    fn notify_observer(&self, query: &CompletedQuery<'_>) {
+        if let Some(observer) = &self.observer {
+            observer.on_query(query);
         }
     }
 }
 
-/// Why an answer could not be read. What is asked beside the numbers is not needed so much that it is waited for until
-/// somebody mends what answers it wrongly.
+/// Classifies a decode error. The list of series is optional, so a malformed one is permanent: do not retry until
+/// someone fixes the server.
 fn decode_failure(path: &str, error: DecodeError) -> QueryError {
     match error {
         DecodeError::Malformed { .. } if path == series::PATH => {
-            QueryError::NotPrometheus(format!("the answer of {path} cannot be read: {error}"))
+            QueryError::NotPrometheus(format!("failed to decode the response of {path}: {error}"))
         }
         error => error.into(),
     }
@@ -211,27 +214,27 @@ async fn chunk(
     })
 }
 
-/// Why this is no answer. Whatever goes wrong while that is found out matters less than its status.
+/// Classifies an error response. If reading its body fails too, the status alone decides.
 async fn failure(mut response: Response, envelope: &ResponseHead) -> QueryError {
-    let mut reader = Some(ResponseDecoder::new());
+    let mut pending_decoder = Some(ResponseDecoder::new());
     let mut error = None;
-    let mut begins = Vec::new();
+    let mut start = Vec::new();
     let mut size = 0;
     while let Ok(Some(piece)) = response.chunk().await {
         size += piece.len();
-        begins.extend(piece.iter().take(4096_usize.saturating_sub(begins.len())));
-        reader = reader.filter(|_| size <= MOST_OF_ERROR);
-        let Some(unread) = reader.as_mut() else { break };
-        if unread.push(&piece, &mut IgnoreSeries).is_err() {
-            reader = None;
+        start.extend(piece.iter().take(4096_usize.saturating_sub(start.len())));
+        pending_decoder = pending_decoder.filter(|_| size <= MAX_ERROR_BYTES);
+        let Some(decoder) = pending_decoder.as_mut() else { break };
+        if decoder.push(&piece, &mut IgnoreSeries).is_err() {
+            pending_decoder = None;
         }
     }
     if let Some(Err(DecodeError::ReportedByServer { kind, message })) =
-        reader.map(|reader| reader.finish(&mut IgnoreSeries))
+        pending_decoder.map(|pending_decoder| pending_decoder.finish(&mut IgnoreSeries))
     {
         error = Some((kind, message));
     }
-    envelope.failure(error, &String::from_utf8_lossy(&begins))
+    envelope.failure(error, &String::from_utf8_lossy(&start))
 }
 
 fn envelope(response: &Response) -> ResponseHead {
@@ -239,14 +242,14 @@ fn envelope(response: &Response) -> ResponseHead {
     ResponseHead {
         status: response.status(),
         content_type: text(CONTENT_TYPE).map(str::to_owned),
-        // The other form, a date, needs a wall clock: without one the own pause does.
+        // The other form is a date, which needs a wall clock. Use our own backoff then.
         retry_after: text(RETRY_AFTER).and_then(|text| text.parse().ok()).map(Duration::from_secs),
     }
 }
 
 fn timeout_error(limit: Duration) -> QueryError {
     QueryError::Timeout(format!(
-        "no whole answer within {limit:?}: ask for less at once, or give it more time"
+        "no complete response within {limit:?}: query less at once, or raise the timeout"
     ))
 }
 
@@ -256,7 +259,7 @@ pub(super) fn seconds(duration: Duration) -> String {
     decimal(i128::try_from(millis).unwrap_or(i128::MAX))
 }
 
-/// A time in seconds, to the millisecond, which is what Prometheus knows.
+/// A time in seconds, to the millisecond, which is the resolution of Prometheus.
 pub(super) fn time(time: Time) -> String {
     decimal(i128::from(time.as_nanos().div_euclid(1_000_000)))
 }
@@ -274,7 +277,7 @@ mod tests {
     use super::*;
     use crate::prometheus::decode::{Interest, Labels};
 
-    /// A server that never ends.
+    /// A server whose response never ends.
     #[derive(Debug)]
     struct Endless;
 
@@ -297,29 +300,30 @@ mod tests {
 
     #[tokio::test]
     async fn no_answer_is_read_without_end() {
-        let all = super::super::QueryLimits::default();
-        assert!(all.max_response_bytes.is_some() && all.max_response_points.is_some());
+        let defaults = super::super::QueryLimits::default();
+        assert!(defaults.max_response_bytes.is_some() && defaults.max_response_points.is_some());
         for limits in [
-            super::super::QueryLimits { max_response_bytes: Some(10_000), ..all },
-            super::super::QueryLimits { max_response_points: Some(100), ..all },
+            super::super::QueryLimits { max_response_bytes: Some(10_000), ..defaults },
+            super::super::QueryLimits { max_response_points: Some(100), ..defaults },
         ] {
             let client = PrometheusClient::new(std::sync::Arc::new(Endless), limits);
-            let read = client
+            let result = client
                 .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut IgnoreSeries)
                 .await;
-            // Nobody wants the points, and those count that are handed out.
+            // The visitor wants no points, and only points that it gets count.
             let is_bytes = limits.max_response_bytes == Some(10_000);
-            assert_eq!(is_bytes, matches!(read, Err(QueryError::TooLarge(_))), "{read:?}");
-            let read =
-                client.exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut Wanting).await;
-            assert!(matches!(read, Err(QueryError::TooLarge(_))), "{read:?}");
+            assert_eq!(is_bytes, matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
+            let result = client
+                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut TakeAllPoints)
+                .await;
+            assert!(matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
         }
     }
 
-    /// Wants every point, and keeps none.
-    struct Wanting;
+    /// Takes every point and keeps none.
+    struct TakeAllPoints;
 
-    impl SeriesVisitor for Wanting {
+    impl SeriesVisitor for TakeAllPoints {
         fn begin(&mut self, _: Labels<'_>) -> Interest {
             Interest::Points
         }

@@ -1,4 +1,4 @@
-//! One number for an autoscaler, or why there is none.
+//! A query for a single number, for autoscalers.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// What a query for one number came to. None of the others is zero.
+/// The result of a query for one number. Only `Value` may be used as a number: the others do not mean zero.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScalarResult {
     /// A number.
     Value {
         /// The number.
         value: f64,
-        /// When it was so.
+        /// When it was measured.
         at: Time,
     },
-    /// The answer has no series.
+    /// The result has no series.
     Empty,
-    /// There is a number, and it is too old.
+    /// The number is too old.
     Stale {
         /// The number.
         value: f64,
-        /// When it was so.
+        /// When it was measured.
         at: Time,
     },
-    /// NaN, an infinity or a histogram: nothing to scale by.
+    /// NaN, an infinity or a histogram, which cannot be used for scaling.
     NotANumber {
-        /// When it was so.
+        /// When it was measured.
         at: Time,
     },
-    /// So many series where there should be one. Which of them is meant, or whether their sum is, only the author of the
-    /// query knows.
+    /// The result has this many series instead of one. Only the author of the query knows which one, or whether the sum,
+    /// is meant.
     MultipleSeries(u64),
-    /// There is no answer.
+    /// The query failed.
     Error(QueryError),
 }
 
-/// The only series of an answer, if it is.
+/// Collects the last point of a result, and counts its series.
 #[derive(Debug, Default)]
 struct SingleSeries {
     series: u64,
@@ -64,19 +64,18 @@ impl SeriesVisitor for SingleSeries {
 }
 
 impl PrometheusClient {
-    /// One number, no older than `oldest` at the moment `at`.
+    /// Queries one number that is no older than `max_age` at the time `at`.
     ///
-    /// How old a number is depends on the query. One selector (`queue_length{queue="mail"}`) has samples with times of
-    /// their own, which are asked about too; with a window (`…[5m]`) the last sample counts. Anything else is worked
-    /// out by the server at `at` from whatever it finds, so it is never stale: let it come out empty instead, by a
-    /// short window.
-    pub async fn scalar(&self, query: &Query, at: Time, oldest: Duration) -> ScalarResult {
+    /// How old a number is depends on the query. The samples of a plain selector (`queue_length{queue="mail"}`) have
+    /// timestamps, which are queried too; with a window (`…[5m]`) the last sample counts. The server evaluates anything else
+    /// at `at`, so the result is never stale: use a short window, so that it becomes empty instead.
+    pub async fn scalar(&self, query: &Query, at: Time, max_age: Duration) -> ScalarResult {
         match self.number(query, at).await {
             Err(failure) => ScalarResult::Error(failure),
             Ok(SingleSeries { series: 0, .. }) => ScalarResult::Empty,
             Ok(SingleSeries { series: 1, last: None }) => ScalarResult::NotANumber { at },
             Ok(SingleSeries { series: 1, last: Some((time, value)) }) => {
-                if time < at.earlier(oldest) {
+                if time < at.earlier(max_age) {
                     ScalarResult::Stale { value, at: time }
                 } else if value.is_finite() {
                     ScalarResult::Value { value, at: time }
@@ -89,18 +88,20 @@ impl PrometheusClient {
     }
 
     async fn number(&self, query: &Query, at: Time) -> Result<SingleSeries, QueryError> {
-        let mut lone = SingleSeries::default();
-        let (summary, _) = self.instant_with_summary(query, at, &mut lone).await?;
+        let mut result = SingleSeries::default();
+        let (summary, _) = self.instant_with_summary(query, at, &mut result).await?;
         if summary.kind == Some(ResultType::String) {
-            return Err(QueryError::BadQuery("it answers a text, and no number".to_owned()));
+            return Err(QueryError::BadQuery("the result is a string and not a number".to_owned()));
         }
-        if query.is_selector() && lone.series == 1 && lone.last.is_some() {
-            let mut own = SingleSeries::default();
-            self.instant_with_summary(&query.timestamps(), at, &mut own).await?;
-            if let (1, Some((_, seconds)), Some(last)) = (own.series, own.last, &mut lone.last) {
+        if query.is_selector() && result.series == 1 && result.last.is_some() {
+            let mut timestamp = SingleSeries::default();
+            self.instant_with_summary(&query.timestamps(), at, &mut timestamp).await?;
+            if let (1, Some((_, seconds)), Some(last)) =
+                (timestamp.series, timestamp.last, &mut result.last)
+            {
                 last.0 = Time::from_nanos((seconds * 1e9) as i64);
             }
         }
-        Ok(lone)
+        Ok(result)
     }
 }

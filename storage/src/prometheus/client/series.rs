@@ -1,4 +1,4 @@
-//! Which series there were, by their labels alone.
+//! Lists series by their labels.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use plimsoll_core::types::Time;
 pub(super) const PATH: &str = "/api/v1/series";
 
 impl PrometheusClient {
-    /// Streams the labels of the series that were there within a time. The index of the server has them, so no sample
-    /// is read. Of jobs that run each minute these are many, so none is held.
+    /// Streams the labels of the series that existed within a time range. The server reads them from its index and reads no
+    /// samples. Jobs that run every minute create many series, so none is held in memory.
     pub async fn series<S: SeriesVisitor + ?Sized>(
         &self,
         selector: &Selector,
@@ -28,6 +28,6 @@ impl PrometheusClient {
         ];
         self.query_with_retries(PATH, &form, ResponseDecoder::for_series_list, visitor)
             .await
-            .map(|(_, tally)| tally)
+            .map(|(_, stats)| stats)
     }
 }

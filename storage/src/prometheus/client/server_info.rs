@@ -1,14 +1,14 @@
-//! What a server says about itself: version, flags, targets, names of labels.
+//! Information about a server: version, flags, targets, label names.
 
 use serde::de::DeserializeOwned;
 
 use super::{PrometheusClient, backoff};
 use crate::prometheus::query_error::QueryError;
 
-/// What such an answer may have. Flags and build information are some KB; label values of a large server some MB.
-const MOST: usize = 32 << 20;
+/// Size limit of a response. Flags and build information take some KB, label values of a large server some MB.
+const MAX_BYTES: usize = 32 << 20;
 
-/// What all answers of Prometheus have in common.
+/// The common envelope of Prometheus API responses.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ApiResponse<T> {
@@ -18,8 +18,8 @@ struct ApiResponse<T> {
 }
 
 impl PrometheusClient {
-    /// The `data` of an answer that is no query's, from a path like `/api/v1/status/buildinfo`. It is held whole,
-    /// so it is for what is small.
+    /// Fetches the `data` of a response other than a query result, from a path like `/api/v1/status/buildinfo`. It is held
+    /// in memory, so use it for small responses.
     pub async fn get_data<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -27,19 +27,19 @@ impl PrometheusClient {
     ) -> Result<T, QueryError> {
         let mut failures = 0;
         loop {
-            let unread = |why: String| {
-                QueryError::NotPrometheus(format!("the answer of {path} cannot be read: {why}"))
+            let decode_error = |why: String| {
+                QueryError::NotPrometheus(format!("failed to decode the response of {path}: {why}"))
             };
-            let answered = match self.fetch(path, form, MOST).await {
+            let result = match self.fetch(path, form, MAX_BYTES).await {
                 Ok(body) => {
-                    let wrapped: ApiResponse<T> =
-                        serde_json::from_slice(&body).map_err(|why| unread(why.to_string()))?;
-                    self.check_partial(wrapped.is_partial).map(|()| wrapped.data)
+                    let response: ApiResponse<T> = serde_json::from_slice(&body)
+                        .map_err(|why| decode_error(why.to_string()))?;
+                    self.check_partial(response.is_partial).map(|()| response.data)
                 }
                 Err(failure) => Err(failure),
             };
-            match answered {
-                Ok(data) => return data.ok_or_else(|| unread("it has no data".to_owned())),
+            match result {
+                Ok(data) => return data.ok_or_else(|| decode_error("it has no data".to_owned())),
                 Err(failure) => {
                     failures += 1;
                     if !failure.is_transient() || failures >= self.limits.max_attempts {

@@ -1,25 +1,25 @@
-//! Pieces of JSON in bytes that may not all be there yet: each is taken whole, or not at all.
+//! Parses JSON tokens from bytes that may be incomplete: each token is consumed completely or not at all.
 
 use super::decimal::{decimal, ten_digits};
 use plimsoll_core::types::Time;
 
-/// Why nothing could be taken.
+/// Why a token could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParseError {
-    /// It is fine so far; the rest has not arrived.
+    /// Valid so far, but incomplete.
     NeedMoreBytes,
-    /// Something else was expected here.
+    /// Something else was expected.
     Expected(&'static str),
 }
 
 pub(super) type Parse<T> = Result<T, ParseError>;
 
-/// A place in the bytes at hand.
+/// A position in the current bytes.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Everything before it is dealt with.
+    /// Everything before this position is consumed.
     consumed: usize,
 }
 
@@ -28,33 +28,33 @@ impl<'a> Cursor<'a> {
         Self { bytes, at: 0, consumed: 0 }
     }
 
-    /// How many bytes are dealt with.
+    /// The number of consumed bytes.
     pub(super) fn consumed(&self) -> usize {
         self.consumed
     }
 
-    /// Where it is now.
+    /// The current position.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Declares everything before this place dealt with.
+    /// Marks everything before the current position as consumed.
     #[inline]
     pub(super) fn mark_consumed(&mut self) {
         self.consumed = self.at;
     }
 
-    /// What has not been looked at.
+    /// The bytes after the current position.
     pub(super) fn remaining(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Goes on by so many bytes.
+    /// Advances by this many bytes.
     pub(super) fn advance(&mut self, bytes: usize) {
         self.at = (self.at + bytes).min(self.bytes.len());
     }
 
-    /// The next byte that is no blank; it stays.
+    /// The next byte that is not whitespace, without consuming it.
     #[inline]
     pub(super) fn peek(&mut self) -> Parse<u8> {
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -66,7 +66,7 @@ impl<'a> Cursor<'a> {
         Err(ParseError::NeedMoreBytes)
     }
 
-    /// Takes this byte.
+    /// Consumes this byte.
     #[inline]
     pub(super) fn expect_byte(&mut self, byte: u8, expected: &'static str) -> Parse<()> {
         if self.peek()? != byte {
@@ -76,29 +76,29 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Takes this byte if it is the next one.
+    /// Consumes this byte if it is the next one.
     pub(super) fn take_if(&mut self, byte: u8) -> Parse<bool> {
-        let is = self.peek()? == byte;
-        self.at += usize::from(is);
-        Ok(is)
+        let matches = self.peek()? == byte;
+        self.at += usize::from(matches);
+        Ok(matches)
     }
 
-    /// Takes this word, like `null`.
+    /// Consumes this keyword, such as `null`.
     pub(super) fn expect_word(&mut self, word: &'static str) -> Parse<()> {
         self.peek()?;
         let rest = self.remaining();
-        let there = rest.len().min(word.len());
-        if rest[..there] != word.as_bytes()[..there] {
+        let available = rest.len().min(word.len());
+        if rest[..available] != word.as_bytes()[..available] {
             return Err(ParseError::Expected(word));
         }
-        if there < word.len() {
+        if available < word.len() {
             return Err(ParseError::NeedMoreBytes);
         }
-        self.at += there;
+        self.at += available;
         Ok(())
     }
 
-    /// Takes a string: what is between its quotes, escapes and all.
+    /// Consumes a string and returns the content between its quotes, with escapes.
     pub(super) fn string(&mut self, expected: &'static str) -> Parse<&'a [u8]> {
         self.expect_byte(b'"', expected)?;
         let start = self.at;
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..at])
     }
 
-    /// Takes `[TIME,"VALUE"]`.
+    /// Consumes `[TIME,"VALUE"]`.
     #[inline]
     pub(super) fn sample(&mut self) -> Parse<(Time, f64)> {
         if let Some(sample) = self.usual_sample() {
@@ -129,19 +129,19 @@ impl<'a> Cursor<'a> {
         Ok((time, value))
     }
 
-    /// Takes a sample as nearly all are written: without blanks, of a whole second, and with a value of some digits.
+    /// Fast path for the usual form of a sample: no whitespace, a time in whole seconds, and a short decimal value.
     #[inline]
     fn usual_sample(&mut self) -> Option<(Time, f64)> {
-        let (begins, rest) = self.remaining().split_first_chunk::<13>()?;
-        let [b'[', seconds @ .., b',', b'"'] = *begins else { return None };
+        let (start, rest) = self.remaining().split_first_chunk::<13>()?;
+        let [b'[', seconds @ .., b',', b'"'] = *start else { return None };
         let seconds = ten_digits(seconds)?;
         let (value, length) = decimal(rest)?;
         let [b'"', b']', ..] = rest[length..] else { return None };
-        self.at += begins.len() + length + 2;
+        self.at += start.len() + length + 2;
         Some((Time::from_secs(seconds as i64), value))
     }
 
-    /// Takes a number of seconds.
+    /// Consumes a time in seconds.
     pub(super) fn time(&mut self) -> Parse<Time> {
         self.peek()?;
         let rest = self.remaining();
@@ -152,9 +152,9 @@ impl<'a> Cursor<'a> {
         Ok(time)
     }
 
-    /// Takes the text of a number.
+    /// Consumes a number in quotes.
     fn value(&mut self) -> Parse<f64> {
-        self.expect_byte(b'"', "the text of a value")?;
+        self.expect_byte(b'"', "a quoted value")?;
         let rest = self.remaining();
         let length = rest.iter().position(|&byte| byte == b'"').ok_or(ParseError::NeedMoreBytes)?;
         let value = number(&rest[..length]).ok_or(ParseError::Expected("a value"))?;
@@ -193,7 +193,7 @@ fn seconds(text: &[u8]) -> Option<Time> {
             return Some(Time::from_nanos(whole.saturating_mul(NANOS).saturating_add(nanos)));
         }
     }
-    // Before 1970, or with an exponent: nobody's fast path.
+    // Before 1970, or with an exponent: rare, so slow is fine.
     let seconds = number(text).filter(|seconds| seconds.is_finite())?;
     Some(Time::from_nanos((seconds * NANOS as f64) as i64))
 }
@@ -216,8 +216,8 @@ mod tests {
             assert_eq!(seconds(text.as_bytes()), Some(Time::from_nanos(nanos)), "{text}");
         }
         for text in ["", ".", "1.", "-", "1-2", "e", "99999999999999999999"] {
-            let read = seconds(text.as_bytes());
-            assert!(read.is_none() || text == "1.", "{text:?}: {read:?}");
+            let parsed = seconds(text.as_bytes());
+            assert!(parsed.is_none() || text == "1.", "{text:?}: {parsed:?}");
         }
     }
 

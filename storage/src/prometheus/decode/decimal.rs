@@ -1,13 +1,13 @@
-//! Numbers as they nearly always are: some digits, perhaps with a point among them. Answers consist of little else, so
-//! these are read eight digits at a time; whatever is written otherwise is left to the standard library.
+//! A fast parser for simple decimals, which most of a response consists of. It reads eight digits at a time, and leaves
+//! all other forms to the standard library.
 
-/// More digits than that may need more than 64 bits.
+/// More digits may not fit into 64 bits.
 const MOST_DIGITS: usize = 19;
-/// What a number is multiplied by before so many digits are appended.
+/// Powers of ten: the factor for appending this many digits.
 const TENS: [u64; 9] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// What a number is multiplied by in place of a division by a power of ten: one over it, times the power of two that
-/// brings it between 2^63 and 2^64, rounded down; and how much more than 63 that power is.
+/// Reciprocals that replace a division by a power of ten: the reciprocal, scaled by a power of two to between 2^63 and
+/// 2^64 and rounded down, and the exponent of that power minus 63.
 const INVERSES: [(u64, i64); MOST_DIGITS + 1] = {
     let mut inverses = [(1 << 63, 0); MOST_DIGITS + 1];
     let (mut power, mut ten) = (1, 10_u128);
@@ -19,11 +19,11 @@ const INVERSES: [(u64, i64); MOST_DIGITS + 1] = {
     inverses
 };
 
-/// The decimal that a text begins with, and the bytes that it takes. `None` if there is none, or one that is not read
-/// here.
+/// Parses the decimal at the start of a text, and returns its length. `None` if there is none, or one that needs the
+/// standard library.
 #[inline]
 pub(super) fn decimal(text: &[u8]) -> Option<(f64, usize)> {
-    // Of values below one, that is all there is to their whole part.
+    // The integer part of values below one.
     let (number, whole) = if text.starts_with(b"0.") { (0, 1) } else { append_digits(0, text) };
     if whole == 0 || whole > MOST_DIGITS {
         return None;
@@ -32,12 +32,12 @@ pub(super) fn decimal(text: &[u8]) -> Option<(f64, usize)> {
         return Some((divided(number, 0)?, whole));
     }
     let (number, fraction) = append_digits(number, &text[whole + 1..]);
-    let is_sound = fraction > 0 && whole + fraction <= MOST_DIGITS;
-    is_sound.then(|| divided(number, fraction))?.map(|value| (value, whole + 1 + fraction))
+    let is_valid = fraction > 0 && whole + fraction <= MOST_DIGITS;
+    is_valid.then(|| divided(number, fraction))?.map(|value| (value, whole + 1 + fraction))
 }
 
-/// The float nearest to a number that is divided by this power of ten. `None` if it is so near to the middle of two that
-/// the rounding of the inverse might decide: one in five hundred.
+/// The float nearest to the number divided by this power of ten. `None` if it is so close to the midpoint of two floats
+/// that the rounding of the reciprocal might matter, which happens for one in five hundred.
 #[inline]
 fn divided(number: u64, power: usize) -> Option<f64> {
     if number == 0 {
@@ -45,7 +45,7 @@ fn divided(number: u64, power: usize) -> Option<f64> {
     }
     let (inverse, width) = *INVERSES.get(power)?;
     let shift = number.leading_zeros();
-    // The first 64 bits are those of the quotient, or one less than it.
+    // The first 64 bits are those of the quotient, or one less.
     let quotient = ((u128::from(number << shift) * u128::from(inverse)) >> 64) as u64;
     let below = 11 - quotient.leading_zeros();
     let (mantissa, rest, half) =
@@ -54,12 +54,13 @@ fn divided(number: u64, power: usize) -> Option<f64> {
         return None;
     }
     let nearest = mantissa + u64::from(rest > half);
-    // Between 10^-19 and 2^64, far from the largest and the smallest floats.
+    // Between 10^-19 and 2^64, so neither overflow nor subnormal.
     let exponent = i64::from(below) + 1 - i64::from(shift) - width;
     Some(nearest as i64 as f64 * f64::from_bits(((1023 + exponent) as u64) << 52))
 }
 
-/// Appends the digits that a text begins with to a number, and says how many there were. Of too many the number is wrong.
+/// Appends the digits at the start of a text to a number, and returns their count. With too many digits the number is
+/// wrong.
 #[inline]
 fn append_digits(mut number: u64, text: &[u8]) -> (u64, usize) {
     let mut rest = text;
@@ -78,24 +79,23 @@ fn append_digits(mut number: u64, text: &[u8]) -> (u64, usize) {
     (number, text.len() - rest.len())
 }
 
-/// The number that the first digits of these make, and how many they are. Neighbours are joined in pairs, pairs in fours,
-/// and these in one.
+/// The number formed by the leading digits, and their count. Combines digits to pairs, pairs to fours, and fours to one.
 #[inline]
 fn first_digits(text: [u8; 8]) -> (u64, usize) {
     // The first digit is in the lowest byte.
     let digits = u64::from_le_bytes(text) ^ u64::from_le_bytes([b'0'; 8]);
-    // What is no digit carries into later ones only, and those do not count.
+    // Bytes other than digits carry only into later ones, which do not count.
     let above_nine =
         (digits | digits.wrapping_add(u64::from_le_bytes([6; 8]))) & u64::from_le_bytes([0xf0; 8]);
     let count = above_nine.trailing_zeros() / 8;
-    // As many zeros before them as others come after them.
+    // Replace the trailing bytes by leading zeros.
     let digits = digits.checked_shl(64 - 8 * count).unwrap_or_default();
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     (fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff, count as usize)
 }
 
-/// Ten digits: times in whole seconds, since 2001 and for long.
+/// Parses ten digits: times in whole seconds since 2001.
 #[inline]
 pub(super) fn ten_digits(text: [u8; 10]) -> Option<u64> {
     let [eight @ .., ten @ b'0'..=b'9', one @ b'0'..=b'9'] = text else { return None };
@@ -118,7 +118,7 @@ mod tests {
             ("17.25]", Some((17.25, 5))),
             ("1e+06", Some((1.0, 1))),
             ("9007199254740992", Some((9_007_199_254_740_992.0, 16))),
-            // In the middle between two.
+            // The midpoint of two floats.
             ("9007199254740993", None),
             ("12345678901234567890", None),
             ("1.2345678901234567890", None),
@@ -191,7 +191,7 @@ mod tests {
             power in 0..=MOST_DIGITS,
             beside in -2..=2_i64,
         ) {
-            // Any, and those around the middle between two floats.
+            // Any number, and numbers around the midpoint of two floats.
             let float = number as f64;
             let gap = f64::from_bits(float.to_bits() + 1) - float;
             let middle = (float as u64).saturating_add(gap as u64 / 2).saturating_add_signed(beside);

@@ -1,4 +1,4 @@
-//! The way through an answer: which piece of JSON comes next, and what it means.
+//! The state machine that decodes a response.
 
 #[cfg(test)]
 mod tests;
@@ -17,53 +17,53 @@ use super::{
 };
 use plimsoll_core::types::Time;
 
-/// How much of a piece is looked at together with what began before it: more than a point has.
+/// Minimum number of bytes to append to an incomplete token: more than a point has.
 const MIN_JOINED_BYTES: usize = 128;
-/// The longest label set or text. Error texts repeat queries, and those name hundreds of pods.
+/// Maximum length of a label set or string. Error messages repeat queries, which may name hundreds of pods.
 const LONGEST: usize = 1 << 20;
-/// Warnings that are kept: a server has one for each series.
-const MOST_NOTES: usize = 20;
+/// Maximum number of warnings to keep: a server may send one per series.
+const MAX_NOTES: usize = 20;
 
-/// Reads one answer from bytes as they arrive, in pieces of any size.
+/// Decodes one response from bytes as they arrive, in pieces of any size.
 #[derive(Debug, Default)]
 pub struct ResponseDecoder {
-    /// The beginning of something whose rest has not arrived.
+    /// The start of an incomplete token.
     pending: Vec<u8>,
-    /// So much of it was looked at, and was not all of it.
+    /// The length of `pending` at the last attempt to parse it.
     tried: usize,
-    /// Bytes that are dealt with.
+    /// Number of consumed bytes.
     read: u64,
     state: DecoderState,
     labels: LabelBuffer,
     series: CurrentSeries,
-    /// Whether what is read is a list of series, and no result.
+    /// Whether the response is a list of series instead of a query result.
     is_series_list: bool,
     response_status: ResponseStatus,
-    /// A result without labels, until its type is known.
+    /// A scalar or string result, until its type is known.
     scalar: Option<(Time, String)>,
     summary: ResponseSummary,
-    /// Bytes that were looked at, each as often as it was.
+    /// Total number of parsed bytes, including repeated attempts.
     #[cfg(test)]
-    looked_at: usize,
+    parsed_bytes: usize,
 }
 
 impl ResponseDecoder {
-    /// At the beginning of an answer.
+    /// Creates a decoder for a query result.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At the beginning of a list of series, which has their labels and no points: `/api/v1/series`.
+    /// Creates a decoder for a list of series without points (`/api/v1/series`).
     pub fn for_series_list() -> Self {
         Self { is_series_list: true, ..Self::default() }
     }
 
-    /// What has been read so far.
+    /// The summary of what was decoded so far.
     pub fn summary(&self) -> &ResponseSummary {
         &self.summary
     }
 
-    /// Takes the next bytes. After an error there is nothing more to be had.
+    /// Decodes the next bytes. The decoder must not be used after an error.
     pub fn push<S: SeriesVisitor + ?Sized>(
         &mut self,
         bytes: &[u8],
@@ -82,7 +82,7 @@ impl ResponseDecoder {
         self.check_length()
     }
 
-    /// Takes what has arrived and was put off ([`Reader::push`] looks at something long only when there is twice as much).
+    /// Decodes deferred bytes: [`ResponseDecoder::push`] retries a long incomplete token only when its length has doubled.
     pub fn flush<S: SeriesVisitor + ?Sized>(&mut self, visitor: &mut S) -> Result<(), DecodeError> {
         if self.pending.len() > self.tried {
             let mut pending = mem::take(&mut self.pending);
@@ -93,19 +93,17 @@ impl ResponseDecoder {
         Ok(())
     }
 
-    /// Takes what began in an earlier piece, with so much of this one that it may end there. What is left of this one
-    /// need not be copied.
+    /// Completes a token that started in an earlier piece with the start of this one. The rest of this piece is not copied.
     fn join<'a, S: SeriesVisitor + ?Sized>(
         &mut self,
         piece: &'a [u8],
         visitor: &mut S,
     ) -> Result<&'a [u8], DecodeError> {
-        // Taken out, so that what is parsed from it and what is changed meanwhile are two things.
+        // Moved out, so that it can be borrowed while `self` changes.
         let mut pending = mem::take(&mut self.pending);
-        let began = pending.len();
-        // Of something long as much again each time, so that it is looked at a few times only, however small the pieces
-        // are that it comes in.
-        let more = began.max(MIN_JOINED_BYTES).min(piece.len());
+        let pending_length = pending.len();
+        // Double the length each time, so that a long token is parsed only a few times, however small the pieces are.
+        let more = pending_length.max(MIN_JOINED_BYTES).min(piece.len());
         pending.extend_from_slice(&piece[..more]);
         if self.tried >= MIN_JOINED_BYTES && pending.len() < 2 * self.tried {
             self.pending = pending;
@@ -113,9 +111,9 @@ impl ResponseDecoder {
             return Ok(&piece[more..]);
         }
         let done = self.advance(&pending, visitor)?;
-        let rest = if done >= began {
+        let rest = if done >= pending_length {
             pending.clear();
-            &piece[done - began..]
+            &piece[done - pending_length..]
         } else {
             pending.drain(..done);
             &piece[more..]
@@ -132,8 +130,7 @@ impl ResponseDecoder {
         Ok(())
     }
 
-    /// Says that there are no more bytes. Only here, and only if the answer is whole and good, is the visitor told
-    /// that what came counts.
+    /// Ends the response. Calls the visitor's `finish` only if the response is complete and successful.
     pub fn finish<S: SeriesVisitor + ?Sized>(
         mut self,
         visitor: &mut S,
@@ -145,7 +142,7 @@ impl ResponseDecoder {
         let missing = |expected| DecodeError::Malformed {
             at: self.read,
             expected,
-            found: "the end of the answer".to_owned(),
+            found: "the end of the response".to_owned(),
         };
         match self.response_status.status.as_deref() {
             Some("success") if self.response_status.result => {}
@@ -174,7 +171,7 @@ impl ResponseDecoder {
         Ok(self.summary)
     }
 
-    /// Takes all that is whole, and says how many bytes that are.
+    /// Decodes all complete tokens, and returns the number of consumed bytes.
     fn advance<S: SeriesVisitor + ?Sized>(
         &mut self,
         bytes: &[u8],
@@ -183,7 +180,7 @@ impl ResponseDecoder {
         let mut cursor = Cursor::new(bytes);
         #[cfg(test)]
         {
-            self.looked_at += bytes.len();
+            self.parsed_bytes += bytes.len();
         }
         loop {
             match self.step(&mut cursor, visitor) {
@@ -207,7 +204,7 @@ impl ResponseDecoder {
         }
     }
 
-    /// Takes what comes next, whole, and says what comes then. Nothing changes if it is not all there.
+    /// Decodes the next token and returns the next state. Changes nothing if the token is incomplete.
     fn step<S: SeriesVisitor + ?Sized>(
         &mut self,
         cursor: &mut Cursor<'_>,
@@ -215,15 +212,15 @@ impl ResponseDecoder {
     ) -> Parse<DecoderState> {
         Ok(match self.state {
             DecoderState::Start => {
-                cursor.expect_byte(b'{', "the answer of a Prometheus")?;
+                cursor.expect_byte(b'{', "a response of Prometheus")?;
                 DecoderState::Member(ObjectScope::Response, true)
             }
-            DecoderState::Member(place, first) => {
-                return self.member(place, first, cursor, visitor);
+            DecoderState::Member(scope, first) => {
+                return self.member(scope, first, cursor, visitor);
             }
             DecoderState::Text(text) => {
                 let mut read = String::new();
-                unescape(cursor.string("a text")?, &mut read)?;
+                unescape(cursor.string("a string")?, &mut read)?;
                 self.text(text, read)
             }
             DecoderState::Partial => {
@@ -241,7 +238,7 @@ impl ResponseDecoder {
                     cursor.expect_word("null")?;
                     DecoderState::Member(ObjectScope::Response, false)
                 } else {
-                    cursor.expect_byte(b'[', "a list of texts")?;
+                    cursor.expect_byte(b'[', "a list of strings")?;
                     DecoderState::Note(note, true)
                 }
             }
@@ -265,7 +262,7 @@ impl ResponseDecoder {
                     self.response_status.result = true;
                     DecoderState::Member(ObjectScope::Data, false)
                 } else {
-                    cursor.expect_byte(b'[', "the list of a result")?;
+                    cursor.expect_byte(b'[', "the list of results")?;
                     self.response_status.result = true;
                     DecoderState::Element(true)
                 }
@@ -296,18 +293,18 @@ impl ResponseDecoder {
             }
             DecoderState::Histogram(first) => self.histogram(first, cursor)?,
             DecoderState::Skip(mut skip, after) => {
-                // It is done with what it has seen, so it is remembered in the midst of it too.
-                let passed = skip.skip_value(cursor);
+                // The skipper consumes partial values, so store its state even if the value is incomplete.
+                let skipped = skip.skip_value(cursor);
                 self.state = DecoderState::Skip(skip, after);
-                passed?;
+                skipped?;
                 match after {
-                    AfterSkip::Member(place) => DecoderState::Member(place, false),
+                    AfterSkip::Member(scope) => DecoderState::Member(scope, false),
                     AfterSkip::Histogram => DecoderState::Histogram(false),
                 }
             }
             DecoderState::End => {
                 cursor.peek()?;
-                return Err(ParseError::Expected("nothing more"));
+                return Err(ParseError::Expected("the end of the response"));
             }
         })
     }
@@ -344,13 +341,13 @@ impl ResponseDecoder {
 
     fn member<S: SeriesVisitor + ?Sized>(
         &mut self,
-        place: ObjectScope,
+        scope: ObjectScope,
         first: bool,
         cursor: &mut Cursor<'_>,
         visitor: &mut S,
     ) -> Parse<DecoderState> {
         if cursor.take_if(b'}')? {
-            return match place {
+            return match scope {
                 ObjectScope::Response => Ok(DecoderState::End),
                 ObjectScope::Data => Ok(DecoderState::Member(ObjectScope::Response, false)),
                 ObjectScope::Series if self.series.has_labels => {
@@ -365,9 +362,9 @@ impl ResponseDecoder {
         }
         let key = cursor.string("a key")?;
         cursor.expect_byte(b':', "a colon")?;
-        let skipped = DecoderState::Skip(ValueSkipper::default(), AfterSkip::Member(place));
-        let CurrentSeries { has_labels: begun, wanted, .. } = self.series;
-        Ok(match (place, key) {
+        let skipped = DecoderState::Skip(ValueSkipper::default(), AfterSkip::Member(scope));
+        let CurrentSeries { has_labels, wanted, .. } = self.series;
+        Ok(match (scope, key) {
             (ObjectScope::Response, b"status") => DecoderState::Text(TextField::Status),
             (ObjectScope::Response, b"errorType") => DecoderState::Text(TextField::ErrorType),
             (ObjectScope::Response, b"error") => DecoderState::Text(TextField::Error),
@@ -377,20 +374,20 @@ impl ResponseDecoder {
             (ObjectScope::Response, b"data")
                 if self.is_series_list && self.response_status.result =>
             {
-                return Err(ParseError::Expected("one list"));
+                return Err(ParseError::Expected("only one list"));
             }
             (ObjectScope::Response, b"data") => DecoderState::Data,
             (ObjectScope::Data, b"resultType") => DecoderState::Text(TextField::ResultType),
             (ObjectScope::Data, b"result") if self.response_status.result => {
-                return Err(ParseError::Expected("one result"));
+                return Err(ParseError::Expected("only one result"));
             }
             (ObjectScope::Data, b"result") => DecoderState::Result,
-            (ObjectScope::Series, b"metric") if begun => {
-                return Err(ParseError::Expected("one set of labels"));
+            (ObjectScope::Series, b"metric") if has_labels => {
+                return Err(ParseError::Expected("only one set of labels"));
             }
             (ObjectScope::Series, b"metric") => DecoderState::Metric,
             (ObjectScope::Series, b"value" | b"values" | b"histogram" | b"histograms")
-                if !begun =>
+                if !has_labels =>
             {
                 return Err(ParseError::Expected("the labels before the points"));
             }
@@ -405,13 +402,13 @@ impl ResponseDecoder {
         })
     }
 
-    fn text(&mut self, text: TextField, read: String) -> DecoderState {
-        match text {
-            TextField::Status => self.response_status.status = Some(read),
-            TextField::ErrorType => self.response_status.error_type = one_line(&read),
-            TextField::Error => self.response_status.error = one_line(&read),
+    fn text(&mut self, field: TextField, value: String) -> DecoderState {
+        match field {
+            TextField::Status => self.response_status.status = Some(value),
+            TextField::ErrorType => self.response_status.error_type = one_line(&value),
+            TextField::Error => self.response_status.error = one_line(&value),
             TextField::ResultType => {
-                self.summary.kind = match read.as_str() {
+                self.summary.kind = match value.as_str() {
                     "vector" => Some(ResultType::Vector),
                     "matrix" => Some(ResultType::Matrix),
                     "scalar" => Some(ResultType::Scalar),
@@ -436,14 +433,14 @@ impl ResponseDecoder {
         if !first {
             cursor.expect_byte(b',', "a comma or the end of a list")?;
         }
-        let mut read = String::new();
-        unescape(cursor.string("a text")?, &mut read)?;
+        let mut text = String::new();
+        unescape(cursor.string("a string")?, &mut text)?;
         let notes = match note {
             NoteKind::Warning => &mut self.summary.warnings,
             NoteKind::Info => &mut self.summary.infos,
         };
-        if notes.len() < MOST_NOTES {
-            notes.push(one_line(&read));
+        if notes.len() < MAX_NOTES {
+            notes.push(one_line(&text));
         }
         Ok(DecoderState::Note(note, false))
     }
@@ -458,7 +455,7 @@ impl ResponseDecoder {
             let at = cursor.time()?;
             cursor.expect_byte(b',', "a comma")?;
             let mut text = String::new();
-            unescape(cursor.string("a text")?, &mut text)?;
+            unescape(cursor.string("a string")?, &mut text)?;
             cursor.expect_byte(b']', "the end of the result")?;
             self.scalar = Some((at, text));
             return Ok(DecoderState::Member(ObjectScope::Data, false));
@@ -468,7 +465,7 @@ impl ResponseDecoder {
         Ok(DecoderState::Member(ObjectScope::Series, true))
     }
 
-    /// Takes as many points as there are.
+    /// Decodes all available points.
     fn points<S: SeriesVisitor + ?Sized>(
         &mut self,
         mut first: bool,

@@ -1,47 +1,47 @@
-//! Why an answer could not be read.
+//! Decode errors.
 
-/// Why an answer could not be read to its end.
+/// Why a response could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// What came is valid, and then there was no more.
-    #[error("the answer breaks off after {bytes} bytes")]
+    /// The response is valid but incomplete.
+    #[error("the response was truncated after {bytes} bytes")]
     Truncated {
-        /// How much came.
+        /// The number of bytes received.
         bytes: u64,
     },
-    /// Something else came than an answer to a query.
-    #[error("byte {at} of the answer: expected {expected}, found {found}")]
+    /// The response is not a query result.
+    #[error("byte {at} of the response: expected {expected}, found {found}")]
     Malformed {
-        /// Where.
+        /// The position in bytes.
         at: u64,
-        /// What should be there.
+        /// The expected token.
         expected: &'static str,
-        /// What is there.
+        /// The actual bytes.
         found: String,
     },
-    /// One label set, text or number is longer than any sane one.
-    #[error("byte {at} of the answer: something longer than {longest} bytes begins there")]
+    /// A label set, string or number exceeds the maximum length.
+    #[error("byte {at} of the response: a token longer than {longest} bytes starts there")]
     TooLong {
-        /// Where.
+        /// The position in bytes.
         at: u64,
-        /// What would be read.
+        /// The maximum length.
         longest: usize,
     },
-    /// The server says that it failed.
+    /// The server reports an error.
     #[error("{kind}: {message}")]
     ReportedByServer {
-        /// Prometheus' word for the kind of failure (`bad_data`, `execution`, `timeout`, ...).
+        /// The error type (`bad_data`, `execution`, `timeout`, ...).
         kind: String,
-        /// What it says.
+        /// The error message.
         message: String,
     },
 }
 
-/// Somebody's words on one line, and not too many of them.
-pub(crate) fn one_line(words: &str) -> String {
+/// A text on one line, truncated to 300 bytes.
+pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 300;
     let mut line = String::new();
-    for word in words.split_whitespace() {
+    for word in text.split_whitespace() {
         if !line.is_empty() {
             line.push(' ');
         }

@@ -1,17 +1,17 @@
-//! The labels of the series at hand, in one text that is used again for the next.
+//! The labels of the current series, in a buffer that is reused for the next one.
 
 use std::fmt;
 
 use super::cursor::{Cursor, Parse, ParseError};
 
-/// The labels of a series, borrowed from the reader.
+/// The labels of a series, borrowed from the decoder.
 #[derive(Clone, Copy)]
 pub struct Labels<'a> {
     text: &'a str,
     spans: &'a [Span],
 }
 
-/// Where a name begins, where its value does, and where that ends.
+/// The positions of a name, its value, and the end of the value.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     name: usize,
@@ -20,12 +20,12 @@ struct Span {
 }
 
 impl<'a> Labels<'a> {
-    /// The value of a label, if it is there.
+    /// The value of a label, if it exists.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
-    /// Names and values, in the server's order.
+    /// Iterates over names and values, in the order of the server.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let text = self.text;
         self.spans
@@ -33,12 +33,12 @@ impl<'a> Labels<'a> {
             .map(move |span| (&text[span.name..span.value], &text[span.value..span.end]))
     }
 
-    /// How many there are.
+    /// The number of labels.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -50,7 +50,7 @@ impl fmt::Debug for Labels<'_> {
     }
 }
 
-/// Where labels are kept while their series is read.
+/// The buffer for the labels of the current series.
 #[derive(Debug, Default)]
 pub(super) struct LabelBuffer {
     text: String,
@@ -67,7 +67,7 @@ impl LabelBuffer {
         self.spans.clear();
     }
 
-    /// Takes an object of texts, whole.
+    /// Decodes an object with string values.
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Parse<()> {
         self.clear();
         cursor.expect_byte(b'{', "the labels of a series")?;
@@ -89,8 +89,8 @@ impl LabelBuffer {
     }
 }
 
-/// Appends what a string of JSON says. What is no Unicode becomes the replacement character, as Go's own encoder has
-/// it: one odd label must not cost an answer.
+/// Appends the unescaped content of a JSON string. Invalid Unicode becomes the replacement character, as in Go: one bad
+/// label must not fail a response.
 pub(super) fn unescape(raw: &[u8], into: &mut String) -> Parse<()> {
     let mut rest = raw;
     while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
@@ -118,7 +118,7 @@ pub(super) fn unescape(raw: &[u8], into: &mut String) -> Parse<()> {
                     _ => char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER),
                 }
             }
-            _ => return Err(ParseError::Expected("an escape of JSON")),
+            _ => return Err(ParseError::Expected("a JSON escape")),
         });
     }
     into.push_str(&String::from_utf8_lossy(rest));
@@ -127,11 +127,11 @@ pub(super) fn unescape(raw: &[u8], into: &mut String) -> Parse<()> {
 
 /// Four hexadecimal digits.
 fn unit(text: &[u8]) -> Parse<(u32, &[u8])> {
-    let wrong = ParseError::Expected("four hexadecimal digits");
-    let (digits, after) = text.split_at_checked(4).ok_or(wrong)?;
+    let invalid = ParseError::Expected("four hexadecimal digits");
+    let (digits, after) = text.split_at_checked(4).ok_or(invalid)?;
     let mut unit = 0;
     for &digit in digits {
-        unit = unit << 4 | char::from(digit).to_digit(16).ok_or(wrong)?;
+        unit = unit << 4 | char::from(digit).to_digit(16).ok_or(invalid)?;
     }
     Ok((unit, after))
 }

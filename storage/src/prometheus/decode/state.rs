@@ -1,22 +1,22 @@
-//! Where in an answer its reader is, and what it remembers of what came before.
+//! The state of the decoder.
 
 use super::value_skipper::ValueSkipper;
 use plimsoll_core::types::Time;
 
-/// What comes next.
+/// What to decode next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum DecoderState {
     #[default]
     Start,
     /// A key, or the end of the object.
     Member(ObjectScope, bool),
-    /// A text that is worth knowing.
+    /// A string field that is needed.
     Text(TextField),
     /// `true` or `false`: whether the result is partial.
     Partial,
-    /// The list of warnings or infos: its beginning.
+    /// The start of the list of warnings or infos.
     Notes(NoteKind),
-    /// One of them, or the end.
+    /// A warning or info, or the end of the list.
     Note(NoteKind, bool),
     Data,
     Result,
@@ -31,7 +31,7 @@ pub(super) enum DecoderState {
     Point(bool),
     Histograms,
     Histogram(bool),
-    /// The rest of something that does not matter, and what comes after it.
+    /// The rest of a value to skip, and what comes after it.
     Skip(ValueSkipper, AfterSkip),
     End,
 }
@@ -63,7 +63,7 @@ pub(super) enum AfterSkip {
     Histogram,
 }
 
-/// The series at hand.
+/// The current series.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CurrentSeries {
     pub(super) has_labels: bool,
@@ -71,7 +71,7 @@ pub(super) struct CurrentSeries {
     pub(super) last: Option<Time>,
 }
 
-/// What the server says of its answer.
+/// The status fields of the response.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStatus {
     pub(super) status: Option<String>,

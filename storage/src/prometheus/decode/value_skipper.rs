@@ -1,15 +1,15 @@
-//! Passes over a value of JSON of any size without holding it.
+//! Skips a JSON value of any size without holding it in memory.
 
 use super::cursor::{Cursor, Parse, ParseError};
 
-/// Deeper than any answer; one bit for each bracket that is open.
+/// Maximum nesting depth; one bit per open bracket.
 const DEEPEST: u32 = u128::BITS;
 
-/// How far a value has been passed over.
+/// The state of skipping a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ValueSkipper {
     depth: u32,
-    /// Whether the brackets that are open are braces; the innermost is the lowest bit.
+    /// Which open brackets are braces; the innermost is the lowest bit.
     braces: u128,
     inside: SkipContext,
 }
@@ -20,18 +20,18 @@ enum SkipContext {
     Nothing,
     Text,
     Escape,
-    /// A number or a word that is the whole value.
+    /// A number or a keyword that is the whole value.
     Word,
 }
 
 impl ValueSkipper {
-    /// Goes on to the end of the value. What has been seen is done with, whether the end was among it or not.
+    /// Skips to the end of the value. Consumes all bytes seen, even if the value is incomplete.
     pub(super) fn skip_value(&mut self, cursor: &mut Cursor<'_>) -> Parse<()> {
         let rest = cursor.remaining();
         for (at, &byte) in rest.iter().enumerate() {
-            let ends = self.step(byte).inspect_err(|_| cursor.advance(at))?;
-            if let Some(taken) = ends {
-                cursor.advance(at + usize::from(taken));
+            let end = self.step(byte).inspect_err(|_| cursor.advance(at))?;
+            if let Some(includes_byte) = end {
+                cursor.advance(at + usize::from(includes_byte));
                 cursor.mark_consumed();
                 return Ok(());
             }
@@ -41,7 +41,7 @@ impl ValueSkipper {
         Err(ParseError::NeedMoreBytes)
     }
 
-    /// Whether the value ends here, and whether this byte is its last or the first after it.
+    /// Returns `Some` if the value ends here, with whether this byte is part of it.
     #[inline]
     fn step(&mut self, byte: u8) -> Parse<Option<bool>> {
         match (self.inside, byte) {

@@ -1,4 +1,4 @@
-//! The series of kube-state-metrics: found by a pod that is known from its usage.
+//! Detects the series of kube-state-metrics by pods that have usage series.
 
 use super::{
     SchemaOverrides,
@@ -14,7 +14,7 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Families about pods.
+/// Metric families about pods.
 pub const OF_PODS: [&str; 9] = [
     "kube_pod_owner",
     "kube_pod_labels",
@@ -26,43 +26,43 @@ pub const OF_PODS: [&str; 9] = [
     "kube_pod_container_resource_requests_memory_bytes",
     "kube_pod_container_resource_limits_memory_bytes",
 ];
-/// Families about what owns pods.
+/// Metric families about the owners of pods.
 pub const OF_OWNERS: [&str; 2] = ["kube_replicaset_owner", "kube_job_owner"];
 
-/// Pods that are looked for.
-const MOST: usize = 3;
+/// Number of pods to search for.
+const MAX_PODS: usize = 3;
 
 pub(super) async fn find(
     client: &PrometheusClient,
     known: &SchemaOverrides,
-    found: &DetectedUsage,
+    detected: &DetectedUsage,
     at: Time,
 ) -> Result<Option<KubeStateMetrics>, QueryError> {
-    let DetectedUsage { usage, samples, lookback: back, .. } = found;
+    let DetectedUsage { usage, samples, lookback, .. } = detected;
     let [namespace, pod, _] = usage.container_labels();
-    // Where usage is long ago, so are these.
-    let there = |series: Selector| match back {
-        Some(back) => Query::range_function(RangeFunction::Last, &series, *back),
+    // If the usage series are old, these are old too.
+    let recent = |series: Selector| match lookback {
+        Some(lookback) => Query::range_function(RangeFunction::Last, &series, *lookback),
         None => series.into(),
     };
     let mut pods: Vec<_> = samples.iter().collect();
     pods.dedup_by_key(|sample| (sample.get(namespace), sample.get(pod)));
-    for sample in pods.into_iter().take(MOST) {
+    for sample in pods.into_iter().take(MAX_PODS) {
         for prefix in ["exported_", ""] {
             let label = |name: &str| format!("{prefix}{name}");
             let of_pod = |family: Selector| {
-                there(family.equals(label("pod"), sample.get(pod)).with_all(&known.matchers))
+                recent(family.equals(label("pod"), sample.get(pod)).with_all(&known.matchers))
             };
-            let mut kept = query_families(client, &OF_PODS, of_pod, at).await?;
+            let mut collector = query_families(client, &OF_PODS, of_pod, at).await?;
             let in_namespace = |series: &CollectedSeries| {
                 [label("namespace").as_str(), "exported_namespace", "namespace"]
                     .iter()
                     .any(|label| series.get(label) == sample.get(namespace))
             };
-            kept.series.retain(in_namespace);
-            if !kept.series.is_empty() {
-                let mut states = states(&kept.series);
-                states.families.extend(owners(client, known, &states, there, at).await?);
+            collector.series.retain(in_namespace);
+            if !collector.series.is_empty() {
+                let mut states = states(&collector.series);
+                states.families.extend(owners(client, known, &states, recent, at).await?);
                 return Ok(Some(states));
             }
         }
@@ -70,48 +70,48 @@ pub(super) async fn find(
     Ok(None)
 }
 
-/// The families about owners.
+/// Returns the families about owners.
 async fn owners(
     client: &PrometheusClient,
     known: &SchemaOverrides,
     states: &KubeStateMetrics,
-    there: impl Fn(Selector) -> Query,
+    recent: impl Fn(Selector) -> Query,
     at: Time,
 ) -> Result<Vec<String>, QueryError> {
     let one_of_each = |mut family: Selector| {
         if let Some(job) = &states.job {
             family = family.equals("job", job);
         }
-        there(family.with_all(&known.matchers)).topk(1, &["__name__"])
+        recent(family.with_all(&known.matchers)).topk(1, &["__name__"])
     };
-    let kept = query_families(client, &OF_OWNERS, one_of_each, at).await?;
-    Ok(kept.series.iter().map(|series| series.get("__name__").to_owned()).collect())
+    let collector = query_families(client, &OF_OWNERS, one_of_each, at).await?;
+    Ok(collector.series.iter().map(|series| series.get("__name__").to_owned()).collect())
 }
 
-/// Asks about these families at once; one by one where the server wants each query to name its metric.
+/// Queries these families at once, or one by one if the server requires a metric name in every query.
 async fn query_families(
     client: &PrometheusClient,
     families: &[&str],
     query: impl Fn(Selector) -> Query,
     at: Time,
 ) -> Result<SeriesCollector, QueryError> {
-    let mut kept = SeriesCollector::default();
-    let all =
+    let mut collector = SeriesCollector::default();
+    let any_family =
         Selector::any_metric().matches("__name__", Pattern::any_literal(families.iter().copied()));
-    match client.instant(&query(all), at, &mut kept).await {
+    match client.instant(&query(any_family), at, &mut collector).await {
         Err(QueryError::BadQuery(_)) => {
             for family in families {
-                client.instant(&query(Selector::metric(*family)), at, &mut kept).await?;
+                client.instant(&query(Selector::metric(*family)), at, &mut collector).await?;
             }
         }
-        answered => {
-            answered?;
+        result => {
+            result?;
         }
     }
-    Ok(kept)
+    Ok(collector)
 }
 
-/// The names in these series, which are about one pod.
+/// Derives the label names from the series of one pod.
 fn states(series: &[CollectedSeries]) -> KubeStateMetrics {
     let label = |usual: &str| {
         let exported = format!("exported_{usual}");

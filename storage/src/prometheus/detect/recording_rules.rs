@@ -1,4 +1,4 @@
-//! What recording rules have made of usage: whether it can be read in place of usage itself.
+//! Detects whether recorded usage series can be read instead of the raw ones.
 
 use super::series_collector::{CollectedSeries, SeriesCollector};
 use crate::prometheus::{
@@ -13,13 +13,13 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// More namespaces than this are not worth naming in a question about numbers.
+/// With more namespaces than this, the queries are not restricted to them.
 const MOST_NAMESPACES: usize = 50;
 
-/// Looks for them, in these namespaces or in all, at the beginning and at the end of a history. One question where there
-/// are none, six where they have everything.
+/// Compares recorded and raw series at the start and the end of a history, in these namespaces or in all. One query if
+/// there are none, six if they are complete.
 ///
-/// A container that began a minute ago has none yet, so nearly all is all.
+/// A container that has just started has no recorded series yet, so 95% of the containers counts as complete.
 pub async fn find(
     client: &PrometheusClient,
     schema: &Schema,
@@ -27,40 +27,41 @@ pub async fn find(
     (from, to): (Time, Time),
 ) -> Result<RecordingRules, QueryError> {
     let usage = &schema.usage;
-    // They are made of these; who sets another metric means that one.
+    // The rules record these metrics. A configured metric takes precedence.
     if usage.cpu.value != CPU_METRIC || usage.memory.value != MEMORY_METRIC {
         return Ok(RecordingRules::Absent);
     }
-    let some = if namespaces.len() <= MOST_NAMESPACES { namespaces } else { &[] };
+    let namespaces = if namespaces.len() <= MOST_NAMESPACES { namespaces } else { &[] };
     for at in [to, from] {
         let mut containers = u64::MAX;
         for metric in [RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC] {
-            let recorded = schema.recorded_selector_in(metric, some);
+            let recorded = schema.recorded_selector_in(metric, namespaces);
             containers = containers.min(count(client, schema, recorded, at).await?);
             if containers == 0 && at == to {
                 return Ok(RecordingRules::Absent);
             }
         }
-        let of = count(client, schema, schema.usage_selector_in(&usage.memory, some), at).await?;
-        if containers == 0 || containers.saturating_mul(20) < of.saturating_mul(19) {
-            return Ok(RecordingRules::Incomplete { at, containers, total_containers: of });
+        let total_containers =
+            count(client, schema, schema.usage_selector_in(&usage.memory, namespaces), at).await?;
+        if containers == 0 || containers.saturating_mul(20) < total_containers.saturating_mul(19) {
+            return Ok(RecordingRules::Incomplete { at, containers, total_containers });
         }
     }
     Ok(RecordingRules::Complete)
 }
 
-/// How many containers have one of these.
+/// Counts the containers that have any of these series.
 async fn count(
     client: &PrometheusClient,
     schema: &Schema,
     series: Selector,
     at: Time,
 ) -> Result<u64, QueryError> {
-    let one_each = Query::from(series)
+    let by_container = Query::from(series)
         .aggregate(Aggregation::Group, Grouping::By(&schema.usage.container_labels()));
-    let mut kept = SeriesCollector::default();
+    let mut collector = SeriesCollector::default();
     client
-        .instant(&one_each.aggregate(Aggregation::Count, Grouping::By(&[])), at, &mut kept)
+        .instant(&by_container.aggregate(Aggregation::Count, Grouping::By(&[])), at, &mut collector)
         .await?;
-    Ok(kept.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64)
+    Ok(collector.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64)
 }

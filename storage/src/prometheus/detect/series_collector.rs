@@ -1,4 +1,4 @@
-//! A handful of series, kept: for questions whose answers are short.
+//! Collects a handful of series in memory, for queries with short results.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// The most that is kept. What is asked for here has as many series as there are jobs, copies and clusters.
-const MOST: usize = 4096;
+/// Maximum number of series. The queries here return one per job, replica and cluster.
+const MAX_SERIES: usize = 4096;
 
 /// Series with their labels and points.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct SeriesCollector {
     pub(super) series: Vec<CollectedSeries>,
 }
 
-/// One of them.
+/// One collected series.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CollectedSeries {
     pub(super) labels: BTreeMap<String, String>,
@@ -25,7 +25,7 @@ pub(super) struct CollectedSeries {
 }
 
 impl CollectedSeries {
-    /// The value of a label, empty where it is not there, as PromQL has it.
+    /// The value of a label, empty if it is missing, as in PromQL.
     pub(super) fn get(&self, label: &str) -> &str {
         self.labels.get(label).map_or("", String::as_str)
     }
@@ -47,7 +47,7 @@ impl CollectedSeries {
 
 impl SeriesVisitor for SeriesCollector {
     fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        if self.series.len() >= MOST {
+        if self.series.len() >= MAX_SERIES {
             return Interest::LabelsOnly;
         }
         let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));

@@ -1,4 +1,4 @@
-//! The series of what containers use: which labels they have, which jobs, and how many copies.
+//! Detects the container usage series: their labels, jobs and replicas.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Labels of pods and containers that belong together, most likely first: since 1.16; before; and what scrape
-/// configurations of the time made of the names that Docker gives.
+/// Pairs of pod and container labels, most likely first: since Kubernetes 1.16; before; and relabelled Docker names of
+/// that time.
 const POD_CONTAINER_LABELS: [(&str, &str); 5] = [
     ("pod", "container"),
     ("pod_name", "container_name"),
@@ -24,7 +24,7 @@ const POD_CONTAINER_LABELS: [(&str, &str); 5] = [
     ("pod_name", "name"),
     ("kubernetes_pod_name", "container_name"),
 ];
-/// Labels that tell copies of one series apart: of the operator, of others, of Thanos' receivers and rulers.
+/// Labels that distinguish replicas of one series: of the Prometheus operator, of others, and of Thanos.
 const REPLICA_LABELS: [&str; 6] = [
     "prometheus_replica",
     "__replica__",
@@ -33,28 +33,28 @@ const REPLICA_LABELS: [&str; 6] = [
     "thanos_replica",
     "rule_replica",
 ];
-/// Labels that name clusters.
+/// Labels with the name of the cluster.
 const CLUSTERS: [&str; 5] =
     ["cluster", "cluster_name", "kubernetes_cluster", "k8s_cluster", "cluster_id"];
-/// More namespaces than this are not worth naming in a question about names.
+/// With more namespaces than this, the queries are not restricted to them.
 const MOST_NAMESPACES: usize = 50;
-/// Series of each job that are looked at closer: copies of one are several, and not everybody knows of each pod.
+/// Series to sample per job. Several, because some may be replicas and kube-state-metrics may not know every pod.
 const SAMPLES_PER_JOB: u32 = 6;
-/// How far back it is looked for when there is nothing now: a server that was away.
+/// How far back to search if there are no current series, because the server was down.
 const MAX_LOOKBACK: Duration = Duration::from_hours(24);
 
-/// What was found.
+/// The result of detection.
 pub(super) struct DetectedUsage {
     pub(super) usage: UsageSeries,
     pub(super) replicas: Vec<LabelValues>,
     pub(super) clusters: Vec<LabelValues>,
     /// A few series of memory.
     pub(super) samples: Vec<CollectedSeries>,
-    /// How far back they were looked for, where there are none now.
+    /// How far back the series were found; `None` if they are current.
     pub(super) lookback: Option<Duration>,
 }
 
-/// Where it is looked.
+/// Where to search.
 #[derive(Clone, Copy)]
 struct SearchScope<'a> {
     known: &'a SchemaOverrides,
@@ -71,24 +71,25 @@ pub(super) async fn find(
     at: Time,
 ) -> Result<DetectedUsage, DetectError> {
     let memory = known.memory.as_deref().unwrap_or(MEMORY_METRIC);
-    let some = Some(namespaces).filter(|list| (1..=MOST_NAMESPACES).contains(&list.len()));
-    // Narrow first; then everywhere; then in the past.
+    let some_namespaces =
+        Some(namespaces).filter(|list| (1..=MOST_NAMESPACES).contains(&list.len()));
+    // Search these namespaces first, then all, then the past.
     let everywhere: &[&str] = &[];
-    let mut places = Vec::new();
-    places.extend(some.map(|namespaces| (namespaces, None)));
-    places.extend([(everywhere, None), (everywhere, Some(MAX_LOOKBACK))]);
-    for (namespaces, back) in places {
-        let place = SearchScope { known, memory, namespaces, lookback: back, at };
-        match place.find(client).await {
+    let mut scopes = Vec::new();
+    scopes.extend(some_namespaces.map(|namespaces| (namespaces, None)));
+    scopes.extend([(everywhere, None), (everywhere, Some(MAX_LOOKBACK))]);
+    for (namespaces, lookback) in scopes {
+        let scope = SearchScope { known, memory, namespaces, lookback, at };
+        match scope.find(client).await {
             Ok(Some(found)) => return Ok(found),
             Ok(None) => {}
-            // A day of everything may be too much to look for what is not there now.
-            Err(QueryError::TooLarge(_)) if back.is_some() => {}
+            // A day of all series may be too much.
+            Err(QueryError::TooLarge(_)) if lookback.is_some() => {}
             Err(failure) => return Err(failure.into()),
         }
     }
     if known.namespace.is_some() && known.pod.is_some() && known.container.is_some() {
-        // They mean what they say.
+        // All labels are configured, so nothing has to be detected.
         let label =
             |label: &Option<String>| WithOrigin::configured(label.clone().unwrap_or_default());
         return Ok(DetectedUsage {
@@ -111,7 +112,7 @@ pub(super) async fn find(
     }
     let matching = match known.matchers.to_string() {
         none if none.is_empty() => none,
-        some => format!(" that {some} lets through"),
+        some => format!(" matching {some}"),
     };
     Err(DetectError::NoUsageSeries { metric: memory.to_owned(), matching })
 }
@@ -121,16 +122,16 @@ impl SearchScope<'_> {
         for (pod, container) in self.pairs() {
             let query =
                 self.series(pod, container, None).topk(SAMPLES_PER_JOB, &["job", "metrics_path"]);
-            let mut kept = SeriesCollector::default();
-            client.instant(&query, self.at, &mut kept).await?;
-            if !kept.series.is_empty() {
-                return self.inspect(client, pod, container, kept.series).await.map(Some);
+            let mut collector = SeriesCollector::default();
+            client.instant(&query, self.at, &mut collector).await?;
+            if !collector.series.is_empty() {
+                return self.inspect(client, pod, container, collector.series).await.map(Some);
             }
         }
         Ok(None)
     }
 
-    /// The labels that are set, or those that may be.
+    /// The configured pair of labels, or the candidates.
     fn pairs(&self) -> Vec<(&str, &str)> {
         let SchemaOverrides { pod, container, .. } = self.known;
         let mut pairs: Vec<(&str, &str)> = Vec::new();
@@ -146,9 +147,9 @@ impl SearchScope<'_> {
         pairs
     }
 
-    /// Memory of containers by these labels, in the namespaces that are looked at.
+    /// Memory series of containers with these labels, in the namespaces of this scope.
     fn series(&self, pod: &str, container: &str, namespace: Option<&str>) -> Query {
-        let Self { known, memory, namespaces, lookback: back, .. } = *self;
+        let Self { known, memory, namespaces, lookback, .. } = *self;
         let mut selector = Selector::metric(memory)
             .not_equals(pod, "")
             .not_equals(container, "")
@@ -161,13 +162,13 @@ impl SearchScope<'_> {
             selector = selector.matches(label, Pattern::any_literal(namespaces.iter().copied()));
         }
         let selector = selector.with_all(&known.matchers);
-        match back {
-            Some(back) => Query::range_function(RangeFunction::Last, &selector, back),
+        match lookback {
+            Some(lookback) => Query::range_function(RangeFunction::Last, &selector, lookback),
             None => selector.into(),
         }
     }
 
-    /// Looks closer, at series that are there.
+    /// Derives the names from these samples.
     async fn inspect(
         &self,
         client: &PrometheusClient,
@@ -176,7 +177,7 @@ impl SearchScope<'_> {
         samples: Vec<CollectedSeries>,
     ) -> Result<DetectedUsage, QueryError> {
         let known = self.known;
-        // A scrape that does not honour labels puts its own in their place.
+        // A scrape without honor_labels overwrites the labels and keeps the original as `exported_`.
         let is_exported = samples.iter().any(|sample| !sample.get("exported_pod").is_empty());
         let actual = |set: &Option<String>, usual: &str| {
             if let Some(set) = set {
@@ -194,29 +195,29 @@ impl SearchScope<'_> {
             }
             set => actual(set, "namespace"),
         };
-        let place = if is_exported { SearchScope { namespaces: &[], ..*self } } else { *self };
-        let series = place.series(&pod.value, &container.value, Some(&namespace.value));
+        let scope = if is_exported { SearchScope { namespaces: &[], ..*self } } else { *self };
+        let series = scope.series(&pod.value, &container.value, Some(&namespace.value));
         let identity = [&*namespace.value, &*pod.value, &*container.value];
         let mut labels = vec!["job", "metrics_path"];
         labels.extend(REPLICA_LABELS.iter().chain(&CLUSTERS));
-        let all = [&labels[..], &identity].concat();
+        let group_labels = [&labels[..], &identity].concat();
         let groups = series
-            .aggregate(Aggregation::Group, Grouping::By(&all))
+            .aggregate(Aggregation::Group, Grouping::By(&group_labels))
             .aggregate(Aggregation::Count, Grouping::By(&labels));
-        let mut groups_kept = SeriesCollector::default();
-        client.instant(&groups, self.at, &mut groups_kept).await?;
+        let mut group_collector = SeriesCollector::default();
+        client.instant(&groups, self.at, &mut group_collector).await?;
         let total = series
             .aggregate(Aggregation::Group, Grouping::By(&identity))
             .aggregate(Aggregation::Count, Grouping::By(&[]));
-        let mut total_kept = SeriesCollector::default();
-        client.instant(&total, self.at, &mut total_kept).await?;
+        let mut total_collector = SeriesCollector::default();
+        client.instant(&total, self.at, &mut total_collector).await?;
         let containers =
-            total_kept.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64;
+            total_collector.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64;
 
-        let sources = sources(&groups_kept);
+        let sources = sources(&group_collector);
         let (found, path) = choose(&sources, containers);
         let (job, path) = match job(known) {
-            // All sources are of that job then: which of a kubelet's places is read is still to be chosen.
+            // All sources have that job then, but the metrics path still has to be chosen.
             Some(job) => {
                 let path = path.filter(|_| job.value.is_some());
                 (job, path)
@@ -244,8 +245,8 @@ impl SearchScope<'_> {
                 containers,
                 jobs: sources,
             },
-            replicas: distinct(&groups_kept, &REPLICA_LABELS, 2),
-            clusters: distinct(&groups_kept, &CLUSTERS, 1),
+            replicas: distinct(&group_collector, &REPLICA_LABELS, 2),
+            clusters: distinct(&group_collector, &CLUSTERS, 1),
             samples,
             lookback: self.lookback,
         })
@@ -259,7 +260,7 @@ fn metric(set: Option<&String>, usual: &str) -> WithOrigin<String> {
     )
 }
 
-/// The job that is set.
+/// The configured job.
 fn job(known: &SchemaOverrides) -> Option<WithOrigin<Option<String>>> {
     known
         .job
@@ -267,14 +268,14 @@ fn job(known: &SchemaOverrides) -> Option<WithOrigin<Option<String>>> {
         .map(|job| WithOrigin::configured(Some(job.clone()).filter(|job| !job.is_empty())))
 }
 
-/// Jobs and paths, most containers first. Copies of one series do not count twice.
+/// Jobs and paths, most containers first. Replicas of a series do not count twice.
 fn sources(groups: &SeriesCollector) -> Vec<UsageJob> {
     let mut sources: Vec<UsageJob> = Vec::new();
     for group in &groups.series {
         let (job, path) = (group.get("job"), group.get("metrics_path"));
         let containers = group.value().unwrap_or(0.0) as u64;
         match sources.iter_mut().find(|source| source.job == job && source.metrics_path == path) {
-            // Another copy, or another cluster: which of them cannot be said here.
+            // Another replica or another cluster; which one is unknown here.
             Some(source) => source.containers = source.containers.max(containers),
             None => {
                 sources.push(UsageJob {
@@ -289,8 +290,8 @@ fn sources(groups: &SeriesCollector) -> Vec<UsageJob> {
     sources
 }
 
-/// The one source that has nearly everything, where there are several: the others show it again. Where each has a
-/// part, all are needed.
+/// Chooses the source that has at least 95% of the containers, if there are several: the others duplicate it. If every
+/// source has only a part, all are needed.
 fn choose(sources: &[UsageJob], containers: u64) -> (WithOrigin<Option<String>>, Option<String>) {
     let any = (WithOrigin::detected(None), None);
     if sources.len() < 2 {

@@ -1,22 +1,21 @@
-//! Pods that are there now, of workloads whose pods have other names than their controllers would give them: they are asked for
-//! by their own names.
+//! Existing pods whose names do not follow the rules of their controllers. They are queried by name.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{pod_name_rules::OwnerRef, workload_batch::WorkloadBatch};
 use plimsoll_core::types::ObjectKey;
 
-/// Pods that are there now, with the VPAs that select them.
+/// Existing pods with unexpected names, and the VPAs that select them.
 #[derive(Clone, Debug, Default)]
 pub struct LivePods(HashMap<Box<str>, HashMap<Box<str>, Vec<ObjectKey>>>);
 
 impl LivePods {
-    /// Without pods yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the pods of a VPA whose owner is known. One whose name tells its owner is found without this, and is not kept.
+    /// Adds the pods of a VPA with a known owner. Pods whose names match the owner are found without this and are not added.
     pub fn add<'a>(
         &mut self,
         vpa: &ObjectKey,
@@ -30,17 +29,17 @@ impl LivePods {
         }
     }
 
-    /// How many there are.
+    /// The number of pods.
     pub fn len(&self) -> usize {
         self.0.values().map(HashMap::len).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no pods.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Tells a batch which of them are its own.
+    /// Assigns the matching pods to a batch.
     pub(super) fn assign_to(&self, batch: &mut WorkloadBatch) {
         if let Some(pods) = self.0.get(&*batch.namespace) {
             let claimed = batch.match_pods(pods.iter().map(|(pod, vpas)| (&**pod, &**vpas)));
@@ -49,33 +48,33 @@ impl LivePods {
     }
 }
 
-/// What is known of pods before a server is asked about them.
+/// What is known about pods without querying a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownPods<'a> {
-    /// Whose pods there were, as their labels tell.
+    /// The ownership of pods by their labels.
     pub by_label: Option<&'a super::PodOwnership>,
-    /// Those that are there now.
+    /// Existing pods.
     pub live: Option<&'a LivePods>,
 }
 
-/// Splits names into groups whose patterns are about this long at most.
-pub(super) fn groups(names: BTreeSet<&str>, longest: usize) -> Vec<Vec<&str>> {
+/// Splits names into groups whose patterns have about this maximum length.
+pub(super) fn groups(names: BTreeSet<&str>, max_length: usize) -> Vec<Vec<&str>> {
     let mut groups: Vec<Vec<&str>> = Vec::new();
-    let mut so_far = 0;
+    let mut group_length = 0;
     for name in names {
         match groups.last_mut() {
-            Some(group) if so_far + length(&[name]) <= longest => group.push(name),
+            Some(group) if group_length + length(&[name]) <= max_length => group.push(name),
             _ => {
                 groups.push(vec![name]);
-                so_far = 0;
+                group_length = 0;
             }
         }
-        so_far += length(&[name]);
+        group_length += length(&[name]);
     }
     groups
 }
 
-/// How long a pattern of these names is at most: each dot is escaped.
+/// The maximum length of a pattern of these names: each dot is escaped.
 pub(super) fn length(names: &[&str]) -> usize {
     names.iter().map(|name| 1 + name.len() + name.matches('.').count()).sum()
 }

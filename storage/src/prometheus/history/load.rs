@@ -1,4 +1,4 @@
-//! Reads histories, a few batches at a time, and goes on where it stopped.
+//! Loads histories, a few batches concurrently, and resumes where it stopped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +16,11 @@ use plimsoll_core::{
     types::{ObjectKey, Time},
 };
 
-/// Failures in a row after which no other batch is tried: the server is away, or does not let anybody in.
+/// Consecutive failures after which no other batch is tried: the server is down or denies access.
 pub(super) const MAX_CONSECUTIVE_FAILURES: u32 = 3;
 
-/// Histories on their way. What has been handed on counts; after a failure [`Loading::advance`] goes on from there, with
-/// the same sink. Of each VPA the sink is told once when it has all of it ([`Sink::whole`]).
+/// A load in progress. What was emitted counts; after a failure [`HistoryLoad::advance`] resumes there, with the same
+/// sink. The sink is notified once for each VPA whose history is complete ([`Sink::complete`]).
 #[derive(Debug)]
 pub struct HistoryLoad {
     context: Arc<LoadContext>,
@@ -29,17 +29,17 @@ pub struct HistoryLoad {
     report: LoadStats,
 }
 
-/// Why not all of it could be read.
+/// Why a load is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} of {asked} batches of history could not be read, the first in namespace {namespace}: {failure}", .batches)]
+#[error("failed to load {} of {asked} batches of history, the first in namespace {namespace}: {failure}", .batches)]
 pub struct LoadIncomplete {
-    /// How many failed or were not tried.
+    /// The number of batches that failed or were not tried.
     pub batches: usize,
-    /// Of how many that were left.
+    /// The number of batches that were pending.
     pub asked: usize,
-    /// Where it failed first.
+    /// The namespace of the first failure.
     pub namespace: Arc<str>,
-    /// Why.
+    /// The first failure.
     pub failure: QueryError,
 }
 
@@ -53,75 +53,76 @@ impl HistoryLoad {
         span: (Time, Time),
     ) -> Self {
         let pending = batches.into_iter().map(|batch| BatchLoad::new(batch, span)).collect();
-        let way = Arc::new(LoadContext { client, schema, plan, budget });
-        Self { context: way, span, pending, report: LoadStats::default() }
+        let context = Arc::new(LoadContext { client, schema, plan, budget });
+        Self { context, span, pending, report: LoadStats::default() }
     }
 
-    /// Reads on until everything has been read, or no more can be. One batch that fails does not keep the others.
-    /// Whoever gives up waiting may go on later: what has been handed on stays, and nothing else is lost.
+    /// Loads until everything is loaded or no more can be. A failed batch does not stop the others. It is cancel-safe: what
+    /// was emitted stays, and the load can be resumed.
     pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), LoadIncomplete> {
-        let Self { context: way, pending, report, .. } = self;
-        // What ends where it begins has all of it, which is nothing.
-        for part in &mut *pending {
-            part.send_completion(sink);
+        let Self { context, pending, report, .. } = self;
+        // An empty time range is complete at once.
+        for batch_load in &mut *pending {
+            batch_load.send_completion(sink);
         }
-        pending.retain(|part| !part.is_done());
-        let asked = pending.len();
-        let mut waiting: Vec<usize> = (0..asked).collect();
-        // Each is read by a task of its own: while one is handed on here, the answers to the others are read, and the server
-        // goes on. They end with this set.
-        let mut under_way = JoinSet::new();
-        let mut first: Option<(Arc<str>, QueryError)> = None;
-        let mut in_a_row = 0;
-        // One more than may be under way: its turn comes while another one is handed on.
-        let most = way.client.limits().max_in_flight.max(1) + 1;
+        pending.retain(|batch_load| !batch_load.is_done());
+        let total = pending.len();
+        let mut waiting: Vec<usize> = (0..total).collect();
+        // Each batch is read by its own task: while one is emitted here, the others keep the server busy. The tasks are
+        // aborted when this set is dropped.
+        let mut tasks = JoinSet::new();
+        let mut first_failure: Option<(Arc<str>, QueryError)> = None;
+        let mut consecutive_failures = 0;
+        // One more than may query concurrently: it starts while another one is emitted.
+        let max_tasks = context.client.limits().max_in_flight.max(1) + 1;
         loop {
-            while in_a_row < MAX_CONSECUTIVE_FAILURES
-                && under_way.len() < most
+            while consecutive_failures < MAX_CONSECUTIVE_FAILURES
+                && tasks.len() < max_tasks
                 && !waiting.is_empty()
             {
-                let is_end = under_way.len() + waiting.len() <= 2 * most;
-                let (index, way) = (take_next(&mut waiting, pending, is_end), Arc::clone(way));
-                let mut part = pending[index].clone();
-                under_way.spawn(async move {
-                    let slice = part.next(&way).await;
-                    (index, part, slice)
+                let is_end = tasks.len() + waiting.len() <= 2 * max_tasks;
+                let (index, context) =
+                    (take_next(&mut waiting, pending, is_end), Arc::clone(context));
+                let mut batch_load = pending[index].clone();
+                tasks.spawn(async move {
+                    let slice = batch_load.next(&context).await;
+                    (index, batch_load, slice)
                 });
             }
-            let (index, mut part, slice) = match under_way.join_next().await {
-                Some(Ok(read)) => read,
-                // Nobody else ends these tasks: this one panicked, and that is passed on as if it had not been a task.
-                Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
+            let (index, mut batch_load, slice) = match tasks.join_next().await {
+                Some(Ok(outcome)) => outcome,
+                // The tasks are never aborted here, so this one panicked: propagate the panic.
+                Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => break,
             };
             match slice {
                 Ok(slice) => {
-                    in_a_row = 0;
-                    part.emit(slice, way, sink, report);
-                    if part.is_done() {
-                        part.send_completion(sink);
+                    consecutive_failures = 0;
+                    batch_load.emit(slice, context, sink, report);
+                    if batch_load.is_done() {
+                        batch_load.send_completion(sink);
                     } else {
                         waiting.push(index);
                     }
                 }
                 Err(failure) => {
-                    in_a_row += u32::from(!failure.is_query_specific());
+                    consecutive_failures += u32::from(!failure.is_query_specific());
                     if matches!(failure, QueryError::Timeout(_)) {
-                        part.halve_next_slice(&way.plan);
+                        batch_load.halve_next_slice(&context.plan);
                     }
-                    let namespace = Arc::clone(&part.batch.namespace);
-                    tracing::warn!(%namespace, %failure, "a batch of history cannot be read now");
-                    first.get_or_insert((namespace, failure));
+                    let namespace = Arc::clone(&batch_load.batch.namespace);
+                    tracing::warn!(%namespace, %failure, "failed to read batch of history");
+                    first_failure.get_or_insert((namespace, failure));
                 }
             }
-            pending[index] = part;
+            pending[index] = batch_load;
         }
-        drop(under_way);
-        pending.retain(|part| !part.is_done());
-        match first {
+        drop(tasks);
+        pending.retain(|batch_load| !batch_load.is_done());
+        match first_failure {
             None => Ok(()),
             Some((namespace, failure)) => {
-                Err(LoadIncomplete { batches: pending.len(), asked, namespace, failure })
+                Err(LoadIncomplete { batches: pending.len(), asked: total, namespace, failure })
             }
         }
     }
@@ -136,38 +137,37 @@ impl HistoryLoad {
         self.pending.iter().all(BatchLoad::is_done)
     }
 
-    /// How much time of the pending histories has been read, of how much.
+    /// The loaded and the total length of the pending histories.
     pub fn progress(&self) -> (Duration, Duration) {
-        self.pending.iter().fold((Duration::ZERO, Duration::ZERO), |(done, all), part| {
-            let (own_done, own) = part.progress(self.span.0);
-            (done.saturating_add(own_done), all.saturating_add(own))
+        self.pending.iter().fold((Duration::ZERO, Duration::ZERO), |(done, total), part| {
+            let (part_done, part_total) = part.progress(self.span.0);
+            (done.saturating_add(part_done), total.saturating_add(part_total))
         })
     }
 
-    /// The end of what is read: live samples and later histories go on after it.
+    /// The end of the time range: live samples and later loads continue after it.
     pub fn until(&self) -> Time {
         self.span.1
     }
 
-    /// What it came to so far.
+    /// The statistics so far.
     pub fn report(&self) -> &LoadStats {
         &self.report
     }
 
-    /// What the server calls its series.
+    /// The schema of the server's series.
     pub fn schema(&self) -> &Schema {
         &self.context.schema
     }
 }
 
-/// Takes out the part that is to go on: whichever began first, so that few are half read at a time. Towards the end it
-/// is the one that is furthest behind: they end together then, and none is left to be read alone, with half of the
-/// server idle.
+/// Takes the batch to continue with: the one that started first, so that few are half read at a time. Towards the end it
+/// is the one that is furthest behind, so that all end together and none is read alone while the server is half idle.
 fn take_next(waiting: &mut Vec<usize>, parts: &[BatchLoad], is_end: bool) -> usize {
-    let order = |place: &usize| {
-        let index = waiting[*place];
+    let order = |position: &usize| {
+        let index = waiting[*position];
         (is_end.then(|| parts[index].loaded_until()), index)
     };
-    let place = (0..waiting.len()).min_by_key(order).unwrap_or_default();
-    waiting.swap_remove(place)
+    let position = (0..waiting.len()).min_by_key(order).unwrap_or_default();
+    waiting.swap_remove(position)
 }

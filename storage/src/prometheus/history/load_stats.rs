@@ -1,46 +1,46 @@
-//! What reading a history came to, for a log line, for metrics and for whoever wonders.
+//! Statistics of a history load, for logs and metrics.
 
 use std::time::Duration;
 
 use super::time_slice::SkippedCounts;
 use crate::prometheus::client::{QueryStats, merge};
 
-/// Counts of one loading.
+/// Statistics of one load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadStats {
-    /// Samples of CPU and memory that were handed on, once for each VPA that wanted them.
+    /// Emitted samples, counted once for each VPA.
     pub samples: u64,
-    /// Kills for lack of memory among them.
+    /// OOM kills among the samples.
     pub oom_kills: u64,
-    /// What was passed over.
+    /// Skipped series and points.
     pub skipped: SkippedCounts,
-    /// Batches whose owners or kills could not be asked about.
+    /// Batches whose pod owners or OOM kills could not be queried.
     pub without_owner_info: u64,
-    /// Queries that were answered.
+    /// Queries that succeeded.
     pub queries: u64,
-    /// Queries that were asked again.
+    /// Queries that were retried.
     pub retries: u64,
-    /// Queries that were too large or too slow.
+    /// Queries that were halved because they were too large or too slow.
     pub halvings: u64,
-    /// Points that came.
+    /// Points received.
     pub points: u64,
-    /// Bytes that came, after decompression.
+    /// Bytes received, after decompression.
     pub bytes: u64,
-    /// Time of queries under way, added up.
+    /// Total duration of queries.
     pub query_time: Duration,
-    /// What the server warned of, each once: some leave out what they cannot reach, and say so here alone.
+    /// Distinct warnings of the server. Some servers omit unreachable data and report that only here.
     pub warnings: Vec<String>,
 }
 
 impl LoadStats {
-    pub(super) fn add(&mut self, tally: &QueryStats) {
-        self.queries += tally.queries;
-        self.retries += tally.retries;
-        self.halvings += tally.halvings;
-        self.points += tally.points;
-        self.bytes += tally.bytes;
-        self.query_time += tally.time;
-        merge(&mut self.warnings, tally.warnings.iter().cloned());
+    pub(super) fn add(&mut self, stats: &QueryStats) {
+        self.queries += stats.queries;
+        self.retries += stats.retries;
+        self.halvings += stats.halvings;
+        self.points += stats.points;
+        self.bytes += stats.bytes;
+        self.query_time += stats.time;
+        merge(&mut self.warnings, stats.warnings.iter().cloned());
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

@@ -1,5 +1,5 @@
-//! Proof that no more of a history is held than may be, however many pods a workload turns out to have; and that lists
-//! of pods are read that are longer than anybody would hold.
+//! Tests that memory stays within the budget however many pods a workload has, and that lists of pods that exceed the
+//! budget can be read.
 
 use std::{
     fmt::Write as _,
@@ -33,25 +33,25 @@ use plimsoll_core::{
 
 const CONTAINERS: [&str; 3] = ["main", "proxy", "log"];
 
-/// A server that has so many pods before a time, and so many from then on.
+/// A fake server whose number of pods changes at one time.
 #[derive(Debug)]
 struct Crowd {
     before: usize,
     since: usize,
-    turn: i64,
-    /// Pods whose owners it knows.
+    change_at: i64,
+    /// Pods with known owners.
     owned: Owned,
-    /// Questions about owners.
-    asked: AtomicUsize,
+    /// Number of queries about owners.
+    owner_queries: AtomicUsize,
 }
 
-/// Pods whose owners a server knows.
+/// The pods whose owners the server knows.
 #[derive(Debug)]
 enum Owned {
     None,
-    /// Of Jobs, by their names.
+    /// Pods of Jobs, with matching names.
     Jobs(usize),
-    /// Of somebody else, though their names do not say so: of each of so many times the server was scraped at.
+    /// Pods of another owner with misleading names, one at each of these scrape times.
     Strangers(Vec<i64>),
 }
 
@@ -71,14 +71,14 @@ impl Transport for Crowd {
 impl Crowd {
     fn usage(&self, form: &[(&str, String)]) -> String {
         let number = |name| {
-            let of = form.iter().find(|(known, _)| *known == name).expect("it is asked for");
+            let of = form.iter().find(|(known, _)| *known == name).expect("the parameter is set");
             of.1.parse::<i64>().expect("whole seconds")
         };
         let (start, end, step) = (number("start"), number("end"), number("step"));
         let mut body = String::new();
         for pod in 0..self.since.max(self.before) {
-            let start = if pod < self.before { start } else { start.max(self.turn) };
-            let end = if pod < self.since { end } else { end.min(self.turn - 60) };
+            let start = if pod < self.before { start } else { start.max(self.change_at) };
+            let end = if pod < self.since { end } else { end.min(self.change_at - 60) };
             let points = (start..=end).step_by(step as usize);
             let points: Vec<_> = points.map(|at| format!("[{at},\"1\"]")).collect();
             for container in CONTAINERS.iter().filter(|_| !points.is_empty()) {
@@ -97,31 +97,35 @@ impl Crowd {
         if !form.iter().any(|(_, text)| text.contains("kube_pod_owner")) {
             return r#"{"status":"success","data":[]}"#.to_owned();
         }
-        self.asked.fetch_add(1, Relaxed);
+        self.owner_queries.fetch_add(1, Relaxed);
         let number = |name| {
-            let of = form.iter().find(|(known, _)| *known == name).expect("it is asked for");
+            let of = form.iter().find(|(known, _)| *known == name).expect("the parameter is set");
             of.1.parse::<f64>().expect("seconds") as i64
         };
-        let more = "what nobody asked for ".repeat(20);
+        let unused_label = "an unused label value ".repeat(20);
         let mut body = String::new();
-        let mut tell = |pod: String, kind: &str, name: String| {
+        let mut add_series = |pod: String, kind: &str, name: String| {
             let comma = if body.is_empty() { "" } else { "," };
             let _ = write!(
                 body,
-                r#"{comma}{{"pod":"{pod}","owner_kind":"{kind}","owner_name":"{name}","uid":"{more}"}}"#
+                r#"{comma}{{"pod":"{pod}","owner_kind":"{kind}","owner_name":"{name}","uid":"{unused_label}"}}"#
             );
         };
         match &self.owned {
             Owned::None => {}
             Owned::Jobs(jobs) => (0..*jobs).for_each(|job| {
                 let job = format!("tick-{}", 28_000_000 + job);
-                tell(format!("{job}-x2x4z"), "Job", job);
+                add_series(format!("{job}-x2x4z"), "Job", job);
             }),
             Owned::Strangers(times) => {
                 let (start, end) = (number("start"), number("end"));
                 for (pod, at) in times.iter().enumerate() {
                     if (start..=end).contains(at) {
-                        tell(format!("web-{}", 1000 + pod), "StatefulSet", "web-else".to_owned());
+                        add_series(
+                            format!("web-{}", 1000 + pod),
+                            "StatefulSet",
+                            "web-else".to_owned(),
+                        );
                     }
                 }
             }
@@ -137,12 +141,12 @@ fn client(crowd: Crowd) -> PrometheusClient {
     )
 }
 
-/// So many pods before a time, and so many from then on; nothing is said of owners.
-fn crowd(before: usize, since: usize, turn: i64) -> Crowd {
-    Crowd { before, since, turn, owned: Owned::None, asked: AtomicUsize::new(0) }
+/// A server with this many pods before and since a time, and no owners.
+fn crowd(before: usize, since: usize, change_at: i64) -> Crowd {
+    Crowd { before, since, change_at, owned: Owned::None, owner_queries: AtomicUsize::new(0) }
 }
 
-/// With a kube-state-metrics that says who owns pods.
+/// Adds a kube-state-metrics with owners of pods.
 fn with_owners(schema: Schema) -> Schema {
     let states = KubeStateMetrics {
         job: None,
@@ -154,7 +158,7 @@ fn with_owners(schema: Schema) -> Schema {
     Schema { kube_state_metrics: Some(states), ..schema }
 }
 
-/// Counts samples, and how many there were when a VPA was whole.
+/// Counts samples, and records the count whenever a VPA is complete.
 #[derive(Default)]
 struct Count(u64, Vec<u64>);
 
@@ -181,19 +185,20 @@ async fn a_slice_holds_what_it_may_however_many_pods_there_are_or_come_to_be() {
     let plan = QueryPlan::new(Weighting::default(), &schema);
     for (before, since) in [(40, 40), (1, 40), (40, 1), (4, 6)] {
         let client = client(crowd(before, since, DAY / 2 + 60));
-        let way = LoadContext { client, schema: Arc::clone(&schema), plan: plan.clone(), budget };
+        let context =
+            LoadContext { client, schema: Arc::clone(&schema), plan: plan.clone(), budget };
         let (mut batches, _) = WorkloadBatch::all(&wanted);
         let span = (Time::from_secs(0), Time::from_secs(DAY));
-        let mut part = BatchLoad::new(batches.remove(0), span);
+        let mut batch_load = BatchLoad::new(batches.remove(0), span);
         let (mut count, mut report) = (Count::default(), LoadStats::default());
-        while !part.is_done() {
-            let slice = part.next(&way).await.expect("it is answered");
+        while !batch_load.is_done() {
+            let slice = batch_load.next(&context).await.expect("the query succeeds");
             assert!(
                 slice.size_in_points() <= budget,
                 "{} for {before} and {since}",
                 slice.size_in_points()
             );
-            part.emit(slice, &way, &mut count, &mut report);
+            batch_load.emit(slice, &context, &mut count, &mut report);
         }
         // CPU by the minute, memory each five.
         let samples = (before + since) * CONTAINERS.len() * (720 + 144);
@@ -213,14 +218,18 @@ async fn few_batches_are_begun_at_a_time_and_the_last_ones_end_together() {
     let span = (Time::from_secs(0), Time::from_secs(86_400));
     let mut loading = HistoryLoad::new(client, schema, plan, 1_000, batches, span);
     let mut count = Count::default();
-    loading.advance(&mut count).await.expect("it is answered");
-    let Count(all, whole) = count;
-    let share = |samples: u64| samples as f64 * 20.0 / all as f64;
-    assert!(share(whole[0]) < 5.0, "{:.1} batches until the first is whole", share(whole[0]));
-    // Of the last six one may have been nearly whole when there were six.
-    let last = share(all - whole[15]);
-    assert!(last < 1.0, "{last:.1} batches were left when four were not whole");
-    assert_eq!(whole.len(), 20);
+    loading.advance(&mut count).await.expect("the query succeeds");
+    let Count(total, complete) = count;
+    let share = |samples: u64| samples as f64 * 20.0 / total as f64;
+    assert!(
+        share(complete[0]) < 5.0,
+        "{:.1} batches until the first is complete",
+        share(complete[0])
+    );
+    // One of the last six may have been nearly complete when there were six.
+    let last = share(total - complete[15]);
+    assert!(last < 1.0, "{last:.1} batches were left when four were incomplete");
+    assert_eq!(complete.len(), 20);
 }
 
 #[tokio::test]
@@ -229,10 +238,11 @@ async fn what_comes_in_one_step_is_read_whatever_it_is() {
     let schema = Arc::new(schema(60, 60));
     let plan = QueryPlan::new(Weighting::default(), &schema);
     let client = client(crowd(10, 10, 0));
-    let way = LoadContext { client, schema, plan, budget: 1 };
+    let context = LoadContext { client, schema, plan, budget: 1 };
     let (mut batches, _) = WorkloadBatch::all(&wanted);
-    let mut part = BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(600)));
-    let slice = part.next(&way).await.expect("it is answered");
+    let mut batch_load =
+        BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(600)));
+    let slice = batch_load.next(&context).await.expect("the query succeeds");
     assert!(slice.size_in_points() > 10 * 3 * 6, "{}", slice.size_in_points());
 }
 
@@ -244,16 +254,17 @@ async fn owners_of_more_pods_than_anybody_would_hold_are_known_by_their_names() 
     let client = client(Crowd { owned: Owned::Jobs(JOBS), ..crowd(0, 0, 0) });
     let tick = OwnerRef::parse("batch/CronJob/tick").expect("an owner");
     let span = (Time::from_secs(0), Time::from_secs(600));
-    let asked =
+    let result =
         OwnerSeries::query(&client, &schema, "shop", &[&tick], &Arc::default(), span, 100).await;
-    let proof = asked.expect("nothing of it has to be held");
-    assert_eq!((proof.pods(), proof.size_in_points()), (JOBS, 0));
+    let owner_series = result.expect("the names identify the owners");
+    assert_eq!((owner_series.pods(), owner_series.size_in_points()), (JOBS, 0));
     let pod = "tick-28000000-x2x4z";
-    assert_eq!(proof.is_owned_by(pod, &tick), None, "its name says it");
+    assert_eq!(owner_series.is_owned_by(pod, &tick), None, "its name says it");
     assert!(tick.matches(pod));
 }
 
-/// Reads a day of a workload of two pods; answers what that came to and how often owners were asked about.
+/// Reads a day of a workload with two pods. Returns the number of samples, the statistics and the number of owner
+/// queries.
 async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, LoadStats, usize) {
     const DAY: i64 = 86_400;
     let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
@@ -262,37 +273,43 @@ async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, LoadStats, usize
     let crowd = Arc::new(Crowd { owned: Owned::Strangers(strangers), ..crowd(2, 2, 0) });
     let limits = QueryLimits { max_attempts: 1, ..QueryLimits::default() };
     let client = PrometheusClient::new(crowd.clone(), limits);
-    let way = LoadContext { client, schema, plan, budget };
+    let context = LoadContext { client, schema, plan, budget };
     let (mut batches, _) = WorkloadBatch::all(&wanted);
-    let mut part = BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(DAY)));
+    let mut batch_load =
+        BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(DAY)));
     let (mut count, mut report) = (Count::default(), LoadStats::default());
-    while !part.is_done() {
-        let slice = part.next(&way).await.expect("it is answered");
-        let held = part.batch.proof.size_in_points();
-        assert!(held <= budget / 2, "{held} of {budget}");
+    while !batch_load.is_done() {
+        let slice = batch_load.next(&context).await.expect("the query succeeds");
+        let owner_points = batch_load.batch.proof.size_in_points();
+        assert!(owner_points <= budget / 2, "{owner_points} of {budget}");
         assert!(
-            held + slice.size_in_points() <= budget,
-            "{held} and {} of {budget}",
+            owner_points + slice.size_in_points() <= budget,
+            "{owner_points} and {} of {budget}",
             slice.size_in_points()
         );
-        part.emit(slice, &way, &mut count, &mut report);
+        batch_load.emit(slice, &context, &mut count, &mut report);
     }
-    (count.0, report, crowd.asked.load(Relaxed))
+    (count.0, report, crowd.owner_queries.load(Relaxed))
 }
 
 #[tokio::test]
 async fn what_is_known_of_owners_is_part_of_the_budget_and_asked_for_in_slices_of_time() {
     let budget = 20_000;
     let samples = 2 * CONTAINERS.len() as u64 * (1440 + 288);
-    // Few fit in at once.
-    let (count, report, asked) = read_beside((0..100).map(|pod| pod * 800).collect(), budget).await;
-    assert_eq!((count, report.without_owner_info, asked), (samples, 0, 1));
-    // Of many only those of some hours do.
-    let (count, report, asked) = read_beside((0..5000).map(|pod| pod * 17).collect(), budget).await;
+    // A few fit at once.
+    let (count, report, owner_queries) =
+        read_beside((0..100).map(|pod| pod * 800).collect(), budget).await;
+    assert_eq!((count, report.without_owner_info, owner_queries), (samples, 0, 1));
+    // Of many, only some hours fit at once.
+    let (count, report, owner_queries) =
+        read_beside((0..5000).map(|pod| pod * 17).collect(), budget).await;
     assert_eq!((count, report.without_owner_info), (samples, 0));
-    assert!((5..100).contains(&asked), "asked {asked} times");
-    // Of those of one moment names decide, as if the server did not say.
-    let (count, report, asked) = read_beside(vec![40_000; 5000], budget).await;
+    assert!((5..100).contains(&owner_queries), "{owner_queries} owner queries");
+    // If too many share one time, names decide, as if the server had no owners.
+    let (count, report, owner_queries) = read_beside(vec![40_000; 5000], budget).await;
     assert_eq!(count, samples);
-    assert!(report.without_owner_info > 0 && asked < 100, "{report:?}, asked {asked} times");
+    assert!(
+        report.without_owner_info > 0 && owner_queries < 100,
+        "{report:?}, {owner_queries} owner queries"
+    );
 }

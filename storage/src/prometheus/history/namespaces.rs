@@ -1,4 +1,4 @@
-//! Whether a server has series of pods at all, to tell a history that is empty from one that was not found.
+//! Checks whether a server has series of pods at all, to distinguish an empty history from a misconfigured one.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Which of these namespaces have containers with series now.
+/// Returns the namespaces that have container series now.
 pub(super) async fn with_series(
     client: &PrometheusClient,
     schema: &Schema,
@@ -30,7 +30,7 @@ pub(super) async fn with_series(
     Ok(found.namespaces)
 }
 
-/// Takes the namespaces of series.
+/// Collects the namespaces of series.
 struct NamespaceCollector<'a> {
     label: &'a str,
     namespaces: HashSet<Box<str>>,
@@ -38,7 +38,8 @@ struct NamespaceCollector<'a> {
 
 impl SeriesVisitor for NamespaceCollector<'_> {
     fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        if let Some(namespace) = labels.get(self.label).filter(|it| !self.namespaces.contains(*it))
+        if let Some(namespace) =
+            labels.get(self.label).filter(|name| !self.namespaces.contains(*name))
         {
             self.namespaces.insert(namespace.into());
         }

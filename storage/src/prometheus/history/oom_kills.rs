@@ -1,9 +1,9 @@
-//! Kills for lack of memory, out of what kube-state-metrics shows of containers.
+//! OOM kills from the series of kube-state-metrics.
 //!
-//! A kill is a restart of a container whose last end was one: the count of restarts rose, and the reason is `OOMKilled`
-//! now. Now means twice: by the last sample, which a server forgets when a scrape no longer brings it, and by a sample
-//! of this very minute, for servers whose blocks were written without such marks. It is looked for as often as CPU, so
-//! its time is known as well as that. What the container asked for then is read along, only where there was a kill.
+//! An OOM kill is a restart whose last termination reason is `OOMKilled`: the restart count rose, and the reason is set
+//! now. "Now" is checked twice: by an instant selector, which respects staleness markers, and by a sample of the last
+//! minute, for servers without staleness markers. The step is that of CPU, so the time of a kill is as precise. The
+//! memory request and limit at that time are queried only if there was a kill.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -23,18 +23,18 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Families of what a container asks for: today's, and the one before release 2 of kube-state-metrics.
+/// Metric families of requests: the current one, and the one before release 2 of kube-state-metrics.
 const REQUESTS: [&str; 2] =
     ["kube_pod_container_resource_requests", "kube_pod_container_resource_requests_memory_bytes"];
 const LIMITS: [&str; 2] =
     ["kube_pod_container_resource_limits", "kube_pod_container_resource_limits_memory_bytes"];
 
-/// How far apart samples of kube-state-metrics may be.
-const LONGEST_PACE: Duration = Duration::from_mins(2);
-/// How old a reason may be.
-const OLDEST: Duration = Duration::from_millis(59_999);
+/// Longest supported scrape interval of kube-state-metrics.
+const MAX_SCRAPE_INTERVAL: Duration = Duration::from_mins(2);
+/// Maximum age of a termination reason.
+const MAX_REASON_AGE: Duration = Duration::from_millis(59_999);
 
-/// A kill.
+/// An OOM kill.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OomKill {
     pub(super) workload: usize,
@@ -45,39 +45,39 @@ pub(super) struct OomKill {
     pub(super) limit_bytes: Option<i64>,
 }
 
-/// What was seen of kills last, by workload, container and pod.
+/// The last OOM kill by workload, container and pod.
 pub(super) type SeenKills = HashMap<(usize, Box<str>, Box<str>), LastSeenKill>;
 
-/// A kill as it is seen for some time after it.
+/// An OOM kill, which stays visible for some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LastSeenKill {
-    /// The count of restarts then.
+    /// The restart count.
     count: f64,
-    /// When it was seen last.
+    /// When the kill was visible last.
     at: Time,
 }
 
-/// What is asked about kills in a part of a history.
+/// A query for the OOM kills in a part of a history.
 pub(super) struct OomKillQuery<'a> {
     pub(super) client: &'a PrometheusClient,
     pub(super) schema: &'a Schema,
     pub(super) states: &'a KubeStateMetrics,
     pub(super) plan: &'a QueryPlan,
     pub(super) batch: &'a WorkloadBatch,
-    /// The pods that were killed at some time.
+    /// The pods that were OOM-killed at some time.
     pub(super) pods: Pattern,
-    /// Points that may be held of each answer.
+    /// Maximum number of points of each result.
     pub(super) max_points: u64,
-    /// After the first time and up to the second.
+    /// The time range: after the first time, up to and including the second.
     pub(super) span: (Time, Time),
 }
 
 impl OomKillQuery<'_> {
-    /// The kills, by container and pod and in order of time. One that was counted does not count again, nor one that
-    /// can be seen at the beginning already: whoever read the time before has it.
+    /// Returns the kills by container and pod, in order of time. A kill that is in `seen` is not returned again, and neither
+    /// is one that is visible at the start already: the load of the time before has it.
     pub(super) async fn query(
         &self,
-        counted: &mut SeenKills,
+        seen: &mut SeenKills,
         report: &mut LoadStats,
     ) -> Result<Vec<OomKill>, QueryError> {
         let condition = self.kill_condition();
@@ -97,12 +97,12 @@ impl OomKillQuery<'_> {
         for rows in restarts.groups() {
             let key = rows[0].key();
             let none = LastSeenKill { count: 0.0, at: Time::EPOCH };
-            let known = counted.entry((key.0, key.1.into(), key.2.into())).or_insert(none);
+            let last = seen.entry((key.0, key.1.into(), key.2.into())).or_insert(none);
             for &(at, count) in restarts.points_of(rows, &mut merged) {
-                // Fewer than before: a new pod that has the name of an old one. So is one with as many, when the old
-                // one's can be seen no longer.
-                let same = (count - known.count).abs() < 0.5 && at <= known.at.later(self.window());
-                *known = LastSeenKill { count, at };
+                // A smaller count means a new pod with the same name. So does an equal count, if the old kill is no
+                // longer visible.
+                let same = (count - last.count).abs() < 0.5 && at <= last.at.later(self.window());
+                *last = LastSeenKill { count, at };
                 if same || at <= after {
                     continue;
                 }
@@ -119,25 +119,31 @@ impl OomKillQuery<'_> {
         Ok(kills)
     }
 
-    /// The count of restarts, where it rose and the last end was for lack of memory.
+    /// The restart count, where it rose and the last termination was an OOM kill.
     fn kill_condition(&self) -> Query {
-        let on = self.states.container_labels();
+        let labels = self.states.container_labels();
         let restarts = self.family("kube_pod_container_status_restarts_total");
         let reason = reason(self.states, self.schema, &self.batch.namespace)
             .matches(&self.states.pod, self.pods.clone());
-        let rose =
-            max_by(&Query::range_function(RangeFunction::Increase, &restarts, self.window()), &on)
-                .greater_than(0);
-        let fresh = max_by(&Query::range_function(RangeFunction::Last, &reason, OLDEST), &on);
-        let killed = max_by(&reason.into(), &on).equal_to(1);
-        max_by(&restarts.into(), &on).and_on(&rose, &on).and_on(&killed, &on).and_on(&fresh, &on)
+        let increased = max_by(
+            &Query::range_function(RangeFunction::Increase, &restarts, self.window()),
+            &labels,
+        )
+        .greater_than(0);
+        let is_recent =
+            max_by(&Query::range_function(RangeFunction::Last, &reason, MAX_REASON_AGE), &labels);
+        let killed = max_by(&reason.into(), &labels).equal_to(1);
+        max_by(&restarts.into(), &labels)
+            .and_on(&increased, &labels)
+            .and_on(&killed, &labels)
+            .and_on(&is_recent, &labels)
     }
 
-    /// For how long a rise of the count can be seen.
+    /// How long an increase of the count is visible.
     fn window(&self) -> Duration {
         self.plan
             .cpu
-            .saturating_add(LONGEST_PACE.max(self.schema.scrape_interval.value.longest_gap))
+            .saturating_add(MAX_SCRAPE_INTERVAL.max(self.schema.scrape_interval.value.longest_gap))
     }
 
     fn family(&self, name: &str) -> Selector {
@@ -145,7 +151,7 @@ impl OomKillQuery<'_> {
         states.matches(&self.states.pod, self.pods.clone())
     }
 
-    /// How much memory was asked for at the time of each kill.
+    /// The memory request or limit at the time of each kill.
     async fn memory_at_kill(
         &self,
         families: &[&str; 2],
@@ -153,14 +159,14 @@ impl OomKillQuery<'_> {
         grid: QueryRange,
         report: &mut LoadStats,
     ) -> Result<SeriesPoints, QueryError> {
-        let [today, before] = families;
-        let selector = match (self.states.has_family(today), self.states.has_family(before)) {
-            (false, true) => self.family(before),
-            _ => self.family(today).equals("resource", "memory"),
+        let [current, legacy] = families;
+        let selector = match (self.states.has_family(current), self.states.has_family(legacy)) {
+            (false, true) => self.family(legacy),
+            _ => self.family(current).equals("resource", "memory"),
         };
-        let on = self.states.container_labels();
-        let amounts = max_by(&selector.into(), &on);
-        self.points(&amounts.and_on(condition, &on), grid, report).await
+        let labels = self.states.container_labels();
+        let amounts = max_by(&selector.into(), &labels);
+        self.points(&amounts.and_on(condition, &labels), grid, report).await
     }
 
     async fn points(
@@ -169,11 +175,11 @@ impl OomKillQuery<'_> {
         grid: QueryRange,
         report: &mut LoadStats,
     ) -> Result<SeriesPoints, QueryError> {
-        let mut taker =
+        let mut collector =
             SliceCollector::new(self.batch, self.states.container_labels(), self.max_points);
-        let tally = self.client.range(query, grid, &mut taker).await;
-        report.add(&tally.map_err(|interrupted| interrupted.failure)?);
-        Ok(taker.into_committed().0)
+        let stats = self.client.range(query, grid, &mut collector).await;
+        report.add(&stats.map_err(|interrupted| interrupted.failure)?);
+        Ok(collector.into_committed().0)
     }
 }
 

@@ -1,7 +1,6 @@
-//! Who owns which pod, as kube-state-metrics said over time: deleted pods included.
+//! Owners of pods over time from the series of kube-state-metrics, including those of deleted pods.
 //!
-//! Asked from the index of the server (`/api/v1/series`), which reads no samples: an owner is in the labels, so it
-//! suffices that a series was there.
+//! Owners are labels, so the index of the server (`/api/v1/series`) is enough and no samples are read.
 
 #[cfg(test)]
 mod tests;
@@ -21,31 +20,32 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// What stands between a workload and its pods, where it is asked about.
+/// The metric families of intermediate owners between a workload and its pods.
 const INTERMEDIATE_KINDS: [(&str, &str, &str); 2] =
     [("kube_replicaset_owner", "ReplicaSet", "replicaset"), ("kube_job_owner", "Job", "job_name")];
 
-/// What one entry of a table takes, in points of sixteen bytes, besides its names.
+/// The memory of one map entry without its names, in points of sixteen bytes.
 const POINTS_PER_ENTRY: u64 = 12;
 
-/// What was said of owners in a namespace, as far as names do not say the same. Of the pods of CronJobs there are
-/// millions, and nearly all names tell whose they are.
+/// The owners in a namespace that do not follow from the names of pods. CronJobs create millions of pods, and nearly all
+/// their names identify the owner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnerSeries {
     pods: HashMap<Box<str>, Vec<OwnerRef>>,
-    /// Pods that a VPA selects now, whatever they are called: their owners are kept, since they alone say otherwise.
+    /// Existing pods with unexpected names that a VPA selects. Their owners are always kept, because only they can
+    /// contradict the selection.
     live_pods: Arc<HashMap<Box<str>, usize>>,
     /// ReplicaSets and Jobs, by name.
     intermediate: HashMap<Box<str>, Vec<IntermediateOwner>>,
-    /// Series about pods that came.
+    /// Number of pod series received.
     pod_count: usize,
-    /// Whether any pod is of something of these kinds that made it for somebody else.
+    /// For each intermediate kind, whether any pod is owned by an object of that kind that is not itself a workload here.
     has_intermediate: [bool; INTERMEDIATE_KINDS.len()],
-    /// What all this takes, in points.
+    /// The memory of all this, in points.
     size_in_points: u64,
 }
 
-/// Something that owns pods, and what made it: `None` where it was said that nothing did.
+/// An intermediate owner and its controller; `None` if it has no controller.
 #[derive(Clone, Debug)]
 struct IntermediateOwner {
     object: OwnerRef,
@@ -53,8 +53,8 @@ struct IntermediateOwner {
 }
 
 impl OwnerSeries {
-    /// Asks who owned what, of everything whose owner is named like these. More than `most` points are not held: then it
-    /// fails with [`Failure::Full`].
+    /// Queries the owners of all objects whose owner has one of these names. Fails with [`QueryError::CollectorFull`] if the
+    /// result exceeds `max_points`.
     pub(super) async fn query(
         client: &PrometheusClient,
         schema: &Schema,
@@ -62,116 +62,119 @@ impl OwnerSeries {
         owners: &[&OwnerRef],
         live: &Arc<HashMap<Box<str>, usize>>,
         (from, to): (Time, Time),
-        most: u64,
+        max_points: u64,
     ) -> Result<Self, QueryError> {
-        let mut proof = Self { live_pods: Arc::clone(live), ..Self::default() };
-        let Some(states) = &schema.kube_state_metrics else { return Ok(proof) };
+        let mut owner_series = Self { live_pods: Arc::clone(live), ..Self::default() };
+        let Some(kube_state_metrics) = &schema.kube_state_metrics else { return Ok(owner_series) };
         let names = || Pattern::any_literal(owners.iter().map(|owner| &*owner.name));
-        // Whatever stands between begins with the owner's name.
-        let begins = names().then(&Pattern::regex("(?:-.*)?"));
-        if states.has_family("kube_pod_owner") {
-            let pods = states.selector("kube_pod_owner", namespace, &schema.matchers);
-            let pods = pods.matches("owner_name", begins);
-            let (label, about) = (&*states.pod, OwnerSubject::Pods);
-            let mut said = OwnerCollector {
-                proof: &mut proof,
+        // The names of intermediate owners start with the name of the workload.
+        let name_pattern = names().then(&Pattern::regex("(?:-.*)?"));
+        if kube_state_metrics.has_family("kube_pod_owner") {
+            let pods = kube_state_metrics.selector("kube_pod_owner", namespace, &schema.matchers);
+            let pods = pods.matches("owner_name", name_pattern);
+            let (label, subject) = (&*kube_state_metrics.pod, OwnerSubject::Pods);
+            let mut collector = OwnerCollector {
+                owner_series: &mut owner_series,
                 owners,
                 label,
-                subject: about,
+                subject,
                 initial_points: 0,
-                max_points: most,
+                max_points,
             };
-            client.series(&pods, (from, to), &mut said).await?;
+            client.series(&pods, (from, to), &mut collector).await?;
         }
-        for (number, (family, kind, label)) in INTERMEDIATE_KINDS.into_iter().enumerate() {
-            if !proof.has_intermediate[number] || !states.has_family(family) {
+        for (index, (family, kind, label)) in INTERMEDIATE_KINDS.into_iter().enumerate() {
+            if !owner_series.has_intermediate[index] || !kube_state_metrics.has_family(family) {
                 continue;
             }
-            // Of those that others made, it suffices to know that they are not ours.
-            let between = states.selector(family, namespace, &schema.matchers);
-            let between = between.matches(label, names().then(&Pattern::regex("(?:-.*)?")));
-            let (about, before) = (OwnerSubject::Intermediate { kind }, proof.size_in_points);
-            let mut said = OwnerCollector {
-                proof: &mut proof,
+            // Skip those of other workloads: it suffices to know that they are not ours.
+            let intermediate = kube_state_metrics.selector(family, namespace, &schema.matchers);
+            let intermediate =
+                intermediate.matches(label, names().then(&Pattern::regex("(?:-.*)?")));
+            let (subject, initial_points) =
+                (OwnerSubject::Intermediate { kind }, owner_series.size_in_points);
+            let mut collector = OwnerCollector {
+                owner_series: &mut owner_series,
                 owners,
                 label,
-                subject: about,
-                initial_points: before,
-                max_points: most,
+                subject,
+                initial_points,
+                max_points,
             };
-            client.series(&between, (from, to), &mut said).await?;
+            client.series(&intermediate, (from, to), &mut collector).await?;
         }
-        Ok(proof)
+        Ok(owner_series)
     }
 
-    /// About how many pods there were: of one that two copies tell of there are two.
+    /// The approximate number of pods: one with series from two replicas counts twice.
     pub(super) fn pods(&self) -> usize {
         self.pod_count
     }
 
-    /// What it takes, in points.
+    /// The memory of the owners, in points.
     pub(super) fn size_in_points(&self) -> u64 {
         self.size_in_points
     }
 
-    /// Whether there are pods of an owner whose names do not tell.
+    /// Whether the owner has pods whose names do not follow its rules.
     pub(super) fn has_unexpected_pod_names(&self, owner: &OwnerRef) -> bool {
-        let is_odd = |pod: &str| !owner.matches(pod) && self.is_owned_by(pod, owner) == Some(true);
-        let makes_odd = |IntermediateOwner { object: made, controller: by }: &IntermediateOwner| {
-            by.as_ref() == Some(owner) && !owner.generates_name(&made.kind, &made.name)
+        let is_unexpected =
+            |pod: &str| !owner.matches(pod) && self.is_owned_by(pod, owner) == Some(true);
+        let has_unexpected_name = |IntermediateOwner { object, controller }: &IntermediateOwner| {
+            controller.as_ref() == Some(owner) && !owner.generates_name(&object.kind, &object.name)
         };
-        self.pods.keys().any(|pod| is_odd(pod))
-            || self.intermediate.values().flatten().any(makes_odd)
+        self.pods.keys().any(|pod| is_unexpected(pod))
+            || self.intermediate.values().flatten().any(has_unexpected_name)
     }
 
-    /// What is known of who owns a pod, to be asked about one owner after the other. `None` where nothing is known that its
-    /// name does not tell.
+    /// The known owners of a pod. `None` if only its name determines the owner.
     pub(super) fn timeline_of(&self, pod: &str) -> Option<OwnerTimeline<'_>> {
         if let Some(parents) = self.pods.get(pod) {
             return Some(OwnerTimeline(
-                parents.iter().map(|it| (it, self.controller_of(it))).collect(),
+                parents.iter().map(|parent| (parent, self.controller_of(parent))).collect(),
             ));
         }
-        let made = self.intermediate.get(generated_name_base(pod)?)?;
+        let intermediates = self.intermediate.get(generated_name_base(pod)?)?;
         Some(OwnerTimeline(
-            made.iter()
-                .map(|IntermediateOwner { object: made, controller: by }| (made, Some(by)))
+            intermediates
+                .iter()
+                .map(|IntermediateOwner { object, controller }| (object, Some(controller)))
                 .collect(),
         ))
     }
 
     fn controller_of(&self, parent: &OwnerRef) -> Option<&Option<OwnerRef>> {
         let known = self.intermediate.get(&parent.name)?;
-        known.iter().find(|it| it.object.kind == parent.kind).map(|it| &it.controller)
+        known.iter().find(|owner| owner.object.kind == parent.kind).map(|owner| &owner.controller)
     }
 
-    /// Whether this pod is of that owner; `None` where nothing is known of it.
+    /// Whether the owner owns this pod; `None` if unknown.
     pub(super) fn is_owned_by(&self, pod: &str, owner: &OwnerRef) -> Option<bool> {
         self.timeline_of(pod)?.is_owned_by(owner)
     }
 
-    /// Takes the owner of a pod, if its name does not tell the same.
+    /// Adds the owner of a pod, unless it follows from the pod's name.
     fn add_pod(&mut self, owners: &[&OwnerRef], pod: &str, parent: OwnerRef) {
         self.pod_count += 1;
-        let stands_between =
+        let intermediate_kind =
             INTERMEDIATE_KINDS.iter().position(|(_, kind, _)| *kind == &*parent.kind);
-        let stands_between = stands_between.filter(|_| !owners.contains(&&parent));
-        if let Some(number) = stands_between {
-            self.has_intermediate[number] = true;
+        let intermediate_kind = intermediate_kind.filter(|_| !owners.contains(&&parent));
+        if let Some(index) = intermediate_kind {
+            self.has_intermediate[index] = true;
         }
-        let all = || owners.iter().copied();
-        let told = OwnerTimeline(vec![(&parent, None)]);
-        let is_told_by_name = !self.live_pods.contains_key(pod)
-            && workload_of(all(), Some(&told), pod) == workload_of(all(), None, pod)
-            // What made the parent is looked up by the parent's name.
-            && (stands_between.is_none() || generated_name_base(pod) == Some(&*parent.name));
+        let all_owners = || owners.iter().copied();
+        let timeline = OwnerTimeline(vec![(&parent, None)]);
+        let follows_from_name = !self.live_pods.contains_key(pod)
+            && workload_of(all_owners(), Some(&timeline), pod) == workload_of(all_owners(), None, pod)
+            // The controller of the parent is looked up by the parent's name.
+            && (intermediate_kind.is_none() || generated_name_base(pod) == Some(&*parent.name));
         match self.pods.get_mut(pod) {
             Some(parents) if parents.contains(&parent) => {}
             Some(parents) => {
                 self.size_in_points += POINTS_PER_ENTRY / 2 + points(&[&parent.kind, &parent.name]);
                 parents.push(parent);
             }
-            None if is_told_by_name => {}
+            None if follows_from_name => {}
             None => {
                 self.size_in_points +=
                     POINTS_PER_ENTRY + points(&[pod, &parent.kind, &parent.name]);
@@ -180,156 +183,169 @@ impl OwnerSeries {
         }
     }
 
-    /// Takes what made a ReplicaSet or a Job, if its name does not tell the same. What is said last holds.
-    fn add_intermediate(&mut self, owners: &[&OwnerRef], made: OwnerRef, by: Option<OwnerRef>) {
-        let mut makers = owners.iter().filter(|owner| owner.generates_name(&made.kind, &made.name));
-        let is_told_by_name = match (makers.next(), makers.next()) {
-            (Some(maker), None) => by.as_ref() == Some(*maker),
-            // Of somebody else, which nobody would think otherwise; pods of unknown kinds go by more than names.
+    /// Adds the controller of a ReplicaSet or a Job, unless it follows from its name. The last one wins.
+    fn add_intermediate(
+        &mut self,
+        owners: &[&OwnerRef],
+        object: OwnerRef,
+        controller: Option<OwnerRef>,
+    ) {
+        let mut candidates =
+            owners.iter().filter(|owner| owner.generates_name(&object.kind, &object.name));
+        let follows_from_name = match (candidates.next(), candidates.next()) {
+            (Some(candidate), None) => controller.as_ref() == Some(*candidate),
+            // It belongs to another controller and its name does not suggest otherwise. For unknown kinds names alone
+            // are not enough.
             (None, _) => {
-                let is_foreign = by.as_ref().is_none_or(|by| !owners.contains(&by));
-                is_foreign && (by.is_some() || owners.iter().all(|owner| owner.has_known_naming()))
+                let is_foreign =
+                    controller.as_ref().is_none_or(|controller| !owners.contains(&controller));
+                is_foreign
+                    && (controller.is_some() || owners.iter().all(|owner| owner.has_known_naming()))
             }
             (Some(_), Some(_)) => false,
         };
-        if let Some(known) = self.intermediate.get_mut(&made.name) {
-            if known.iter().any(|it| it.object == made && it.controller == by) {
+        if let Some(known) = self.intermediate.get_mut(&object.name) {
+            if known.iter().any(|owner| owner.object == object && owner.controller == controller) {
                 return;
             }
-            known.retain(|it| it.object != made);
+            known.retain(|owner| owner.object != object);
             if known.is_empty() {
-                self.intermediate.remove(&made.name);
+                self.intermediate.remove(&object.name);
             }
         }
-        if !is_told_by_name {
-            let by_name = by.as_ref().map_or("", |by| &by.name);
-            self.size_in_points += POINTS_PER_ENTRY + points(&[&made.name, &made.name, by_name]);
+        if !follows_from_name {
+            let controller_name = controller.as_ref().map_or("", |controller| &controller.name);
+            self.size_in_points +=
+                POINTS_PER_ENTRY + points(&[&object.name, &object.name, controller_name]);
             self.intermediate
-                .entry(made.name.clone())
+                .entry(object.name.clone())
                 .or_default()
-                .push(IntermediateOwner { object: made, controller: by });
+                .push(IntermediateOwner { object, controller });
         }
     }
 }
 
-/// What texts take, in points.
+/// The memory of these texts, in points.
 fn points(texts: &[&str]) -> u64 {
     texts.iter().map(|text| text.len() as u64 / 16 + 1).sum()
 }
 
-/// The name of what owns a pod, if the API server made the pod's name unique: a dash and five characters.
+/// The name of the pod's owner, if the pod has a generated name: a dash and five random characters.
 fn generated_name_base(pod: &str) -> Option<&str> {
     let (parent, unique) = pod.rsplit_once('-')?;
     (unique.len() == 5).then_some(parent)
 }
 
-/// Whose pod this is, of these owners. What is known goes before what names look like, and among those the longest name
-/// of a workload says most.
+/// The index of the owner of this pod. Known owners take precedence over names, and longer workload names over shorter
+/// ones.
 pub(super) fn workload_of<'a>(
     owners: impl Iterator<Item = &'a OwnerRef>,
-    lineage: Option<&OwnerTimeline<'_>>,
+    timeline: Option<&OwnerTimeline<'_>>,
     pod: &str,
 ) -> Option<usize> {
-    let mut likely: Option<(usize, usize)> = None;
+    let mut best_match: Option<(usize, usize)> = None;
     for (index, owner) in owners.enumerate() {
         let length = owner.name.len();
-        match lineage.and_then(|lineage| lineage.is_owned_by(owner)) {
+        match timeline.and_then(|timeline| timeline.is_owned_by(owner)) {
             Some(true) => return Some(index),
-            None if likely.is_none_or(|(_, other)| other < length) && owner.matches(pod) => {
-                likely = Some((index, length));
+            None if best_match.is_none_or(|(_, other)| other < length) && owner.matches(pod) => {
+                best_match = Some((index, length));
             }
             Some(false) | None => {}
         }
     }
-    likely.map(|(index, _)| index)
+    best_match.map(|(index, _)| index)
 }
 
-/// Those that own a pod, each with what made it where that is known.
+/// The owners of a pod, each with its controller if known.
 #[derive(Debug)]
 pub(super) struct OwnerTimeline<'a>(Vec<(&'a OwnerRef, Option<&'a Option<OwnerRef>>)>);
 
 impl OwnerTimeline<'_> {
-    /// Whether the pod is of that owner; `None` where nothing is known of it.
+    /// Whether the owner owns the pod; `None` if unknown.
     pub(super) fn is_owned_by(&self, owner: &OwnerRef) -> Option<bool> {
-        // A name that was used twice is of both.
-        let mut verdict = None;
-        for (parent, made_by) in &self.0 {
-            match leads_to(parent, *made_by, owner) {
+        // A pod name that was used twice belongs to both owners.
+        let mut result = None;
+        for (parent, controller) in &self.0 {
+            match is_owned_through(parent, *controller, owner) {
                 Some(true) => return Some(true),
-                Some(false) => verdict = Some(false),
-                None if verdict.is_none() => {}
-                None => verdict = None,
+                Some(false) => result = Some(false),
+                None if result.is_none() => {}
+                None => result = None,
             }
         }
-        verdict
+        result
     }
 }
 
-/// Whether what owns a pod is this owner, or was made by it.
-fn leads_to(
+/// Whether the parent of a pod is this owner, or is controlled by it.
+fn is_owned_through(
     parent: &OwnerRef,
-    made_by: Option<&Option<OwnerRef>>,
+    controller: Option<&Option<OwnerRef>>,
     owner: &OwnerRef,
 ) -> Option<bool> {
     if parent == owner {
         return Some(true);
     }
-    match made_by {
-        Some(Some(made_by)) if made_by == owner => return Some(true),
-        Some(made_by) if owner.has_known_naming() || made_by.is_none() => return Some(false),
+    match controller {
+        Some(Some(controller)) if controller == owner => return Some(true),
+        Some(controller) if owner.has_known_naming() || controller.is_none() => return Some(false),
         _ => {}
     }
     if owner.has_known_naming() {
-        // Nothing is known of what stands between but its name.
+        // Only the name of the intermediate owner is known.
         return Some(owner.generates_name(&parent.kind, &parent.name));
     }
-    // What a kind of somebody's own makes, nobody knows: names decide.
+    // The objects that a custom kind creates are unknown: names decide.
     None
 }
 
-/// The pods that were killed for lack of memory at some time, and what they take, in points; no more than `most`.
+/// The pods that were OOM-killed at some time, and their memory in points, at most `max_points`.
 pub(super) async fn oom_killed_pods(
     client: &PrometheusClient,
     schema: &Schema,
     namespace: &str,
     pods: Pattern,
     (from, to): (Time, Time),
-    most: u64,
+    max_points: u64,
 ) -> Result<(HashSet<Box<str>>, u64), QueryError> {
-    let Some(states) = &schema.kube_state_metrics else { return Ok((HashSet::new(), 0)) };
-    let selector = reason(states, schema, namespace).matches(&states.pod, pods);
-    let mut pods = LabelValueCollector {
-        label: &states.pod,
+    let Some(kube_state_metrics) = &schema.kube_state_metrics else {
+        return Ok((HashSet::new(), 0));
+    };
+    let selector =
+        reason(kube_state_metrics, schema, namespace).matches(&kube_state_metrics.pod, pods);
+    let mut collector = LabelValueCollector {
+        label: &kube_state_metrics.pod,
         values: HashSet::new(),
         size_in_points: 0,
-        max_points: most,
+        max_points,
     };
-    client.series(&selector, (from, to), &mut pods).await?;
-    Ok((pods.values, pods.size_in_points))
+    client.series(&selector, (from, to), &mut collector).await?;
+    Ok((collector.values, collector.size_in_points))
 }
 
-/// Containers whose last end was for lack of memory.
+/// Selects containers whose last termination was an OOM kill.
 pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespace: &str) -> Selector {
     let family = "kube_pod_container_status_last_terminated_reason";
     states.selector(family, namespace, &schema.matchers).equals("reason", "OOMKilled")
 }
 
-/// What series tell of.
+/// What the series describe.
 enum OwnerSubject {
     Pods,
     Intermediate { kind: &'static str },
 }
 
-/// Takes who owns what, and nothing else that labels say.
+/// Collects the owners from series labels.
 struct OwnerCollector<'a> {
-    proof: &'a mut OwnerSeries,
+    owner_series: &'a mut OwnerSeries,
     owners: &'a [&'a OwnerRef],
-    /// The name of what is owned.
+    /// The label with the name of the owned object.
     label: &'a str,
     subject: OwnerSubject,
-    /// Points that were held before.
+    /// Memory in points before this query.
     initial_points: u64,
-    /// Points that may be held.
+    /// Maximum memory in points.
     max_points: u64,
 }
 
@@ -338,11 +354,13 @@ impl SeriesVisitor for OwnerCollector<'_> {
         if let Some(name) = labels.get(self.label) {
             let owner = owner(labels);
             match (&self.subject, owner) {
-                (OwnerSubject::Pods, Some(owner)) => self.proof.add_pod(self.owners, name, owner),
+                (OwnerSubject::Pods, Some(owner)) => {
+                    self.owner_series.add_pod(self.owners, name, owner);
+                }
                 (OwnerSubject::Pods, None) => {}
-                (OwnerSubject::Intermediate { kind }, by) => {
-                    let made = OwnerRef { kind: (*kind).into(), name: name.into() };
-                    self.proof.add_intermediate(self.owners, made, by);
+                (OwnerSubject::Intermediate { kind }, controller) => {
+                    let object = OwnerRef { kind: (*kind).into(), name: name.into() };
+                    self.owner_series.add_intermediate(self.owners, object, controller);
                 }
             }
         }
@@ -352,23 +370,25 @@ impl SeriesVisitor for OwnerCollector<'_> {
     fn point(&mut self, _: Time, _: f64) {}
 
     fn is_full(&self) -> bool {
-        self.proof.size_in_points > self.max_points
+        self.owner_series.size_in_points > self.max_points
     }
 
     fn discard(&mut self) {
-        // It comes again from its beginning.
+        // The response will be read again from its start.
         match &self.subject {
-            OwnerSubject::Pods => *self.proof = OwnerSeries::default(),
-            OwnerSubject::Intermediate { kind } => self.proof.intermediate.retain(|_, known| {
-                known.retain(|it| *it.object.kind != **kind);
-                !known.is_empty()
-            }),
+            OwnerSubject::Pods => *self.owner_series = OwnerSeries::default(),
+            OwnerSubject::Intermediate { kind } => {
+                self.owner_series.intermediate.retain(|_, known| {
+                    known.retain(|owner| *owner.object.kind != **kind);
+                    !known.is_empty()
+                });
+            }
         }
-        self.proof.size_in_points = self.initial_points;
+        self.owner_series.size_in_points = self.initial_points;
     }
 }
 
-/// Takes the values of one label.
+/// Collects the values of one label.
 struct LabelValueCollector<'a> {
     label: &'a str,
     values: HashSet<Box<str>>,
@@ -399,6 +419,6 @@ impl SeriesVisitor for LabelValueCollector<'_> {
 
 fn owner(labels: Labels<'_>) -> Option<OwnerRef> {
     let (kind, name) = (labels.get("owner_kind")?, labels.get("owner_name")?);
-    let is_one = |text: &str| !text.is_empty() && text != "<none>";
-    (is_one(kind) && is_one(name)).then(|| OwnerRef { kind: kind.into(), name: name.into() })
+    let is_set = |text: &str| !text.is_empty() && text != "<none>";
+    (is_set(kind) && is_set(name)).then(|| OwnerRef { kind: kind.into(), name: name.into() })
 }

@@ -1,6 +1,6 @@
-//! What is asked about the pods of a batch before their usage is: who owns them, and which were ever killed.
+//! Queries the owners and the OOM kills of the pods of a batch, before their usage.
 //!
-//! It is asked for as long a time as fits into the budget; a part that goes on behind that asks again.
+//! The queried time range is as long as the budget allows. Beyond it, the information is queried again.
 
 use std::collections::HashSet;
 
@@ -12,95 +12,95 @@ use super::{
 use crate::prometheus::{query_error::QueryError, selector::Pattern};
 use plimsoll_core::types::Time;
 
-/// What it means that a server does not say who owns pods, or who was killed.
-const OWNERS_UNAVAILABLE: &str = "owners of pods cannot be asked about: names of pods decide alone";
-const OOM_KILLS_UNAVAILABLE: &str =
-    "kills for lack of memory cannot be asked about, and do not count";
+/// Log messages for failed queries.
+const OWNERS_UNAVAILABLE: &str = "failed to query owners of pods; matching pods by name only";
+const OOM_KILLS_UNAVAILABLE: &str = "failed to query OOM kills; ignoring them";
 
-/// What was asked.
+/// Information about the pods of a batch.
 #[derive(Debug)]
 pub(super) struct PodInfo {
-    /// Patterns of pods, each for a query of its own.
+    /// Patterns of pod names, one per query.
     pub(super) patterns: Vec<Pattern>,
     pub(super) oom_killed: HashSet<Box<str>>,
-    /// What the server does not say, and why.
+    /// The log message and the failure, if something could not be queried.
     pub(super) unavailable: Option<(&'static str, QueryError)>,
-    /// Up to when it holds.
+    /// The end of the time range.
     pub(super) until: Time,
-    /// What it takes, in points.
+    /// The memory of the information, in points.
     pub(super) size_in_points: u64,
 }
 
 impl PodInfo {
-    /// Asks about what comes after a time, up to another one or less, and puts the owners into the batch. `most` is for
-    /// how many steps at most, and becomes less where more comes than may be held.
+    /// Queries a time range that ends at `to` or earlier, and stores the owners in the batch. `max_steps` limits its length,
+    /// and is reduced if the result exceeds the budget.
     pub(super) async fn query(
         batch: &mut WorkloadBatch,
-        way: &LoadContext,
+        context: &LoadContext,
         (after, to): (Time, Time),
-        most: &mut u32,
+        max_steps: &mut u32,
     ) -> Result<Self, QueryError> {
         loop {
-            let until = after.later(way.plan.memory.saturating_mul(*most)).min(to);
-            let asked = Self::query_once(batch, way, (after, until)).await;
-            let failure = match asked {
+            let until = after.later(context.plan.memory.saturating_mul(*max_steps)).min(to);
+            let result = Self::query_once(batch, context, (after, until)).await;
+            let failure = match result {
                 Err(failure @ (QueryError::CollectorFull | QueryError::TooLarge(_))) => failure,
-                asked => return asked,
+                result => return result,
             };
             let length = u128::from(until.nanos_since(after).max(0).unsigned_abs());
-            let steps = length.div_ceil(way.plan.memory.as_nanos().max(1));
+            let steps = length.div_ceil(context.plan.memory.as_nanos().max(1));
             if steps <= 1 {
-                // There is nothing shorter to ask for, so it is not asked for at all.
+                // A single step cannot be split, so continue without.
                 batch.proof = OwnerSeries::default();
-                let (patterns, killed) = (batch.patterns(), HashSet::new());
-                let untold = Some((OWNERS_UNAVAILABLE, failure));
+                let (patterns, oom_killed) = (batch.patterns(), HashSet::new());
+                let unavailable = Some((OWNERS_UNAVAILABLE, failure));
                 return Ok(Self {
                     patterns,
-                    oom_killed: killed,
-                    unavailable: untold,
+                    oom_killed,
+                    unavailable,
                     until: to,
                     size_in_points: 0,
                 });
             }
-            *most = u32::try_from(steps / u128::from(GROWTH)).unwrap_or(u32::MAX).max(1);
+            *max_steps = u32::try_from(steps / u128::from(GROWTH)).unwrap_or(u32::MAX).max(1);
             let namespace = &*batch.namespace;
-            tracing::debug!(namespace, steps = *most, %failure, "owners of pods are asked about for less time");
+            tracing::debug!(namespace, steps = *max_steps, %failure, "querying owners of pods for a shorter time range");
         }
     }
 
     async fn query_once(
         batch: &mut WorkloadBatch,
-        way: &LoadContext,
+        context: &LoadContext,
         (after, until): (Time, Time),
     ) -> Result<Self, QueryError> {
-        let LoadContext { client, schema, plan, budget } = way;
-        let most = budget / 2;
+        let LoadContext { client, schema, plan, budget } = context;
+        let max_points = budget / 2;
         let span = (after, until);
-        let mut untold = None;
+        let mut unavailable = None;
         let is_too_much = |failure: &QueryError| {
             matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
         };
         if batch.labelled.is_none() {
             let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-            let WorkloadBatch { namespace, live_pods: live, .. } = &*batch;
-            let asked =
-                OwnerSeries::query(client, schema, namespace, &owners, live, span, most).await;
-            batch.proof = match asked {
+            let WorkloadBatch { namespace, live_pods, .. } = &*batch;
+            let result =
+                OwnerSeries::query(client, schema, namespace, &owners, live_pods, span, max_points)
+                    .await;
+            batch.proof = match result {
                 Ok(proof) => proof,
                 Err(failure) if failure.is_transient() || is_too_much(&failure) => {
                     return Err(failure);
                 }
                 Err(failure) => {
-                    untold = Some((OWNERS_UNAVAILABLE, failure));
+                    unavailable = Some((OWNERS_UNAVAILABLE, failure));
                     OwnerSeries::default()
                 }
             };
         }
         let patterns = batch.patterns();
-        let mut killed = HashSet::new();
-        let mut held = batch.proof.size_in_points();
+        let mut oom_killed = HashSet::new();
+        let mut size = batch.proof.size_in_points();
         for pods in patterns.iter().filter(|_| plan.has_kills()) {
-            let left = most.saturating_sub(held);
+            let left = max_points.saturating_sub(size);
             match owner_series::oom_killed_pods(
                 client,
                 schema,
@@ -111,27 +111,27 @@ impl PodInfo {
             )
             .await
             {
-                Ok((pods, taken)) => {
-                    killed.extend(pods);
-                    held += taken;
+                Ok((pods, pods_size)) => {
+                    oom_killed.extend(pods);
+                    size += pods_size;
                 }
                 Err(failure) if failure.is_transient() || is_too_much(&failure) => {
                     return Err(failure);
                 }
                 Err(failure) => {
-                    untold.get_or_insert((OOM_KILLS_UNAVAILABLE, failure));
+                    unavailable.get_or_insert((OOM_KILLS_UNAVAILABLE, failure));
                 }
             }
         }
-        killed.retain(|pod| batch.workload_of(pod).is_some());
-        Ok(Self { patterns, oom_killed: killed, unavailable: untold, until, size_in_points: held })
+        oom_killed.retain(|pod| batch.workload_of(pod).is_some());
+        Ok(Self { patterns, oom_killed, unavailable, until, size_in_points: size })
     }
 
-    /// One pattern of all pods that are asked for.
+    /// One pattern for all pods of the batch.
     pub(super) fn pattern(&self) -> Pattern {
         match &self.patterns[..] {
             [one] => one.clone(),
-            // Longer than some servers take; what comes along is passed over.
+            // The combined pattern is too long for some servers. Other pods are skipped.
             _ => Pattern::regex(".+"),
         }
     }

@@ -1,8 +1,8 @@
-//! Whose pods there were, as labels of pods tell: for whoever names a query that has them (`--metric-for-pod-labels`).
+//! Matches pods to VPAs by their labels, from a configured query (`--metric-for-pod-labels`).
 //!
-//! What is asked may answer a vector, one point of each series, or a matrix of all their points. A query that is one
-//! selector is asked for the last sample of each series within the history, so that deleted pods are told too, and then
-//! for what is there now. Of a pod with several series the one that was there last counts.
+//! The query may return a vector, with one point per series, or a matrix. A plain selector is evaluated with the last
+//! sample of each series within the history, so that deleted pods are included, and then for the current series. If a
+//! pod has several series, the latest counts.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -21,45 +21,45 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::{ObjectKey, Time};
 
-/// What labels of pods begin with, where it was not said.
+/// Default prefixes of pod labels.
 const PREFIXES: [&str; 2] = ["label_", "pod_label_"];
-/// Labels with the namespace, where it was not said. A scrape that has one of its own moves the pod's aside.
+/// Default labels with the namespace. A scrape with its own namespace label renames the pod's to `exported_namespace`.
 const NAMESPACES: [&str; 3] = ["exported_namespace", "kubernetes_namespace", "namespace"];
-/// Labels with the pod's name, where it was not said.
+/// Default labels with the pod's name.
 const PODS: [&str; 4] = ["exported_pod", "kubernetes_pod_name", "pod", "pod_name"];
-/// Of more namespaces than these, all are asked for: servers limit the length of a query.
+/// With more namespaces than this, all are queried: servers limit the length of a query.
 const MOST_NAMESPACES: usize = 50;
 
-/// Where the labels of pods are.
+/// Where to read pod labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLabelQuery {
     /// The query (`--metric-for-pod-labels`).
     pub query: String,
-    /// What the names of their labels begin with (`--pod-label-prefix`). `None` is found out.
+    /// The prefix of pod labels (`--pod-label-prefix`). `None` is detected.
     pub prefix: Option<String>,
-    /// The label with the namespace (`--pod-namespace-label`). `None` is found out.
+    /// The label with the namespace (`--pod-namespace-label`). `None` is detected.
     pub namespace: Option<String>,
-    /// The label with the pod's name (`--pod-name-label`). `None` is found out.
+    /// The label with the pod's name (`--pod-name-label`). `None` is detected.
     pub pod: Option<String>,
 }
 
-/// Knows which VPAs select pods.
+/// Finds the VPAs that select a pod.
 pub trait VpaMatcher: fmt::Debug + Send + Sync {
-    /// Those that select a pod of this namespace with these labels. Series cannot have all names that labels of pods may
-    /// have: what stands for a dot or a slash is an underscore.
+    /// Returns the VPAs that select a pod of this namespace with these labels. In label names of series, underscores replace
+    /// dots and slashes.
     fn matching_vpas(&self, namespace: &str, labels: &BTreeMap<String, String>) -> Vec<ObjectKey>;
 }
 
-/// Whose pods are whose.
+/// Which VPAs select which pods.
 #[derive(Clone, Debug)]
 pub struct PodOwnership {
     /// The VPAs that select each pod whose labels are known, by namespace and name.
     pods: HashMap<Box<str>, HashMap<Box<str>, Vec<ObjectKey>>>,
-    /// What told it: the label of namespaces, that of pods, and what those of their labels begin with.
+    /// The detected names: namespace label, pod label, and prefix of pod labels.
     pub(super) names: [String; 3],
 }
 
-/// What is asked, and within which time before now.
+/// A query for the ownership of pods within a time range until now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnershipQuery<'a> {
     pub(super) schema: &'a Schema,
@@ -69,35 +69,36 @@ pub(super) struct OwnershipQuery<'a> {
 }
 
 impl PodLabelQuery {
-    /// Asks which of these VPAs select which pods. `None` where no pod's labels are told.
+    /// Queries which VPAs select which pods. `None` if the result has no pod labels.
     pub(super) async fn query_ownership(
         &self,
         client: &PrometheusClient,
-        question: OwnershipQuery<'_>,
+        ownership_query: OwnershipQuery<'_>,
         selects: &dyn VpaMatcher,
     ) -> Result<Option<PodOwnership>, QueryError> {
-        let OwnershipQuery { schema, namespaces, within, now } = question;
-        let own = self.namespace_matcher(schema, namespaces);
-        let matchers: LabelMatchers = schema.matchers.iter().cloned().chain(own).collect();
+        let OwnershipQuery { schema, namespaces, within, now } = ownership_query;
+        let namespace_matcher = self.namespace_matcher(schema, namespaces);
+        let matchers: LabelMatchers =
+            schema.matchers.iter().cloned().chain(namespace_matcher).collect();
         let query = Query::from_user(&self.query, &matchers)
-            .map_err(|no_query| QueryError::BadQuery(no_query.to_string()))?;
-        let all = query.last_within(within);
+            .map_err(|invalid| QueryError::BadQuery(invalid.to_string()))?;
+        let full_query = query.last_within(within);
         let namespaces = namespaces.iter().copied().collect();
         let (current, pods, names) = (None, HashMap::new(), None);
-        let mut told =
+        let mut collector =
             PodLabelCollector { labels: self, namespaces, selects, current, pods, names };
-        client.instant(&all, now, &mut told).await?;
-        let mut pods = std::mem::take(&mut told.pods);
-        let names = told.names.take();
-        if all != query {
-            // Then all samples come as if they were of now.
-            client.instant(&query, now, &mut told).await?;
-            for (namespace, present) in told.pods {
+        client.instant(&full_query, now, &mut collector).await?;
+        let mut pods = std::mem::take(&mut collector.pods);
+        let names = collector.names.take();
+        if full_query != query {
+            // The samples of the full query all have the current time, so query the current series again to prefer them.
+            client.instant(&query, now, &mut collector).await?;
+            for (namespace, present) in collector.pods {
                 pods.entry(namespace).or_default().extend(present);
             }
         }
         let count: usize = pods.values().map(HashMap::len).sum();
-        tracing::debug!(query = %all, pods = count, "labels of pods were read");
+        tracing::debug!(query = %full_query, pods = count, "read labels of pods");
         let of_pods = |pods: HashMap<Box<str>, LatestMatch>| {
             pods.into_iter().map(|(pod, last)| (pod, last.vpas)).collect()
         };
@@ -105,8 +106,8 @@ impl PodLabelQuery {
         Ok(names.map(|names| PodOwnership { pods: pods.collect(), names }))
     }
 
-    /// What restricts the query to these namespaces, where it is one selector and it is known which label has them: of
-    /// what is not there nothing would come.
+    /// A matcher for these namespaces, if the query is a plain selector and the namespace label is known. A matcher for a
+    /// label that does not exist would return nothing.
     fn namespace_matcher(&self, schema: &Schema, namespaces: &[&str]) -> Option<LabelMatcher> {
         if namespaces.len() > MOST_NAMESPACES {
             return None;
@@ -115,37 +116,38 @@ impl PodLabelQuery {
         let selector = text.strip_suffix(']').and_then(|text| text.rsplit_once('['));
         let selector = selector.map_or(text, |(selector, _)| selector);
         Query::from_user(selector, &LabelMatchers::default()).ok().filter(Query::is_selector)?;
-        let of_states = || {
+        let kube_state_label = || {
             let states =
                 schema.kube_state_metrics.as_ref().filter(|_| text.starts_with("kube_pod_"))?;
             Some(&states.namespace)
         };
-        let label = self.namespace.as_ref().or_else(of_states)?;
+        let label = self.namespace.as_ref().or_else(kube_state_label)?;
         let one_of = Pattern::any_literal(namespaces.iter().copied());
         Some(LabelMatcher::new(label, MatchOperator::Matches, one_of.as_str()))
     }
 
-    /// What a series says of a pod, and the names by which it does. One without any label of its pod says nothing: some
-    /// exporters have to be told which labels to show.
+    /// Parses the pod and its labels from a series, with the names of the labels. `None` without any pod label: some
+    /// exporters must be configured to export them.
     fn parse_series(&self, labels: Labels<'_>) -> Option<(CurrentPod, [&str; 3])> {
-        let (of_namespace, namespace) = find(labels, self.namespace.as_deref(), &NAMESPACES)?;
-        let (of_pod, pod) = find(labels, self.pod.as_deref(), &PODS)?;
-        let begins = |prefix: &&str| labels.iter().any(|(name, _)| name.starts_with(*prefix));
+        let (namespace_label, namespace) = find(labels, self.namespace.as_deref(), &NAMESPACES)?;
+        let (pod_label, pod) = find(labels, self.pod.as_deref(), &PODS)?;
+        let is_used = |prefix: &&str| labels.iter().any(|(name, _)| name.starts_with(*prefix));
         let prefix = match &self.prefix {
             Some(prefix) => prefix.as_str(),
-            None => PREFIXES.into_iter().find(begins)?,
+            None => PREFIXES.into_iter().find(is_used)?,
         };
-        let own = |(name, value): (&str, &str)| {
+        let pod_labels = |(name, value): (&str, &str)| {
             Some((name.strip_prefix(prefix)?.to_owned(), value.to_owned()))
         };
-        let own: BTreeMap<_, _> = labels.iter().filter_map(own).collect();
+        let pod_labels: BTreeMap<_, _> = labels.iter().filter_map(pod_labels).collect();
         let (namespace, pod) = (namespace.into(), pod.into());
-        let current = CurrentPod { namespace, pod, labels: own, last: None };
-        Some((current, [of_namespace, of_pod, prefix])).filter(|(one, _)| !one.labels.is_empty())
+        let current = CurrentPod { namespace, pod, labels: pod_labels, last: None };
+        Some((current, [namespace_label, pod_label, prefix]))
+            .filter(|(one, _)| !one.labels.is_empty())
     }
 }
 
-/// The first of these labels that a series has, with its value; or the one that was set, and no other.
+/// The first of these labels that the series has, with its value; or only the configured one.
 fn find<'name, 'value>(
     labels: Labels<'value>,
     set: Option<&'name str>,
@@ -161,25 +163,25 @@ fn find<'name, 'value>(
     }
 }
 
-/// Says whose pods there were, where that is known. Of a namespace without any labels of pods it is not.
-pub(super) fn assign_labelled_pods(batch: &mut WorkloadBatch, whose: &PodOwnership) {
-    let Some(pods) = whose.pods.get(&*batch.namespace) else { return };
+/// Assigns the pods of a namespace by their labels, if the namespace has any.
+pub(super) fn assign_labelled_pods(batch: &mut WorkloadBatch, ownership: &PodOwnership) {
+    let Some(pods) = ownership.pods.get(&*batch.namespace) else { return };
     let claimed = batch.match_pods(pods.iter().map(|(pod, vpas)| (&**pod, &**vpas)));
     batch.labelled = Some(claimed.into());
 }
 
-/// Takes series with labels of pods.
+/// Collects pods and the VPAs that select them.
 struct PodLabelCollector<'a> {
     labels: &'a PodLabelQuery,
     namespaces: HashSet<&'a str>,
     selects: &'a dyn VpaMatcher,
     current: Option<CurrentPod>,
     pods: HashMap<Box<str>, HashMap<Box<str>, LatestMatch>>,
-    /// The names by which the first of them is told.
+    /// The label names of the first series.
     names: Option<[String; 3]>,
 }
 
-/// The series at hand.
+/// The pod of the current series.
 struct CurrentPod {
     namespace: Box<str>,
     pod: Box<str>,
@@ -187,7 +189,7 @@ struct CurrentPod {
     last: Option<Time>,
 }
 
-/// What was said last of a pod.
+/// The VPAs of a pod by its latest labels.
 struct LatestMatch {
     at: Time,
     vpas: Vec<ObjectKey>,
@@ -195,9 +197,9 @@ struct LatestMatch {
 
 impl SeriesVisitor for PodLabelCollector<'_> {
     fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        let read = self.labels.parse_series(labels);
-        let own = read.filter(|(one, _)| self.namespaces.contains(&*one.namespace));
-        let Some((current, names)) = own else { return Interest::LabelsOnly };
+        let parsed = self.labels.parse_series(labels);
+        let in_scope = parsed.filter(|(one, _)| self.namespaces.contains(&*one.namespace));
+        let Some((current, names)) = in_scope else { return Interest::LabelsOnly };
         self.names.get_or_insert_with(|| names.map(str::to_owned));
         self.current = Some(current);
         Interest::Points

@@ -1,4 +1,4 @@
-//! Which pods a workload has, told by their names: controllers make them up by rules that have not changed in years.
+//! Matches pods to workloads by name: controllers generate names by rules that have not changed in years.
 //!
 //! | kind | names of its pods |
 //! |---|---|
@@ -8,20 +8,19 @@
 //! | CronJob | `NAME-TIME-RANDOM`, as the Jobs that it makes |
 //! | DeploymentConfig | `NAME-INDEX-RANDOM` |
 //! | Pod | `NAME` |
-//! | anything else | as any of these, save Pod and CronJob |
+//! | anything else | as any of these, except Pod and CronJob |
 //!
-//! Before the random part a generated name has at most 58 characters, and what is longer is cut there. Alphabets are
-//! those of the controllers, so `web-api-7d5f9c4b6d-x2x4z` is a pod of `web-api` and never one of `web`. Where
-//! kube-state-metrics says who owns a pod, its word goes before all this. Pods that are there now are asked for by their own
-//! names, whatever those look like ([`super::live`]).
+//! Before the random part a generated name is truncated to 58 characters. The character sets are those of the
+//! controllers, so `web-api-7d5f9c4b6d-x2x4z` is a pod of `web-api` and never of `web`. Owners from kube-state-metrics
+//! take precedence over names. Existing pods are queried by their own names ([`super::live_pods`]).
 
 use std::{fmt, fmt::Write as _};
 
 use crate::prometheus::selector::Pattern;
 
-/// What a generated name has at most before its random part.
+/// Maximum length of a generated name before its random part.
 const LONGEST_BASE: usize = 58;
-/// Lengths of a hash: ten decimal digits of 32 bits in other characters, rarely fewer.
+/// Lengths of a hash: a 32-bit number in decimal with safe characters, so usually ten.
 const HASH: (usize, usize) = (5, 10);
 /// Lengths of a time: minutes since 1970, or seconds before Kubernetes 1.21.
 const TIME: (usize, usize) = (8, 10);
@@ -31,13 +30,13 @@ const INDEX: (usize, usize) = (1, 10);
 /// A workload as snapshots name it: `apps/Deployment/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
-    /// Its kind.
+    /// The kind.
     pub kind: Box<str>,
-    /// Its name.
+    /// The name.
     pub name: Box<str>,
 }
 
-/// How names of pods look: texts and classes of characters, in order.
+/// A pattern of pod names: literal texts and character classes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NamePattern(Vec<NamePart>);
 
@@ -47,12 +46,12 @@ enum NamePart {
     Characters(CharacterClass, (usize, usize)),
 }
 
-/// Characters of one part of a name.
+/// A character class of a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CharacterClass {
-    /// Of the hash of a template: decimal digits, each as another character of the random ones.
+    /// Pod template hash: decimal digits, encoded as safe characters.
     Hash,
-    /// Of what is random: no vowels and nothing that looks like one, so that it says nothing rude.
+    /// Random suffix: no vowels and no similar characters, so that it forms no bad words.
     Random,
     /// Decimal digits.
     Digit,
@@ -77,7 +76,7 @@ impl CharacterClass {
 }
 
 impl OwnerRef {
-    /// Reads one. `None` for what names no kind.
+    /// Parses a workload. `None` if it has no kind.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.rsplitn(3, '/');
         let (name, kind) = (parts.next()?, parts.next()?);
@@ -85,29 +84,29 @@ impl OwnerRef {
             .then(|| Self { kind: kind.into(), name: name.into() })
     }
 
-    /// The names of its pods, as a server can look for them.
+    /// A regular expression for the names of its pods.
     pub fn pattern(&self) -> Pattern {
         Pattern::any_of(self.shapes().iter().map(NamePattern::pattern))
     }
 
-    /// All names that begin as those of its pods do: for workloads whose pods have other names than expected.
+    /// A regular expression for all names with the prefix of its pods, for workloads with unexpected pod names.
     pub fn prefix_pattern(&self) -> Pattern {
-        let base = &self.name[..cut(&self.name, LONGEST_BASE)];
+        let base = &self.name[..truncated_length(&self.name, LONGEST_BASE)];
         Pattern::literal(base).then(&Pattern::regex(".*"))
     }
 
-    /// Whether a name begins as those of its pods do.
+    /// Whether a name has the prefix of its pods.
     pub fn matches_prefix(&self, pod: &str) -> bool {
-        pod.starts_with(&self.name[..cut(&self.name, LONGEST_BASE)])
+        pod.starts_with(&self.name[..truncated_length(&self.name, LONGEST_BASE)])
     }
 
-    /// Whether a pod's name is as those of its pods.
+    /// Whether a name follows the rules for its pods.
     pub fn matches(&self, pod: &str) -> bool {
-        // Nearly all that do not fit end here.
+        // Rejects nearly all other names cheaply.
         self.matches_prefix(pod) && self.shapes().iter().any(|shape| shape.matches(pod))
     }
 
-    /// Whether something between it and its pods is named as it would name that: a ReplicaSet of a Deployment.
+    /// Whether an intermediate owner has a name that this workload would generate, such as a ReplicaSet of a Deployment.
     pub fn generates_name(&self, kind: &str, name: &str) -> bool {
         let middle = match (&*self.kind, kind) {
             ("Deployment" | "Rollout", "ReplicaSet") => (CharacterClass::Hash, HASH),
@@ -122,7 +121,7 @@ impl OwnerRef {
         shape.matches(name)
     }
 
-    /// Whether its kind is one whose rules are known.
+    /// Whether the naming rules of its kind are known.
     pub fn has_known_naming(&self) -> bool {
         matches!(
             &*self.kind,
@@ -168,29 +167,32 @@ impl fmt::Display for OwnerRef {
     }
 }
 
-/// Names that the API server made unique: `NAME-` or `NAME-MIDDLE-`, and something random.
+/// Patterns of generated names: `NAME-` or `NAME-MIDDLE-`, and a random suffix.
 fn generated(name: &str, middle: Option<(CharacterClass, (usize, usize))>) -> Vec<NamePattern> {
     let random = || NamePart::Characters(CharacterClass::Random, (5, 5));
     let text = |text: &str| NamePart::Text(text.to_owned());
     let length = name.len();
-    let Some((class, (least, most))) = middle else {
+    let Some((class, (min, max))) = middle else {
         let base = format!("{name}-");
-        return vec![NamePattern(vec![text(&base[..cut(&base, LONGEST_BASE)]), random()])];
+        return vec![NamePattern(vec![
+            text(&base[..truncated_length(&base, LONGEST_BASE)]),
+            random(),
+        ])];
     };
     let mut shapes = Vec::new();
-    // Whole: name, dash, so many characters, dash.
-    let room = LONGEST_BASE.saturating_sub(length + 2);
-    if room >= least {
-        let middle = NamePart::Characters(class, (least, most.min(room)));
+    // Not truncated: name, dash, characters, dash.
+    let available = LONGEST_BASE.saturating_sub(length + 2);
+    if available >= min {
+        let middle = NamePart::Characters(class, (min, max.min(available)));
         shapes.push(NamePattern(vec![text(&format!("{name}-")), middle, text("-"), random()]));
     }
-    // Cut: in the middle, or in the name itself.
-    if room < most {
+    // Truncated in the middle part, or in the name itself.
+    if available < max {
         let base = format!("{name}-");
         let left = LONGEST_BASE.saturating_sub(base.len());
-        let mut pieces = vec![text(&base[..cut(&base, LONGEST_BASE)])];
+        let mut pieces = vec![text(&base[..truncated_length(&base, LONGEST_BASE)])];
         if left > 0 {
-            pieces.push(NamePart::Characters(class, (left.min(most), left.min(most))));
+            pieces.push(NamePart::Characters(class, (left.min(max), left.min(max))));
         }
         pieces.push(random());
         shapes.push(NamePattern(pieces));
@@ -198,9 +200,9 @@ fn generated(name: &str, middle: Option<(CharacterClass, (usize, usize))>) -> Ve
     shapes
 }
 
-/// Where a text is cut that may have so many bytes. Names have no other than ASCII; whatever comes is not split.
-fn cut(text: &str, most: usize) -> usize {
-    let mut end = text.len().min(most);
+/// The length of a text truncated to this many bytes. Names are ASCII, but never split a character.
+fn truncated_length(text: &str, max_bytes: usize) -> usize {
+    let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -215,7 +217,7 @@ impl NamePattern {
                 NamePart::Text(text) => pattern.then(&Pattern::literal(text)),
                 NamePart::Characters(class, (least, most)) => {
                     let mut text = class.pattern().to_owned();
-                    // Writing to a string does not fail.
+                    // Writing to a string cannot fail.
                     let _ = if least == most {
                         write!(text, "{{{least}}}")
                     } else {
@@ -233,7 +235,7 @@ impl NamePattern {
     }
 }
 
-/// Tries every length of a part: there are ten at most, and no more than two parts that vary.
+/// Tries every length of a part: at most ten, and at most two parts vary.
 fn parts_match(pieces: &[NamePart], name: &[u8]) -> bool {
     let Some((first, rest)) = pieces.split_first() else { return name.is_empty() };
     match first {

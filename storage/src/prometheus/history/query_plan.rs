@@ -1,11 +1,10 @@
-//! Which queries history is read by: over which windows, in which steps.
+//! The queries of a history load: their windows and steps.
 //!
-//! With the weighting by duration the numbers are those that a recommender would have seen that lived through the time.
-//! CPU is what a metrics server would have said at each step: the increase between the last two samples. Means over
-//! longer times would lose the bursts. The window only has to hold two samples, so it hangs on how often is scraped and
-//! never on the step: where a server is slow, steps are longer, and each stands for more time. Memory is the largest
-//! value within a step. Where rules have recorded both, what they recorded is read. Series of one container that differ in anything else (another node, a restart, a second
-//! Prometheus) are one.
+//! With weighting by duration, the values are those that a recommender would have seen during that time. CPU is what a
+//! metrics server would have returned at each step: the increase between the last two samples. An average over a longer
+//! time would lose bursts. The window only has to contain two samples, so it depends on the scrape interval and not on
+//! the step. Memory is the peak within a step. Recorded series are used if they exist for both. Series of one container
+//! that differ in other labels (another node, a restart, a second Prometheus) are merged.
 
 use std::time::Duration;
 
@@ -19,20 +18,20 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// The time whose largest memory rules record.
+/// The window of the recorded memory peak.
 const RECORDED_PEAK: Duration = Duration::from_mins(5);
 
-/// What samples of a history weigh (`--history-weighting`).
+/// The weighting of history samples (`--history-weighting`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weighting {
-    /// The time that they stand for.
+    /// Samples weigh the time that they cover.
     Duration {
-        /// The time that a sample of CPU stands for. Never less than the time between two scrapes.
+        /// The time that a CPU sample covers. Never less than the scrape interval.
         cpu: Duration,
-        /// The time of whose memory the largest is taken.
+        /// The window of the memory peak.
         memory: Duration,
     },
-    /// The same each, from the queries that upstream asks.
+    /// All samples weigh the same, from the queries of upstream.
     Upstream {
         /// The step, and the window of the rate (`--history-resolution`).
         resolution: Duration,
@@ -45,15 +44,15 @@ impl Default for Weighting {
     }
 }
 
-/// How a server is asked.
+/// The steps and windows of the queries.
 #[derive(Clone, Debug)]
 pub(super) struct QueryPlan {
-    /// The time between two samples of CPU.
+    /// The step of CPU samples.
     pub(super) cpu: Duration,
-    /// Between two of memory, and what parts of a history are whole multiples of.
+    /// The step of memory samples. Slices of a history are whole multiples of it.
     pub(super) memory: Duration,
     is_upstream: bool,
-    /// The window of the query for CPU.
+    /// The window of the CPU query.
     window: Duration,
 }
 
@@ -65,43 +64,42 @@ impl QueryPlan {
                 Self { cpu: resolution, memory: resolution, is_upstream: true, window: resolution }
             }
             Weighting::Duration { cpu, memory } => {
-                let pace = schema.scrape_interval.value;
-                let cpu = whole_seconds(cpu.max(snap_to_step(pace.interval, cpu)));
+                let scrape = schema.scrape_interval.value;
+                let cpu = whole_seconds(cpu.max(snap_to_step(scrape.interval, cpu)));
                 let steps = memory.as_secs().div_ceil(cpu.as_secs()).max(1);
                 let memory = cpu.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));
                 Self {
                     cpu,
                     memory,
                     is_upstream: false,
-                    window: two_sample_window(pace.longest_gap),
+                    window: two_sample_window(scrape.longest_gap),
                 }
             }
         }
     }
 
-    /// What samples of CPU stand for.
+    /// The time that a CPU sample covers.
     pub(super) fn cpu_covers(&self) -> Option<Duration> {
         (!self.is_upstream).then_some(self.cpu)
     }
 
-    /// What samples of memory stand for.
+    /// The time that a memory sample covers.
     pub(super) fn memory_covers(&self) -> Option<Duration> {
         (!self.is_upstream).then_some(self.memory)
     }
 
-    /// Whether it may be read from recorded series, which are made for the usual steps.
+    /// Whether recorded series may be used. They exist only for the default steps.
     pub(super) fn may_be_recorded(&self) -> bool {
         !self.is_upstream && self.memory == RECORDED_PEAK
     }
 
-    /// Whether kills are read.
+    /// Whether OOM kills are read.
     pub(super) fn has_kills(&self) -> bool {
         !self.is_upstream
     }
 
-    /// The span of a history that ends now: after its first moment, up to its last one. Upstream's begins with a sample
-    /// at the beginning; ours has moments that are the same whenever it is asked, so that one can go on where another
-    /// one ended.
+    /// The time range of a history that ends now: after the first time, up to and including the second. Upstream's includes
+    /// a sample at the start. Ours is aligned to whole steps, so that a later load can continue where this one ended.
     pub(super) fn span(&self, length: Duration, now: Time) -> (Time, Time) {
         if self.is_upstream {
             let start = now.earlier(length);
@@ -114,13 +112,13 @@ impl QueryPlan {
         (self.floor_to_step(to.earlier(length)), to)
     }
 
-    /// The end of the last whole step before.
+    /// The end of the last whole step before this time.
     pub(super) fn floor_to_step(&self, time: Time) -> Time {
         let step = i64::try_from(self.memory.as_nanos()).unwrap_or(i64::MAX).max(1);
         Time::from_nanos(time.as_nanos().div_euclid(step) * step)
     }
 
-    /// The last moment before or at a time, of those that parts may begin or end with and that `to` is one of.
+    /// The last step boundary at or before `time`, counted backwards from `to`.
     pub(super) fn moment_before(&self, to: Time, time: Time) -> Time {
         let step = i64::try_from(self.memory.as_nanos()).unwrap_or(i64::MAX).max(1);
         let back = to.nanos_since(time).max(0);
@@ -128,7 +126,7 @@ impl QueryPlan {
         Time::from_nanos(to.as_nanos().saturating_sub(steps.saturating_mul(step)))
     }
 
-    /// The moments after a time up to another one.
+    /// The evaluation times after one time up to another.
     pub(super) fn grid(
         step: Duration,
         (after, to): (Time, Time),
@@ -136,7 +134,7 @@ impl QueryPlan {
         QueryRange::new(after.later(step), to, step)
     }
 
-    /// CPU in use.
+    /// The query for CPU usage.
     pub(super) fn cpu(&self, schema: &Schema, batch: &WorkloadBatch, pods: Pattern) -> Query {
         if self.is_upstream {
             let selector = schema.usage_selector(&schema.usage.cpu, &batch.namespace, pods);
@@ -152,7 +150,7 @@ impl QueryPlan {
         )
     }
 
-    /// Memory in use.
+    /// The query for memory usage.
     pub(super) fn memory(&self, schema: &Schema, batch: &WorkloadBatch, pods: Pattern) -> Query {
         if self.may_be_recorded() && schema.recording_rules == RecordingRules::Complete {
             return recorded(schema, RECORDED_MEMORY_METRIC, batch, pods);
@@ -164,7 +162,7 @@ impl QueryPlan {
         max_by(&self.peak_query(&selector), &schema.usage.container_labels())
     }
 
-    /// The largest value within a step. A millisecond short, because release 2 counts both edges of a window.
+    /// The peak within a step. The window is a millisecond shorter, because release 2 includes both ends.
     fn peak_query(&self, selector: &Selector) -> Query {
         Query::range_function(
             RangeFunction::Max,
@@ -174,8 +172,8 @@ impl QueryPlan {
     }
 }
 
-/// What a rule recorded last, if it is of this very minute: rules are evaluated each minute, and what ended is not
-/// said to go on where blocks were written without marks of its end.
+/// The last recorded value within a minute: rules are evaluated every minute, and a series that ended must not continue
+/// where staleness markers are missing.
 fn recorded(schema: &Schema, metric: &str, batch: &WorkloadBatch, pods: Pattern) -> Query {
     const FRESH: Duration = Duration::from_millis(59_999);
     let series = schema.recorded_selector(metric, &batch.namespace, pods);
@@ -185,32 +183,32 @@ fn recorded(schema: &Schema, metric: &str, batch: &WorkloadBatch, pods: Pattern)
     )
 }
 
-/// A span of whole steps always has a grid.
-pub(super) fn invalid_range(no_grid: InvalidQueryRange) -> QueryError {
-    QueryError::BadQuery(no_grid.to_string())
+/// Converts an invalid range, which cannot occur for whole steps.
+pub(super) fn invalid_range(error: InvalidQueryRange) -> QueryError {
+    QueryError::BadQuery(error.to_string())
 }
 
-/// Series that differ in anything but these labels become one: the largest of them, because of copies the fullest
-/// counts, and of a container that was restarted the one that runs.
+/// Merges series that differ in other labels by their maximum: of replicas, the most complete counts, and of a restarted
+/// container, the running one.
 pub(super) fn max_by(query: &Query, identity: &[&str]) -> Query {
     query.aggregate(Aggregation::Max, Grouping::By(identity))
 }
 
-/// The interval, unless it is the step but for a little: then steps without a sample of their own are rare, and the
-/// window has those before.
+/// The interval, or the step if the interval is only slightly longer: steps without their own sample are rare then, and
+/// the window covers the previous sample.
 fn snap_to_step(interval: Duration, step: Duration) -> Duration {
     if interval <= step.mul_f64(1.25) { step } else { interval }
 }
 
-/// A window that always holds two samples, and hardly ever three: that a scrape failed shows as a step without a value,
-/// as it would on a metrics server, and what ended is not said to go on.
+/// A window that always contains two samples and rarely three: a failed scrape appears as a step without a value, as on
+/// a metrics server, and a series that ended does not continue.
 fn two_sample_window(longest: Duration) -> Duration {
     longest.saturating_mul(21) / 10
 }
 
 fn whole_seconds(duration: Duration) -> Duration {
-    let more = u64::from(duration.subsec_nanos() > 0);
-    Duration::from_secs((duration.as_secs() + more).max(1))
+    let round_up = u64::from(duration.subsec_nanos() > 0);
+    Duration::from_secs((duration.as_secs() + round_up).max(1))
 }
 
 #[cfg(test)]
@@ -285,7 +283,7 @@ pub(super) mod tests {
         let batch = batch();
         let recorded = Schema { recording_rules: RecordingRules::Complete, ..schema(60, 60) };
         let plan = QueryPlan::new(Weighting::default(), &recorded);
-        let ask = |schema: &Schema, plan: &QueryPlan| {
+        let queries = |schema: &Schema, plan: &QueryPlan| {
             let pods = batch.patterns().remove(0);
             let cpu = plan.cpu(schema, &batch, pods.clone());
             [cpu, plan.memory(schema, &batch, pods)].map(|query| query.to_string())
@@ -297,20 +295,20 @@ pub(super) mod tests {
             )
         };
         assert_eq!(
-            ask(&recorded, &plan),
+            queries(&recorded, &plan),
             [query(RECORDED_CPU_METRIC), query(RECORDED_MEMORY_METRIC)]
         );
         let short =
             RecordingRules::Incomplete { at: Time::EPOCH, containers: 1, total_containers: 2 };
         let short = Schema { recording_rules: short, ..schema(60, 60) };
-        assert_eq!(ask(&short, &plan), ask(&schema(60, 60), &plan));
+        assert_eq!(queries(&short, &plan), queries(&schema(60, 60), &plan));
         let upstream = Weighting::Upstream { resolution: Duration::from_hours(1) };
         let plan = QueryPlan::new(upstream, &recorded);
-        assert_eq!(ask(&recorded, &plan), ask(&schema(60, 60), &plan));
-        // Peaks of five minutes are not all of six.
+        assert_eq!(queries(&recorded, &plan), queries(&schema(60, 60), &plan));
+        // Peaks of five minutes do not cover a step of six.
         let slow = Schema { recording_rules: RecordingRules::Complete, ..schema(120, 120) };
         let plan = QueryPlan::new(Weighting::default(), &slow);
-        assert_eq!(ask(&slow, &plan), ask(&schema(120, 120), &plan));
+        assert_eq!(queries(&slow, &plan), queries(&schema(120, 120), &plan));
     }
 
     #[test]

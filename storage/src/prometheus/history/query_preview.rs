@@ -1,22 +1,22 @@
-//! The queries by which a history is read, without reading one: for whoever wonders what they cost.
+//! The queries of a history load, to estimate their cost without reading a history.
 
 use std::time::Duration;
 
 use super::{query_plan::QueryPlan, query_plan::Weighting, workload_batch::WorkloadBatch};
 use crate::prometheus::{promql::Query, schema::Schema, selector::Pattern};
 
-/// A query that is asked over and over.
+/// A query of a history load.
 #[derive(Clone, Debug)]
 pub struct QueryPreview {
-    /// What it is about.
+    /// The queried resource.
     pub resource: &'static str,
     /// The query.
     pub query: Query,
-    /// The time from one of its moments to the next.
+    /// The step of the query.
     pub step: Duration,
 }
 
-/// Those about what all pods of a namespace use. A history of VPAs asks for their pods alone.
+/// The usage queries for all pods of a namespace. A history load restricts them to the pods of VPAs.
 pub fn preview_queries(
     weighting: Weighting,
     schema: &Schema,

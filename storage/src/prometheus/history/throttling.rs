@@ -1,9 +1,9 @@
-//! How much containers were held back by their CPU limits: read along, and shown beside recommendations.
+//! CPU throttling of containers, which is shown next to recommendations.
 //!
-//! One number for each container of a VPA, and no series: of all scheduling periods in which its pods wanted to run,
-//! those in which they were stopped. Series are added up: those of a container that was restarted are parts of it, and
-//! copies have the same share each, so that it stays what it is. Besides it is asked which containers run now, and
-//! which of them have periods: one that runs without has no limit, whatever was measured of it before.
+//! One ratio for each container of a VPA: throttled periods of all scheduling periods in which its pods wanted to run.
+//! Series are summed: those of a restarted container add up, and replicas do not change the ratio. In addition, it
+//! queries which containers run now and which of them have periods: a running container without periods has no CPU
+//! limit, whatever was measured before.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -31,85 +31,85 @@ use plimsoll_core::{
 
 const PERIODS: &str = "container_cpu_cfs_periods_total";
 
-/// What was learned of throttling. What is in neither is not known: it did not run, or wanted nothing.
+/// Throttling of containers. A container in neither set is unknown: it did not run, or used no CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThrottlingReport {
-    /// How much containers were held back.
+    /// Measured throttling.
     pub measured: HashMap<ContainerKey, Throttling>,
-    /// Containers that run, none of them with a CPU limit: nothing holds them back any more.
+    /// Running containers without a CPU limit, which are not throttled.
     pub unlimited: HashSet<ContainerKey>,
-    /// The VPAs whose containers could not be asked about.
+    /// The VPAs whose containers could not be queried.
     pub failed_vpas: HashSet<ObjectKey>,
-    /// Why, of the first: its namespace, and what happened.
+    /// The namespace and the cause of the first failure.
     pub failure: Option<(Arc<str>, QueryError)>,
 }
 
 impl ThrottlingReport {
-    /// Asks about one batch after the other. One that fails does not take the others along.
+    /// Queries one batch after the other. A failed batch does not stop the others.
     pub(super) async fn query(
         client: &PrometheusClient,
         schema: &Schema,
         batches: Vec<WorkloadBatch>,
-        (over, budget): (Duration, u64),
+        (lookback, budget): (Duration, u64),
         now: impl Fn() -> Time,
     ) -> Self {
-        let mut all = Self::default();
-        let mut in_a_row = 0;
-        let mut left = VecDeque::from(batches);
-        while let Some(batch) = left.pop_front() {
-            if in_a_row >= MAX_CONSECUTIVE_FAILURES {
-                all.failed_vpas.extend(batch.vpas().cloned());
+        let mut report = Self::default();
+        let mut consecutive_failures = 0;
+        let mut pending = VecDeque::from(batches);
+        while let Some(batch) = pending.pop_front() {
+            if consecutive_failures >= MAX_CONSECUTIVE_FAILURES {
+                report.failed_vpas.extend(batch.vpas().cloned());
                 continue;
             }
-            let question = ThrottlingQuery { client, schema, lookback: over, budget, now: now() };
-            let asked = question.query_batch(batch.clone()).await;
-            // More pods than may be held are asked about in smaller parts.
-            if let (Err(QueryError::CollectorFull), Some([first, second])) = (&asked, batch.split())
+            let throttling_query = ThrottlingQuery { client, schema, lookback, budget, now: now() };
+            let result = throttling_query.query_batch(batch.clone()).await;
+            // Split batches that exceed the memory budget.
+            if let (Err(QueryError::CollectorFull), Some([first, second])) =
+                (&result, batch.split())
             {
-                left.push_front(second);
-                left.push_front(first);
+                pending.push_front(second);
+                pending.push_front(first);
                 continue;
             }
-            match asked {
+            match result {
                 Ok((measured, unlimited)) => {
-                    in_a_row = 0;
-                    all.measured.extend(measured);
-                    all.unlimited.extend(unlimited);
+                    consecutive_failures = 0;
+                    report.measured.extend(measured);
+                    report.unlimited.extend(unlimited);
                 }
                 Err(failure) => {
-                    // Too much for the server in one place is none of the other places' concern.
-                    in_a_row += u32::from(!failure.is_query_specific());
-                    all.failed_vpas.extend(batch.vpas().cloned());
-                    all.failure.get_or_insert((Arc::clone(&batch.namespace), failure));
+                    // A query that is too large for the server does not affect other batches.
+                    consecutive_failures += u32::from(!failure.is_query_specific());
+                    report.failed_vpas.extend(batch.vpas().cloned());
+                    report.failure.get_or_insert((Arc::clone(&batch.namespace), failure));
                 }
             }
         }
-        all
+        report
     }
 }
 
-/// What is asked about each batch.
+/// Queries the throttling of a batch.
 struct ThrottlingQuery<'a> {
     client: &'a PrometheusClient,
     schema: &'a Schema,
     lookback: Duration,
-    /// Points that may be held of a batch.
+    /// Memory budget of a batch, in points.
     budget: u64,
     now: Time,
 }
 
 impl ThrottlingQuery<'_> {
-    /// What the containers of a batch met, and those that run without a limit. A container without a limit has no periods,
-    /// and one that did not run has had none: nothing is known of either.
+    /// Returns the throttling of the containers of a batch, and the running containers without a limit.
     async fn query_batch(
         &self,
         mut batch: WorkloadBatch,
     ) -> Result<(HashMap<ContainerKey, Throttling>, HashSet<ContainerKey>), QueryError> {
-        let Self { client, schema, lookback: over, budget, now } = *self;
+        let Self { client, schema, lookback, budget, now } = *self;
         let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-        let span = (now.earlier(over), now);
+        let span = (now.earlier(lookback), now);
         if batch.labelled.is_none() {
-            let asked = OwnerSeries::query(
+            let owner_query = OwnerSeries::query(
                 client,
                 schema,
                 &batch.namespace,
@@ -118,30 +118,31 @@ impl ThrottlingQuery<'_> {
                 span,
                 budget / 2,
             );
-            match asked.await {
+            match owner_query.await {
                 Ok(proof) => batch.proof = proof,
                 Err(failure) if failure.is_transient() => return Err(failure),
                 Err(QueryError::CollectorFull) if batch.claims.len() > 1 => {
                     return Err(QueryError::CollectorFull);
                 }
-                // Names of pods decide alone, as they do for their usage.
-                Err(failure) => tracing::debug!(%failure, "owners of pods cannot be asked about"),
+                // Match pods by name only, as for their usage.
+                Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
             }
         }
         let patterns = batch.patterns();
-        let of = |metric: &WithOrigin<String>| -> Vec<Selector> {
-            let of = |pods: &Pattern| schema.usage_selector(metric, &batch.namespace, pods.clone());
-            patterns.iter().map(of).collect()
+        let selectors_of = |metric: &WithOrigin<String>| -> Vec<Selector> {
+            let selector =
+                |pods: &Pattern| schema.usage_selector(metric, &batch.namespace, pods.clone());
+            patterns.iter().map(selector).collect()
         };
         let [periods, throttled] = [PERIODS, THROTTLED_PERIODS_METRIC]
-            .map(|metric| of(&WithOrigin::assumed(metric.to_owned())));
+            .map(|metric| selectors_of(&WithOrigin::assumed(metric.to_owned())));
         let increase = |selectors: &[Selector]| -> Vec<Query> {
             selectors
                 .iter()
-                .map(|one| Query::range_function(RangeFunction::Increase, one, over))
+                .map(|selector| Query::range_function(RangeFunction::Increase, selector, lookback))
                 .collect()
         };
-        let there =
+        let current =
             |selectors: Vec<Selector>| selectors.into_iter().map(Query::from).collect::<Vec<_>>();
         let mut measured = HashMap::new();
         for (key, periods) in
@@ -159,30 +160,34 @@ impl ThrottlingQuery<'_> {
             }
         }
         let running = self
-            .sum_by_container(&batch, there(of(&schema.usage.memory)), Aggregation::Group)
+            .sum_by_container(
+                &batch,
+                current(selectors_of(&schema.usage.memory)),
+                Aggregation::Group,
+            )
             .await?;
-        let limited = self.sum_by_container(&batch, there(periods), Aggregation::Group).await?;
+        let limited = self.sum_by_container(&batch, current(periods), Aggregation::Group).await?;
         let unlimited: HashSet<_> =
             running.into_keys().filter(|key| !limited.contains_key(key)).collect();
         measured.retain(|key, _| !unlimited.contains(key));
         Ok((measured, unlimited))
     }
 
-    /// What queries about now come to for each container of each VPA, over all pods.
+    /// Sums the results of instant queries over all pods, for each container of each VPA.
     async fn sum_by_container(
         &self,
         batch: &WorkloadBatch,
         queries: Vec<Query>,
-        fold: Aggregation,
+        aggregation: Aggregation,
     ) -> Result<HashMap<ContainerKey, f64>, QueryError> {
         let identity = self.schema.usage.container_labels();
-        let most = self.budget.saturating_sub(batch.proof.size_in_points());
-        let mut taker = SliceCollector::new(batch, identity, most);
+        let max_points = self.budget.saturating_sub(batch.proof.size_in_points());
+        let mut collector = SliceCollector::new(batch, identity, max_points);
         for query in queries {
-            let query = query.aggregate(fold, Grouping::By(&identity));
-            self.client.instant(&query, self.now, &mut taker).await?;
+            let query = query.aggregate(aggregation, Grouping::By(&identity));
+            self.client.instant(&query, self.now, &mut collector).await?;
         }
-        let (mut points, _) = taker.into_committed();
+        let (mut points, _) = collector.into_committed();
         points.sort();
         Ok(by_container(batch, &points))
     }
@@ -192,10 +197,10 @@ fn by_container(batch: &WorkloadBatch, points: &SeriesPoints) -> HashMap<Contain
     let mut sums = HashMap::new();
     let mut merged = Vec::new();
     for rows in points.groups() {
-        let (claim, container, _) = rows[0].key();
+        let (workload, container, _) = rows[0].key();
         let sum: f64 = points.points_of(rows, &mut merged).iter().map(|(_, value)| value).sum();
         let container: Arc<str> = container.into();
-        let vpas = batch.claims.get(claim).map(|claim| claim.vpas.as_slice());
+        let vpas = batch.claims.get(workload).map(|claim| claim.vpas.as_slice());
         for vpa in vpas.unwrap_or_default() {
             let key = ContainerKey::new(vpa.clone(), Arc::clone(&container));
             *sums.entry(key).or_insert(0.0) += sum;

@@ -1,4 +1,4 @@
-//! A part of a batch's history, held until all of it has come: then it counts, or none of it does.
+//! A slice of a batch's history, held in memory until it is complete. An incomplete slice does not count.
 
 use super::workload_batch::WorkloadBatch;
 use crate::prometheus::{
@@ -7,14 +7,14 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Points of some series, close together.
+/// Points of several series in one vector.
 #[derive(Debug, Default)]
 pub(super) struct SeriesPoints {
     rows: Vec<PodSeries>,
     points: Vec<(Time, f64)>,
 }
 
-/// A series: a container of a pod. It may come several times, in order of time.
+/// A series of a container of a pod. It may have several entries, in order of time.
 #[derive(Debug)]
 pub(super) struct PodSeries {
     pub(super) workload: usize,
@@ -24,14 +24,14 @@ pub(super) struct PodSeries {
     end: usize,
 }
 
-/// What was passed over.
+/// Counts of skipped series and points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedCounts {
-    /// Series without a label of pod or container.
+    /// Series without a pod or container label.
     pub unlabelled: u64,
     /// Series of pods of other workloads.
     pub other_workloads: u64,
-    /// Points that are no amounts: NaN, infinite or below zero.
+    /// Points with invalid values: NaN, infinite or negative.
     pub invalid_points: u64,
 }
 
@@ -43,10 +43,10 @@ impl SkippedCounts {
     }
 }
 
-/// What a series takes besides its points, in points: its names and where they are.
+/// The memory of a series without its points, in points.
 const POINTS_PER_SERIES: u64 = 5;
 
-/// Takes series of a batch.
+/// Collects the series of a batch.
 #[derive(Debug)]
 pub(super) struct SliceCollector<'a> {
     batch: &'a WorkloadBatch,
@@ -54,32 +54,32 @@ pub(super) struct SliceCollector<'a> {
     container: &'a str,
     collected: SeriesPoints,
     skipped: SkippedCounts,
-    /// How much may be held, in points.
+    /// Memory budget, in points.
     max_points: u64,
-    /// How much of it counts.
+    /// The lengths and counts at the last complete response.
     committed: (usize, usize, SkippedCounts),
 }
 
 impl<'a> SliceCollector<'a> {
-    /// Of these labels; so much at most.
+    /// Creates a collector for series with these labels.
     pub(super) fn new(
         batch: &'a WorkloadBatch,
         [_, pod, container]: [&'a str; 3],
-        most: u64,
+        max_points: u64,
     ) -> Self {
-        let whole = (0, 0, SkippedCounts::default());
+        let committed = (0, 0, SkippedCounts::default());
         Self {
             batch,
             pod,
             container,
             collected: SeriesPoints::default(),
-            skipped: whole.2,
-            max_points: most,
-            committed: whole,
+            skipped: committed.2,
+            max_points,
+            committed,
         }
     }
 
-    /// What counts.
+    /// Returns the points of complete responses.
     pub(super) fn into_committed(mut self) -> (SeriesPoints, SkippedCounts) {
         self.discard();
         (self.collected, self.skipped)
@@ -88,21 +88,22 @@ impl<'a> SliceCollector<'a> {
 
 impl SeriesVisitor for SliceCollector<'_> {
     fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        let some = |label| labels.get(label).filter(|value| !value.is_empty());
-        let (Some(pod), Some(container)) = (some(self.pod), some(self.container)) else {
+        let label_value = |label| labels.get(label).filter(|value| !value.is_empty());
+        let (Some(pod), Some(container)) = (label_value(self.pod), label_value(self.container))
+        else {
             self.skipped.unlabelled += 1;
             return Interest::LabelsOnly;
         };
         let container = container_name(container);
-        // The sandbox around containers, by its old name.
-        let claim = Some(pod).filter(|_| container != "POD");
-        let Some(claim) = claim.and_then(|pod| self.batch.workload_of(pod)) else {
+        // `POD` is the old name of the pod sandbox.
+        let workload = Some(pod).filter(|_| container != "POD");
+        let Some(workload) = workload.and_then(|pod| self.batch.workload_of(pod)) else {
             self.skipped.other_workloads += 1;
             return Interest::LabelsOnly;
         };
         let (pod, container) = (pod.into(), container.into());
         let at = self.collected.points.len();
-        self.collected.rows.push(PodSeries { workload: claim, container, pod, start: at, end: at });
+        self.collected.rows.push(PodSeries { workload, container, pod, start: at, end: at });
         Interest::Points
     }
 
@@ -125,30 +126,30 @@ impl SeriesVisitor for SliceCollector<'_> {
     }
 
     fn discard(&mut self) {
-        let (rows, points, passed) = self.committed;
+        let (rows, points, skipped) = self.committed;
         self.collected.rows.truncate(rows);
         self.collected.points.truncate(points);
-        self.skipped = passed;
+        self.skipped = skipped;
     }
 }
 
 impl SeriesPoints {
-    /// Whether there is none.
+    /// Whether there are no points.
     pub(super) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// What they take, in points.
+    /// The memory of the series, in points.
     pub(super) fn size_in_points(&self) -> u64 {
         self.points.len() as u64 + POINTS_PER_SERIES * self.rows.len() as u64
     }
 
-    /// Rows by container and pod, those of one pod next to each other and in the order in which they came.
+    /// Sorts by workload, container and pod. The entries of one series keep their order.
     pub(super) fn sort(&mut self) {
         self.rows.sort_by(|a, b| a.key().cmp(&b.key()));
     }
 
-    /// The containers of pods that there are, each with its rows. Sorted before.
+    /// The entries grouped by container and pod. Call [`Self::sort`] first.
     pub(super) fn groups(&self) -> impl Iterator<Item = &[PodSeries]> {
         self.rows.chunk_by(|a, b| a.key() == b.key())
     }
@@ -166,12 +167,12 @@ impl SeriesPoints {
         for row in rows {
             merged.extend_from_slice(&self.points[row.start..row.end]);
         }
-        // Nearly always it is in order already; of the same time the first that came stays first.
+        // Nearly always sorted already. The sort is stable for equal times.
         merged.sort_by_key(|(at, _)| *at);
         merged
     }
 
-    /// The rows of this container, if there are any. Sorted before.
+    /// The entries of this container. Call [`Self::sort`] first.
     pub(super) fn find(&self, key: (usize, &str, &str)) -> &[PodSeries] {
         let start = self.rows.partition_point(|row| row.key() < key);
         let end = self.rows.partition_point(|row| row.key() <= key);

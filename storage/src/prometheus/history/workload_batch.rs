@@ -1,4 +1,4 @@
-//! What is asked together: workloads of one namespace, so many that a selector stays short.
+//! Batches of workloads: those of one namespace, limited so that the selectors stay short.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,32 +14,32 @@ use super::{
 use crate::prometheus::selector::Pattern;
 use plimsoll_core::{history::SkippedRecord, types::ObjectKey};
 
-/// The longest pattern of pods. Servers match it against every name of a pod that they know, and some refuse long queries.
+/// Maximum length of a pod pattern. Servers match it against every known pod name, and some reject long queries.
 pub(super) const LONGEST_PATTERN: usize = 4096;
-/// So many patterns of single names are asked for beside the usual one. Of more names, all pods of the namespace are asked for,
-/// which is one query.
+/// Maximum number of patterns of single names in addition to the usual one. With more, all pods of the namespace are
+/// queried at once.
 const MOST_GROUPS: usize = 4;
 
-/// Workloads that are asked for together.
+/// Workloads that are queried together.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadBatch {
     pub(super) namespace: Arc<str>,
     pub(super) claims: Vec<WorkloadMatch>,
     pub(super) proof: OwnerSeries,
-    /// Whose pods there were, where their labels tell: then nothing else does.
+    /// The workload of each pod by its labels, if known. Then owners and names are not used.
     pub(super) labelled: Option<Arc<HashMap<Box<str>, usize>>>,
-    /// Pods that are there now and are called otherwise than their workload's would be.
+    /// Existing pods with unexpected names.
     pub(super) live_pods: Arc<HashMap<Box<str>, usize>>,
 }
 
-/// A workload and the VPAs that want its history.
+/// A workload and the VPAs that target it.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadMatch {
     pub(super) owner: OwnerRef,
     pub(super) vpas: Vec<ObjectKey>,
 }
 
-/// Names that are asked for.
+/// Pod names to query for.
 enum PodNameQuery<'a> {
     Generated(&'a OwnerRef),
     Prefix(&'a OwnerRef),
@@ -62,13 +62,13 @@ impl PodNameQuery<'_> {
 }
 
 impl WorkloadBatch {
-    /// Of these workloads, of whose pods nothing is known yet.
+    /// Creates a batch of these workloads, without any known pods.
     pub(super) fn new(namespace: Arc<str>, claims: Vec<WorkloadMatch>) -> Self {
-        let (proof, labelled, live) = (OwnerSeries::default(), None, Arc::default());
-        Self { namespace, claims, proof, labelled, live_pods: live }
+        let (proof, labelled, live_pods) = (OwnerSeries::default(), None, Arc::default());
+        Self { namespace, claims, proof, labelled, live_pods }
     }
 
-    /// Sorts what is wanted into batches. What cannot be asked for is named.
+    /// Groups VPAs into batches. Also returns those that cannot be queried.
     pub(super) fn all(
         wanted: &HashMap<ObjectKey, Option<Box<str>>>,
     ) -> (Vec<Self>, Vec<SkippedRecord>) {
@@ -82,7 +82,7 @@ impl WorkloadBatch {
                 }
                 None => skipped.push(SkippedRecord {
                     record: vpa.to_string(),
-                    reason: "its target is not known, so its pods cannot be told".to_owned(),
+                    reason: "its target is unknown, so its pods cannot be identified".to_owned(),
                 }),
             }
         }
@@ -92,21 +92,24 @@ impl WorkloadBatch {
             let Some(owner) = OwnerRef::parse(text) else {
                 skipped.extend(vpas.iter().map(|vpa| SkippedRecord {
                     record: vpa.to_string(),
-                    reason: format!("{text:?} names no kind, so its pods cannot be told"),
+                    reason: format!("{text:?} has no kind, so its pods cannot be identified"),
                 }));
                 continue;
             };
             vpas.sort();
-            let more = owner.pattern().as_str().len() + 1;
+            let pattern_length = owner.pattern().as_str().len() + 1;
             let claim = WorkloadMatch { owner, vpas };
             match batches.last_mut() {
-                Some(batch) if batch.namespace == namespace && length + more <= LONGEST_PATTERN => {
+                Some(batch)
+                    if batch.namespace == namespace
+                        && length + pattern_length <= LONGEST_PATTERN =>
+                {
                     batch.claims.push(claim);
-                    length += more;
+                    length += pattern_length;
                 }
                 _ => {
                     batches.push(Self::new(namespace, vec![claim]));
-                    length = more;
+                    length = pattern_length;
                 }
             }
         }
@@ -114,13 +117,13 @@ impl WorkloadBatch {
         (batches, skipped)
     }
 
-    /// The workloads that pods with these VPAs belong to: a new one, where the VPAs are of several. Pods of no VPA of the
-    /// batch are left out.
+    /// Assigns pods to the workloads of their VPAs. For VPAs of several workloads a combined workload is added. Pods without
+    /// a VPA of this batch are omitted.
     pub(super) fn match_pods<'a>(
         &mut self,
         pods: impl IntoIterator<Item = (&'a str, &'a [ObjectKey])>,
     ) -> HashMap<Box<str>, usize> {
-        // A VPA of several counts as of the first one: the others are made here.
+        // A VPA of several workloads counts for the first one. The others are combined ones, added below.
         let claims = self.claims.iter().enumerate().rev();
         let claim_of: HashMap<ObjectKey, usize> = claims
             .flat_map(|(index, claim)| claim.vpas.iter().cloned().zip(iter::repeat(index)))
@@ -134,7 +137,7 @@ impl WorkloadBatch {
             let claim = if own.len() == 1 {
                 first
             } else {
-                // One that VPAs of several workloads select is of all of them.
+                // A pod that VPAs of several workloads select belongs to all of them.
                 *shared.entry(own.iter().copied().collect()).or_insert_with(|| {
                     let vpas = own.iter().flat_map(|index| self.claims[*index].vpas.clone());
                     let (vpas, owner) = (vpas.collect(), self.claims[first].owner.clone());
@@ -147,91 +150,94 @@ impl WorkloadBatch {
         claimed
     }
 
-    /// How many pods are known.
+    /// The number of known pods.
     pub(super) fn pods(&self) -> usize {
         let known = self.labelled.as_ref().map_or_else(|| self.proof.pods(), |pods| pods.len());
         known + self.live_pods.len()
     }
 
-    /// The names of pods that are asked for, one pattern after the other. No name fits two of them: its samples would count
-    /// twice.
+    /// The patterns of pod names, one per query. No name matches two of them, or its samples would count twice.
     pub(super) fn patterns(&self) -> Vec<Pattern> {
-        let (asked, singly) = self.name_queries();
-        let usual = asked.iter().map(PodNameQuery::pattern);
-        let usual = Pattern::any_of(usual.chain(singly.iter().map(|pod| Pattern::literal(pod))));
-        let all = || vec![Pattern::regex(".+")];
+        let (name_queries, single_names) = self.name_queries();
+        let usual = name_queries.iter().map(PodNameQuery::pattern);
+        let usual =
+            Pattern::any_of(usual.chain(single_names.iter().map(|pod| Pattern::literal(pod))));
+        let match_all = || vec![Pattern::regex(".+")];
         if self.labelled.is_some() && usual.as_str().len() > 2 * LONGEST_PATTERN {
-            return all();
+            return match_all();
         }
-        let is_asked =
-            |pod: &&str| singly.contains(pod) || asked.iter().any(|one| one.matches(pod));
+        let is_covered = |pod: &&str| {
+            single_names.contains(pod) || name_queries.iter().any(|query| query.matches(pod))
+        };
         let live: BTreeSet<&str> =
-            self.live_pods.keys().map(|pod| &**pod).filter(|pod| !is_asked(pod)).collect();
+            self.live_pods.keys().map(|pod| &**pod).filter(|pod| !is_covered(pod)).collect();
         let mut groups = groups(live, LONGEST_PATTERN);
         match &groups[..] {
             [] => return vec![usual],
-            [one] if usual.as_str().len() + length(one) <= LONGEST_PATTERN => {
-                let together = asked.iter().map(PodNameQuery::pattern);
-                let names = singly.into_iter().chain(groups.remove(0)).map(Pattern::literal);
-                return vec![Pattern::any_of(together.chain(names))];
+            [group] if usual.as_str().len() + length(group) <= LONGEST_PATTERN => {
+                let generated = name_queries.iter().map(PodNameQuery::pattern);
+                let names = single_names.into_iter().chain(groups.remove(0)).map(Pattern::literal);
+                return vec![Pattern::any_of(generated.chain(names))];
             }
-            several if several.len() > MOST_GROUPS => return all(),
+            several if several.len() > MOST_GROUPS => return match_all(),
             _ => {}
         }
         iter::once(usual).chain(groups.into_iter().map(Pattern::any_literal)).collect()
     }
 
-    /// What is asked for beside pods that are there now: names that owners give, and single ones. What is not of the batch
-    /// comes along, and is passed over.
+    /// The names to query without existing pods: generated names of owners, and single names. Pods of other workloads may
+    /// match too, and are skipped.
     fn name_queries(&self) -> (Vec<PodNameQuery<'_>>, BTreeSet<&str>) {
         let Some(pods) = &self.labelled else {
-            let asked = self.claims.iter().map(|WorkloadMatch { owner, .. }| {
+            let queries = self.claims.iter().map(|WorkloadMatch { owner, .. }| {
                 if self.proof.has_unexpected_pod_names(owner) {
                     PodNameQuery::Prefix(owner)
                 } else {
                     PodNameQuery::Generated(owner)
                 }
             });
-            return (asked.collect(), BTreeSet::new());
+            return (queries.collect(), BTreeSet::new());
         };
-        let (mut usual, mut odd) = (BTreeSet::new(), BTreeSet::new());
+        let (mut usual, mut unexpected) = (BTreeSet::new(), BTreeSet::new());
         for (pod, claim) in &**pods {
             if self.claims.get(*claim).is_some_and(|claim| claim.owner.matches(pod)) {
                 usual.insert(*claim);
             } else {
-                odd.insert(&**pod);
+                unexpected.insert(&**pod);
             }
         }
         let usual =
             usual.into_iter().map(|claim| PodNameQuery::Generated(&self.claims[claim].owner));
-        (usual.collect(), odd)
+        (usual.collect(), unexpected)
     }
 
-    /// Whose pod this is. Of a pod that is there now, the VPA selects it: only its owner says more.
+    /// The workload of a pod. An existing pod belongs to the VPA that selects it, unless its owner says otherwise.
     pub(super) fn workload_of(&self, pod: &str) -> Option<usize> {
         let live = self.live_pods.get(pod).copied();
         if let Some(pods) = &self.labelled {
             return pods.get(pod).copied().or(live);
         }
         let owners = || self.claims.iter().map(|claim| &claim.owner);
-        let lineage = self.proof.timeline_of(pod);
-        let likely = owner_series::workload_of(owners(), lineage.as_ref(), pod);
-        let Some((claim, lineage)) = live.zip(lineage.as_ref()) else { return live.or(likely) };
-        let says = |claim: usize| lineage.is_owned_by(&self.claims.get(claim)?.owner);
-        match likely.filter(|likely| says(*likely) == Some(true)) {
-            None if says(claim) != Some(false) => Some(claim),
+        let timeline = self.proof.timeline_of(pod);
+        let likely = owner_series::workload_of(owners(), timeline.as_ref(), pod);
+        let Some((workload, timeline)) = live.zip(timeline.as_ref()) else {
+            return live.or(likely);
+        };
+        let is_owned_by = |workload: usize| timeline.is_owned_by(&self.claims.get(workload)?.owner);
+        match likely.filter(|likely| is_owned_by(*likely) == Some(true)) {
+            None if is_owned_by(workload) != Some(false) => Some(workload),
             _ => likely,
         }
     }
 
-    /// Two batches in place of one that is too much at once. `None` for one workload.
+    /// Splits a batch that is too large into two. `None` for a single workload.
     pub(super) fn split(&self) -> Option<[Self; 2]> {
         let middle = self.claims.len() / 2;
         let half = |claims: &[WorkloadMatch], from: usize| {
             let of_half = |pods: &Arc<HashMap<Box<str>, usize>>| {
-                let own = from..from + claims.len();
-                let of_it = pods.iter().filter(|(_, claim)| own.contains(claim));
-                Arc::new(of_it.map(|(pod, claim)| (pod.clone(), claim - from)).collect())
+                let range = from..from + claims.len();
+                let in_half = pods.iter().filter(|(_, claim)| range.contains(claim));
+                Arc::new(in_half.map(|(pod, claim)| (pod.clone(), claim - from)).collect())
             };
             let (labelled, live) = (self.labelled.as_ref().map(of_half), of_half(&self.live_pods));
             let (namespace, proof) = (Arc::clone(&self.namespace), OwnerSeries::default());
@@ -241,10 +247,10 @@ impl WorkloadBatch {
         (middle > 0).then(|| [half(first, 0), half(second, middle)])
     }
 
-    /// All VPAs of it, each once.
+    /// All distinct VPAs of the batch.
     pub(super) fn vpas(&self) -> impl Iterator<Item = &ObjectKey> {
-        let all: BTreeSet<_> = self.claims.iter().flat_map(|claim| &claim.vpas).collect();
-        all.into_iter()
+        let vpas: BTreeSet<_> = self.claims.iter().flat_map(|claim| &claim.vpas).collect();
+        vpas.into_iter()
     }
 }
 
@@ -281,7 +287,7 @@ mod tests {
             .flat_map(|batch| &batch.claims)
             .filter(|claim| seven(claim))
             .collect();
-        assert_eq!(claims.len(), 1, "a workload is asked for once");
+        assert_eq!(claims.len(), 1, "each workload is queried once");
         assert_eq!(claims[0].vpas.len(), 2);
         let pod = "web-7-7d5f9c4b6d-x2x4z";
         let batch = batches.iter().find(|batch| batch.workload_of(pod).is_some()).expect("one");
@@ -296,8 +302,9 @@ mod tests {
         });
         let (mut batches, _) = WorkloadBatch::all(&owners.into_iter().collect());
         let batch = &mut batches[0];
-        let told = [("one", 0), ("two", 1), ("three", 2)].map(|(pod, claim)| (pod.into(), claim));
-        batch.labelled = Some(Arc::new(told.into_iter().collect()));
+        let labelled =
+            [("one", 0), ("two", 1), ("three", 2)].map(|(pod, claim)| (pod.into(), claim));
+        batch.labelled = Some(Arc::new(labelled.into_iter().collect()));
         let [first, second] = batch.split().expect("three can be parted");
         let names = |batch: &WorkloadBatch| {
             let all: Vec<String> = batch.vpas().map(|vpa| vpa.name.to_string()).collect();
@@ -319,9 +326,9 @@ mod tests {
         let (mut batches, _) = WorkloadBatch::all(&owners.into_iter().collect());
         let batch = &mut batches[0];
         assert_eq!(batch.workload_of("web-0"), Some(1));
-        let told = [("web-1", 1), ("canary", 1), ("db-0", 0)];
-        let told = told.map(|(pod, claim)| (pod.into(), claim));
-        batch.labelled = Some(Arc::new(told.into_iter().collect()));
+        let labelled = [("web-1", 1), ("canary", 1), ("db-0", 0)];
+        let labelled = labelled.map(|(pod, claim)| (pod.into(), claim));
+        batch.labelled = Some(Arc::new(labelled.into_iter().collect()));
         for (pod, claim) in
             [("web-0", None), ("web-1", Some(1)), ("canary", Some(1)), ("db-0", Some(0))]
         {
@@ -338,7 +345,7 @@ mod tests {
         batch.labelled = Some(Arc::new(many.collect()));
         assert_eq!(pattern(batch), ".+");
         batch.labelled = Some(Arc::default());
-        assert!(!pattern(batch).contains("web"), "nothing is asked for");
+        assert!(!pattern(batch).contains("web"), "nothing is queried");
     }
 
     fn deployment(pods: &[&str]) -> WorkloadBatch {
@@ -374,9 +381,9 @@ mod tests {
             let names = names(count);
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let batch = deployment(&names);
-            let asked = batch.patterns();
-            assert_eq!(asked.len(), patterns, "{count}");
-            assert!(asked.iter().all(|one| one.as_str().len() <= LONGEST_PATTERN + 64));
+            let queries = batch.patterns();
+            assert_eq!(queries.len(), patterns, "{count}");
+            assert!(queries.iter().all(|one| one.as_str().len() <= LONGEST_PATTERN + 64));
             assert!(names.iter().all(|pod| batch.workload_of(pod) == Some(0)), "{count}");
         }
     }
@@ -389,7 +396,7 @@ mod tests {
         }
         let mut batch = WorkloadBatch::all(&wanted).0.remove(0);
         let mut live = LivePods::new();
-        // Named as one of the other workload: its samples would come by both patterns.
+        // The name matches the other workload, so its samples would be returned by both patterns.
         live.add(&ObjectKey::new("a", "web"), "apps/Deployment/web", ["db-7"]);
         live.assign_to(&mut batch);
         assert_eq!(batch.patterns().len(), 1);

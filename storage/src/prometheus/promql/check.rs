@@ -1,10 +1,9 @@
-//! Whether a text can be a query whose answer is numbers: brackets, operands and operators in their places, windows
-//! where functions want them, and neither a range nor a text as the result.
+//! Checks that a query is valid and returns numbers: parentheses, operands and operators, argument types, and a result
+//! that is neither a range vector nor a string.
 //!
-//! Not a whole parser: what comes out is told by what goes in, so precedence is of no account, and a function that is
-//! not known may want and give anything. The crate promql-parser would know more. It panics on some texts
-//! (`x offset 1e400`) and overflows the stack on others, and whoever may write to an object of the cluster must not be
-//! able to end the process that checks it.
+//! This is not a complete parser: operator precedence does not affect the types, and an unknown function may accept and
+//! return anything. The crate promql-parser checks more, but it panics on some inputs (`x offset 1e400`) and overflows
+//! the stack on others. A user with write access to an object must not be able to crash the process that validates it.
 
 mod functions;
 mod selector;
@@ -17,21 +16,21 @@ use self::{
     tokenizer::{Token, Tokenizer, is_duration, is_number},
 };
 
-/// Brackets within brackets beyond all use; each takes some of the stack.
+/// Maximum nesting depth, to limit the use of the stack.
 const DEEPEST: u32 = 100;
 
-/// What a part of a query gives.
+/// The type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ValueType {
     /// A number.
     Scalar,
-    /// Series with a sample each.
+    /// An instant vector.
     InstantVector,
-    /// Series with samples over time.
+    /// A range vector.
     RangeVector,
-    /// A text.
+    /// A string.
     StringLiteral,
-    /// Nobody here knows.
+    /// Unknown.
     Unknown,
 }
 
@@ -41,17 +40,17 @@ impl ValueType {
             Self::Scalar => "a number",
             Self::InstantVector => "series",
             Self::RangeVector => "a window such as x[5m]",
-            Self::StringLiteral => "a text in quotes",
+            Self::StringLiteral => "a string",
             Self::Unknown => "something",
         }
     }
 
-    fn satisfies(self, wanted: Self) -> bool {
-        self == wanted || self == Self::Unknown
+    fn satisfies(self, expected: Self) -> bool {
+        self == expected || self == Self::Unknown
     }
 }
 
-/// What is wrong, and at which byte.
+/// A syntax error and its position in bytes.
 #[derive(Debug)]
 pub(super) struct SyntaxError {
     pub(super) why: Cow<'static, str>,
@@ -64,22 +63,22 @@ impl SyntaxError {
     }
 }
 
-/// A selector as it was written.
+/// A selector in the query text.
 #[derive(Debug)]
 pub(super) struct FoundSelector<'a> {
-    /// The byte at which matchers can be put in: behind its brace, or behind its name where it has no braces.
+    /// The byte at which matchers can be inserted: after the brace, or after the name if there are no braces.
     pub(super) at: usize,
-    /// Its matchers, and at which byte each begins.
+    /// The matchers and their positions in bytes.
     pub(super) matchers: Vec<(&'a str, usize)>,
 }
 
-/// Checks a whole query.
+/// Checks a query.
 pub(super) fn check(query: &str) -> Result<(), SyntaxError> {
     QueryChecker::new(query).check_query()
 }
 
-/// Checks a whole query and finds its selectors, in the order of the text. A function that reads series which no
-/// selector names is refused.
+/// Checks a query and returns its selectors in the order of the text. Rejects functions that read series without a
+/// selector.
 pub(super) fn selectors(query: &str) -> Result<Vec<FoundSelector<'_>>, SyntaxError> {
     let mut check = QueryChecker::new(query);
     check.check_query()?;
@@ -94,7 +93,7 @@ struct QueryChecker<'a> {
     tokens: Tokenizer<'a>,
     depth: u32,
     found: Vec<FoundSelector<'a>>,
-    /// Where a function is called that reads series by itself.
+    /// The position of a call of `info()`, which reads series without a selector.
     info_call: Option<usize>,
 }
 
@@ -104,50 +103,52 @@ impl<'a> QueryChecker<'a> {
     }
 
     fn check_query(&mut self) -> Result<(), SyntaxError> {
-        let (gives, _) = self.expression()?;
+        let (value_type, _) = self.expression()?;
         let at = self.tokens.position();
         match self.tokens.next_token()? {
             Token::End => {}
             Token::Symbol(")") => {
-                return Err(SyntaxError::new("a bracket is closed that was not opened", at));
+                return Err(SyntaxError::new("unmatched closing parenthesis", at));
             }
-            _ => return Err(SyntaxError::new("an operator is missing before this", at)),
+            _ => return Err(SyntaxError::new("missing operator", at)),
         }
-        match gives {
+        match value_type {
             ValueType::RangeVector => Err(SyntaxError::new(
-                "it answers a range and no number; put a function such as rate() around it",
+                "the result is a range vector; wrap it in a function such as rate()",
                 0,
             )),
-            ValueType::StringLiteral => Err(SyntaxError::new("it answers a text and no number", 0)),
+            ValueType::StringLiteral => {
+                Err(SyntaxError::new("the result is a string and not a number", 0))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Operands with operators between them: what they give, and where they begin.
+    /// Parses operands with operators between them, and returns the type and the position.
     fn expression(&mut self) -> Result<(ValueType, usize), SyntaxError> {
-        let begins = self.tokens.position();
+        let start = self.tokens.position();
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(SyntaxError::new("brackets are nested too deep", begins));
+            return Err(SyntaxError::new("parentheses are nested too deeply", start));
         }
-        let mut gives = self.operand()?;
-        let mut at = begins;
+        let mut value_type = self.operand()?;
+        let mut at = start;
         while self.operator()? {
-            require_arithmetic(gives, at)?;
+            require_arithmetic(value_type, at)?;
             at = self.tokens.position();
             let other = self.operand()?;
             require_arithmetic(other, at)?;
-            gives = match (gives, other) {
+            value_type = match (value_type, other) {
                 (ValueType::Scalar, other) => other,
-                (gives, ValueType::Scalar) => gives,
+                (value_type, ValueType::Scalar) => value_type,
                 _ => ValueType::InstantVector,
             };
         }
         self.depth -= 1;
-        Ok((gives, begins))
+        Ok((value_type, start))
     }
 
-    /// Takes an operator with all that modifies it, if there is one.
+    /// Consumes an operator with its modifiers, if there is one.
     fn operator(&mut self) -> Result<bool, SyntaxError> {
         match self.tokens.peek()? {
             Token::Symbol(
@@ -179,14 +180,14 @@ impl<'a> QueryChecker<'a> {
             is_signed = true;
         }
         let at = self.tokens.position();
-        let (mut gives, mut is_selector) = self.primary()?;
+        let (mut value_type, mut is_selector) = self.primary()?;
         loop {
             let at = self.tokens.position();
             match self.tokens.peek()? {
                 Token::Symbol("[") => {
                     self.tokens.next_token()?;
-                    self.window(gives, is_selector, at)?;
-                    (gives, is_selector) = (ValueType::RangeVector, true);
+                    self.window(value_type, is_selector, at)?;
+                    (value_type, is_selector) = (ValueType::RangeVector, true);
                 }
                 Token::Symbol("@") => self.modifier(is_selector, at)?,
                 Token::Name(name) if is_one_of(name, &["offset"]) => {
@@ -199,12 +200,12 @@ impl<'a> QueryChecker<'a> {
             }
         }
         if is_signed {
-            require_arithmetic(gives, at)?;
+            require_arithmetic(value_type, at)?;
         }
-        Ok(gives)
+        Ok(value_type)
     }
 
-    /// A number, a text, a selector, a call or anything in brackets; and whether it is a selector.
+    /// Parses a number, a string, a selector, a call or an expression in parentheses; also returns whether it is a selector.
     fn primary(&mut self) -> Result<(ValueType, bool), SyntaxError> {
         let at = self.tokens.position();
         match self.tokens.next_token()? {
@@ -216,14 +217,14 @@ impl<'a> QueryChecker<'a> {
             }
             Token::Text => Ok((ValueType::StringLiteral, false)),
             Token::Symbol("(") => {
-                let (gives, _) = self.expression()?;
+                let (value_type, _) = self.expression()?;
                 self.expect_closing_bracket()?;
-                Ok((gives, false))
+                Ok((value_type, false))
             }
             Token::Symbol("{") => {
                 if self.tokens.peek()? == Token::Symbol("}") {
                     return Err(SyntaxError::new(
-                        "the selector is empty and means all there is",
+                        "the selector is empty and matches all series",
                         at,
                     ));
                 }
@@ -231,21 +232,18 @@ impl<'a> QueryChecker<'a> {
                 Ok((ValueType::InstantVector, true))
             }
             Token::Name(name) => self.named(name, at),
-            Token::End => Err(SyntaxError::new("something is missing at the end", at)),
-            Token::Symbol(_) => Err(SyntaxError::new(
-                "a selector, a function or a number is missing before this",
-                at,
-            )),
+            Token::End => Err(SyntaxError::new("unexpected end of query", at)),
+            Token::Symbol(_) => Err(SyntaxError::new("missing selector, function or number", at)),
         }
     }
 
     fn named(&mut self, name: &'a str, at: usize) -> Result<(ValueType, bool), SyntaxError> {
         let next = self.tokens.peek()?;
         let is_called = next == Token::Symbol("(");
-        if let Some(wanted) = fold(&name.to_ascii_lowercase())
+        if let Some(expected) = fold(&name.to_ascii_lowercase())
             && (is_called || self.groups()?)
         {
-            self.fold(name, wanted, at)?;
+            self.fold(name, expected, at)?;
             return Ok((ValueType::InstantVector, false));
         }
         if is_called {
@@ -270,61 +268,61 @@ impl<'a> QueryChecker<'a> {
         Ok(is_one_of(word, &["by", "without"]) && self.is_before("(")?)
     }
 
-    fn fold(&mut self, name: &str, wanted: &[ValueType], at: usize) -> Result<(), SyntaxError> {
+    fn fold(&mut self, name: &str, expected: &[ValueType], at: usize) -> Result<(), SyntaxError> {
         let mut is_grouped = self.groups()?;
         if is_grouped {
             self.tokens.next_token()?;
             self.list()?;
         }
-        let opens = self.tokens.position();
+        let start = self.tokens.position();
         if !self.tokens.take_symbol("(")? {
             return Err(SyntaxError::new(
-                format!("what {name} folds has to be in brackets"),
-                opens,
+                format!("{name} needs its arguments in parentheses"),
+                start,
             ));
         }
-        let given = self.arguments()?;
+        let arguments = self.arguments()?;
         is_grouped = !is_grouped && self.groups()?;
         if is_grouped {
             self.tokens.next_token()?;
             self.list()?;
         }
-        if given.len() != wanted.len() {
-            return Err(wrong_argument_count(name, wanted.len(), given.len(), at));
+        if arguments.len() != expected.len() {
+            return Err(wrong_argument_count(name, expected.len(), arguments.len(), at));
         }
-        check_argument_types(name, wanted, &given)
+        check_argument_types(name, expected, &arguments)
     }
 
     fn call(&mut self, name: &str, at: usize) -> Result<ValueType, SyntaxError> {
         if name.eq_ignore_ascii_case("info") {
             self.info_call = Some(at);
         }
-        let given = self.arguments()?;
-        let Some(known) = function(name) else { return Ok(ValueType::Unknown) };
-        let least = known.parameters.len() - known.optional;
-        let is_enough = given.len() >= least;
-        if !is_enough || (given.len() > known.parameters.len() && !known.repeats) {
-            let wanted = if is_enough { known.parameters.len() } else { least };
-            return Err(wrong_argument_count(name, wanted, given.len(), at));
+        let arguments = self.arguments()?;
+        let Some(signature) = function(name) else { return Ok(ValueType::Unknown) };
+        let min = signature.parameters.len() - signature.optional;
+        let is_enough = arguments.len() >= min;
+        if !is_enough || (arguments.len() > signature.parameters.len() && !signature.repeats) {
+            let expected = if is_enough { signature.parameters.len() } else { min };
+            return Err(wrong_argument_count(name, expected, arguments.len(), at));
         }
-        let again = known.parameters.last().into_iter().cycle();
-        let wanted: Vec<_> =
-            known.parameters.iter().chain(again).copied().take(given.len()).collect();
-        check_argument_types(name, &wanted, &given)?;
-        Ok(known.returns)
+        let again = signature.parameters.last().into_iter().cycle();
+        let expected: Vec<_> =
+            signature.parameters.iter().chain(again).copied().take(arguments.len()).collect();
+        check_argument_types(name, &expected, &arguments)?;
+        Ok(signature.returns)
     }
 
-    /// What is between brackets whose first one is taken: what each part gives, and where it begins.
+    /// Parses the arguments after an opening parenthesis, and returns the type and position of each.
     fn arguments(&mut self) -> Result<Vec<(ValueType, usize)>, SyntaxError> {
-        let mut given = Vec::new();
+        let mut arguments = Vec::new();
         if self.tokens.take_symbol(")")? {
-            return Ok(given);
+            return Ok(arguments);
         }
         loop {
-            given.push(self.expression()?);
+            arguments.push(self.expression()?);
             if !self.tokens.take_symbol(",")? {
                 self.expect_closing_bracket()?;
-                return Ok(given);
+                return Ok(arguments);
             }
         }
     }
@@ -333,19 +331,16 @@ impl<'a> QueryChecker<'a> {
         let at = self.tokens.position();
         match self.tokens.next_token()? {
             Token::Symbol(")") => Ok(()),
-            Token::End => Err(SyntaxError::new("a bracket is not closed", at)),
-            _ => Err(SyntaxError::new(
-                "an operator, a comma or a bracket is missing before this",
-                at,
-            )),
+            Token::End => Err(SyntaxError::new("unclosed parenthesis", at)),
+            _ => Err(SyntaxError::new("missing operator, comma or closing parenthesis", at)),
         }
     }
 
-    /// Whether this sign follows the next token.
-    fn is_before(&self, sign: &str) -> Result<bool, SyntaxError> {
+    /// Whether this symbol follows the next token.
+    fn is_before(&self, symbol: &str) -> Result<bool, SyntaxError> {
         let mut ahead = self.tokens;
         ahead.next_token()?;
-        Ok(ahead.peek()? == Token::Symbol(sign))
+        Ok(ahead.peek()? == Token::Symbol(symbol))
     }
 }
 
@@ -353,31 +348,31 @@ fn is_one_of(word: &str, known: &[&str]) -> bool {
     known.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-fn require_arithmetic(gives: ValueType, at: usize) -> Result<(), SyntaxError> {
-    match gives {
+fn require_arithmetic(value_type: ValueType, at: usize) -> Result<(), SyntaxError> {
+    match value_type {
         ValueType::RangeVector | ValueType::StringLiteral => Err(SyntaxError::new(
-            format!("nothing can be calculated with {}", gives.description()),
+            format!("operators do not accept {}", value_type.description()),
             at,
         )),
         _ => Ok(()),
     }
 }
 
-fn wrong_argument_count(name: &str, wanted: usize, given: usize, at: usize) -> SyntaxError {
-    SyntaxError::new(format!("{name}() wants {wanted} in its brackets and gets {given}"), at)
+fn wrong_argument_count(name: &str, expected: usize, actual: usize, at: usize) -> SyntaxError {
+    SyntaxError::new(format!("{name}() expects {expected} argument(s) and got {actual}"), at)
 }
 
 fn check_argument_types(
     name: &str,
-    wanted: &[ValueType],
-    given: &[(ValueType, usize)],
+    expected: &[ValueType],
+    actual: &[(ValueType, usize)],
 ) -> Result<(), SyntaxError> {
-    for (wanted, (given, at)) in wanted.iter().zip(given) {
-        if !given.satisfies(*wanted) {
+    for (expected, (actual, at)) in expected.iter().zip(actual) {
+        if !actual.satisfies(*expected) {
             let why = format!(
-                "{name}() wants {} here and gets {}",
-                wanted.description(),
-                given.description()
+                "{name}() expects {} and got {}",
+                expected.description(),
+                actual.description()
             );
             return Err(SyntaxError::new(why, *at));
         }

@@ -1,38 +1,38 @@
-//! Where the selectors of a query are. Not a parser of PromQL: it needs to know where an operand is expected, and
-//! passes over all that cannot be a selector. A parser would refuse what it does not know, and each server has words of
-//! its own; printed anew, a query would no longer be the user's.
+//! Finds the selectors of a query. This is not a PromQL parser: it only tracks where an operand is expected, and skips
+//! everything that cannot be a selector. A parser would reject the extensions of other servers, and printing its result
+//! would not preserve the user's query.
 
 use std::borrow::Cow;
 
-/// Why a query of a user cannot be taken.
+/// Why a user's query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the query cannot be used: {why}, at character {at}: {query}")]
+#[error("invalid query: {why}, at character {at}: {query}")]
 pub struct InvalidQuery {
-    /// What is wrong.
+    /// The cause.
     pub why: Cow<'static, str>,
-    /// Where, counted from 1.
+    /// The position in characters, from 1.
     pub at: usize,
     /// The query, on one line.
     pub query: String,
 }
 
 impl InvalidQuery {
-    /// Of what is wrong at a byte.
+    /// Creates the error for a position in bytes.
     pub(super) fn at_byte(query: &str, why: impl Into<Cow<'static, str>>, at: usize) -> Self {
         let at = query.get(..at).map_or(at, |before| before.chars().count()) + 1;
         Self { why: why.into(), at, query: super::super::decode::one_line(query) }
     }
 }
 
-/// What was found in a query.
+/// The result of scanning a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedQuery {
     insert_positions: Vec<InsertPosition>,
-    /// Whether it is one selector and nothing else.
+    /// Whether it is a plain selector.
     pub(super) is_selector: bool,
 }
 
-/// Where matchers can be put in.
+/// A position at which matchers can be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct InsertPosition {
     at: usize,
@@ -47,20 +47,20 @@ enum Braces {
 }
 
 impl ScannedQuery {
-    /// The byte of each selector at which matchers are put in, in the order of the text.
+    /// The insert position of each selector in bytes, in the order of the text.
     pub(super) fn positions(&self) -> impl Iterator<Item = usize> + '_ {
-        self.insert_positions.iter().map(|place| place.at)
+        self.insert_positions.iter().map(|position| position.at)
     }
 
-    /// The query with these matchers in each selector.
+    /// Returns the query with these matchers in each selector.
     pub(super) fn with(&self, query: &str, matchers: &str) -> String {
         let mut text =
             String::with_capacity(query.len() + self.insert_positions.len() * matchers.len());
         let mut from = 0;
-        for place in &self.insert_positions {
-            text.push_str(&query[from..place.at]);
-            from = place.at;
-            let (before, after) = match place.braces {
+        for position in &self.insert_positions {
+            text.push_str(&query[from..position.at]);
+            from = position.at;
+            let (before, after) = match position.braces {
                 Braces::Missing => ("{", "}"),
                 Braces::Empty => ("", ""),
                 Braces::Filled => ("", ","),
@@ -72,10 +72,10 @@ impl ScannedQuery {
     }
 }
 
-/// Finds the selectors. Text that servers split into tokens in different ways is refused: what one of them takes for a
-/// comment or a string may be a selector to another one, and would go out without the matchers.
+/// Finds the selectors. Rejects text that servers tokenize differently: what is a comment or a string to one server may
+/// be a selector to another, which would not get the matchers.
 pub(super) fn scan(query: &str) -> Result<ScannedQuery, InvalidQuery> {
-    // A comment ends with it for Prometheus, and does not for VictoriaMetrics.
+    // It ends a comment for Prometheus, but not for VictoriaMetrics.
     let is_lone = |at: &usize| query.as_bytes().get(at + 1) != Some(&b'\n');
     if let Some((at, _)) = query.match_indices('\r').find(|(at, _)| is_lone(at)) {
         return Err(InvalidQuery::at_byte(
@@ -97,7 +97,7 @@ pub(super) fn scan(query: &str) -> Result<ScannedQuery, InvalidQuery> {
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Whether an operand is expected here, or else an operator.
+    /// Whether an operand is expected here, as opposed to an operator.
     expects_operand: bool,
     found: ScannedQuery,
 }
@@ -105,13 +105,13 @@ struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     fn run(&mut self) -> Result<(), &'static str> {
         let mut open = 0_usize;
-        let mut things = 0;
+        let mut token_count = 0;
         self.blanks();
         if self.at == self.bytes.len() {
             return Err("it is empty");
         }
         while let Some(&byte) = self.bytes.get(self.at) {
-            things += 1;
+            token_count += 1;
             match byte {
                 b'"' | b'\'' | b'`' => {
                     self.string()?;
@@ -125,7 +125,7 @@ impl<'a> Scanner<'a> {
                     self.expects_operand = true;
                 }
                 b')' => {
-                    open = open.checked_sub(1).ok_or("a bracket is closed that was not opened")?;
+                    open = open.checked_sub(1).ok_or("unmatched closing parenthesis")?;
                     self.at += 1;
                     self.expects_operand = false;
                 }
@@ -141,14 +141,14 @@ impl<'a> Scanner<'a> {
                     self.expects_operand = true;
                 }
                 b'_' | b':' | b'a'..=b'z' | b'A'..=b'Z' => self.name()?,
-                _ => return Err("this belongs to no query"),
+                _ => return Err("unexpected character"),
             }
             self.blanks();
         }
         if open > 0 {
-            return Err("a bracket is not closed");
+            return Err("unclosed parenthesis");
         }
-        self.found.is_selector = things == 1 && self.found.insert_positions.len() == 1;
+        self.found.is_selector = token_count == 1 && self.found.insert_positions.len() == 1;
         Ok(())
     }
 
@@ -163,8 +163,8 @@ impl<'a> Scanner<'a> {
                 "smoothed" | "anchored" | "keep_metric_names" => {}
                 "and" | "or" | "unless" | "atan2" | "offset" | "if" | "ifnot" | "default"
                 | "limit" => self.expects_operand = true,
-                // What follows may be a selector or not: better none than one without the matchers.
-                _ => return Err("no operator is known by this name"),
+                // What follows may be a selector. Reject it rather than miss the matchers.
+                _ => return Err("unknown operator"),
             }
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl<'a> Scanner<'a> {
             {
                 self.list()?;
             }
-            // An operand follows, which this is not.
+            // A keyword that an operand follows.
             "bool" | "group_left" | "group_right" if next.is_some_and(begins_operand) => {}
             _ if next == Some(b'(') => {}
             _ if next == Some(b'{') => self.braces()?,
@@ -221,7 +221,7 @@ impl<'a> Scanner<'a> {
         matches!(word.as_str(), "by" | "without") && ahead.bytes.get(ahead.at) == Some(&b'(')
     }
 
-    /// Passes over the labels in brackets.
+    /// Skips the labels in parentheses.
     fn list(&mut self) -> Result<(), &'static str> {
         while let Some(&byte) = self.bytes.get(self.at) {
             match byte {
@@ -234,25 +234,25 @@ impl<'a> Scanner<'a> {
                 _ => self.at += 1,
             }
         }
-        Err("a bracket is not closed")
+        Err("unclosed parenthesis")
     }
 
-    /// Passes over a selector's braces, and notes them.
+    /// Skips the braces of a selector, and records its position.
     fn braces(&mut self) -> Result<(), &'static str> {
         self.at += 1;
         let start = self.at;
         let mut filled = false;
         loop {
             self.blanks();
-            match self.bytes.get(self.at).copied().ok_or("a brace is not closed")? {
+            match self.bytes.get(self.at).copied().ok_or("unclosed brace")? {
                 b'}' => break,
                 b'"' | b'\'' | b'`' => {
                     self.string()?;
                     filled = true;
                 }
                 b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
-                    // One alternative among several would have the matchers, and the others not. The word comes first
-                    // as well: once the matchers are before it, it parts them from the rest.
+                    // Only one of the alternatives would get the matchers. Also reject a leading `or`: it would
+                    // separate the inserted matchers from the rest.
                     if self.identifier().eq_ignore_ascii_case("or") {
                         return Err("matchers cannot be added to alternatives within braces");
                     }
@@ -271,14 +271,14 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Passes over a window or the steps of a subquery.
+    /// Skips a window or a subquery range.
     fn window(&mut self) -> Result<(), &'static str> {
         let close = self.bytes[self.at..].iter().position(|&byte| byte == b']');
-        let length = close.ok_or("a window is not closed")?;
+        let length = close.ok_or("unclosed window")?;
         let inside = &self.bytes[self.at + 1..self.at + length];
-        // Its end would be another one to a server that reads a text or a comment here.
+        // A server that parses a string or a comment here would find a different end.
         if inside.iter().any(|byte| b"\"'`#{}[\\".contains(byte)) {
-            return Err("a window holds more than a duration");
+            return Err("a window contains more than a duration");
         }
         self.at += length + 1;
         self.expects_operand = false;
@@ -290,10 +290,10 @@ impl<'a> Scanner<'a> {
         let mut at = self.at + 1;
         loop {
             match self.bytes.get(at) {
-                None => return Err("a text is not closed"),
-                // VictoriaMetrics takes it for an escaped quote, and reads on.
+                None => return Err("unclosed string"),
+                // VictoriaMetrics treats this as an escaped quote and continues.
                 Some(b'`') if quote == b'`' && self.bytes[at - 1] == b'\\' => {
-                    return Err("a text in backquotes ends with a backslash");
+                    return Err("a string in backquotes ends with a backslash");
                 }
                 Some(&byte) if byte == quote => break,
                 Some(b'\\') if quote != b'`' => at += 2,
@@ -304,7 +304,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Passes over blanks and comments.
+    /// Skips whitespace and comments.
     fn blanks(&mut self) {
         while let Some(&byte) = self.bytes.get(self.at) {
             if byte == b'#' {
@@ -405,7 +405,7 @@ mod tests {
             "a[\"] + b[\"]",
         ] {
             let error = scan(broken).expect_err(broken).to_string();
-            assert!(error.starts_with("the query cannot be used: ") && !error.contains('\n'));
+            assert!(error.starts_with("invalid query: ") && !error.contains('\n'));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas that change while a process runs, and names that Docker gave.
+//! Tests of changing schemas, and of Docker names.
 
 use super::*;
 
@@ -37,16 +37,16 @@ fn what_a_server_lacks_for_a_while_stays_as_it_was_known_before() {
         scrape_interval: assumed.clone(),
         ..schema("cadvisor", 3)
     };
-    let both = young.or_previous(&before);
-    assert_eq!(both.usage.job.value.as_deref(), Some("cadvisor"), "what is there is new");
+    let merged = young.or_previous(&before);
+    assert_eq!(merged.usage.job.value.as_deref(), Some("cadvisor"), "what is there is new");
     assert_eq!(
-        (&both.kube_state_metrics, &both.scrape_interval),
+        (&merged.kube_state_metrics, &merged.scrape_interval),
         (&before.kube_state_metrics, &before.scrape_interval)
     );
     let empty = Schema { scrape_interval: assumed, ..schema("any", 0) };
     assert_eq!(empty.or_previous(&before), before);
     assert!(before.has_same_names(&schema("kubelet", 9)));
-    assert!(!before.has_same_names(&both));
+    assert!(!before.has_same_names(&merged));
     assert!(!before.has_same_names(&Schema { kube_state_metrics: None, ..before.clone() }));
 }
 

@@ -1,4 +1,4 @@
-//! What one label of a series must be like: built by us, or as users write it between braces.
+//! Label matchers: built by us, or parsed from a user's input.
 
 use std::{fmt, str::FromStr};
 
@@ -7,15 +7,15 @@ use super::{
     strings::{quoted, string},
 };
 
-/// What one label must be like.
+/// A matcher of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMatcher {
     label: String,
-    how: MatchOperator,
+    operator: MatchOperator,
     value: String,
 }
 
-/// How a label is compared.
+/// The operator of a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchOperator {
     /// `=`
@@ -29,8 +29,8 @@ pub enum MatchOperator {
 }
 
 impl MatchOperator {
-    /// The longer signs come first, because the shorter ones begin them.
-    const SIGNS: [(&str, Self); 4] = [
+    /// Longer operators come first, because shorter ones are their prefixes.
+    const OPERATORS: [(&str, Self); 4] = [
         ("=~", Self::Matches),
         ("!~", Self::NotMatches),
         ("!=", Self::NotEquals),
@@ -38,108 +38,114 @@ impl MatchOperator {
     ];
 
     fn sign(self) -> &'static str {
-        let mut signs = Self::SIGNS.into_iter();
-        signs.find(|(_, how)| *how == self).map_or("=", |(sign, _)| sign)
+        let mut operators = Self::OPERATORS.into_iter();
+        operators.find(|(_, operator)| *operator == self).map_or("=", |(text, _)| text)
     }
 }
 
 impl LabelMatcher {
-    /// Of this label.
-    pub fn new(label: impl Into<String>, how: MatchOperator, value: impl Into<String>) -> Self {
-        Self { label: label.into(), how, value: value.into() }
+    /// Creates a matcher of this label.
+    pub fn new(
+        label: impl Into<String>,
+        operator: MatchOperator,
+        value: impl Into<String>,
+    ) -> Self {
+        Self { label: label.into(), operator, value: value.into() }
     }
 
-    /// The label that is looked at.
+    /// The name of the label.
     pub fn label(&self) -> &str {
         &self.label
     }
 
-    /// Reads one of any label, the name of the metric included.
+    /// Parses a matcher of any label, including the name of the metric.
     pub(in crate::prometheus) fn written(given: &str) -> Result<Self, InvalidMatcher> {
-        let wrong = |why| InvalidMatcher { given: given.to_owned(), why };
+        let invalid = |why| InvalidMatcher { given: given.to_owned(), why };
         let text = given.trim();
         let (label, rest) = if text.starts_with(['"', '\'', '`']) {
-            string(text).ok_or_else(|| wrong("the quotes of its label do not end"))?
+            string(text).ok_or_else(|| invalid("the quotes of its label are not closed"))?
         } else {
             let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
             let (label, rest) = text.split_at(end.unwrap_or(text.len()));
             if !is_label(label) {
-                return Err(wrong("it does not begin with the name of a label"));
+                return Err(invalid("it does not start with a label name"));
             }
             (label.to_owned(), rest)
         };
         let rest = rest.trim_start();
-        let sign = MatchOperator::SIGNS
-            .into_iter()
-            .find_map(|(sign, how)| rest.strip_prefix(sign).map(|rest| (how, rest.trim_start())));
-        let (how, rest) = sign.ok_or_else(|| wrong("its label is not followed by a comparison"))?;
+        let found = MatchOperator::OPERATORS.into_iter().find_map(|(text, operator)| {
+            rest.strip_prefix(text).map(|rest| (operator, rest.trim_start()))
+        });
+        let (operator, rest) =
+            found.ok_or_else(|| invalid("its label is not followed by an operator"))?;
         if !rest.starts_with(['"', '\'', '`']) {
-            return Err(wrong(
-                "its value has no quotes (a shell takes them away: put others around)",
+            return Err(invalid(
+                "its value has no quotes (the shell removes them: add outer quotes)",
             ));
         }
-        let (value, rest) = string(rest).ok_or_else(|| wrong("its value is not quoted well"))?;
+        let (value, rest) =
+            string(rest).ok_or_else(|| invalid("its value is not a valid quoted string"))?;
         if !rest.trim().is_empty() {
-            return Err(wrong("there is more after its value: give one matcher at a time"));
+            return Err(invalid("there is text after its value: pass one matcher at a time"));
         }
-        Ok(Self { label, how, value })
+        Ok(Self { label, operator, value })
     }
 }
 
 impl fmt::Display for LabelMatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, how, value } = self;
+        let Self { label, operator, value } = self;
         if is_label(label) {
             f.write_str(label)?;
         } else {
             f.write_str(&quoted(label))?;
         }
-        write!(f, "{}{}", how.sign(), quoted(value))
+        write!(f, "{}{}", operator.sign(), quoted(value))
     }
 }
 
-/// Why a matcher of a user is none.
+/// Why a user's matcher is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the matcher {given:?} cannot be used: {why}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes"
+    "invalid matcher {given:?}: {why}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes"
 )]
 pub struct InvalidMatcher {
-    /// What was given.
+    /// The user's input.
     pub given: String,
-    /// What is wrong with it.
+    /// The cause.
     pub why: &'static str,
 }
 
 impl FromStr for LabelMatcher {
     type Err = InvalidMatcher;
 
-    /// Reads one as it stands between the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
+    /// Parses a matcher as in the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
     fn from_str(given: &str) -> Result<Self, InvalidMatcher> {
-        let read = Self::written(given)?;
-        if read.label == "__name__" {
-            let why = "it goes into queries of every metric, so it cannot name one";
+        let matcher = Self::written(given)?;
+        if matcher.label == "__name__" {
+            let why = "it applies to queries of every metric, so it cannot select one";
             return Err(InvalidMatcher { given: given.to_owned(), why });
         }
-        Ok(read)
+        Ok(matcher)
     }
 }
 
-/// Matchers that go into every selector of a client: which cluster, which tenant, which replica.
+/// Matchers for every selector of a client, for example of a cluster, tenant or replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelMatchers(Vec<LabelMatcher>);
 
 impl LabelMatchers {
-    /// Whether there is none.
+    /// Whether there are no matchers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Each of them.
+    /// Iterates over the matchers.
     pub fn iter(&self) -> std::slice::Iter<'_, LabelMatcher> {
         self.0.iter()
     }
 
-    /// These and another one.
+    /// Returns these matchers and another one.
     #[must_use]
     pub fn with(&self, other: LabelMatcher) -> Self {
         self.iter().cloned().chain([other]).collect()
@@ -204,7 +210,7 @@ mod tests {
             "__name__=\"up\"",
         ] {
             let error = given.parse::<LabelMatcher>().expect_err(given).to_string();
-            assert!(error.contains("cannot be used") && !error.contains('\n'), "{error}");
+            assert!(error.contains("invalid matcher") && !error.contains('\n'), "{error}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a value must look like as a whole: regular expressions, in which nothing of a text becomes syntax.
+//! Regular expressions for label values, built so that no literal can be interpreted as syntax.
 
-/// A regular expression (RE2) for a whole value.
+/// A regular expression (RE2) that matches a whole value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(super) String);
 
 impl Pattern {
-    /// One that was written as such.
+    /// A pattern from a regular expression.
     pub fn regex(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// Exactly this text, whatever is in it.
+    /// Matches exactly this text.
     pub fn literal(text: &str) -> Self {
         let mut pattern = String::with_capacity(text.len());
         for c in text.chars() {
@@ -22,7 +22,7 @@ impl Pattern {
         Self(pattern)
     }
 
-    /// One of these. Of none nothing fits, not even a label that is not there.
+    /// Matches any of these patterns. An empty list matches nothing, not even a missing label.
     pub fn any_of(patterns: impl IntoIterator<Item = Self>) -> Self {
         let patterns: Vec<_> = patterns.into_iter().map(|pattern| pattern.0).collect();
         match patterns.as_slice() {
@@ -32,19 +32,19 @@ impl Pattern {
         }
     }
 
-    /// Exactly one of these texts.
+    /// Matches any of these texts.
     pub fn any_literal<'a>(texts: impl IntoIterator<Item = &'a str>) -> Self {
         Self::any_of(texts.into_iter().map(Self::literal))
     }
 
-    /// This and then that.
+    /// Appends another pattern.
     #[must_use]
     pub fn then(mut self, next: &Self) -> Self {
         self.0.push_str(&next.0);
         self
     }
 
-    /// As it is written.
+    /// The regular expression.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,8 +1,8 @@
-//! Strings of PromQL: how they are written, and how those that users write are read.
+//! Quoting and parsing of PromQL strings.
 
 use std::fmt::Write as _;
 
-/// A text as PromQL reads it.
+/// Quotes a text for PromQL.
 pub(in crate::prometheus) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -13,7 +13,7 @@ pub(in crate::prometheus) fn quoted(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             c if c.is_control() => {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(quoted, "\\u{:04x}", u32::from(c));
             }
             c => quoted.push(c),
@@ -23,21 +23,22 @@ pub(in crate::prometheus) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// The string that a text begins with, and the rest. Strings are Go's: two kinds of quotes with escapes, one without.
+/// Parses the string at the start of a text, and returns the rest. Strings follow Go: two kinds of quotes with escapes,
+/// one without.
 pub(super) fn string(text: &str) -> Option<(String, &str)> {
     let mut chars = text.chars();
     let quote = chars.next()?;
-    let mut read = String::new();
+    let mut value = String::new();
     loop {
         let c = chars.next()?;
         if c == quote {
-            return Some((read, chars.as_str()));
+            return Some((value, chars.as_str()));
         }
         if c != '\\' || quote == '`' {
             if c == '\n' && quote != '`' {
                 return None;
             }
-            read.push(c);
+            value.push(c);
             continue;
         }
         let digits = match chars.next()? {
@@ -56,12 +57,12 @@ pub(super) fn string(text: &str) -> Option<(String, &str)> {
             _ => return None,
         };
         match digits {
-            Escape::Is(c) => read.push(c),
+            Escape::Is(c) => value.push(c),
             Escape::Digits(count) => {
                 let digits = chars.as_str().get(..count)?;
                 let code = u32::from_str_radix(digits, 16).ok()?;
-                // Above that `\x` means half a character.
-                read.push(char::from_u32(code).filter(|_| count > 2 || code < 0x80)?);
+                // From 0x80 on, `\x` is a byte of a multi-byte character.
+                value.push(char::from_u32(code).filter(|_| count > 2 || code < 0x80)?);
                 chars = chars.as_str()[count..].chars();
             }
         }

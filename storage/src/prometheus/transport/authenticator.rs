@@ -1,4 +1,4 @@
-//! Who asks: what a sign-in adds to a request.
+//! Adds credentials to requests.
 
 use reqwest::{
     Method, Url,
@@ -15,7 +15,7 @@ use super::{
     token_endpoint::hidden,
 };
 
-/// Whoever signs in.
+/// Provides credentials for requests.
 #[derive(Debug)]
 pub(super) enum Authenticator {
     None,
@@ -31,7 +31,7 @@ pub(super) enum Authenticator {
     Azure(Box<azure::AzureAuthenticator>),
 }
 
-/// What lets a request in.
+/// The credentials of one request.
 #[derive(Debug)]
 pub(super) enum RequestAuth {
     None,
@@ -42,60 +42,61 @@ pub(super) enum RequestAuth {
 
 impl Authenticator {
     pub(super) fn new(
-        sign_in: AuthConfig,
-        pace: AuthTiming,
-        now: WallClock,
+        auth: AuthConfig,
+        timing: AuthTiming,
+        clock: WallClock,
     ) -> Result<Self, TransportError> {
-        Ok(match sign_in {
+        Ok(match auth {
             AuthConfig::None => Self::None,
             AuthConfig::Basic { user, password } => {
                 if user.contains(':') {
-                    let why = "it has a colon, which separates it from the password";
-                    return Err(TransportError::setting("the name to sign in with", why));
+                    let why = "it contains a colon, which separates it from the password";
+                    return Err(TransportError::setting("the user name", why));
                 }
                 Self::Basic {
                     user,
-                    password: ReloadingFile::new("the password", password, pace.reload_interval),
+                    password: ReloadingFile::new("the password", password, timing.reload_interval),
                 }
             }
-            AuthConfig::Bearer(word) => {
-                Self::Bearer(ReloadingFile::new("the bearer token", word, pace.reload_interval))
+            AuthConfig::Bearer(token) => {
+                Self::Bearer(ReloadingFile::new("the bearer token", token, timing.reload_interval))
             }
             AuthConfig::OAuth2(oauth) => {
-                Self::OAuth2(Box::new(oauth::OAuth2Authenticator::new(oauth, pace)?))
+                Self::OAuth2(Box::new(oauth::OAuth2Authenticator::new(oauth, timing)?))
             }
             #[cfg(feature = "aws")]
             AuthConfig::Aws(aws) => {
-                Self::Aws(Box::new(aws::AwsAuthenticator::new(*aws, pace, now)?))
+                Self::Aws(Box::new(aws::AwsAuthenticator::new(*aws, timing, clock)?))
             }
             #[cfg(not(feature = "aws"))]
             AuthConfig::Aws(_) => {
-                let why = "this build has none: take one with the feature aws";
-                return Err(TransportError::setting("AWS's sign-in", why));
+                let why = "this build does not support it: use a build with the feature aws";
+                return Err(TransportError::setting("AWS authentication", why));
             }
             AuthConfig::Google(google) => {
-                Self::Google(Box::new(google::GoogleAuthenticator::new(google, pace, now)))
+                Self::Google(Box::new(google::GoogleAuthenticator::new(google, timing, clock)))
             }
             AuthConfig::Azure(azure) => {
-                Self::Azure(Box::new(azure::AzureAuthenticator::new(azure, pace)?))
+                Self::Azure(Box::new(azure::AzureAuthenticator::new(azure, timing)?))
             }
         })
     }
 
-    /// What it signs in with, and what to do when that is refused.
+    /// Describes the credentials, and what to do when the server rejects them.
     pub(super) fn refusal_hints(&self) -> (&'static str, &'static str) {
         match self {
-            Self::None => ("requests without a sign-in", "set how to sign in"),
-            Self::Basic { .. } => ("this name and password", "check both"),
-            Self::Bearer(_) => ("this bearer token", "check the token, and whether it expired"),
+            Self::None => ("requests without credentials", "configure authentication"),
+            Self::Basic { .. } => ("this user name and password", "check both"),
+            Self::Bearer(_) => ("this bearer token", "check the token and whether it has expired"),
             Self::OAuth2(_) => {
-                ("this client's OAuth 2 token", "check its scopes and parameters (audience)")
+                ("this client's OAuth 2 token", "check its scopes and its parameters (audience)")
             }
             #[cfg(feature = "aws")]
             Self::Aws(_) => ("this AWS signature", "check the region, the keys and the clock"),
-            Self::Google(_) => {
-                ("this Google service account's token", "check its right monitoring.viewer")
-            }
+            Self::Google(_) => (
+                "this Google service account's token",
+                "check that it has the role monitoring.viewer",
+            ),
             Self::Azure(_) => (
                 "this Azure identity's token",
                 "check its role Monitoring Data Reader and the scope",
@@ -103,10 +104,10 @@ impl Authenticator {
         }
     }
 
-    /// What lets the next request in, and how often it changed until now.
+    /// Returns the credentials of the next request, and how often they have changed so far.
     pub(super) async fn request_auth(
         &self,
-        fresh: Reload,
+        reload: Reload,
     ) -> Result<(RequestAuth, u64), TransportError> {
         let bearer = |(token, changes): (Secret, u64)| {
             (RequestAuth::Authorization(format!("Bearer {}", token.reveal()).into()), changes)
@@ -114,24 +115,24 @@ impl Authenticator {
         Ok(match self {
             Self::None => (RequestAuth::None, 0),
             Self::Basic { user, password } => {
-                let (password, changes) = password.read(fresh).await?;
+                let (password, changes) = password.read(reload).await?;
                 (RequestAuth::Authorization(oauth::basic(user, password.reveal())), changes)
             }
-            Self::Bearer(token) => bearer(token.read(fresh).await?),
-            Self::OAuth2(client) => bearer(client.token(fresh).await?),
+            Self::Bearer(token) => bearer(token.read(reload).await?),
+            Self::OAuth2(client) => bearer(client.token(reload).await?),
             #[cfg(feature = "aws")]
             Self::Aws(signer) => {
-                let (pen, changes) = signer.request_signer(fresh).await?;
-                (RequestAuth::SigV4(Box::new(pen)), changes)
+                let (request_signer, changes) = signer.request_signer(reload).await?;
+                (RequestAuth::SigV4(Box::new(request_signer)), changes)
             }
-            Self::Google(account) => bearer(account.token(fresh).await?),
-            Self::Azure(identity) => bearer(identity.token(fresh).await?),
+            Self::Google(account) => bearer(account.token(reload).await?),
+            Self::Azure(identity) => bearer(identity.token(reload).await?),
         })
     }
 }
 
 impl RequestAuth {
-    /// Lets a request in. Last of all: a signature covers what is there.
+    /// Adds the credentials to a request. Call this last: a signature covers the whole request.
     #[cfg_attr(not(feature = "aws"), expect(unused_variables, reason = "signatures need them"))]
     pub(super) fn apply(
         &self,
@@ -142,13 +143,13 @@ impl RequestAuth {
     ) -> Result<(), TransportError> {
         match self {
             Self::None => {}
-            Self::Authorization(word) => {
-                headers.insert(AUTHORIZATION, hidden("what signs in", word.reveal())?);
+            Self::Authorization(value) => {
+                headers.insert(AUTHORIZATION, hidden("the authorization header", value.reveal())?);
             }
             #[cfg(feature = "aws")]
-            Self::SigV4(pen) => {
-                let signed = pen.sign(method, url, headers, body)?;
-                headers.extend(signed);
+            Self::SigV4(signer) => {
+                let signature = signer.sign(method, url, headers, body)?;
+                headers.extend(signature);
             }
         }
         Ok(())

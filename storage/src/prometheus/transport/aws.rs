@@ -1,4 +1,4 @@
-//! Requests that are signed for AWS, with credentials from wherever a pod has them.
+//! Signs requests for AWS with the credentials of the pod.
 
 mod credentials;
 mod sign;
@@ -18,10 +18,10 @@ use super::{
     token_endpoint::{TokenEndpoint, TokenRequest, url},
 };
 
-/// The token service's version: it has one.
+/// The API version of STS. There is only one.
 pub(super) const STS_VERSION: &str = "2011-06-15";
 
-/// Whoever signs.
+/// Gets AWS credentials, assumes a role if configured, and signs requests.
 #[derive(Debug)]
 pub(super) struct AwsAuthenticator {
     region: String,
@@ -32,7 +32,7 @@ pub(super) struct AwsAuthenticator {
     cache: TokenCache<Credentials>,
 }
 
-/// A role that is taken on.
+/// A role to assume.
 #[derive(Debug)]
 struct AssumedRole {
     arn: String,
@@ -42,7 +42,7 @@ struct AssumedRole {
     cache: TokenCache<Credentials>,
 }
 
-/// Credentials that fit a request.
+/// Signs one request.
 #[derive(Debug)]
 pub(super) struct SigV4Signer {
     region: String,
@@ -52,20 +52,24 @@ pub(super) struct SigV4Signer {
 }
 
 impl AwsAuthenticator {
-    pub(super) fn new(aws: Aws, pace: AuthTiming, now: WallClock) -> Result<Self, TransportError> {
+    pub(super) fn new(
+        aws: Aws,
+        timing: AuthTiming,
+        clock: WallClock,
+    ) -> Result<Self, TransportError> {
         if aws.region.is_empty() {
-            let why = "it is not set, and a signature names it";
+            let why = "it is not set, and signatures need it";
             return Err(TransportError::setting("the AWS region", why));
         }
         let role = match aws.role_arn.clone() {
             Some(arn) => {
-                let sts = url("AWS's token service", &aws.sts_endpoint)?;
-                let advice = "check the role, its trust policy and the right to sts:AssumeRole";
+                let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
+                let advice = "check the role, its trust policy and the permission sts:AssumeRole";
                 let exchange = TokenEndpoint::new(
                     Tls::default(),
                     &sts,
                     ProxyPolicy::FromEnvironment,
-                    pace,
+                    timing,
                     advice,
                 );
                 let session = aws.session_name.clone();
@@ -74,35 +78,35 @@ impl AwsAuthenticator {
                     session,
                     sts,
                     exchange,
-                    cache: TokenCache::new(pace.reload_interval),
+                    cache: TokenCache::new(timing.reload_interval),
                 })
             }
             None => None,
         };
         let (region, service) = (aws.region.clone(), aws.service.clone());
-        let source = CredentialProvider::new(aws, pace)?;
+        let source = CredentialProvider::new(aws, timing)?;
         Ok(Self {
             region,
             service,
             source,
             role,
-            clock: now,
-            cache: TokenCache::new(pace.reload_interval),
+            clock,
+            cache: TokenCache::new(timing.reload_interval),
         })
     }
 
-    /// What to sign with, and how often it changed until now.
+    /// Returns the signer of the next request, and how often the credentials have changed so far.
     pub(super) async fn request_signer(
         &self,
-        fresh: Reload,
+        reload: Reload,
     ) -> Result<(SigV4Signer, u64), TransportError> {
-        let (secrets, mut changes) = self.source.read(fresh).await?;
+        let (secrets, mut changes) = self.source.read(reload).await?;
         let fetch = self.source.fetch(&secrets, &self.clock);
-        let (mut credentials, fetches) = self.cache.get(fresh, changes, fetch).await?;
+        let (mut credentials, fetches) = self.cache.get(reload, changes, fetch).await?;
         changes += fetches;
         if let Some(role) = &self.role {
             let fetch = self.assume(role, &credentials);
-            let (assumed, fetches) = role.cache.get(fresh, changes, fetch).await?;
+            let (assumed, fetches) = role.cache.get(reload, changes, fetch).await?;
             credentials = assumed;
             changes += fetches;
         }
@@ -122,26 +126,26 @@ impl AwsAuthenticator {
             ("RoleSessionName", role.session.as_str()),
         ];
         let secrets = own.secrets();
-        let mut asked = TokenRequest::form(role.sts.clone(), &fields, &secrets);
-        let pen = SigV4Signer {
+        let mut request = TokenRequest::form(role.sts.clone(), &fields, &secrets);
+        let signer = SigV4Signer {
             region: self.region.clone(),
             service: "sts".to_owned(),
             credentials: own.clone(),
             now: self.clock.clone(),
         };
-        let mut headers: HeaderMap = asked.headers.drain(..).collect();
-        let body = asked.body.as_deref().unwrap_or_default();
-        let signed = pen.sign(&Method::POST, &role.sts, &headers, body.as_bytes())?;
-        headers.extend(signed);
-        asked.headers =
+        let mut headers: HeaderMap = request.headers.drain(..).collect();
+        let body = request.body.as_deref().unwrap_or_default();
+        let signature = signer.sign(&Method::POST, &role.sts, &headers, body.as_bytes())?;
+        headers.extend(signature);
+        request.headers =
             headers.into_iter().filter_map(|(name, value)| Some((name?, value))).collect();
-        let answer = role.exchange.text(asked).await?;
-        credentials::from_sts(&answer, &role.exchange, &role.sts, &self.clock)
+        let response = role.exchange.text(request).await?;
+        credentials::from_sts(&response, &role.exchange, &role.sts, &self.clock)
     }
 }
 
 impl SigV4Signer {
-    /// The headers that make a request a signed one. All that is in `headers` is signed, so it must not change after.
+    /// Returns the headers with the signature. All of `headers` is signed, so it must not change afterwards.
     pub(super) fn sign(
         &self,
         method: &Method,

@@ -1,4 +1,4 @@
-//! Tokens of Azure: for a workload identity by the cluster's own token, for a managed identity from the metadata.
+//! Azure tokens: workload identity exchanges a service account token, managed identity uses the metadata server.
 
 use reqwest::Url;
 
@@ -12,11 +12,11 @@ use super::{
     token_endpoint::{TokenEndpoint, TokenRequest, url},
 };
 
-/// The metadata's version that every machine of Azure has.
+/// A metadata API version that every Azure VM supports.
 const VERSION: &str = "2018-02-01";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// An identity of Azure.
+/// Gets tokens for an Azure identity.
 #[derive(Debug)]
 pub(super) struct AzureAuthenticator {
     mode: IdentityMode,
@@ -31,33 +31,35 @@ enum IdentityMode {
 }
 
 impl AzureAuthenticator {
-    pub(super) fn new(azure: Azure, pace: AuthTiming) -> Result<Self, TransportError> {
+    pub(super) fn new(azure: Azure, timing: AuthTiming) -> Result<Self, TransportError> {
         let client = azure.client_id.clone();
-        let (way, exchange) = if let Some(path) = azure.federated_token_file {
+        let (mode, exchange) = if let Some(path) = azure.federated_token_file {
             let missing = |what| {
-                TransportError::setting(what, "it is not set, and a federated token needs it")
+                TransportError::setting(what, "it is not set, and workload identity needs it")
             };
-            let client = client.ok_or_else(|| missing("Azure's client id (AZURE_CLIENT_ID)"))?;
+            let client = client.ok_or_else(|| missing("the Azure client ID (AZURE_CLIENT_ID)"))?;
             let tenant =
-                azure.tenant_id.ok_or_else(|| missing("Azure's tenant id (AZURE_TENANT_ID)"))?;
+                azure.tenant_id.ok_or_else(|| missing("the Azure tenant ID (AZURE_TENANT_ID)"))?;
             let authority = azure.authority_host.trim_end_matches('/');
-            let url = url("Azure's authority", &format!("{authority}/{tenant}/oauth2/v2.0/token"))?;
-            let advice =
-                "check client id, tenant id and the federated credential of this service account";
+            let url = url(
+                "the Azure authority host",
+                &format!("{authority}/{tenant}/oauth2/v2.0/token"),
+            )?;
+            let advice = "check the client ID, the tenant ID and the federated credential of this service account";
             let exchange = TokenEndpoint::new(
                 Tls::default(),
                 &url,
                 ProxyPolicy::FromEnvironment,
-                pace,
+                timing,
                 advice,
             );
             let token =
-                ReloadingFile::new("the federated token", path.into(), pace.reload_interval);
+                ReloadingFile::new("the federated token", path.into(), timing.reload_interval);
             (IdentityMode::Federated { url, client, scope: azure.scope, token }, exchange)
         } else {
             let endpoint = azure.metadata_endpoint.trim_end_matches('/');
             let mut url = url(
-                "Azure's metadata server",
+                "the Azure metadata server",
                 &format!("{endpoint}/metadata/identity/oauth2/token"),
             )?;
             let resource = azure.scope.strip_suffix("/.default").unwrap_or(&azure.scope);
@@ -69,25 +71,25 @@ impl AzureAuthenticator {
             }
             let advice = "assign the managed identity to the node, or set up workload identity";
             let exchange =
-                TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, pace, advice);
+                TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, timing, advice);
             (IdentityMode::Managed { url }, exchange)
         };
-        Ok(Self { mode: way, exchange, cache: TokenCache::new(pace.reload_interval) })
+        Ok(Self { mode, exchange, cache: TokenCache::new(timing.reload_interval) })
     }
 
-    /// The token, and how often it changed until now.
-    pub(super) async fn token(&self, fresh: Reload) -> Result<(Secret, u64), TransportError> {
+    /// Returns the token, and how often it has changed so far.
+    pub(super) async fn token(&self, reload: Reload) -> Result<(Secret, u64), TransportError> {
         let (assertion, changes) = match &self.mode {
-            IdentityMode::Federated { token, .. } => token.read(fresh).await?,
+            IdentityMode::Federated { token, .. } => token.read(reload).await?,
             IdentityMode::Managed { .. } => (Secret::default(), 0),
         };
-        let (token, fetches) = self.cache.get(fresh, changes, self.fetch(&assertion)).await?;
+        let (token, fetches) = self.cache.get(reload, changes, self.fetch(&assertion)).await?;
         Ok((token, changes + fetches))
     }
 
     async fn fetch(&self, assertion: &Secret) -> Result<FetchedToken<Secret>, TransportError> {
         let secrets = [assertion];
-        let (url, asked) = match &self.mode {
+        let (url, request) = match &self.mode {
             IdentityMode::Federated { url, client, scope, .. } => {
                 let fields = [
                     ("grant_type", "client_credentials"),
@@ -102,7 +104,7 @@ impl AzureAuthenticator {
                 (url, TokenRequest::get(url.clone()).with("metadata", "true")?)
             }
         };
-        let answer = self.exchange.json(asked).await?;
-        bearer(&self.exchange, url, &answer)
+        let response = self.exchange.json(request).await?;
+        bearer(&self.exchange, url, &response)
     }
 }

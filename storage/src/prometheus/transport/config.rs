@@ -1,4 +1,4 @@
-//! What a door is made of: an address, how it is encrypted, who asks. Plain data, without secrets that show.
+//! Settings of an HTTP transport: address, TLS, authentication. Plain data whose `Debug` redacts secrets.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -6,88 +6,89 @@ use reqwest::Url;
 
 use super::{Secret, redacted};
 
-/// What a token for Azure Monitor's Prometheus is for.
+/// The token scope for Azure Monitor managed Prometheus.
 pub const AZURE_MONITOR_SCOPE: &str = "https://prometheus.monitor.azure.com/.default";
-/// What a token for Google's Prometheus is for.
+/// The token scope for Google Cloud Managed Service for Prometheus.
 pub const GOOGLE_MONITORING_SCOPE: &str = "https://www.googleapis.com/auth/monitoring.read";
-/// The name by which AWS signs for its Prometheus.
+/// The service name in signatures for Amazon Managed Service for Prometheus.
 pub const AWS_PROMETHEUS_SERVICE: &str = "aps";
 
-/// A server, and how to be let in.
+/// A server and how to authenticate to it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TransportConfig {
-    /// Its base URL, with the path before `/api/v1`. A name and password in it are signed in with, and never shown.
+    /// Base URL with the path before `/api/v1`. A user name and password in it are used for basic authentication, and
+    /// redacted.
     pub address: String,
-    /// How it is encrypted.
+    /// TLS settings.
     pub tls: Tls,
-    /// Who asks.
+    /// How to authenticate.
     pub auth: AuthConfig,
-    /// What every request says besides.
+    /// Headers of every request.
     pub headers: Vec<Header>,
-    /// Whose series are asked for: `X-Scope-OrgID`, for Mimir, Cortex and Loki's family.
+    /// The tenant in the header `X-Scope-OrgID` (Mimir, Cortex, Loki).
     pub tenant: Option<String>,
-    /// How often files are looked at.
+    /// Intervals and timeouts of authentication.
     pub timing: AuthTiming,
 }
 
 impl fmt::Debug for TransportConfig {
-    /// The address without what may be secret in it.
+    /// Omits the parts of the address that may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address =
             Url::parse(&self.address).map_or_else(|_| String::new(), |url| redacted(&url));
-        f.debug_struct("DoorConfig")
+        f.debug_struct("TransportConfig")
             .field("address", &address)
             .field("tls", &self.tls)
-            .field("sign_in", &self.auth)
+            .field("auth", &self.auth)
             .field("headers", &self.headers)
             .field("tenant", &self.tenant)
-            .field("pace", &self.timing)
+            .field("timing", &self.timing)
             .finish()
     }
 }
 
-/// How often, and how long.
+/// Intervals and timeouts of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthTiming {
-    /// The least time between two looks at the same file. A refusal looks at once.
+    /// The minimum time between two checks of a file. A rejected request checks it at once.
     pub reload_interval: Duration,
-    /// How long the exchange for a token may take.
+    /// The timeout of a token request.
     pub token_timeout: Duration,
 }
 
 impl Default for AuthTiming {
-    /// Looking is reading a few small files: it may be often. A token comes in well below a second.
+    /// Reading a few small files is cheap, so check them often. A token request takes well below a second.
     fn default() -> Self {
         Self { reload_interval: Duration::from_secs(5), token_timeout: Duration::from_secs(30) }
     }
 }
 
-/// How a connection is encrypted. Files are read again when they changed.
+/// TLS settings. Files are reread when they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Whether any certificate of the server will do.
+    /// Whether to skip verification of the server's certificate.
     pub insecure_skip_verify: bool,
-    /// The authorities to trust instead of the system's, PEM.
+    /// PEM file with the CA certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
-    /// Who we are.
+    /// The client certificate to present.
     pub client_certificate: Option<ClientCertificateFiles>,
 }
 
-/// A client certificate.
+/// Files of a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificateFiles {
-    /// The certificate, and those between it and its authority, PEM.
+    /// PEM file with the certificate and its intermediates.
     pub certificate: PathBuf,
-    /// Its private key, PEM.
+    /// PEM file with the private key.
     pub key: PathBuf,
 }
 
-/// A word from where it is kept.
+/// Where a secret value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// As it was given.
+    /// The value itself.
     Literal(Secret),
-    /// In a file, without the blanks around it; read again when it changed.
+    /// A file, which is reread when it changes. Surrounding whitespace is trimmed.
     File(PathBuf),
 }
 
@@ -103,111 +104,111 @@ impl From<PathBuf> for SecretSource {
     }
 }
 
-/// A header that every request has.
+/// A header of every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Its name.
+    /// The name of the header.
     pub name: String,
-    /// Its value.
+    /// The value of the header.
     pub value: SecretSource,
 }
 
-/// Who asks.
+/// How requests are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AuthConfig {
-    /// Nobody in particular.
+    /// No authentication.
     #[default]
     None,
-    /// A name and its password.
+    /// Basic authentication.
     Basic {
-        /// The name.
+        /// The user name.
         user: String,
         /// The password.
         password: SecretSource,
     },
-    /// Whoever has this token; a file may be rotated.
+    /// A bearer token. A token in a file may be rotated.
     Bearer(SecretSource),
-    /// A client of an authorization server, by its own credentials.
+    /// OAuth 2 client credentials.
     OAuth2(OAuth2),
-    /// A principal of AWS: every request is signed (Signature Version 4).
+    /// AWS: every request is signed with Signature Version 4.
     Aws(Box<Aws>),
-    /// A service account of Google.
+    /// A Google service account.
     Google(Google),
-    /// An identity of Azure.
+    /// An Azure identity.
     Azure(Azure),
 }
 
-/// OAuth 2 client credentials.
+/// Settings of OAuth 2 client credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuth2 {
-    /// Where tokens are had.
+    /// The token URL of the authorization server.
     pub token_url: String,
-    /// How that server's connection is encrypted.
+    /// TLS settings for the authorization server.
     pub tls: Tls,
-    /// The client's name.
+    /// The client ID.
     pub client_id: String,
-    /// The client's secret.
+    /// The client secret.
     pub client_secret: SecretSource,
-    /// What the token is for.
+    /// The scopes to request.
     pub scopes: Vec<String>,
-    /// Whatever else the server wants to know: `audience`, `resource`, ...
+    /// Additional parameters of the token request: `audience`, `resource`, ...
     pub parameters: Vec<(String, String)>,
 }
 
-/// Where credentials of AWS come from: the first of these that is there, in this order.
+/// AWS settings. Credentials come from the first configured source, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aws {
-    /// The region that is signed for.
+    /// The region in signatures.
     pub region: String,
-    /// The service that is signed for: [`AWS_PROMETHEUS`].
+    /// The service in signatures: [`AWS_PROMETHEUS_SERVICE`].
     pub service: String,
-    /// A role to take on with those credentials.
+    /// A role to assume with the credentials.
     pub role_arn: Option<String>,
-    /// Keys that were given.
+    /// Static keys.
     pub keys: Option<AwsKeys>,
-    /// A token of the cluster, for a role (IRSA).
+    /// IAM roles for service accounts (IRSA).
     pub web_identity: Option<AwsWebIdentity>,
-    /// An agent beside the pod (EKS Pod Identity, ECS).
+    /// The container credentials agent (EKS Pod Identity, ECS).
     pub container_agent: Option<AwsContainerAgent>,
-    /// The instance's metadata (IMDSv2).
+    /// The endpoint of the instance metadata service (IMDSv2).
     pub metadata_endpoint: Option<String>,
-    /// The token service.
+    /// The endpoint of the Security Token Service (STS).
     pub sts_endpoint: String,
-    /// What sessions are called in the trail.
+    /// The session name, which CloudTrail records.
     pub session_name: String,
 }
 
-/// Keys of AWS.
+/// Static AWS keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
-    /// The name of the key.
+    /// The access key ID.
     pub access_key_id: SecretSource,
-    /// The key.
+    /// The secret access key.
     pub secret_access_key: SecretSource,
-    /// What temporary keys have besides.
+    /// The session token of temporary keys.
     pub session_token: Option<SecretSource>,
 }
 
-/// A token of the cluster, for a role of AWS.
+/// Web identity: exchanges a service account token for the credentials of a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsWebIdentity {
-    /// The file with the token.
+    /// The file with the service account token.
     pub token_file: PathBuf,
-    /// The role.
+    /// The ARN of the role.
     pub role_arn: String,
 }
 
-/// An agent that hands out credentials of AWS.
+/// An agent that serves AWS credentials to containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsContainerAgent {
-    /// Where it listens.
+    /// The URL of the agent.
     pub url: String,
-    /// What it wants to hear.
+    /// The authorization token that the agent expects.
     pub token: Option<SecretSource>,
 }
 
 impl Aws {
-    /// What AWS's own tools would take from the environment, into which `variable` looks. Profiles in
+    /// Reads the settings from the environment variables of the AWS SDKs, with `variable` as the lookup. Profiles in
     /// `~/.aws` are not read: pods have none.
     pub fn from_environment(
         region: Option<String>,
@@ -218,15 +219,14 @@ impl Aws {
             .or_else(|| variable("AWS_REGION"))
             .or_else(|| variable("AWS_DEFAULT_REGION"))
             .unwrap_or_default();
-        let given = |name: &str| variable(name).map(|word| SecretSource::Literal(word.into()));
-        let keys =
-            given("AWS_ACCESS_KEY_ID").zip(given("AWS_SECRET_ACCESS_KEY")).map(|(id, secret)| {
-                AwsKeys {
-                    access_key_id: id,
-                    secret_access_key: secret,
-                    session_token: given("AWS_SESSION_TOKEN"),
-                }
-            });
+        let literal = |name: &str| variable(name).map(|value| SecretSource::Literal(value.into()));
+        let keys = literal("AWS_ACCESS_KEY_ID").zip(literal("AWS_SECRET_ACCESS_KEY")).map(
+            |(id, secret)| AwsKeys {
+                access_key_id: id,
+                secret_access_key: secret,
+                session_token: literal("AWS_SESSION_TOKEN"),
+            },
+        );
         let web_identity = variable("AWS_WEB_IDENTITY_TOKEN_FILE")
             .zip(variable("AWS_ROLE_ARN"))
             .map(|(token, role)| AwsWebIdentity { token_file: token.into(), role_arn: role });
@@ -237,7 +237,7 @@ impl Aws {
             url,
             token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
                 .map(|path| SecretSource::File(path.into()))
-                .or_else(|| given("AWS_CONTAINER_AUTHORIZATION_TOKEN")),
+                .or_else(|| literal("AWS_CONTAINER_AUTHORIZATION_TOKEN")),
         });
         let disabled = variable("AWS_EC2_METADATA_DISABLED")
             .is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -264,20 +264,20 @@ impl Aws {
     }
 }
 
-/// A service account of Google.
+/// Settings of a Google service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Google {
-    /// A file with a service account's key, or with how a token of the cluster is exchanged (workload identity
-    /// federation). Without one, the metadata server is asked.
+    /// A file with a service account key or a workload identity federation configuration. `None` uses the metadata
+    /// server.
     pub credentials_file: Option<PathBuf>,
-    /// The metadata server, which is also how GKE's workload identity works.
+    /// The metadata server, which also provides tokens for GKE workload identity.
     pub metadata_endpoint: String,
-    /// What the token is for: [`GOOGLE_MONITORING`].
+    /// The token scope: [`GOOGLE_MONITORING_SCOPE`].
     pub scope: String,
 }
 
 impl Google {
-    /// What Google's own tools would take from the environment, into which `variable` looks.
+    /// Reads the settings from the environment variables of the Google SDKs, with `variable` as the lookup.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let host = variable("GCE_METADATA_HOST");
@@ -290,25 +290,26 @@ impl Google {
     }
 }
 
-/// An identity of Azure.
+/// Settings of an Azure identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Azure {
-    /// The application's, or the managed identity's, client id.
+    /// The client ID of the application or the managed identity.
     pub client_id: Option<String>,
-    /// The directory.
+    /// The tenant ID.
     pub tenant_id: Option<String>,
-    /// A file with the cluster's token for that application. Without one, the instance's metadata are asked.
+    /// The file with the federated token (workload identity). `None` uses the instance metadata service.
     pub federated_token_file: Option<PathBuf>,
-    /// Where directories are asked for tokens.
+    /// The authority host that issues tokens.
     pub authority_host: String,
-    /// The instance's metadata, where managed identities get tokens.
+    /// The instance metadata service, which issues tokens for managed identities.
     pub metadata_endpoint: String,
-    /// What the token is for: [`AZURE_MONITOR`].
+    /// The token scope: [`AZURE_MONITOR_SCOPE`].
     pub scope: String,
 }
 
 impl Azure {
-    /// What Azure's workload identity webhook leaves in the environment, into which `variable` looks.
+    /// Reads the settings from the environment variables that the Azure workload identity webhook sets, with `variable` as
+    /// the lookup.
     pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Self {
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let authority = variable("AZURE_AUTHORITY_HOST");

@@ -1,126 +1,127 @@
-//! Why a door stayed shut: one line that says what, where and what to do, and never a secret.
+//! Transport errors: one line with the cause, the place and the remedy, and never a secret.
 
 use std::{error::Error as StdError, io, time::Duration};
 
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-/// Why a request got no answer that is worth reading.
+/// Why a request got no usable response.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransportError {
-    /// Something was set that cannot work.
-    #[error("{what} cannot be used: {why}: correct it")]
+    /// A setting is invalid.
+    #[error("{what} is invalid: {why}")]
     InvalidSetting {
-        /// What was set.
+        /// The setting.
         what: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
-    /// A file is not there, or cannot be read.
-    #[error("{what} cannot be read from {path}: {why}: mount the file, or correct its path")]
+    /// A file is missing or cannot be read.
+    #[error("failed to read {what} from {path}: {why}: mount the file or correct its path")]
     UnreadableFile {
-        /// What is in it.
+        /// The content of the file.
         what: &'static str,
-        /// Where it should be.
+        /// The path of the file.
         path: String,
-        /// What the system says.
+        /// The error of the operating system.
         why: String,
     },
-    /// A file has nothing of use in it.
-    #[error("{what} in {path} cannot be used: {why}: write the file anew")]
+    /// The content of a file is invalid.
+    #[error("{what} in {path} is invalid: {why}: replace the file")]
     InvalidFile {
-        /// What is in it.
+        /// The content of the file.
         what: &'static str,
-        /// Where it is.
+        /// The path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
-    /// 401, with fresh credentials.
-    #[error("{server} does not accept {credentials} (401): {advice}")]
+    /// The server responded with 401, even to reloaded credentials.
+    #[error("{server} rejected {credentials} (401): {advice}")]
     Unauthorized {
-        /// Who says so.
+        /// The address of the server.
         server: String,
-        /// With what we signed in.
+        /// The kind of credentials.
         credentials: &'static str,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
-    /// 403.
+    /// The server responded with 403.
     #[error(
-        "{server} refuses access to whoever has {credentials} (403): grant it the right to query, or check the tenant"
+        "{server} denied access with {credentials} (403): grant permission to query, or check the tenant"
     )]
     Forbidden {
-        /// Who says so.
+        /// The address of the server.
         server: String,
-        /// With what we signed in.
+        /// The kind of credentials.
         credentials: &'static str,
     },
-    /// It sends us elsewhere. Credentials do not go there.
+    /// The server redirects. Credentials are not sent to the target.
     #[error(
-        "{server} redirects to {to} ({status}), where credentials are not sent: sign in as it wants, or give the address that answers itself"
+        "{server} redirects to {to} ({status}), and redirects are not followed: configure authentication, or use \
+         the final address"
     )]
     Redirected {
-        /// Who says so.
+        /// The address of the server.
         server: String,
-        /// Where to, without what follows a question mark.
+        /// The target of the redirect, without its query.
         to: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
     },
-    /// We do not believe who it is.
+    /// The certificate of the server is not trusted.
     #[error("the certificate of {server} is not trusted: {why}: {advice}")]
     Untrusted {
-        /// Who it claims to be.
+        /// The address of the server.
         server: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
     },
-    /// It does not believe who we are.
+    /// The server rejects our side of the TLS handshake.
     #[error(
-        "{server} refuses our side of the TLS handshake: {why}: give it a client certificate that it trusts"
+        "{server} rejected the TLS handshake: {why}: configure a client certificate that it trusts"
     )]
     ClientCertificate {
-        /// Who says so.
+        /// The address of the server.
         server: String,
-        /// Which alert it sent.
+        /// The TLS alert.
         why: String,
     },
-    /// Nobody is there.
+    /// The connection failed.
     #[error(
-        "{server} cannot be reached: {why}: check the address, network policies and whether it runs"
+        "{server} cannot be reached: {why}: check the address, network policies and whether it is running"
     )]
     Unreachable {
-        /// Who.
+        /// The address of the server.
         server: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
-    /// No answer in time.
-    #[error("{server} did not answer within {after:?}: ask for less at once, or give it more time")]
+    /// The response did not arrive in time.
+    #[error("{server} did not respond within {after:?}: query less at once, or raise the timeout")]
     TimedOut {
-        /// Who.
+        /// The address of the server.
         server: String,
-        /// The limit.
+        /// The timeout.
         after: Duration,
     },
-    /// A token was refused to us.
-    #[error("{from} gives no token: {why}: {advice}")]
+    /// A token endpoint issued no token.
+    #[error("failed to get a token from {from}: {why}: {advice}")]
     TokenDenied {
-        /// Who refused.
+        /// The address of the token endpoint.
         from: String,
-        /// What it says.
+        /// The cause, as the endpoint reports it.
         why: String,
-        /// What to do.
+        /// The remedy.
         advice: &'static str,
-        /// Whether it may pass by itself.
+        /// Whether a retry may succeed.
         passing: bool,
     },
 }
 
 impl TransportError {
-    /// Whether it may pass by itself: nobody has to change a setting, a secret or a right.
+    /// Whether a retry may succeed without a changed setting, secret or permission.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
@@ -133,7 +134,7 @@ impl TransportError {
         Self::InvalidSetting { what: what.into(), why: why.into() }
     }
 
-    /// Why a request failed before there was an answer.
+    /// Classifies a request that failed before a response arrived.
     pub(super) fn of_request(server: &str, error: &reqwest::Error, after: Duration) -> Self {
         let server = server.to_owned();
         if let Some(tls) = tls_error(error) {
@@ -147,14 +148,15 @@ impl TransportError {
 
     fn of_tls(server: String, error: &TlsError) -> Self {
         let (why, advice) = match error {
-            TlsError::InvalidCertificate(CertificateError::UnknownIssuer) => {
-                ("its issuer is unknown".to_owned(), "give its authority's certificate as CA file")
-            }
+            TlsError::InvalidCertificate(CertificateError::UnknownIssuer) => (
+                "its issuer is unknown".to_owned(),
+                "set a CA file with the certificate of its issuer",
+            ),
             TlsError::InvalidCertificate(why) => {
-                let advice = "give it a valid one, or ask it by a name that its certificate has";
+                let advice = "install a valid certificate, or use a host name that it covers";
                 (why.to_string(), advice)
             }
-            TlsError::AlertReceived(alert) if is_about_us(*alert) => {
+            TlsError::AlertReceived(alert) if rejects_client_certificate(*alert) => {
                 return Self::ClientCertificate { server, why: format!("{alert:?}") };
             }
             other => return Self::Unreachable { server, why: other.to_string() },
@@ -163,8 +165,8 @@ impl TransportError {
     }
 }
 
-/// Whether an alert says that our certificate is not good enough.
-fn is_about_us(alert: AlertDescription) -> bool {
+/// Whether an alert rejects our client certificate.
+fn rejects_client_certificate(alert: AlertDescription) -> bool {
     matches!(
         alert,
         AlertDescription::CertificateRequired
@@ -179,19 +181,19 @@ fn is_about_us(alert: AlertDescription) -> bool {
     )
 }
 
-/// What TLS had to say, at whatever depth.
+/// Finds a TLS error anywhere in the chain of causes.
 fn tls_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a TlsError> {
     if let Some(tls) = error.downcast_ref() {
         return Some(tls);
     }
-    // The source of an io::Error is the source of what it wraps: that itself is reached otherwise.
+    // The source of an io::Error is the source of the wrapped error, so get the wrapped error itself.
     if let Some(wrapped) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         return tls_error(wrapped);
     }
     tls_error(error.source()?)
 }
 
-/// The last cause, which is the one that says something. Its words have no URL, so no secret.
+/// The root cause, which is the informative one. It contains no URL, so no secret.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -204,9 +206,9 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// The beginning of somebody's words, on one line.
-pub(super) fn one_line(words: &str) -> String {
-    let words: Vec<_> = words.split_whitespace().collect();
+/// The first 200 characters of a text, on one line.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<_> = text.split_whitespace().collect();
     let mut line: String = words.join(" ").chars().take(200).collect();
     line.truncate(line.trim_end_matches(['.', ':']).len());
     line

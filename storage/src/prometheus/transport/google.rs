@@ -1,4 +1,4 @@
-//! Tokens of Google: from the metadata server, by a service account's key, or for a token of the cluster.
+//! Google tokens: from the metadata server, a service account key, or workload identity federation.
 
 mod service_account;
 
@@ -19,19 +19,19 @@ use super::{
 
 const TOKEN_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 const CLOUD_PLATFORM_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
-const ADVICE: &str = "check the service account, its rights and its binding to this workload";
+const ADVICE: &str = "check the service account, its roles and its binding to this workload";
 
-/// A service account of Google.
+/// Gets tokens for a Google service account.
 #[derive(Debug)]
 pub(super) struct GoogleAuthenticator {
     google: Google,
     credentials: Option<ReloadingFile>,
-    pace: AuthTiming,
+    timing: AuthTiming,
     clock: WallClock,
     cache: TokenCache<Secret>,
 }
 
-/// A file of credentials, as Google's console and `gcloud` write it.
+/// A credentials file as the Google Cloud console and `gcloud` write it.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum CredentialsFile {
@@ -39,7 +39,7 @@ enum CredentialsFile {
     ExternalAccount(ExternalAccount),
 }
 
-/// How a token of the cluster is exchanged.
+/// Workload identity federation: how to exchange a token of the cluster.
 #[derive(Deserialize)]
 struct ExternalAccount {
     audience: String,
@@ -49,7 +49,8 @@ struct ExternalAccount {
     credential_source: CredentialSource,
 }
 
-/// Where the token of the cluster is. A URL or a program is not read: a file must not decide whom we call.
+/// The file with the token of the cluster. URL and executable sources are not supported: a file must not choose what
+/// we call.
 #[derive(Deserialize)]
 struct CredentialSource {
     file: Option<std::path::PathBuf>,
@@ -63,90 +64,91 @@ struct CredentialFormat {
 }
 
 impl GoogleAuthenticator {
-    pub(super) fn new(google: Google, pace: AuthTiming, now: WallClock) -> Self {
+    pub(super) fn new(google: Google, timing: AuthTiming, clock: WallClock) -> Self {
         let credentials = google.credentials_file.clone().map(|path| {
-            ReloadingFile::new("Google's credentials", path.into(), pace.reload_interval)
+            ReloadingFile::new("the Google credentials file", path.into(), timing.reload_interval)
         });
-        Self { google, credentials, pace, clock: now, cache: TokenCache::new(pace.reload_interval) }
+        Self { google, credentials, timing, clock, cache: TokenCache::new(timing.reload_interval) }
     }
 
-    /// The token, and how often it changed until now.
-    pub(super) async fn token(&self, fresh: Reload) -> Result<(Secret, u64), TransportError> {
+    /// Returns the token, and how often it has changed so far.
+    pub(super) async fn token(&self, reload: Reload) -> Result<(Secret, u64), TransportError> {
         let (file, changes) = match &self.credentials {
-            Some(held) => {
-                let (file, changes) = held.read(fresh).await?;
-                (Some((held, file)), changes)
+            Some(source) => {
+                let (file, changes) = source.read(reload).await?;
+                (Some((source, file)), changes)
             }
             None => (None, 0),
         };
         let fetch = async {
             match &file {
-                Some((held, file)) => self.exchange_file(held, file, fresh).await,
+                Some((source, file)) => self.exchange_file(source, file, reload).await,
                 None => self.ask_metadata().await,
             }
         };
-        let (token, fetches) = self.cache.get(fresh, changes, fetch).await?;
+        let (token, fetches) = self.cache.get(reload, changes, fetch).await?;
         Ok((token, changes + fetches))
     }
 
     async fn ask_metadata(&self) -> Result<FetchedToken<Secret>, TransportError> {
         let host = self.google.metadata_endpoint.trim_end_matches('/');
-        let mut url = url("Google's metadata server", &format!("{host}{TOKEN_PATH}"))?;
+        let mut url = url("the Google metadata server", &format!("{host}{TOKEN_PATH}"))?;
         url.query_pairs_mut().append_pair("scopes", &self.google.scope);
         let exchange =
-            TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, self.pace, ADVICE);
-        let asked = TokenRequest::get(url.clone()).with("metadata-flavor", "Google")?;
-        let answer = exchange.json(asked).await?;
-        bearer(&exchange, &url, &answer)
+            TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, self.timing, ADVICE);
+        let request = TokenRequest::get(url.clone()).with("metadata-flavor", "Google")?;
+        let response = exchange.json(request).await?;
+        bearer(&exchange, &url, &response)
     }
 
     async fn exchange_file(
         &self,
-        held: &ReloadingFile,
+        source: &ReloadingFile,
         file: &Secret,
-        fresh: Reload,
+        reload: Reload,
     ) -> Result<FetchedToken<Secret>, TransportError> {
-        // Words of serde may repeat what is in the file: only where it is wrong is told.
+        // Errors of serde may quote the content of the file, so report only the position.
         let credentials = serde_json::from_str(file.reveal()).map_err(|error| {
             let place = format!("line {}, column {}", error.line(), error.column());
-            held.complain(format!(
-                "at {place} it is neither a service account's key nor an external account with a file"
+            source.complain(format!(
+                "at {place} it is neither a service account key nor an external account with a file"
             ))
         })?;
         match credentials {
             CredentialsFile::ServiceAccount(account) => {
                 let assertion = account
                     .assertion(&self.google.scope, (self.clock.0)())
-                    .map_err(|why| held.complain(why))?;
-                let url = url("Google's token_uri", &account.token_uri)?;
+                    .map_err(|why| source.complain(why))?;
+                let url = url("token_uri in the Google credentials", &account.token_uri)?;
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
                 let fields = [("grant_type", grant), ("assertion", assertion.reveal())];
                 self.post(url, &fields, &[&assertion]).await
             }
             CredentialsFile::ExternalAccount(external) => {
-                self.exchange_token(held, &external, fresh).await
+                self.exchange_token(source, &external, reload).await
             }
         }
     }
 
-    /// A token of the cluster for one of Google (RFC 8693), and that for one of a service account if it says so.
+    /// Exchanges a token of the cluster for a Google token (RFC 8693), and impersonates a service account if configured.
     async fn exchange_token(
         &self,
-        held: &ReloadingFile,
+        credentials: &ReloadingFile,
         external: &ExternalAccount,
-        fresh: Reload,
+        reload: Reload,
     ) -> Result<FetchedToken<Secret>, TransportError> {
         let CredentialSource { file, format } = &external.credential_source;
-        let path =
-            file.clone().ok_or_else(|| held.complain("its credential_source has no file"))?;
+        let path = file
+            .clone()
+            .ok_or_else(|| credentials.complain("its credential_source has no file"))?;
         let source =
-            ReloadingFile::new("the token for Google", path.into(), self.pace.reload_interval);
-        let (mut token, _) = source.read(fresh).await?;
+            ReloadingFile::new("the token for Google", path.into(), self.timing.reload_interval);
+        let (mut token, _) = source.read(reload).await?;
         if let Some(field) = &format.subject_token_field_name {
-            let answer: Option<Value> = serde_json::from_str(token.reveal()).ok();
-            let field = answer.as_ref().and_then(|answer| answer[field].as_str());
+            let content: Option<Value> = serde_json::from_str(token.reveal()).ok();
+            let field = content.as_ref().and_then(|content| content[field].as_str());
             token =
-                field.ok_or_else(|| source.complain("it has not the field of the token"))?.into();
+                field.ok_or_else(|| source.complain("it lacks the field with the token"))?.into();
         }
         let impersonated = external.service_account_impersonation_url.as_deref();
         let scope = if impersonated.is_some() { CLOUD_PLATFORM_SCOPE } else { &self.google.scope };
@@ -158,10 +160,10 @@ impl GoogleAuthenticator {
             ("subject_token_type", external.subject_token_type.as_str()),
             ("subject_token", token.reveal()),
         ];
-        let at = url("Google's token_url", &external.token_url)?;
+        let at = url("token_url in the Google credentials", &external.token_url)?;
         let first = self.post(at, &fields, &[&token]).await?;
         let Some(text) = impersonated else { return Ok(first) };
-        let url = url("Google's service_account_impersonation_url", text)?;
+        let url = url("service_account_impersonation_url in the Google credentials", text)?;
         self.impersonate(url, &first.value).await
     }
 
@@ -174,27 +176,23 @@ impl GoogleAuthenticator {
             Tls::default(),
             &url,
             ProxyPolicy::FromEnvironment,
-            self.pace,
+            self.timing,
             ADVICE,
         );
         let bearer = format!("Bearer {}", first.reveal());
         let secrets = [first];
-        let asked = TokenRequest {
+        let request = TokenRequest {
             method: Method::POST,
             url: url.clone(),
             headers: vec![(CONTENT_TYPE, hidden("the content type", "application/json")?)],
             body: Some(json!({ "scope": [self.google.scope] }).to_string()),
             secrets: &secrets,
         };
-        let answer = exchange.json(asked.with("authorization", &bearer)?).await?;
-        let token = answer["accessToken"].as_str().ok_or_else(|| {
-            exchange.refused(
-                &redacted(&url),
-                StatusCode::OK,
-                "there is no accessToken in its answer",
-            )
+        let response = exchange.json(request.with("authorization", &bearer)?).await?;
+        let token = response["accessToken"].as_str().ok_or_else(|| {
+            exchange.refused(&redacted(&url), StatusCode::OK, "the response has no accessToken")
         })?;
-        let end = answer["expireTime"].as_str().and_then(|end| end.parse().ok());
+        let end = response["expireTime"].as_str().and_then(|end| end.parse().ok());
         Ok(FetchedToken { value: token.into(), expires_in: end.map(|end| self.clock.until(end)) })
     }
 
@@ -208,10 +206,10 @@ impl GoogleAuthenticator {
             Tls::default(),
             &url,
             ProxyPolicy::FromEnvironment,
-            self.pace,
+            self.timing,
             ADVICE,
         );
-        let answer = exchange.json(TokenRequest::form(url.clone(), fields, secrets)).await?;
-        bearer(&exchange, &url, &answer)
+        let response = exchange.json(TokenRequest::form(url.clone(), fields, secrets)).await?;
+        bearer(&exchange, &url, &response)
     }
 }

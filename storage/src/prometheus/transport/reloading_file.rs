@@ -1,4 +1,4 @@
-//! Words that live in files, and are read again when they changed.
+//! Secrets in files that are reread when they change.
 
 use std::{
     path::Path,
@@ -9,16 +9,16 @@ use tokio::sync::Mutex;
 
 use super::{Secret, TransportError, config::SecretSource};
 
-/// Whether what is known will do.
+/// When to check the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reload {
-    /// If it was looked at lately.
+    /// Only if the check interval has passed.
     IfDue,
-    /// Not after a refusal: look now.
+    /// Now, because the server rejected a request.
     Now,
 }
 
-/// A word with its history. It is looked at by whoever needs it, one at a time.
+/// A secret from a setting or from a file that may change. Concurrent readers wait for one check.
 #[derive(Debug)]
 pub(super) struct ReloadingFile {
     what: &'static str,
@@ -30,44 +30,45 @@ pub(super) struct ReloadingFile {
 #[derive(Debug, Default)]
 struct FileState {
     value: Secret,
-    /// How often it changed: 0 is never read.
+    /// How often the value has changed; 0 before the first read.
     version: u64,
     checked_at: Option<Instant>,
 }
 
 impl ReloadingFile {
-    pub(super) fn new(what: &'static str, word: SecretSource, look: Duration) -> Self {
-        Self { what, source: word, check_interval: look, state: Mutex::default() }
+    pub(super) fn new(what: &'static str, source: SecretSource, check_interval: Duration) -> Self {
+        Self { what, source, check_interval, state: Mutex::default() }
     }
 
-    /// The word, and how often it changed until now.
-    pub(super) async fn read(&self, fresh: Reload) -> Result<(Secret, u64), TransportError> {
+    /// Returns the value, and how often it has changed so far.
+    pub(super) async fn read(&self, reload: Reload) -> Result<(Secret, u64), TransportError> {
         let path = match &self.source {
             SecretSource::Literal(secret) => return Ok((secret.clone(), 0)),
             SecretSource::File(path) => path,
         };
-        let mut seen = self.state.lock().await;
-        let lately = seen.checked_at.is_some_and(|looked| looked.elapsed() < self.check_interval);
-        if fresh == Reload::Now || !lately {
+        let mut state = self.state.lock().await;
+        let is_recent =
+            state.checked_at.is_some_and(|checked_at| checked_at.elapsed() < self.check_interval);
+        if reload == Reload::Now || !is_recent {
             match self.read_file(path).await {
                 Ok(value) => {
-                    if seen.version == 0 || value != seen.value {
-                        seen.version += 1;
+                    if state.version == 0 || value != state.value {
+                        state.version += 1;
                     }
-                    seen.value = value;
+                    state.value = value;
                 }
-                // A file that is being replaced is away for a moment: what was read before will do until it is refused.
-                Err(error) if seen.version > 0 && fresh == Reload::IfDue => {
-                    tracing::warn!(%error, "what was read before is used on");
+                // A file that is being replaced is missing for a moment: keep the previous value until it is rejected.
+                Err(error) if state.version > 0 && reload == Reload::IfDue => {
+                    tracing::warn!(%error, "failed to read file; still using the previous value");
                 }
                 Err(error) => return Err(error),
             }
-            seen.checked_at = Some(Instant::now());
+            state.checked_at = Some(Instant::now());
         }
-        Ok((seen.value.clone(), seen.version))
+        Ok((state.value.clone(), state.version))
     }
 
-    /// Where the word is, for complaints.
+    /// Returns an error about the value, with the place where it is configured.
     pub(super) fn complain(&self, why: impl Into<String>) -> TransportError {
         match &self.source {
             SecretSource::Literal(_) => TransportError::setting(self.what, why),
@@ -86,7 +87,7 @@ impl ReloadingFile {
             String::from_utf8(bytes).map_err(|_| self.complain_about(path, "it is not UTF-8"))?;
         match text.trim() {
             "" => Err(self.complain_about(path, "it is empty")),
-            word => Ok(word.into()),
+            value => Ok(value.into()),
         }
     }
 

@@ -1,32 +1,32 @@
-//! Words that are never shown.
+//! Values that must not appear in logs or errors.
 
 use std::fmt;
 
-/// A word that is never shown: neither by `Debug` nor in an error, and it has no `Display`.
+/// A secret value. `Debug` redacts it, and there is no `Display`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The word itself, for whoever signs in with it.
+    /// Returns the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl From<String> for Secret {
-    fn from(word: String) -> Self {
-        Self(word)
+    fn from(value: String) -> Self {
+        Self(value)
     }
 }
 
 impl From<&str> for Secret {
-    fn from(word: &str) -> Self {
-        Self(word.to_owned())
+    fn from(value: &str) -> Self {
+        Self(value.to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was exchanged for a secret: fetched by one for all, and kept until shortly before it expires.
+//! Caches a fetched token until shortly before it expires. Concurrent requests share one fetch.
 
 use std::time::{Duration, Instant};
 
@@ -6,25 +6,25 @@ use tokio::sync::Mutex;
 
 use super::{TransportError, reloading_file::Reload};
 
-/// How long before its end a token is replaced; a fifth of its life if that is less.
+/// How long before it expires a token is renewed, or a fifth of its lifetime if that is less.
 const MARGIN: Duration = Duration::from_mins(5);
-/// Nobody lends for longer, and a wrong number must not overflow.
+/// Longest accepted lifetime. No issuer grants more, and a bogus number must not overflow.
 const LONGEST: Duration = Duration::from_hours(24);
-/// How long one is used that does not say.
+/// Assumed lifetime of a token without one.
 const UNKNOWN: Duration = Duration::from_mins(5);
 
-/// Something with an end.
+/// A token and its lifetime.
 #[derive(Debug)]
 pub(super) struct FetchedToken<T> {
     pub(super) value: T,
-    /// How long it lives from now on, if that is known.
+    /// Time until it expires, if known.
     pub(super) expires_in: Option<Duration>,
 }
 
-/// What was fetched last.
+/// The token that was fetched last.
 #[derive(Debug)]
 pub(super) struct TokenCache<T> {
-    /// The least age at which one that was refused is thrown away: right after an exchange a new one is no better.
+    /// Minimum age at which a rejected token is refetched: right after a fetch, a new one would be no better.
     min_refetch_interval: Duration,
     state: Mutex<CacheState<T>>,
 }
@@ -39,7 +39,7 @@ struct CacheState<T> {
 #[derive(Debug)]
 struct CachedToken<T> {
     value: T,
-    /// Of what it was exchanged for.
+    /// Version of the secrets that it was fetched with.
     secrets_version: u64,
     fetched_at: Instant,
     renew_at: Instant,
@@ -54,68 +54,68 @@ struct FailedFetch {
 }
 
 impl<T: Clone> TokenCache<T> {
-    pub(super) fn new(rest: Duration) -> Self {
+    pub(super) fn new(min_refetch_interval: Duration) -> Self {
         Self {
-            min_refetch_interval: rest,
+            min_refetch_interval,
             state: Mutex::new(CacheState { token: None, fetches: 0, failed: None }),
         }
     }
 
-    /// The token for secrets that changed so often, and how often it was fetched until now. Those who come while it
-    /// is fetched wait for it.
+    /// Returns the token for this version of the secrets, and how often a token has been fetched so far. Concurrent
+    /// callers wait for the same fetch.
     pub(super) async fn get<F>(
         &self,
-        fresh: Reload,
+        reload: Reload,
         changes: u64,
         fetch: F,
     ) -> Result<(T, u64), TransportError>
     where
         F: Future<Output = Result<FetchedToken<T>, TransportError>>,
     {
-        let mut kept = self.state.lock().await;
-        let fetches = kept.fetches;
+        let mut state = self.state.lock().await;
+        let fetches = state.fetches;
         let now = Instant::now();
-        if let Some(token) = kept.token.as_ref().filter(|token| token.secrets_version == changes) {
-            let refused = fresh == Reload::Now
+        if let Some(token) = state.token.as_ref().filter(|token| token.secrets_version == changes) {
+            let refused = reload == Reload::Now
                 && now.duration_since(token.fetched_at) >= self.min_refetch_interval;
             if now < token.renew_at && !refused {
                 return Ok((token.value.clone(), fetches));
             }
         }
-        // An endpoint that just failed is not asked by everybody who waited.
-        let usable = |kept: &CacheState<T>| {
-            let token = kept.token.as_ref().filter(|token| now < token.expires_at);
-            token.filter(|_| fresh == Reload::IfDue).map(|token| token.value.clone())
+        // If the endpoint has just failed, the callers that waited do not query it again.
+        let usable = |state: &CacheState<T>| {
+            let token = state.token.as_ref().filter(|token| now < token.expires_at);
+            token.filter(|_| reload == Reload::IfDue).map(|token| token.value.clone())
         };
-        if let Some(failed) = &kept.failed
+        if let Some(failed) = &state.failed
             && failed.secrets_version == changes
             && now.duration_since(failed.at) < self.min_refetch_interval
         {
             let error = failed.error.clone();
-            return usable(&kept).map(|value| (value, fetches)).ok_or(error);
+            return usable(&state).map(|value| (value, fetches)).ok_or(error);
         }
         match fetch.await {
-            Ok(FetchedToken { value, expires_in: lives }) => {
+            Ok(FetchedToken { value, expires_in }) => {
                 let now = Instant::now();
-                let lives = lives.unwrap_or(UNKNOWN).min(LONGEST);
+                let lifetime = expires_in.unwrap_or(UNKNOWN).min(LONGEST);
                 let token = CachedToken {
                     value: value.clone(),
                     secrets_version: changes,
                     fetched_at: now,
-                    renew_at: now + lives.saturating_sub(MARGIN.min(lives / 5)),
-                    expires_at: now + lives,
+                    renew_at: now + lifetime.saturating_sub(MARGIN.min(lifetime / 5)),
+                    expires_at: now + lifetime,
                 };
-                *kept = CacheState { token: Some(token), fetches: fetches + 1, failed: None };
+                *state = CacheState { token: Some(token), fetches: fetches + 1, failed: None };
                 Ok((value, fetches + 1))
             }
             Err(error) => {
-                kept.failed = Some(FailedFetch {
+                state.failed = Some(FailedFetch {
                     error: error.clone(),
                     secrets_version: changes,
                     at: Instant::now(),
                 });
-                let value = usable(&kept).ok_or_else(|| error.clone())?;
-                tracing::warn!(%error, "the token from before is used until it expires");
+                let value = usable(&state).ok_or_else(|| error.clone())?;
+                tracing::warn!(%error, "failed to renew token; using the previous one until it expires");
                 Ok((value, fetches))
             }
         }

@@ -1,4 +1,4 @@
-//! One call to whoever hands out tokens: short, bounded, not redirected, and its refusal in one line.
+//! Requests to token endpoints: with a timeout and a size limit, without redirects, and with one-line errors.
 
 use std::time::Duration;
 
@@ -17,35 +17,35 @@ use super::{
     reloading_file::Reload,
 };
 
-/// No token is longer: whatever is, is something else.
+/// Size limit of a response. No token is longer.
 const LONGEST: usize = 1 << 20;
 
-/// A way to such an endpoint.
+/// Sends requests to a token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenEndpoint {
-    dialer: HttpClientFactory,
-    limit: Duration,
+    client_factory: HttpClientFactory,
+    timeout: Duration,
     advice: &'static str,
 }
 
-/// What is sent there.
+/// A request to a token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenRequest<'a> {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) body: Option<String>,
-    /// What must not be in an error, should the other side repeat it.
+    /// Values to redact in errors, in case the response repeats them.
     pub(super) secrets: &'a [&'a Secret],
 }
 
 impl<'a> TokenRequest<'a> {
-    /// A question without a body.
+    /// Creates a GET request.
     pub(super) fn get(url: Url) -> Self {
         Self { method: Method::GET, url, headers: Vec::new(), body: None, secrets: &[] }
     }
 
-    /// A form.
+    /// Creates a POST request with a form.
     pub(super) fn form(url: Url, fields: &[(&str, &str)], secrets: &'a [&'a Secret]) -> Self {
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
@@ -53,7 +53,7 @@ impl<'a> TokenRequest<'a> {
         Self { method: Method::POST, url, headers, body: Some(body), secrets }
     }
 
-    /// With one more header, which no log shows.
+    /// Adds a header that logs redact.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Result<Self, TransportError> {
         self.headers.push((HeaderName::from_static(name), hidden(name, value)?));
         Ok(self)
@@ -61,114 +61,112 @@ impl<'a> TokenRequest<'a> {
 }
 
 impl TokenEndpoint {
-    /// `advice` is what to do when it refuses.
+    /// Creates a client of the endpoint; `advice` says what to do when it denies a token.
     pub(super) fn new(
         tls: Tls,
         url: &Url,
-        reach: ProxyPolicy,
-        pace: AuthTiming,
+        proxy: ProxyPolicy,
+        timing: AuthTiming,
         advice: &'static str,
     ) -> Self {
-        let dialer = HttpClientFactory::new(tls, url, reach, pace.reload_interval);
-        Self { dialer, limit: pace.token_timeout, advice }
+        let client_factory = HttpClientFactory::new(tls, url, proxy, timing.reload_interval);
+        Self { client_factory, timeout: timing.token_timeout, advice }
     }
 
-    /// The answer, if it is one.
-    pub(super) async fn text(&self, asked: TokenRequest<'_>) -> Result<String, TransportError> {
-        let from = redacted(&asked.url);
-        let (client, _) = self.dialer.client(Reload::IfDue).await?;
-        let mut request = client.request(asked.method, asked.url).timeout(self.limit);
-        for (name, value) in asked.headers {
-            request = request.header(name, value);
+    /// Returns the body of a successful response.
+    pub(super) async fn text(&self, request: TokenRequest<'_>) -> Result<String, TransportError> {
+        let from = redacted(&request.url);
+        let (client, _) = self.client_factory.client(Reload::IfDue).await?;
+        let mut builder = client.request(request.method, request.url).timeout(self.timeout);
+        for (name, value) in request.headers {
+            builder = builder.header(name, value);
         }
-        if let Some(body) = asked.body {
-            request = request.body(body);
+        if let Some(body) = request.body {
+            builder = builder.body(body);
         }
-        let failed = |error: &reqwest::Error| TransportError::of_request(&from, error, self.limit);
-        let mut response = request.send().await.map_err(|error| failed(&error))?;
+        let failed =
+            |error: &reqwest::Error| TransportError::of_request(&from, error, self.timeout);
+        let mut response = builder.send().await.map_err(|error| failed(&error))?;
         let status = response.status();
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| failed(&error))? {
             body.extend_from_slice(&part);
             if body.len() > LONGEST {
-                return Err(self.refused(
-                    &from,
-                    status,
-                    "its answer is longer than a token can be",
-                ));
+                return Err(self.refused(&from, status, "the response is too long for a token"));
             }
         }
         let body = String::from_utf8_lossy(&body).into_owned();
         if status == StatusCode::OK {
             return Ok(body);
         }
-        let said = reason(&body).map(|said| {
-            asked
+        let message = reason(&body).map(|message| {
+            request
                 .secrets
                 .iter()
                 .filter(|secret| !secret.is_empty())
-                .fold(said, |said, secret| said.replace(secret.reveal(), "..."))
+                .fold(message, |message, secret| message.replace(secret.reveal(), "..."))
         });
-        let why = match said {
-            Some(said) => format!("{}: {}", status.as_u16(), one_line(&said)),
-            None => format!("it answers {status}"),
+        let why = match message {
+            Some(message) => format!("{}: {}", status.as_u16(), one_line(&message)),
+            None => format!("it responded with {status}"),
         };
         Err(self.refused(&from, status, &why))
     }
 
-    /// The answer as JSON.
-    pub(super) async fn json(&self, asked: TokenRequest<'_>) -> Result<Value, TransportError> {
-        let from = redacted(&asked.url);
-        let text = self.text(asked).await?;
+    /// Returns the body of a successful response, parsed as JSON.
+    pub(super) async fn json(&self, request: TokenRequest<'_>) -> Result<Value, TransportError> {
+        let from = redacted(&request.url);
+        let text = self.text(request).await?;
         serde_json::from_str(&text)
-            .map_err(|_| self.refused(&from, StatusCode::OK, "its answer is not JSON"))
+            .map_err(|_| self.refused(&from, StatusCode::OK, "the response is not JSON"))
     }
 
-    /// A refusal, also of an answer that has not what it should have.
+    /// Creates the error for a denied token, or for a response that lacks the expected content.
     pub(super) fn refused(&self, from: &str, status: StatusCode, why: &str) -> TransportError {
         let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let advice = if passing { "it is asked again later" } else { self.advice };
+        let advice = if passing { "will be retried" } else { self.advice };
         TransportError::TokenDenied { from: from.to_owned(), why: why.to_owned(), advice, passing }
     }
 }
 
-/// A word as a header that no log shows.
+/// Creates a header value that logs redact.
 pub(super) fn hidden(what: &str, value: &str) -> Result<HeaderValue, TransportError> {
-    let mut value = HeaderValue::from_str(value)
-        .map_err(|_| TransportError::setting(what, "it has characters that no header can have"))?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        TransportError::setting(what, "it contains characters that are not allowed in a header")
+    })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// What was set as an address.
+/// Parses a configured URL.
 pub(super) fn url(what: &str, text: &str) -> Result<Url, TransportError> {
-    let wrong = |why: String| TransportError::setting(what, why);
-    let url = Url::parse(text).map_err(|error| wrong(error.to_string()))?;
+    let invalid = |why: String| TransportError::setting(what, why);
+    let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("it does not begin with http:// or https:// and a host".to_owned()));
+        return Err(invalid("it does not start with http:// or https:// and a host".to_owned()));
     }
     Ok(url)
 }
 
-/// Why it says no, in the words of OAuth (RFC 6749), Google, AWS or Azure.
+/// The error message of a response from OAuth 2 (RFC 6749), Google, AWS or Azure.
 fn reason(body: &str) -> Option<String> {
-    let Ok(answer) = serde_json::from_str::<Value>(body) else {
+    let Ok(response) = serde_json::from_str::<Value>(body) else {
         let code = element(body, "Code")?;
         return Some(format!("{code}: {}", element(body, "Message").unwrap_or_default()));
     };
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    let error = &answer["error"];
-    let code = text(error).or_else(|| text(&error["status"])).or_else(|| text(&answer["code"]));
-    let words = text(&answer["error_description"])
+    let error = &response["error"];
+    let code = text(error).or_else(|| text(&error["status"])).or_else(|| text(&response["code"]));
+    let message = text(&response["error_description"])
         .or_else(|| text(&error["message"]))
-        .or_else(|| text(&answer["message"]));
-    match (code, words) {
-        (Some(code), Some(words)) => Some(format!("{code}: {words}")),
-        (code, words) => code.or(words),
+        .or_else(|| text(&response["message"]));
+    match (code, message) {
+        (Some(code), Some(message)) => Some(format!("{code}: {message}")),
+        (code, message) => code.or(message),
     }
 }
 
-/// The text of an XML element. What is looked for has no attributes, and nothing in it is escaped.
+/// The text of an XML element. The elements that we read have no attributes and no escapes.
 pub(super) fn element<'a>(xml: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     rest.split_once(&format!("</{name}>")).map(|(text, _)| text.trim())
@@ -180,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_dialect_of_refusal_is_understood() {
-        for (body, told) in [
+        for (body, expected) in [
             (r#"{"error":"invalid_client"}"#, Some("invalid_client")),
             (r#"{"error":"a","error_description":"b"}"#, Some("a: b")),
             (r#"{"error":{"code":403,"status":"DENIED","message":"no"}}"#, Some("DENIED: no")),
@@ -192,7 +190,7 @@ mod tests {
             ("<html>Sign in</html>", None),
             ("{}", None),
         ] {
-            assert_eq!(reason(body).as_deref(), told, "{body}");
+            assert_eq!(reason(body).as_deref(), expected, "{body}");
         }
     }
 }

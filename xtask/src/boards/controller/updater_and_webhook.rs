@@ -1,11 +1,11 @@
-//! The rows of the board of the controllers that are about one role each: the updater and the webhook.
+//! Rows of the controllers board that cover a single role: the updater and the webhook.
 
 use super::super::dashboard::{Row, row};
 use super::super::panel::{Kind, Panel};
 use super::super::query::{events, now, over_time};
 use super::{duration, quantile};
 
-/// Pods of all workloads, as the latest pass counted them.
+/// Pods of all workloads, as counted by the latest pass.
 fn pods(family: &str, by: &str) -> String {
     format!("sum(max by ({by}) ({family}{{@}}))")
 }

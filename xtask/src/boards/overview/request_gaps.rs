@@ -1,4 +1,5 @@
-//! The row of the Overview about requests that miss the need: what could be saved, what is lacking, and where most of it.
+//! The row of the Overview about requests that miss the need: what could be saved, what is missing, and where most of
+//! it is.
 
 use serde_json::json;
 
@@ -6,28 +7,29 @@ use super::super::dashboard::{Row, link_to, row};
 use super::super::panel::{Kind, Panel};
 use super::super::query::{column, now, over_time};
 
-/// Of a resource, by container: one figure, the largest of replicas that tell.
+/// One value per container of a resource: the maximum over the replicas that report it.
 fn figure(family: &str, resource: &str) -> String {
     format!(
         "max by (cluster, namespace, name, container) ({family}{{@vpa, resource=\"{resource}\"}})"
     )
 }
 
-/// How many pods a VPA is about.
+/// Number of pods that a VPA selects.
 const PODS: &str = "max by (cluster, namespace, name) (plimsoll_replicas{@vpa})";
 
-/// What all pods of a container ask for. Not one pod's request times their number: pods differ while they are changed.
+/// The sum of the requests of all pods of a container. One pod's request times the number of pods would be wrong,
+/// because pods differ while they are being updated.
 fn requested(resource: &str) -> String {
     figure("plimsoll_request_all_pods", resource)
 }
 
-/// What all pods of a container should ask for.
+/// The sum of the targets of all pods of a container.
 fn needed(resource: &str) -> String {
     let target = figure("plimsoll_target", resource);
     format!("{target} * on (cluster, namespace, name) group_left () {PODS}")
 }
 
-/// What all pods of a container would ask for more than they do; below 0 is what they ask for and do not need.
+/// The missing requests of all pods of a container; negative if they request more than they need.
 fn gap(resource: &str) -> String {
     format!("({} - {})", needed(resource), requested(resource))
 }

@@ -1,4 +1,4 @@
-//! Metrics and behaviors of drawn objects.
+//! Metrics and behaviors of generated objects.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ pub(super) fn metrics(draw: &mut Random) -> Value {
     (0..count).map(|_| metric(draw)).collect()
 }
 
-/// Metrics that exist without pods, at least one of them.
+/// Metrics that do not depend on pods, at least one.
 pub(super) fn podless_metrics(draw: &mut Random) -> Value {
     let mut all: Vec<Value> = (0..draw.between(1, 2))
         .map(|_| if draw.chance(60) { external(draw) } else { object(draw) })

@@ -1,16 +1,16 @@
-//! Pods and values of drawn scenarios.
+//! Pods and metric values of generated scenarios.
 
 use serde_json::{Value, json};
 
 use super::random::Random;
 use crate::hpa::simulated_cluster::rfc3339;
 
-/// Pods, and what metrics APIs say.
+/// Pods, and the responses of the metrics APIs.
 pub(super) struct GeneratedPods {
     pods: Vec<Value>,
-    /// CPU in milli, memory in MiB, and requests per second, of an average pod.
+    /// CPU in milli, memory in MiB, and requests per second of an average pod.
     load: (i64, i64, i64),
-    /// Of the object and the external metric.
+    /// Values of the object and the external metric.
     values: (i64, i64),
     is_silent: bool,
 }
@@ -28,21 +28,21 @@ impl GeneratedPods {
         world
     }
 
-    /// Another load.
+    /// Changes the load at random.
     pub(super) fn change(&mut self, draw: &mut Random) {
         self.load = (draw.between(0, 1200), draw.between(0, 200), draw.between(0, 40));
         self.values = (draw.between(0, 120), draw.between(0, 120));
         self.is_silent = false;
     }
 
-    /// No load at all.
+    /// Removes all load.
     pub(super) fn silence(&mut self) {
         self.load = (0, 0, 0);
         self.values = (0, 0);
         self.is_silent = true;
     }
 
-    /// The step that brings it about, as a pass at `at` is to see it.
+    /// The step that applies this state, so that a pass at `at` observes it.
     pub(super) fn step(&self, draw: &mut Random, at: i64) -> Value {
         let mut metrics = Vec::new();
         let mut custom = Vec::new();

@@ -1,6 +1,6 @@
-//! Numbers that look random and are the same for the same seed.
+//! A seeded random number generator.
 
-/// A generator (splitmix64).
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub(super) struct Random(u64);
 
@@ -19,22 +19,22 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to below `end`.
+    /// A number in `0..end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// From one to the other, both included.
+    /// A number in `from..=to`.
     pub(super) fn between(&mut self, from: i64, to: i64) -> i64 {
         from + self.below((to - from + 1) as u64) as i64
     }
 
-    /// Whether something happens that does in so many of a hundred times.
+    /// Returns true with this probability in percent.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// One of several values.
     pub(super) fn pick<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize].clone()
     }

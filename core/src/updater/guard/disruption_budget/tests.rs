@@ -1,4 +1,4 @@
-//! What the book of changes allows, keeps and proves.
+//! Tests of the disruption budget: limits, size of the annotation, and trials.
 
 use proptest::prelude::*;
 
@@ -13,10 +13,10 @@ fn vpa(text: &str) -> ObjectKey {
 }
 
 fn settings(cluster: u32, namespace: u32) -> GuardSettings {
-    let of = |at_least| Some(Allowance { at_least, share: 0.0 });
+    let allowance = |at_least| Some(Allowance { at_least, share: 0.0 });
     GuardSettings {
-        cluster_disruptions: of(cluster),
-        namespace_disruptions: of(namespace),
+        cluster_disruptions: allowance(cluster),
+        namespace_disruptions: allowance(namespace),
         ..GuardSettings::default()
     }
 }
@@ -24,40 +24,40 @@ fn settings(cluster: u32, namespace: u32) -> GuardSettings {
 #[test]
 fn a_namespace_and_the_cluster_run_out_each_by_itself_and_resizes_are_counted_apart() {
     let settings = settings(3, 2);
-    let mut ledger = DisruptionBudget::default();
-    let allows = |ledger: &DisruptionBudget, name| {
-        ledger.allows(name, BudgetKind::Disruption, SIZES, &settings, NOW)
+    let mut budget = DisruptionBudget::default();
+    let allows = |budget: &DisruptionBudget, name| {
+        budget.allows(name, BudgetKind::Disruption, SIZES, &settings, NOW)
     };
     for name in ["a", "a"] {
-        assert_eq!(allows(&ledger, name), Ok(()));
-        ledger.record(name, BudgetKind::Disruption, true, NOW);
+        assert_eq!(allows(&budget, name), Ok(()));
+        budget.record(name, BudgetKind::Disruption, true, NOW);
     }
-    assert_eq!(allows(&ledger, "a"), Err(SkipReason::NamespaceBudget));
-    assert_eq!(allows(&ledger, "b"), Ok(()));
-    ledger.record("b", BudgetKind::Disruption, true, NOW);
-    assert_eq!(allows(&ledger, "c"), Err(SkipReason::ClusterBudget));
-    assert_eq!(ledger.allows("a", BudgetKind::Resize, SIZES, &settings, NOW), Ok(()));
+    assert_eq!(allows(&budget, "a"), Err(SkipReason::NamespaceBudget));
+    assert_eq!(allows(&budget, "b"), Ok(()));
+    budget.record("b", BudgetKind::Disruption, true, NOW);
+    assert_eq!(allows(&budget, "c"), Err(SkipReason::ClusterBudget));
+    assert_eq!(budget.allows("a", BudgetKind::Resize, SIZES, &settings, NOW), Ok(()));
     let later = NOW.later(Duration::from_mins(66));
-    assert_eq!(ledger.allows("a", BudgetKind::Disruption, SIZES, &settings, later), Ok(()));
+    assert_eq!(budget.allows("a", BudgetKind::Disruption, SIZES, &settings, later), Ok(()));
 }
 
 #[test]
 fn the_first_eviction_is_seen_to_have_its_effect_before_there_is_another() {
     let settings = GuardSettings { max_unproven_evictions: Some(10), ..GuardSettings::default() };
-    let mut ledger = DisruptionBudget::default();
-    assert_eq!(ledger.ensure_effective(&settings, NOW), Ok(()));
-    ledger.record("a", BudgetKind::Disruption, true, NOW);
-    assert_eq!(ledger.ensure_effective(&settings, NOW), Err(SkipReason::EffectUnproven));
-    assert_eq!(ledger.max_unproven(&settings, NOW), Some(1));
-    let mut proven = ledger.clone();
+    let mut budget = DisruptionBudget::default();
+    assert_eq!(budget.ensure_effective(&settings, NOW), Ok(()));
+    budget.record("a", BudgetKind::Disruption, true, NOW);
+    assert_eq!(budget.ensure_effective(&settings, NOW), Err(SkipReason::EffectUnproven));
+    assert_eq!(budget.max_unproven(&settings, NOW), Some(1));
+    let mut proven = budget.clone();
     proven.record_effect(NOW);
     assert_eq!(proven.max_unproven(&settings, NOW), Some(10));
     assert_eq!(proven.max_unproven(&settings, NOW.later(EFFECT_VALID_FOR)), Some(1), "long ago");
     let mut tried = Vec::new();
     for minute in 0..24 * 60 {
         let now = NOW.later(Duration::from_mins(minute));
-        if ledger.ensure_effective(&settings, now).is_ok() {
-            ledger.record("a", BudgetKind::Disruption, true, now);
+        if budget.ensure_effective(&settings, now).is_ok() {
+            budget.record("a", BudgetKind::Disruption, true, now);
             tried.push(minute);
         }
     }
@@ -67,32 +67,32 @@ fn the_first_eviction_is_seen_to_have_its_effect_before_there_is_another() {
 #[test]
 fn evictions_without_effect_end_until_one_has_it() {
     let settings = GuardSettings { max_unproven_evictions: Some(2), ..GuardSettings::default() };
-    let mut ledger = DisruptionBudget { proven: Some(NOW), ..DisruptionBudget::default() };
+    let mut budget = DisruptionBudget { proven: Some(NOW), ..DisruptionBudget::default() };
     for _ in 0..2 {
-        assert_eq!(ledger.ensure_effective(&settings, NOW), Ok(()));
-        ledger.record("a", BudgetKind::Disruption, true, NOW);
+        assert_eq!(budget.ensure_effective(&settings, NOW), Ok(()));
+        budget.record("a", BudgetKind::Disruption, true, NOW);
     }
-    assert_eq!(ledger.ensure_effective(&settings, NOW), Err(SkipReason::EffectUnproven));
+    assert_eq!(budget.ensure_effective(&settings, NOW), Err(SkipReason::EffectUnproven));
     let later = NOW.later(EFFECT_TIMEOUT);
-    assert_eq!(ledger.ensure_effective(&settings, later), Ok(()), "one is tried");
-    ledger.record("a", BudgetKind::Disruption, true, later);
-    assert_eq!(ledger.ensure_effective(&settings, later), Err(SkipReason::EffectUnproven));
-    ledger.record_effect(later);
-    assert_eq!(ledger.ensure_effective(&settings, later), Ok(()));
-    assert_eq!(ledger.unproven(), 0);
+    assert_eq!(budget.ensure_effective(&settings, later), Ok(()), "one is tried");
+    budget.record("a", BudgetKind::Disruption, true, later);
+    assert_eq!(budget.ensure_effective(&settings, later), Err(SkipReason::EffectUnproven));
+    budget.record_effect(later);
+    assert_eq!(budget.ensure_effective(&settings, later), Ok(()));
+    assert_eq!(budget.unproven(), 0);
 }
 
 #[test]
 fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
     let settings = GuardSettings::default();
     let breaker = settings.breaker.expect("is on");
-    let mut ledger = DisruptionBudget::default();
+    let mut budget = DisruptionBudget::default();
     for name in ["a/1", "a/1", "b/1", "b/2", "a/2"] {
-        assert!(!ledger.trip(&vpa(name), &breaker, NOW), "{name}");
+        assert!(!budget.trip(&vpa(name), &breaker, NOW), "{name}");
     }
-    assert!(ledger.trip(&vpa("c/1"), &breaker, NOW));
+    assert!(budget.trip(&vpa("c/1"), &breaker, NOW));
     let until = NOW.later(breaker.open_for);
-    let allows = |at| ledger.allows("z", BudgetKind::Resize, SIZES, &settings, at);
+    let allows = |at| budget.allows("z", BudgetKind::Resize, SIZES, &settings, at);
     assert_eq!(allows(NOW), Err(SkipReason::ClusterBreakerOpen { until }));
     assert_eq!(allows(until), Ok(()));
 }
@@ -100,27 +100,27 @@ fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
 #[test]
 fn one_or_two_namespaces_alone_do_not_stop_the_cluster() {
     let breaker = GuardSettings::default().breaker.expect("is on");
-    let mut ledger = DisruptionBudget::default();
+    let mut budget = DisruptionBudget::default();
     for number in 0..1_000 {
         let name = format!("{}/{number}", if number % 2 == 0 { "a" } else { "b" });
-        assert!(!ledger.trip(&vpa(&name), &breaker, NOW), "{name}");
+        assert!(!budget.trip(&vpa(&name), &breaker, NOW), "{name}");
     }
-    assert_eq!(ledger.open_until(NOW), None);
-    assert!(ledger.write().expect("fits").len() < 200, "and take no room from others");
-    assert!(ledger.trip(&vpa("c/0"), &breaker, NOW));
+    assert_eq!(budget.open_until(NOW), None);
+    assert!(budget.write().expect("fits").len() < 200, "and use no space of others");
+    assert!(budget.trip(&vpa("c/0"), &breaker, NOW));
 }
 
 #[test]
 fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_less() {
-    let (mut ledger, mut exact) = (DisruptionBudget::default(), BTreeMap::<String, u32>::new());
+    let (mut budget, mut exact) = (DisruptionBudget::default(), BTreeMap::<String, u32>::new());
     for number in 0..4_000_u64 {
         let name = format!("a-namespace-with-a-rather-long-name-{}", number % 3_000);
         let at = NOW.later(Duration::from_secs(number / 4));
-        ledger.record(&name, BudgetKind::Disruption, true, at);
+        budget.record(&name, BudgetKind::Disruption, true, at);
         *exact.entry(name).or_default() += 1;
     }
     let now = NOW.later(Duration::from_mins(17));
-    let text = ledger.write().expect("it fits");
+    let text = budget.write().expect("it fits");
     assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
     let mut read = DisruptionBudget::read(&text).expect("is read");
     assert_eq!(read.in_cluster(BudgetKind::Disruption, now), 4_000);
@@ -128,7 +128,7 @@ fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_les
         assert!(read.in_namespace(name, BudgetKind::Disruption, now) >= *changes, "{name}");
     }
     assert!(read.in_namespace("another", BudgetKind::Disruption, now) <= 2);
-    // Whoever reads it books on, and after an hour all of it is forgotten.
+    // More changes can be recorded after a read, and all of them expire after an hour.
     for number in 0..3_000 {
         read.record(&format!("the-next-{number}"), BudgetKind::Disruption, true, now);
         if number % 500 == 0 {
@@ -144,21 +144,21 @@ fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_les
 
 #[test]
 fn what_was_written_is_read_and_what_does_not_fit_counts_longer() {
-    let mut ledger = DisruptionBudget::default();
+    let mut budget = DisruptionBudget::default();
     for minute in 0..60 {
         for name in 0..300 {
             let at = NOW.later(Duration::from_mins(minute));
-            ledger.record(&format!("namespace-{name}"), BudgetKind::Disruption, true, at);
+            budget.record(&format!("namespace-{name}"), BudgetKind::Disruption, true, at);
         }
     }
     let now = NOW.later(Duration::from_mins(59));
-    let text = ledger.write().expect("it fits");
+    let text = budget.write().expect("it fits");
     assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
     let read = DisruptionBudget::read(&text).expect("is read");
-    let counted = |ledger: &DisruptionBudget, at| ledger.in_cluster(BudgetKind::Disruption, at);
-    assert_eq!(counted(&read, now), counted(&ledger, now));
+    let counted = |budget: &DisruptionBudget, at| budget.in_cluster(BudgetKind::Disruption, at);
+    assert_eq!(counted(&read, now), counted(&budget, now));
     let later = now.later(Duration::from_mins(30));
-    assert!(counted(&read, later) > counted(&ledger, later));
+    assert!(counted(&read, later) > counted(&budget, later));
     let small = DisruptionBudget::default();
     assert_eq!(DisruptionBudget::read(&small.write().expect("fits")), Ok(small));
     assert_eq!(DisruptionBudget::read("{\"v\":2}"), Err(BudgetReadError::Version(2)));
@@ -169,18 +169,18 @@ proptest! {
     #[test]
     fn no_hour_has_more_than_is_allowed(steps in prop::collection::vec(0_u64..900, 1..200)) {
         let settings = settings(7, 7);
-        let (mut ledger, mut now, mut made) = (DisruptionBudget::default(), NOW, Vec::new());
+        let (mut budget, mut now, mut made) = (DisruptionBudget::default(), NOW, Vec::new());
         for step in steps {
             now = now.later(Duration::from_secs(step));
-            if ledger.allows("a", BudgetKind::Disruption, SIZES, &settings, now).is_ok() {
-                ledger.record("a", BudgetKind::Disruption, true, now);
+            if budget.allows("a", BudgetKind::Disruption, SIZES, &settings, now).is_ok() {
+                budget.record("a", BudgetKind::Disruption, true, now);
                 made.push(now);
-                // Whoever takes over knows what was written.
-                ledger = DisruptionBudget::read(&ledger.write().expect("fits")).expect("is read");
+                // A new leader reads what was persisted.
+                budget = DisruptionBudget::read(&budget.write().expect("fits")).expect("is read");
             }
             let hour = now.earlier(Duration::from_hours(1));
-            let of_late = made.iter().filter(|at| **at > hour).count();
-            prop_assert!(of_late <= 7, "{of_late} within an hour");
+            let recent = made.iter().filter(|at| **at > hour).count();
+            prop_assert!(recent <= 7, "{recent} within an hour");
         }
     }
 }

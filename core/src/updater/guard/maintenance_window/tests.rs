@@ -1,4 +1,4 @@
-//! When windows open, what that costs to find out, and what is refused.
+//! Tests of maintenance windows: openings, search cost, and rejected input.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn windows_are_open_from_the_minute_that_they_name_for_as_long_as_they_say() {
             "2026-11-20T22:00:00Z",
         ),
         ("0 0 29 2 * for 1h", "2026-11-20T03:30:00Z", false, "2028-02-29T00:00:00Z"),
-        // Berlin: the hour from 2 to 3 is left out on 29 March 2026, and is there twice on 25 October.
+        // Berlin: the hour from 2 to 3 is skipped on 29 March 2026, and repeated on 25 October.
         (
             "30 2 * * * for 1h in CET-1CEST,M3.5.0,M10.5.0/3",
             "2026-03-29T01:45:00Z",
@@ -61,7 +61,7 @@ fn days_and_months_that_cannot_match_are_not_searched_for_the_next_opening() {
         ("0 0 31 2 * for 1h", 0),
         ("* * 30,31 2 * for 168h", 0),
         ("0 0 31 2,4,6,9,11 * for 1h", 0),
-        // A leap day that is a Sunday comes in 2032 only.
+        // The next leap day that is a Sunday is in 2032.
         ("0 0 29 2 */7 for 1h", 2),
         ("0 0 1 1 * for 1h", 1),
         ("0 0 31 */2 * for 1h", 1),
@@ -91,7 +91,7 @@ fn too_many_windows_or_too_much_text_are_refused_in_one_line() {
     }
 }
 
-/// The moments as the five fields say, each by itself.
+/// Searches the next opening day by day, without skipping any.
 fn slowly(window: &Window, now: Time) -> Option<Time> {
     let first = window.today(now);
     let days = (0..=400).map_while(|ahead| first.checked_add(ahead.days()).ok());

@@ -1,8 +1,8 @@
-//! How often the same bytes are looked at.
+//! Tests of how often the same bytes are parsed.
 
 use super::*;
 
-/// Counts series, and remembers the length of the last label.
+/// Counts series, and stores the length of the last label.
 #[derive(Default)]
 struct Count(usize, usize);
 
@@ -18,33 +18,37 @@ impl SeriesVisitor for Count {
 #[test]
 fn an_answer_in_pieces_of_a_byte_is_read_in_time_that_grows_with_its_length() {
     let long = "x".repeat(LONGEST / 2);
-    let answer = format!(
+    let response = format!(
         r#"{{"status":"success","data":{{"resultType":"matrix","result":[
             {{"metric":{{"pod":"{long}"}},"values":[[1000,"1"],[1060,"2"]]}},
             {{"metric":{{"pod":"short"}},"values":[[1000,"1"]]}}]}},"isPartial":true}}"#
     );
-    for length in [1, 100, 1000, answer.len()] {
-        let (mut reader, mut count) = (ResponseDecoder::new(), Count::default());
-        for piece in answer.as_bytes().chunks(length) {
-            reader.push(piece, &mut count).expect("an answer");
+    for length in [1, 100, 1000, response.len()] {
+        let (mut decoder, mut count) = (ResponseDecoder::new(), Count::default());
+        for piece in response.as_bytes().chunks(length) {
+            decoder.push(piece, &mut count).expect("a valid response");
         }
-        reader.flush(&mut count).expect("all of it");
-        assert!(reader.summary().is_partial, "known before the end is");
-        let looked_at = reader.looked_at;
-        let summary = reader.finish(&mut count).expect("all of it");
+        decoder.flush(&mut count).expect("all of it");
+        assert!(decoder.summary().is_partial, "known before the end is");
+        let parsed_bytes = decoder.parsed_bytes;
+        let summary = decoder.finish(&mut count).expect("all of it");
         assert_eq!((count.0, count.1, summary.series, summary.points), (2, 5, 2, 3));
-        // Points are short, and are looked at anew with each byte.
-        let most = 8 * answer.len() + 1000 * MIN_JOINED_BYTES;
-        assert!(looked_at < most, "{looked_at} bytes for {} in pieces of {length}", answer.len());
+        // Points are short, and are parsed again with each byte.
+        let max = 8 * response.len() + 1000 * MIN_JOINED_BYTES;
+        assert!(
+            parsed_bytes < max,
+            "{parsed_bytes} bytes for {} in pieces of {length}",
+            response.len()
+        );
     }
 }
 
 #[test]
 fn what_was_put_off_and_is_not_whole_is_an_answer_that_broke_off() {
-    let (mut reader, mut count) = (ResponseDecoder::new(), Count::default());
-    let answer = format!(r#"{{"data":{{"result":[{{"metric":{{"pod":"{}"#, "x".repeat(1000));
-    for piece in answer.as_bytes().chunks(7) {
-        reader.push(piece, &mut count).expect("no end yet");
+    let (mut decoder, mut count) = (ResponseDecoder::new(), Count::default());
+    let response = format!(r#"{{"data":{{"result":[{{"metric":{{"pod":"{}"#, "x".repeat(1000));
+    for piece in response.as_bytes().chunks(7) {
+        decoder.push(piece, &mut count).expect("no end yet");
     }
-    assert!(matches!(reader.finish(&mut count), Err(DecodeError::Truncated { .. })));
+    assert!(matches!(decoder.finish(&mut count), Err(DecodeError::Truncated { .. })));
 }

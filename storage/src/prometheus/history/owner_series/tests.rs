@@ -1,4 +1,4 @@
-//! What is kept of who owns what, against keeping all of it.
+//! Compares the reduced set of owners with a complete one.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn what_is_known_of_owners_goes_before_names() {
     assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &web), Some(true));
     assert_eq!(proof.is_owned_by("web-5d4f9c4b6d-x2x4z", &web), Some(true), "by the set's name");
     assert!(web.matches("web-bcdf4-x2x4z"));
-    assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &web), Some(false), "of somebody else");
+    assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &web), Some(false), "it has another owner");
     assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &other), Some(true));
     assert_eq!(proof.is_owned_by("web-odd", &web), Some(true), "though its name does not tell");
     assert!(proof.has_unexpected_pod_names(&web));
@@ -35,7 +35,7 @@ fn what_is_known_of_owners_goes_before_names() {
     proof.add_intermediate(&[&rollout], owner("ReplicaSet/web-7d5f9c4b6d"), Some(web.clone()));
     assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &rollout), Some(false));
     let thing = owner("Thing/web");
-    assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &thing), None, "nobody knows");
+    assert_eq!(proof.is_owned_by("web-7d5f9c4b6d-x2x4z", &thing), None, "unknown");
     proof.add_intermediate(&[&web], owner("ReplicaSet/web-5d4f9c4b6d"), None);
     assert_eq!(proof.is_owned_by("web-5d4f9c4b6d-x2x4z", &web), Some(false), "it has no owner");
 }
@@ -52,7 +52,7 @@ fn what_names_tell_is_not_kept() {
         proof.add_intermediate(&owners, of("Job", &job), Some(owners[0].clone()));
         proof.add_pod(&owners, &format!("db-{number}"), of("StatefulSet", "db"));
         proof.add_pod(&owners, &format!("{set}-x2x4z"), of("ReplicaSet", set));
-        // Of others, as their names say.
+        // Pods of other workloads, as their names indicate.
         proof.add_pod(&owners, &format!("web-api-{number}"), of("StatefulSet", "web-api"));
         proof.add_pod(&owners, "web-api-7d5f9c4b6d-x2x4z", of("ReplicaSet", "web-api-7d5f9c4b6d"));
     }
@@ -60,7 +60,7 @@ fn what_names_tell_is_not_kept() {
         (proof.size_in_points(), proof.pods(), proof.has_intermediate),
         (0, 5000, [true, true])
     );
-    // What contradicts names is.
+    // Owners that contradict the names are kept.
     proof.add_intermediate(&owners, owner("Job/night-28000007"), Some(owner("CronJob/other")));
     proof.add_pod(&owners, "web-5d4f9-x2x4z", owner("DaemonSet/web-5d4f9"));
     assert!(proof.size_in_points() > 0);
@@ -95,10 +95,10 @@ const PARENTS: [&str; 12] = [
     "CloneSet/web",
     "Thing/web",
 ];
-/// What may have made something in between; the last one is nothing.
+/// Possible controllers of an intermediate owner; the empty one is none.
 const MAKERS: [&str; 5] = ["Deployment/web", "Rollout/web", "CronJob/night", "CronJob/other", ""];
 
-/// A pod as its parent would name it, or not.
+/// The name of a pod, as its parent would generate it or not.
 fn pod(parent: &OwnerRef, number: usize) -> String {
     match number {
         0..4 => format!("{}-x2x4{}", parent.name, ["z", "b", "c", "d"][number]),
@@ -108,7 +108,7 @@ fn pod(parent: &OwnerRef, number: usize) -> String {
 }
 
 proptest! {
-    /// Whatever is said, each pod is of the workload that it would be of if all of it were kept.
+    /// Each pod is assigned to the same workload as if all owners were kept.
     #[test]
     fn nothing_that_is_not_kept_would_change_whose_a_pod_is(
         claims in prop::sample::subsequence(CLAIMS.to_vec(), 1..=CLAIMS.len()),
@@ -117,33 +117,33 @@ proptest! {
     ) {
         let claims: Vec<OwnerRef> = claims.into_iter().map(owner).collect();
         let claims: Vec<&OwnerRef> = claims.iter().collect();
-        let (mut kept, mut all) = (OwnerSeries::default(), OwnerSeries::default());
-        let mut said = BTreeMap::new();
+        let (mut reduced, mut complete) = (OwnerSeries::default(), OwnerSeries::default());
+        let mut parents = BTreeMap::new();
         for (parent, number) in pods {
             let parent = owner(parent);
-            // A name is used once.
-            said.entry(pod(&parent, number)).or_insert(parent);
+            // Each pod name is used once.
+            parents.entry(pod(&parent, number)).or_insert(parent);
         }
-        for (pod, parent) in &said {
-            kept.add_pod(&claims, pod, parent.clone());
-            all.pods.insert(pod.as_str().into(), vec![parent.clone()]);
+        for (pod, parent) in &parents {
+            reduced.add_pod(&claims, pod, parent.clone());
+            complete.pods.insert(pod.as_str().into(), vec![parent.clone()]);
         }
         for (parent, maker) in PARENTS.iter().zip(makers) {
-            let (made, by) = (owner(parent), OwnerRef::parse(maker));
-            if matches!(&*made.kind, "ReplicaSet" | "Job") {
-                kept.add_intermediate(&claims, made.clone(), by.clone());
-                all.intermediate.entry(made.name.clone()).or_default().push(IntermediateOwner { object: made, controller: by });
+            let (object, controller) = (owner(parent), OwnerRef::parse(maker));
+            if matches!(&*object.kind, "ReplicaSet" | "Job") {
+                reduced.add_intermediate(&claims, object.clone(), controller.clone());
+                complete.intermediate.entry(object.name.clone()).or_default().push(IntermediateOwner { object, controller });
             }
         }
-        for pod in said.keys() {
+        for pod in parents.keys() {
             let of = |proof: &OwnerSeries| {
                 workload_of(claims.iter().copied(), proof.timeline_of(pod).as_ref(), pod)
             };
-            prop_assert_eq!(of(&kept), of(&all), "{}", pod);
+            prop_assert_eq!(of(&reduced), of(&complete), "{}", pod);
         }
         for claim in &claims {
-            let is_found = kept.has_unexpected_pod_names(claim);
-            prop_assert!(is_found || !all.has_unexpected_pod_names(claim), "pods of {} are not asked for", claim);
+            let is_found = reduced.has_unexpected_pod_names(claim);
+            prop_assert!(is_found || !complete.has_unexpected_pod_names(claim), "pods of {} are not queried", claim);
         }
     }
 }

@@ -1,27 +1,27 @@
-//! What functions of PromQL want and give, as far as that can be told: each server has more of them.
+//! The signatures of the PromQL functions of Prometheus. Other servers have more functions.
 
 use super::ValueType;
 
-/// What a function wants and gives.
+/// The signature of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    /// One of each: `v` series, `r` a window of them, `s` a number, `t` a text.
+    /// The types of the parameters.
     pub(super) parameters: &'static [ValueType],
-    /// So many of them may be left out.
+    /// The number of optional parameters.
     pub(super) optional: usize,
-    /// Whether the last may come again.
+    /// Whether the last parameter may be repeated.
     pub(super) repeats: bool,
-    /// What it gives.
+    /// The result type.
     pub(super) returns: ValueType,
 }
 
 use ValueType::{InstantVector as V, RangeVector as R, Scalar as S, StringLiteral as T};
 
-const fn returning_vector(wants: &'static [ValueType]) -> Function {
-    Function { parameters: wants, optional: 0, repeats: false, returns: V }
+const fn returning_vector(parameters: &'static [ValueType]) -> Function {
+    Function { parameters, optional: 0, repeats: false, returns: V }
 }
 
-/// A function that Prometheus has under this name, with what it wanted in all its releases.
+/// The signature of the Prometheus function with this name, compatible with all releases.
 pub(super) fn function(name: &str) -> Option<Function> {
     Some(match name {
         "abs" | "absent" | "acos" | "acosh" | "asin" | "asinh" | "atan" | "atanh" | "ceil"
@@ -75,7 +75,7 @@ pub(super) fn function(name: &str) -> Option<Function> {
     })
 }
 
-/// What a fold of series wants, if this is one.
+/// The parameters of the aggregation operator with this name.
 pub(super) fn fold(name: &str) -> Option<&'static [ValueType]> {
     Some(match name {
         "avg" | "count" | "group" | "max" | "min" | "stddev" | "stdvar" | "sum" => &[V],

@@ -1,4 +1,4 @@
-//! What a selector has in its braces and behind it, and what operators have in their lists.
+//! Checks matchers, windows and modifiers of selectors, and label lists of operators.
 
 use super::{
     FoundSelector, QueryChecker, SyntaxError, ValueType,
@@ -6,7 +6,7 @@ use super::{
 };
 
 impl<'a> QueryChecker<'a> {
-    /// Names in brackets.
+    /// Consumes label names in parentheses.
     pub(super) fn list(&mut self) -> Result<(), SyntaxError> {
         self.tokens.next_token()?;
         loop {
@@ -17,15 +17,15 @@ impl<'a> QueryChecker<'a> {
                 | Token::Number(_)
                 | Token::Text
                 | Token::Symbol("," | "-" | "+") => {}
-                Token::End => return Err(SyntaxError::new("a bracket is not closed", at)),
+                Token::End => return Err(SyntaxError::new("unclosed parenthesis", at)),
                 Token::Symbol(_) => {
-                    return Err(SyntaxError::new("a name is missing before this", at));
+                    return Err(SyntaxError::new("missing label name", at));
                 }
             }
         }
     }
 
-    /// Matchers in braces whose first one is taken; what is inside begins at this byte.
+    /// Parses the matchers after an opening brace; `at` is the position after the brace.
     pub(super) fn braces(&mut self, at: usize) -> Result<(), SyntaxError> {
         let matchers = self.matchers()?;
         self.found.push(FoundSelector { at, matchers });
@@ -35,46 +35,43 @@ impl<'a> QueryChecker<'a> {
     fn matchers(&mut self) -> Result<Vec<(&'a str, usize)>, SyntaxError> {
         let mut matchers = Vec::new();
         loop {
-            let begins = self.tokens.position();
+            let start = self.tokens.position();
             let is_text = match self.tokens.next_token()? {
                 Token::Symbol("}") => return Ok(matchers),
                 Token::Name(_) => false,
                 Token::Text => true,
-                Token::End => return Err(SyntaxError::new("a brace is not closed", begins)),
+                Token::End => return Err(SyntaxError::new("unclosed brace", start)),
                 _ => {
-                    return Err(SyntaxError::new(
-                        "the name of a label is missing before this",
-                        begins,
-                    ));
+                    return Err(SyntaxError::new("missing label name", start));
                 }
             };
             let at = self.tokens.position();
             let next = self.tokens.peek()?;
-            // A text alone is the name of the metric.
+            // A string alone is the name of the metric.
             if !is_text || !matches!(next, Token::Symbol("," | "}")) {
                 let Token::Symbol("=" | "!=" | "=~" | "!~") = self.tokens.next_token()? else {
-                    return Err(SyntaxError::new("= or != or =~ or !~ is missing before this", at));
+                    return Err(SyntaxError::new("missing =, !=, =~ or !~", at));
                 };
                 let at = self.tokens.position();
                 if self.tokens.next_token()? != Token::Text {
-                    return Err(SyntaxError::new("the value of a label has to be in quotes", at));
+                    return Err(SyntaxError::new("the label value must be quoted", at));
                 }
-                matchers.push((&self.query[begins..self.tokens.end_of_last()], begins));
+                matchers.push((&self.query[start..self.tokens.end_of_last()], start));
             }
             let at = self.tokens.position();
             match self.tokens.next_token()? {
                 Token::Symbol("}") => return Ok(matchers),
                 Token::Symbol(",") => {}
-                Token::End => return Err(SyntaxError::new("a brace is not closed", at)),
-                _ => return Err(SyntaxError::new("a comma is missing before this", at)),
+                Token::End => return Err(SyntaxError::new("unclosed brace", at)),
+                _ => return Err(SyntaxError::new("missing comma", at)),
             }
         }
     }
 
-    /// The window or the steps behind something.
+    /// Checks a window or a subquery after an expression of this type.
     pub(super) fn window(
         &mut self,
-        of: ValueType,
+        value_type: ValueType,
         is_selector: bool,
         at: usize,
     ) -> Result<(), SyntaxError> {
@@ -84,24 +81,23 @@ impl<'a> QueryChecker<'a> {
             None => (inside, None),
         };
         if length.trim().is_empty() {
-            return Err(SyntaxError::new("a window has no length", at));
+            return Err(SyntaxError::new("the window has no length", at));
         }
         for word in [Some(length), step].into_iter().flatten().map(str::trim) {
-            // Newer servers calculate here.
+            // Newer servers allow arithmetic here.
             let is_plain = word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
             if is_plain && !word.is_empty() && !is_duration(word) && !is_number(word) {
-                return Err(SyntaxError::new(format!("{word} is no duration such as 5m"), at));
+                return Err(SyntaxError::new(format!("{word} is not a duration such as 5m"), at));
             }
         }
-        if !of.satisfies(ValueType::InstantVector) {
+        if !value_type.satisfies(ValueType::InstantVector) {
             return Err(SyntaxError::new(
-                format!("there is no window of {}", of.description()),
+                format!("a window cannot follow {}", value_type.description()),
                 at,
             ));
         }
         if step.is_none() && !is_selector {
-            let why =
-                "a window is only of a selector; of anything else it needs steps, such as [5m:1m]";
+            let why = "a window after anything but a selector needs a step, such as [5m:1m]";
             return Err(SyntaxError::new(why, at));
         }
         Ok(())
@@ -111,7 +107,7 @@ impl<'a> QueryChecker<'a> {
     pub(super) fn modifier(&mut self, is_selector: bool, at: usize) -> Result<(), SyntaxError> {
         self.tokens.next_token()?;
         if !is_selector {
-            let why = "offset and @ belong behind a selector or a window, within any function";
+            let why = "offset and @ must directly follow a selector or a window";
             return Err(SyntaxError::new(why, at));
         }
         while self.tokens.take_symbol("-")? || self.tokens.take_symbol("+")? {}
@@ -120,7 +116,7 @@ impl<'a> QueryChecker<'a> {
             Token::Number(word) if is_number(word) || is_duration(word) => Ok(()),
             Token::Name(_) if self.tokens.take_symbol("(")? => self.arguments().map(drop),
             Token::Symbol("(") => self.arguments().map(drop),
-            _ => Err(SyntaxError::new("offset and @ want a duration or a time", at)),
+            _ => Err(SyntaxError::new("offset and @ expect a duration or a time", at)),
         }
     }
 }

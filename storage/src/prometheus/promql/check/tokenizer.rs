@@ -1,31 +1,31 @@
-//! Words and signs of a query, one after the other.
+//! Splits a query into tokens.
 
 use super::SyntaxError;
 
-/// One of them.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// Of a metric, a function, an operator that is a word.
+    /// A name of a metric or a function, or a keyword.
     Name(&'a str),
-    /// What begins with a digit or a point: a number or a duration.
+    /// A number or a duration: it starts with a digit or a point.
     Number(&'a str),
-    /// A text in quotes.
+    /// A quoted string.
     Text,
-    /// Anything else that a query may have.
+    /// Any other symbol.
     Symbol(&'a str),
-    /// There is no more.
+    /// The end of the query.
     End,
 }
 
-/// A place in a query. A copy of it looks ahead.
+/// A position in a query. A copy can look ahead.
 #[derive(Clone, Copy)]
 pub(super) struct Tokenizer<'a> {
     query: &'a str,
     at: usize,
 }
 
-/// The longest come first.
-const SIGNS: [&str; 23] = [
+/// Longer symbols come first.
+const SYMBOLS: [&str; 23] = [
     "=~", "!~", "==", "!=", "<=", ">=", "(", ")", "{", "}", "[", "]", ",", "@", "=", "<", ">", "+",
     "-", "*", "/", "%", "^",
 ];
@@ -35,23 +35,23 @@ impl<'a> Tokenizer<'a> {
         Self { query, at: 0 }
     }
 
-    /// Where the next token begins, in bytes.
+    /// The position of the next token in bytes.
     pub(super) fn position(&mut self) -> usize {
         self.blanks();
         self.at
     }
 
-    /// Where the last token that was taken ends, in bytes.
+    /// The end of the last consumed token in bytes.
     pub(super) fn end_of_last(&self) -> usize {
         self.at
     }
 
-    /// The next token; it stays.
+    /// Returns the next token without consuming it.
     pub(super) fn peek(mut self) -> Result<Token<'a>, SyntaxError> {
         self.next_token()
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     pub(super) fn next_token(&mut self) -> Result<Token<'a>, SyntaxError> {
         self.blanks();
         let rest = &self.query[self.at..];
@@ -65,9 +65,9 @@ impl<'a> Tokenizer<'a> {
                 let end = rest.find(|sign| !belongs(sign)).unwrap_or(rest.len());
                 Token::Name(&rest[..end])
             }
-            _ => match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            _ => match SYMBOLS.iter().find(|sign| rest.starts_with(**sign)) {
                 Some(sign) => Token::Symbol(&rest[..sign.len()]),
-                None => return Err(SyntaxError::new("this belongs to no query", self.at)),
+                None => return Err(SyntaxError::new("unexpected character", self.at)),
             },
         };
         if let Token::Name(text) | Token::Number(text) | Token::Symbol(text) = token {
@@ -76,40 +76,39 @@ impl<'a> Tokenizer<'a> {
         Ok(token)
     }
 
-    /// Takes this sign if it is the next token.
-    pub(super) fn take_symbol(&mut self, sign: &str) -> Result<bool, SyntaxError> {
-        let is = self.peek()? == Token::Symbol(sign);
-        if is {
+    /// Consumes this symbol if it is the next token.
+    pub(super) fn take_symbol(&mut self, symbol: &str) -> Result<bool, SyntaxError> {
+        let matches = self.peek()? == Token::Symbol(symbol);
+        if matches {
             self.next_token()?;
         }
-        Ok(is)
+        Ok(matches)
     }
 
-    /// Takes what is between brackets whose first one is taken.
+    /// Consumes the content of a window up to its closing bracket.
     pub(super) fn window(&mut self) -> Result<&'a str, SyntaxError> {
         let rest = &self.query[self.at..];
-        let close =
-            rest.find(']').ok_or_else(|| SyntaxError::new("a window is not closed", self.at))?;
+        let close = rest.find(']').ok_or_else(|| SyntaxError::new("unclosed window", self.at))?;
         self.at += close + 1;
         Ok(&rest[..close])
     }
 
     fn text(&mut self, quote: char) -> Result<Token<'a>, SyntaxError> {
-        let began = self.at;
-        let mut signs = self.query[began + 1..].char_indices();
-        while let Some((at, sign)) = signs.next() {
-            if sign == quote {
-                self.at = began + 1 + at + 1;
+        let start = self.at;
+        let mut chars = self.query[start + 1..].char_indices();
+        while let Some((at, char)) = chars.next() {
+            if char == quote {
+                self.at = start + 1 + at + 1;
                 return Ok(Token::Text);
             }
-            if sign == '\\' && quote != '`' {
-                signs.next();
+            if char == '\\' && quote != '`' {
+                chars.next();
             }
         }
-        Err(SyntaxError::new("a text is not closed", began))
+        Err(SyntaxError::new("unclosed string", start))
     }
 
-    /// Passes over blanks and comments.
+    /// Skips whitespace and comments.
     fn blanks(&mut self) {
         loop {
             let rest = &self.query[self.at..];
@@ -126,21 +125,21 @@ impl<'a> Tokenizer<'a> {
     }
 }
 
-/// The number or duration that a text begins with. An exponent has a sign, and hexadecimal digits have none.
+/// The number or duration at the start of a text. Only a decimal exponent may contain a sign.
 fn number(text: &str) -> &str {
     let is_hexadecimal = text.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x"));
-    let mut before = ' ';
+    let mut previous = ' ';
     let end = text.find(|sign: char| {
-        let belongs = sign.is_ascii_alphanumeric()
+        let is_part = sign.is_ascii_alphanumeric()
             || matches!(sign, '.' | '_')
-            || (matches!(sign, '+' | '-') && matches!(before, 'e' | 'E') && !is_hexadecimal);
-        before = sign;
-        !belongs
+            || (matches!(sign, '+' | '-') && matches!(previous, 'e' | 'E') && !is_hexadecimal);
+        previous = sign;
+        !is_part
     });
     &text[..end.unwrap_or(text.len())]
 }
 
-/// Whether a word is a number as PromQL writes them.
+/// Whether a word is a PromQL number.
 pub(super) fn is_number(word: &str) -> bool {
     let digits = word.replace('_', "");
     let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));

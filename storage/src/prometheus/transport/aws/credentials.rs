@@ -1,4 +1,4 @@
-//! Credentials of AWS: given, for a token of the cluster, from an agent beside the pod, or from the instance.
+//! AWS credentials: static keys, web identity (IRSA), a container agent (EKS Pod Identity, ECS), or instance metadata.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,13 @@ use crate::prometheus::transport::{
     token_endpoint::{TokenEndpoint, TokenRequest, element, url},
 };
 
-/// How long a session with the metadata lasts; any length will do, as it is asked for each time.
+/// Lifetime of an IMDSv2 session in seconds. Any value works, because each fetch starts a new session.
 const METADATA_SESSION: &str = "300";
 const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
-/// Where the agents of ECS and EKS listen: the only hosts that are told the token without encryption.
+/// Addresses of the ECS and EKS agents: the only hosts that get the token without TLS.
 const AGENTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
-/// A key, what it is called, and what makes it a temporary one.
+/// An access key ID, its secret, and the session token of temporary credentials.
 #[derive(Clone, Debug)]
 pub(super) struct Credentials {
     pub(super) id: Secret,
@@ -31,13 +31,13 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// What must not be shown.
+    /// Values that must not appear in logs or errors.
     pub(super) fn secrets(&self) -> Vec<&Secret> {
         [&self.secret].into_iter().chain(&self.session).collect()
     }
 }
 
-/// Where they come from.
+/// A source of credentials.
 #[derive(Debug)]
 pub(super) enum CredentialProvider {
     Keys {
@@ -64,53 +64,54 @@ pub(super) enum CredentialProvider {
 }
 
 impl CredentialProvider {
-    /// The first that there is.
-    pub(super) fn new(aws: Aws, pace: AuthTiming) -> Result<Self, TransportError> {
-        let held = |what, word| ReloadingFile::new(what, word, pace.reload_interval);
-        let exchange = |url: &Url, reach, advice| {
-            Box::new(TokenEndpoint::new(Tls::default(), url, reach, pace, advice))
+    /// Selects the first configured source.
+    pub(super) fn new(aws: Aws, timing: AuthTiming) -> Result<Self, TransportError> {
+        let file = |what, source| ReloadingFile::new(what, source, timing.reload_interval);
+        let exchange = |url: &Url, proxy, advice| {
+            Box::new(TokenEndpoint::new(Tls::default(), url, proxy, timing, advice))
         };
         if let Some(keys) = aws.keys {
             return Ok(Self::Keys {
-                id: held("the AWS access key id", keys.access_key_id),
-                secret: held("the AWS secret access key", keys.secret_access_key),
-                session: keys.session_token.map(|word| held("the AWS session token", word)),
+                id: file("the AWS access key id", keys.access_key_id),
+                secret: file("the AWS secret access key", keys.secret_access_key),
+                session: keys.session_token.map(|source| file("the AWS session token", source)),
             });
         }
         if let Some(identity) = aws.web_identity {
-            let sts = url("AWS's token service", &aws.sts_endpoint)?;
+            let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
             let advice = "check the role, and that its trust policy names this service account";
             let exchange = exchange(&sts, ProxyPolicy::FromEnvironment, advice);
-            let token = held("the web identity token", identity.token_file.into());
+            let token = file("the web identity token", identity.token_file.into());
             let (role, session) = (identity.role_arn, aws.session_name);
             return Ok(Self::WebIdentity { token, role, session, sts, exchange });
         }
         if let Some(agent) = aws.container_agent {
-            let url = url("the address of AWS's credentials agent", &agent.url)?;
+            let url = url("the address of the AWS container agent", &agent.url)?;
             if !is_agent(&url) {
-                let why = "without TLS it may only be on this machine";
-                return Err(TransportError::setting("the address of AWS's credentials agent", why));
+                let why = "it must be on this machine or use TLS";
+                return Err(TransportError::setting("the address of the AWS container agent", why));
             }
             let advice = "check the pod identity association of this service account";
             let exchange = exchange(&url, ProxyPolicy::Never, advice);
-            let token = agent.token.map(|word| held("the token of AWS's credentials agent", word));
+            let token =
+                agent.token.map(|source| file("the token of the AWS container agent", source));
             return Ok(Self::ContainerAgent { url, token, exchange });
         }
         let metadata = aws.metadata_endpoint.ok_or_else(|| {
             TransportError::setting(
-                "AWS's sign-in",
-                "there are no keys, no web identity, no agent and no metadata",
+                "AWS authentication",
+                "there are no keys, no web identity, no container agent and no instance metadata",
             )
         })?;
-        let url = url("AWS's metadata server", &metadata)?;
-        let advice = "give the instance a role, or the service account one (IRSA, Pod Identity)";
+        let url = url("the AWS metadata server", &metadata)?;
+        let advice = "give the instance or the service account (IRSA, Pod Identity) a role";
         let exchange = exchange(&url, ProxyPolicy::Never, advice);
         Ok(Self::Metadata { url, exchange })
     }
 
-    /// What they are had for, and how often it changed until now.
-    pub(super) async fn read(&self, fresh: Reload) -> Result<(Vec<Secret>, u64), TransportError> {
-        let held: Vec<_> = match self {
+    /// Reads the secrets of this source, and returns how often they have changed so far.
+    pub(super) async fn read(&self, reload: Reload) -> Result<(Vec<Secret>, u64), TransportError> {
+        let files: Vec<_> = match self {
             Self::Keys { id, secret, session } => [id, secret].into_iter().chain(session).collect(),
             Self::WebIdentity { token, .. } => vec![token],
             Self::ContainerAgent { token, .. } => token.iter().collect(),
@@ -118,19 +119,19 @@ impl CredentialProvider {
         };
         let mut secrets = Vec::new();
         let mut changes = 0;
-        for held in held {
-            let (secret, times) = held.read(fresh).await?;
+        for file in files {
+            let (secret, file_changes) = file.read(reload).await?;
             secrets.push(secret);
-            changes += times;
+            changes += file_changes;
         }
         Ok((secrets, changes))
     }
 
-    /// Credentials for those.
+    /// Fetches credentials with these secrets.
     pub(super) async fn fetch(
         &self,
         read: &[Secret],
-        now: &WallClock,
+        clock: &WallClock,
     ) -> Result<FetchedToken<Credentials>, TransportError> {
         let first = read.first().cloned().unwrap_or_default();
         let secrets: Vec<_> = read.iter().collect();
@@ -148,41 +149,41 @@ impl CredentialProvider {
                     ("RoleSessionName", session.as_str()),
                     ("WebIdentityToken", first.reveal()),
                 ];
-                let answer =
+                let response =
                     exchange.text(TokenRequest::form(sts.clone(), &fields, &secrets)).await?;
-                from_sts(&answer, exchange, sts, now)
+                from_sts(&response, exchange, sts, clock)
             }
             Self::ContainerAgent { url, exchange, .. } => {
-                let mut asked = TokenRequest::get(url.clone());
+                let mut request = TokenRequest::get(url.clone());
                 if !first.is_empty() {
-                    asked = asked.with("authorization", first.reveal())?;
+                    request = request.with("authorization", first.reveal())?;
                 }
-                asked.secrets = &secrets;
-                from_json(&exchange.json(asked).await?, exchange, url, now)
+                request.secrets = &secrets;
+                from_json(&exchange.json(request).await?, exchange, url, clock)
             }
-            Self::Metadata { url, exchange } => from_metadata(url, exchange, now).await,
+            Self::Metadata { url, exchange } => from_metadata(url, exchange, clock).await,
         }
     }
 }
 
-/// What the token service answers, which is XML.
+/// Parses the XML response of STS.
 pub(super) fn from_sts(
-    answer: &str,
+    response: &str,
     exchange: &TokenEndpoint,
     sts: &Url,
-    now: &WallClock,
+    clock: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
-    read(|name| element(answer, name), "SessionToken", exchange, sts, now)
+    read(|name| element(response, name), "SessionToken", exchange, sts, clock)
 }
 
-/// What agents and metadata answer.
+/// Parses the JSON response of a container agent or of instance metadata.
 fn from_json(
-    answer: &Value,
+    response: &Value,
     exchange: &TokenEndpoint,
     url: &Url,
-    now: &WallClock,
+    clock: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
-    read(|name| answer[name].as_str(), "Token", exchange, url, now)
+    read(|name| response[name].as_str(), "Token", exchange, url, clock)
 }
 
 fn read<'a>(
@@ -192,29 +193,31 @@ fn read<'a>(
     url: &Url,
     now: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
-    let word = |name: &str| field(name).filter(|word| !word.is_empty()).map(Secret::from);
-    let (id, secret) = word("AccessKeyId").zip(word("SecretAccessKey")).ok_or_else(|| {
-        exchange.refused(&redacted(url), StatusCode::OK, "there are no credentials in its answer")
-    })?;
+    let secret_field = |name: &str| field(name).filter(|text| !text.is_empty()).map(Secret::from);
+    let (id, secret) =
+        secret_field("AccessKeyId").zip(secret_field("SecretAccessKey")).ok_or_else(|| {
+            exchange.refused(&redacted(url), StatusCode::OK, "the response has no credentials")
+        })?;
     let end = field("Expiration").and_then(|end| end.parse().ok());
-    let value = Credentials { id, secret, session: word(session) };
+    let value = Credentials { id, secret, session: secret_field(session) };
     Ok(FetchedToken { value, expires_in: end.map(|end| now.until(end)) })
 }
 
-/// IMDSv2: a session, the role's name, its credentials.
+/// Queries IMDSv2: starts a session, gets the name of the role, then its credentials.
 async fn from_metadata(
     base: &Url,
     exchange: &TokenEndpoint,
-    now: &WallClock,
+    clock: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
     let at = |path: &str| {
         let mut url = base.clone();
         url.set_path(path);
         url
     };
-    let asked = TokenRequest { method: Method::PUT, ..TokenRequest::get(at("/latest/api/token")) };
-    let asked = asked.with("x-aws-ec2-metadata-token-ttl-seconds", METADATA_SESSION)?;
-    let session = Secret::from(exchange.text(asked).await?);
+    let request =
+        TokenRequest { method: Method::PUT, ..TokenRequest::get(at("/latest/api/token")) };
+    let request = request.with("x-aws-ec2-metadata-token-ttl-seconds", METADATA_SESSION)?;
+    let session = Secret::from(exchange.text(request).await?);
     let get =
         |path: &str| TokenRequest::get(at(path)).with("x-aws-ec2-metadata-token", session.reveal());
     let roles = exchange.text(get(ROLES)?).await?;
@@ -223,11 +226,11 @@ async fn from_metadata(
         exchange.refused(&redacted(base), StatusCode::OK, "the instance has no role")
     })?;
     let url = at(&format!("{ROLES}{role}"));
-    let answer = exchange.json(get(url.path())?).await?;
-    from_json(&answer, exchange, &url, now)
+    let response = exchange.json(get(url.path())?).await?;
+    from_json(&response, exchange, &url, clock)
 }
 
-/// Whether a token may be sent there.
+/// Whether the agent's token may be sent to this address.
 fn is_agent(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let local = host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
