@@ -42,7 +42,8 @@ pub(super) struct UpdaterState {
 /// A surge of a Deployment that is no longer recorded on any VPA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OrphanedSurge {
-    pub namespace: Box<str>,
+    /// The VPA that recorded it.
+    pub vpa: ObjectKey,
     pub deployment: Box<str>,
     /// Failed attempts to end the surge.
     pub failed_attempts: u32,
@@ -123,8 +124,8 @@ impl WorkloadEntry {
     fn orphaned_surge(&self, key: &ObjectKey) -> Option<OrphanedSurge> {
         let (kind, name) = self.target.as_ref()?;
         let has_surge = self.state.surge.is_some() && &**kind == "Deployment";
-        let (namespace, deployment) = ((*key.namespace).into(), name.clone());
-        has_surge.then_some(OrphanedSurge { namespace, deployment, failed_attempts: 0 })
+        let (vpa, deployment) = (key.clone(), name.clone());
+        has_surge.then_some(OrphanedSurge { vpa, deployment, failed_attempts: 0 })
     }
 
     fn record_write(&mut self, text: &str, version: Box<str>) {
@@ -203,6 +204,29 @@ impl UpdaterState {
         });
     }
 
+    /// Queues the surges in the ledger that their VPAs do not record: those were deleted while no updater led.
+    pub fn queue_unrecorded_surges(&mut self, is_recorded: impl Fn(&ObjectKey) -> bool) {
+        for (vpa, deployment) in self.ledger.surges() {
+            let is_queued = self.orphaned_surges.iter().any(|surge| surge.vpa == vpa);
+            if !is_queued && !self.has_surge(&vpa) && !is_recorded(&vpa) {
+                let deployment = deployment.into();
+                self.orphaned_surges.push(OrphanedSurge { vpa, deployment, failed_attempts: 0 });
+            }
+        }
+    }
+
+    /// Removes a surge from the ledger. Returns whether it was there.
+    pub fn remove_surge_from_ledger(&mut self, ended: &OrphanedSurge) -> bool {
+        let is_there = self
+            .ledger
+            .surges()
+            .any(|(vpa, deployment)| vpa == ended.vpa && *deployment == *ended.deployment);
+        if is_there {
+            self.ledger.remove_surge(&ended.vpa);
+        }
+        is_there
+    }
+
     /// Takes the surges that are no longer recorded on any VPA.
     pub fn take_orphaned_surges(&mut self) -> Vec<OrphanedSurge> {
         std::mem::take(&mut self.orphaned_surges)
@@ -260,6 +284,37 @@ impl Updater {
         Ok(())
     }
 
+    /// Writes the ledger to the Lease, unless that has it already.
+    pub(super) async fn persist_ledger(
+        &self,
+        state: &mut UpdaterState,
+        ledger: &DisruptionBudget,
+    ) -> Result<(), PersistError> {
+        let is_blank = *ledger == DisruptionBudget::default() && state.ledger_text.is_none();
+        if !self.persists_ledger() || is_blank {
+            return Ok(());
+        }
+        let text = ledger.write().map_err(|why| PersistError::Failed(why.to_string()))?;
+        let before = state.ledger_text.as_deref();
+        if before == Some(text.as_str()) {
+            return Ok(());
+        }
+        match self.ledger.write(&self.permit, before, &text).await {
+            LeaseWriteResult::Written => {
+                state.ledger_text = Some(text);
+                Ok(())
+            }
+            LeaseWriteResult::Conflict(stored_ledger) => {
+                if let Err(why) = state.adopt_ledger(stored_ledger) {
+                    self.metrics.count_unreadable_state();
+                    tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
+                }
+                Err(PersistError::Conflict)
+            }
+            LeaseWriteResult::Failed(why) => Err(PersistError::Failed(why)),
+        }
+    }
+
     /// Persists the cost of a step before the step is executed.
     pub(super) async fn persist_intent(
         &self,
@@ -267,26 +322,7 @@ impl Updater {
         workload: &Workload,
         persisted: &PersistedState,
     ) -> Result<(), PersistError> {
-        let is_ledger_blank =
-            persisted.budget == DisruptionBudget::default() && state.ledger_text.is_none();
-        if self.persists_ledger() && !is_ledger_blank {
-            let text =
-                persisted.budget.write().map_err(|why| PersistError::Failed(why.to_string()))?;
-            let before = state.ledger_text.as_deref();
-            if before != Some(text.as_str()) {
-                match self.ledger.write(&self.permit, before, &text).await {
-                    LeaseWriteResult::Written => state.ledger_text = Some(text),
-                    LeaseWriteResult::Conflict(stored_ledger) => {
-                        if let Err(why) = state.adopt_ledger(stored_ledger) {
-                            self.metrics.count_unreadable_state();
-                            tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
-                        }
-                        return Err(PersistError::Conflict);
-                    }
-                    LeaseWriteResult::Failed(why) => return Err(PersistError::Failed(why)),
-                }
-            }
-        }
+        self.persist_ledger(state, &persisted.budget).await?;
         if !self.persists_workload_state() {
             return Ok(());
         }
@@ -373,5 +409,32 @@ mod tests {
         assert_eq!(persisted.workload, WorkloadState::default());
         assert_eq!(left(&mut state), ["stays"]);
         assert!(left(&mut state).is_empty(), "each is taken back once");
+    }
+
+    #[test]
+    fn a_second_replica_whose_vpa_was_deleted_while_no_updater_led_is_in_the_ledger() {
+        let mut ledger = DisruptionBudget::default();
+        for name in ["gone", "stays", "recreated"] {
+            ledger.record_surge(&workload(name, name).key, name);
+        }
+        let stored = ledger.write().expect("fits");
+        // Another process leads now.
+        let mut state = UpdaterState::default();
+        state.adopt_ledger(Some(stored)).expect("readable");
+        let recorded = |key: &ObjectKey| *key.name == *"stays";
+        for _ in 0..2 {
+            state.queue_unrecorded_surges(recorded);
+        }
+        let orphaned = state.take_orphaned_surges();
+        let names: Vec<_> = orphaned.iter().map(|surge| &*surge.deployment).collect();
+        assert_eq!(names, ["gone", "recreated"], "each once");
+        assert!(state.remove_surge_from_ledger(&orphaned[0]));
+        assert!(!state.remove_surge_from_ledger(&orphaned[0]), "it is removed");
+        state.queue_unrecorded_surges(recorded);
+        assert_eq!(left(&mut state), ["recreated"]);
+        // A pass that ends the surge removes it as well.
+        let mut ledger = state.ledger().clone();
+        ledger.remove_surge(&workload("recreated", "recreated").key);
+        assert_eq!(ledger.surges().map(|(_, name)| name.to_owned()).collect::<Vec<_>>(), ["stays"]);
     }
 }

@@ -37,16 +37,30 @@ impl Updater {
             self.loop_watchdog.tick();
             tries <= MAX_PER_PASS && Instant::now() < until
         };
+        state.queue_unrecorded_surges(|key| {
+            let vpas = self.stores.vpas(&key.namespace);
+            vpas.iter().any(|vpa| *vpa_key(vpa).name == *key.name && has_recorded_surge(vpa))
+        });
+        let mut is_ledger_changed = false;
         for mut surge in state.take_orphaned_surges() {
             if !has_capacity() {
                 state.requeue_orphaned_surge(surge);
                 continue;
             }
-            let outcome = self.scale_deployment(&surge.namespace, &surge.deployment, (2, 1)).await;
-            self.log_surge_end(&surge.namespace, &surge.deployment, outcome);
+            let namespace = &*surge.vpa.namespace;
+            let outcome = self.scale_deployment(namespace, &surge.deployment, (2, 1)).await;
+            self.log_surge_end(namespace, &surge.deployment, outcome);
             surge.failed_attempts += 1;
             if outcome != StepResult::Done && surge.failed_attempts < MAX_ATTEMPTS {
                 state.requeue_orphaned_surge(surge);
+            } else {
+                is_ledger_changed |= state.remove_surge_from_ledger(&surge);
+            }
+        }
+        if is_ledger_changed {
+            let ledger = state.ledger().clone();
+            if let Err(why) = self.persist_ledger(state, &ledger).await {
+                tracing::warn!(?why, "failed to record in the ledger that a surge has ended");
             }
         }
         for namespace in self.stores.namespaces() {
@@ -83,6 +97,7 @@ impl Updater {
         }
         let mut after: PersistedState = before.clone();
         after.workload.surge = None;
+        after.budget.remove_surge(&workload.key);
         if self.persist_intent(state, &workload, &after).await.is_err() {
             return;
         }

@@ -37,6 +37,9 @@ const TRIAL_RETENTION: Duration = Duration::from_hours(24);
 /// cannot block all others.
 const MAX_TRIPS_PER_NAMESPACE: usize = 2;
 
+/// Maximum number of stored surges; of others only their VPAs know.
+const MAX_SURGES: usize = 256;
+
 /// Maximum number of stored regressed workloads in all namespaces together, unless the breaker needs more.
 const MAX_TRIPS: usize = 64;
 
@@ -70,6 +73,9 @@ pub struct DisruptionBudget {
     proven: Option<Time>,
     #[serde(default, skip_serializing_if = "Trials::is_empty")]
     trials: Trials,
+    /// Deployments with a temporary second replica, by VPA (`namespace/name`). A VPA may be deleted while no updater leads.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    surges: BTreeMap<String, String>,
 }
 
 /// Number of pods that VPAs control.
@@ -155,7 +161,7 @@ impl DisruptionBudget {
             return true;
         }
         let kept = self.trips.len() / 2;
-        self.keep_latest_trips(kept, |_| true)
+        self.keep_latest_trips(kept, |_| true) || self.surges.pop_last().is_some()
     }
 
     /// Keeps only the latest of the regressed workloads that match. Returns whether any was removed.
@@ -257,6 +263,27 @@ impl DisruptionBudget {
         if self.is_trial(settings, now) {
             self.trials.record(vpa, now);
         }
+    }
+
+    /// Records that a Deployment gets a second replica.
+    pub fn record_surge(&mut self, vpa: &ObjectKey, deployment: &str) {
+        if self.surges.len() < MAX_SURGES {
+            self.surges.insert(vpa.to_string(), deployment.to_owned());
+        }
+    }
+
+    /// Removes the record of a second replica.
+    pub fn remove_surge(&mut self, vpa: &ObjectKey) {
+        self.surges.remove(&vpa.to_string());
+    }
+
+    /// The recorded second replicas: VPA and Deployment.
+    pub fn surges(&self) -> impl Iterator<Item = (ObjectKey, &str)> {
+        self.surges.iter().filter_map(|(vpa, deployment)| {
+            let (namespace, name) = vpa.split_once('/')?;
+            let vpa = ObjectKey { namespace: namespace.into(), name: name.into() };
+            Some((vpa, deployment.as_str()))
+        })
     }
 
     /// Records one change.

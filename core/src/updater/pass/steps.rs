@@ -327,8 +327,13 @@ impl UpdatePass<'_> {
         match &action {
             Action::Surge => {
                 self.state.workload.surge = Some(Surge { at: now, evicted: false });
+                let deployment = &self.subject.sizing.spec.spec.target_ref.name;
+                self.state.budget.record_surge(self.subject.vpa, deployment);
             }
-            Action::EndSurge => self.state.workload.surge = None,
+            Action::EndSurge => {
+                self.state.workload.surge = None;
+                self.state.budget.remove_surge(self.subject.vpa);
+            }
             Action::RemoveBoost { .. } => {}
             Action::Evict { .. } => {
                 self.record_change(pod, ChangeKind::Evicted, None, BudgetKind::Disruption, now);
