@@ -48,12 +48,11 @@ const TIMES: Definition = histogram(
 .unit("seconds");
 const WORKERS: Definition = gauge(
     "controller_runtime_max_concurrent_reconciles",
-    "How many objects may be looked at at once.",
+    "Maximum number of concurrent reconciles.",
 )
 .labels(BY_CONTROLLER, "1");
-const ACTIVE: Definition =
-    gauge("controller_runtime_active_workers", "How many objects are being looked at.")
-        .labels(BY_CONTROLLER, "1");
+const ACTIVE: Definition = gauge("controller_runtime_active_workers", "Reconciles in progress.")
+    .labels(BY_CONTROLLER, "1");
 const DEPTH: Definition = gauge("workqueue_depth", "Objects that are due and wait for a worker.")
     .labels(&["controller", "name"], "1");
 

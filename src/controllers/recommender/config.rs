@@ -66,7 +66,7 @@ pub struct RecommenderConfig {
     pub history_optional: bool,
     /// Where words about the work go.
     pub log: LogConfig,
-    /// What was given and should be looked at; already logged by the command line.
+    /// Warnings about the flags, which the command line has logged.
     pub warnings: Vec<String>,
 }
 
