@@ -37,7 +37,7 @@ pub(super) fn containers(facts: &ProbeResults, kind: ServerFlavor) -> Vec<Findin
             String::new()
         };
         let message = format!(
-            "Series are there in several copies, told apart by {label} ({values}): they are folded into one when they \
+            "Series exist in several copies, distinguished by {label} ({values}): the copies are merged when they \
              are read{more}."
         );
         findings.push(new_finding("replicas", Level::Ok, message));
