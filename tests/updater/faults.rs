@@ -7,5 +7,6 @@
 mod api_server_outage;
 mod clock_skew;
 mod leader_failover;
+mod orphaned_surge;
 mod process_kill;
 mod two_leaders;

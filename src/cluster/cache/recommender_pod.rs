@@ -50,8 +50,19 @@ pub struct Container {
     pub container_type: ContainerType,
     /// Its requests.
     pub requests: Requests,
-    /// The latest OOM kill in the pod's status: few containers have one.
-    pub last_oom_kill: Option<Box<(Time, OomKill)>>,
+    /// OOM kills in the pod's status: few containers have any.
+    pub oom_kills: Option<Box<PodOomKills>>,
+}
+
+/// The OOM kills that the pod's status has reported for a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodOomKills {
+    /// The kill that was observed last.
+    pub last: (Time, OomKill),
+    /// Times of the kills that are in the status now: in the last state and in the current one. A kill is new if its time is
+    /// not among them, and not if it is later: a node with a wrong clock reports a time in the future, and kills after its
+    /// clock was corrected are earlier than that.
+    reported: [Option<Time>; 2],
 }
 
 /// The requests of a container.
@@ -210,7 +221,7 @@ impl RecommenderPod {
                     name: names.intern(&container.name),
                     container_type,
                     requests: Requests::new(&reported.unwrap_or(&container.resources).requests),
-                    last_oom_kill: None,
+                    oom_kills: None,
                 }
             })
             .collect();
@@ -267,7 +278,7 @@ impl RecommenderPod {
         let PartialPod { spec, status, .. } = partial_pod;
         for container in &mut self.containers {
             let old = previous.and_then(|pod| pod.container(&container.name));
-            container.last_oom_kill = old.and_then(|old| old.last_oom_kill.clone());
+            container.oom_kills = old.and_then(|old| old.oom_kills.clone());
             let (specs, statuses) = match container.container_type {
                 ContainerType::Main => (&spec.containers, &status.container_statuses),
                 ContainerType::Sidecar => (&spec.init_containers, &status.init_container_statuses),
@@ -287,18 +298,24 @@ impl RecommenderPod {
             };
             // The last state ran with the requests of the previous version of the pod, the current one with its own.
             let before = old.map_or(container.requests, |old| old.requests);
-            for (at, requests) in [
-                (oom_killed_at(&status.last_state), before),
-                (oom_killed_at(&status.state), container.requests),
-            ] {
-                let last_kill = container.last_oom_kill.as_deref().map(|(last, _)| *last);
-                let Some(at) = at.filter(|at| last_kill.is_none_or(|last| *at > last)) else {
+            let reported = [oom_killed_at(&status.last_state), oom_killed_at(&status.state)];
+            for (at, requests) in reported.into_iter().zip([before, container.requests]) {
+                let is_known =
+                    |kills: &PodOomKills| at == Some(kills.last.0) || kills.reported.contains(&at);
+                let Some(at) = at.filter(|_| !container.oom_kills.as_deref().is_some_and(is_known))
+                else {
                     continue;
                 };
                 let request = requests.memory.unwrap_or(Bytes(0));
                 let kill = OomKill { request, limit, usage: None };
-                container.last_oom_kill = Some(Box::new((at, kill)));
+                let known =
+                    container.oom_kills.as_deref().map_or([None; 2], |kills| kills.reported);
+                container.oom_kills =
+                    Some(Box::new(PodOomKills { last: (at, kill), reported: known }));
                 found(container, at, kill);
+            }
+            if let Some(kills) = container.oom_kills.as_deref_mut() {
+                kills.reported = reported;
             }
         }
     }

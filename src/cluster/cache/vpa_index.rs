@@ -192,9 +192,8 @@ impl VpaIndex {
                 for pod in index.match_pods(&key.name, selector) {
                     let Some(entry) = index.pods.get(&pod) else { continue };
                     for container in &entry.pod.containers {
-                        let Some((at, kill)) = container.last_oom_kill.as_deref().copied() else {
-                            continue;
-                        };
+                        let Some(kills) = container.oom_kills.as_deref() else { continue };
+                        let (at, kill) = kills.last;
                         self.oom_kills.push(ObservedOomKill {
                             namespace: Arc::clone(&key.namespace),
                             pod: Arc::clone(&pod),

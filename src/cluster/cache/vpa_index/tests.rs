@@ -245,6 +245,53 @@ fn a_kill_is_found_once_and_again_for_a_vpa_that_gets_its_pod_later() {
 }
 
 #[test]
+fn kills_after_one_from_the_future_are_found() {
+    let ahead = "2026-03-11T12:00:00Z";
+    let mut index = VpaIndex::new(NamespaceScope::default(), "default");
+    index.put_pod(&killed(0, ahead));
+    assert_eq!(found(&mut index).len(), 1);
+    for correct in ["2026-03-01T12:00:00Z", "2026-03-01T12:10:00Z"] {
+        index.put_pod(&killed(0, correct));
+        assert_eq!(
+            found(&mut index),
+            [("p0".into(), OomKillSource::PodUpdate, vec![])],
+            "{correct}"
+        );
+        index.put_pod(&killed(0, correct));
+        assert_eq!(found(&mut index), [], "{correct}");
+    }
+}
+
+#[test]
+fn a_kill_that_moves_from_the_current_state_to_the_last_is_found_once() {
+    let status = |last: Option<&str>, current: Option<&str>| {
+        let state = |finished: Option<&str>| match finished {
+            Some(at) => json!({"terminated": {"reason": "OOMKilled", "finishedAt": at}}),
+            None => json!({"running": {}}),
+        };
+        let mut pod = killed(0, "2026-03-01T12:00:00Z");
+        let status = json!({"name": "main", "state": state(current), "lastState": last.map(|at| state(Some(at)))
+            .unwrap_or(json!({}))});
+        pod.status =
+            serde_json::from_value(json!({"containerStatuses": [status]})).expect("a status");
+        pod
+    };
+    // The second kill is earlier than the first: the clock of the node was corrected between them.
+    let (first, second) = ("2026-03-01T12:20:00Z", "2026-03-01T12:10:00Z");
+    let mut index = VpaIndex::new(NamespaceScope::default(), "default");
+    for (pod, expected) in [
+        (status(None, Some(first)), 1),
+        (status(Some(first), None), 0),
+        (status(Some(first), Some(second)), 1),
+        (status(Some(second), None), 0),
+        (status(Some(second), None), 0),
+    ] {
+        index.put_pod(&pod);
+        assert_eq!(found(&mut index).len(), expected, "{:?}", pod.status);
+    }
+}
+
+#[test]
 fn a_kill_of_a_pod_that_is_gone_is_still_for_the_vpas_it_had() {
     let mut index = VpaIndex::new(NamespaceScope::default(), "default");
     index.put_vpa(&vpa("one", 0, true));
