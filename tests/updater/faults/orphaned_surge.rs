@@ -63,8 +63,8 @@ async fn the_second_replica_of_a_vpa_that_was_deleted_while_no_updater_ran_is_re
         return;
     };
     deployment(&bed, &namespace, "web", 1).await;
-    let _webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
+    let _webhook = SizingWebhook::start(&bed, &namespace, "web", "250m").await;
     fixture::wait_for_age(&bed, &namespace, "web", 6).await;
     let proxy = HoldingProxy::start(&bed, &namespace).await;
     let fixture = Fixture { bed, namespace, proxy };
