@@ -3,7 +3,7 @@
 //! - [`watch`] runs watches; [`cache`] stores what they deliver, each object reduced to the fields that are used.
 //! - [`target`] resolves the target of an autoscaler to its pods and its `/scale`.
 //! - [`metrics_api`] reads usage and metric values.
-//! - [`leader`] holds Leases and the fence; [`write`] is the only module that writes, under a permit.
+//! - [`leader`] holds Leases and the fence; [`mod@write`] is the only module that writes, under a permit.
 //! - [`server`] serves metrics, probes and webhooks.
 
 pub mod cache;

@@ -2,7 +2,7 @@
 //!
 //! The results of kube's typed calls are enough for most requests. They drop the headers of an error response, though,
 //! including `Retry-After`, and their retries would delay an eviction that a PodDisruptionBudget blocks for minutes.
-//! [`exchange`] is for callers that need the whole response.
+//! `exchange` is for callers that need the whole response.
 
 use std::{future::Future, time::Duration};
 
