@@ -322,7 +322,8 @@ async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing(
     for lease in ["vpa-updater", "vpa-recommender-lease"] {
         lease_renewals(&bed, lease, RENEWALS).await;
     }
-    let live = http_get(&format!("http://127.0.0.1:{port}/livez")).await.expect("an answer");
+    let livez = format!("http://127.0.0.1:{port}/livez");
+    let live = wait::until("the liveness probe is answered", || http_get(&livez)).await;
     assert_eq!(live, "ok\n");
 
     // Pods are admitted with the recommended requests.
