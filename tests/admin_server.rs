@@ -1,4 +1,4 @@
-//! The listener of a role: what it answers, and that nobody who connects can hold it up or fill its memory.
+//! The admin server of a role: its responses, and that no client can block it or fill its memory.
 
 use std::{
     iter,
@@ -74,8 +74,8 @@ fn two_chunks() -> impl Iterator<Item = Bytes> {
 async fn ask(port: u16, method: Method, path: &str) -> (StatusCode, HeaderMap, String) {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let request = Request::builder().method(method).uri(format!("http://127.0.0.1:{port}{path}"));
-    let asked = client.request(request.body(Empty::new()).expect("a request"));
-    let answer = tokio::time::timeout(wait::PATIENCE, asked).await.expect("in time");
+    let response = client.request(request.body(Empty::new()).expect("a request"));
+    let answer = tokio::time::timeout(wait::PATIENCE, response).await.expect("in time");
     let (head, body) = answer.expect("an answer").into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
     (head.status, head.headers, String::from_utf8(body.to_vec()).expect("UTF-8"))
@@ -87,7 +87,7 @@ async fn get(port: u16, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn metrics_come_in_prometheus_text_format() {
+async fn metrics_are_served_in_the_prometheus_text_format() {
     let served = serve(two_chunks).await;
     let (status, headers, body) = ask(served.port, Method::GET, "/metrics?a=b").await;
     assert_eq!((status.as_u16(), &*body), (200, "a 1\nb 2\n"));
@@ -98,9 +98,9 @@ async fn metrics_come_in_prometheus_text_format() {
 }
 
 #[tokio::test]
-async fn probes_say_what_is_wrong_and_upstreams_says_it_in_upstreams_words() {
+async fn failing_probes_report_the_reason_and_health_check_uses_upstreams_wording() {
     let served = serve(two_chunks).await;
-    for (path, wanted) in [
+    for (path, expected) in [
         ("/livez", "ok\n"),
         ("/readyz", "ok\n"),
         ("/health-check", "OK"),
@@ -108,21 +108,21 @@ async fn probes_say_what_is_wrong_and_upstreams_says_it_in_upstreams_words() {
         ("/healthz/", "ok\n"),
         ("/healthz/health-probe", "ok\n"),
     ] {
-        assert_eq!(get(served.port, path).await, (200, wanted.to_owned()), "{path}");
+        assert_eq!(get(served.port, path).await, (200, expected.to_owned()), "{path}");
     }
     served.role.stalled.store(true, SeqCst);
     served.role.unready.store(true, SeqCst);
-    let wanted =
+    let expected =
         "the recommender's loop has made no progress for 5m1.5s: check its last log line\n";
-    assert_eq!(get(served.port, "/livez").await, (500, wanted.to_owned()));
-    let wanted = "Error: last activity more than 5m1.5s ago\n";
-    assert_eq!(get(served.port, "/health-check").await, (500, wanted.to_owned()));
-    let wanted = "pods are not synced\nhistory is loading\n";
-    assert_eq!(get(served.port, "/readyz").await, (503, wanted.to_owned()));
+    assert_eq!(get(served.port, "/livez").await, (500, expected.to_owned()));
+    let expected = "Error: last activity more than 5m1.5s ago\n";
+    assert_eq!(get(served.port, "/health-check").await, (500, expected.to_owned()));
+    let expected = "pods are not synced\nhistory is loading\n";
+    assert_eq!(get(served.port, "/readyz").await, (503, expected.to_owned()));
 }
 
 #[tokio::test]
-async fn nothing_else_is_answered() {
+async fn unknown_paths_and_methods_are_rejected() {
     let served = serve(two_chunks).await;
     for path in ["/", "/metrics/", "/debug/pprof/", "/debug/pprof/heap"] {
         let (status, body) = get(served.port, path).await;
@@ -136,19 +136,19 @@ async fn nothing_else_is_answered() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_is_an_error_that_names_it() {
+async fn an_address_that_is_in_use_or_invalid_is_named_in_the_error() {
     let served = serve(two_chunks).await;
     let address = format!("127.0.0.1:{}", served.port);
     let error = AdminServer::bind(&address).await.expect_err("taken").to_string();
     assert!(error.contains(&address) && error.contains("--address"), "{error}");
-    for nonsense in [":http", ":70000", "nowhere.invalid:80", "127.0.0.1"] {
-        let error = AdminServer::bind(nonsense).await.expect_err("nonsense").to_string();
-        assert!(error.contains(nonsense) && error.lines().count() == 1, "{error}");
+    for invalid in [":http", ":70000", "nowhere.invalid:80", "127.0.0.1"] {
+        let error = AdminServer::bind(invalid).await.expect_err("an invalid address").to_string();
+        assert!(error.contains(invalid) && error.lines().count() == 1, "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_address_without_a_host_is_all_interfaces() {
+async fn an_address_without_a_host_listens_on_all_interfaces() {
     let admin = AdminServer::bind(":0").await.expect("a free port");
     let port = admin.address().port();
     let role = Arc::new(TestProbes::default());
@@ -165,7 +165,7 @@ async fn an_address_without_a_host_is_all_interfaces() {
 }
 
 #[tokio::test]
-async fn an_answer_under_way_is_finished_at_shutdown_and_idle_connections_are_closed() {
+async fn shutdown_finishes_responses_in_progress_and_closes_idle_connections() {
     let served = serve(two_chunks).await;
     let mut idle = TcpStream::connect(("127.0.0.1", served.port)).await.expect("connected");
     assert_eq!(get(served.port, "/livez").await.0, 200);
@@ -174,11 +174,11 @@ async fn an_answer_under_way_is_finished_at_shutdown_and_idle_connections_are_cl
     let closed = tokio::time::timeout(wait::PATIENCE, idle.read_to_end(&mut rest)).await;
     closed.expect("closed in time").expect("closed in order");
     tokio::time::timeout(wait::PATIENCE, served.done).await.expect("in time").expect("no panic");
-    assert!(TcpStream::connect(("127.0.0.1", served.port)).await.is_err(), "nobody listens");
+    assert!(TcpStream::connect(("127.0.0.1", served.port)).await.is_err(), "the port is closed");
 }
 
 #[tokio::test]
-async fn half_a_request_is_not_waited_for_once_its_sender_has_hung_up() {
+async fn an_incomplete_request_is_dropped_when_its_client_disconnects() {
     let served = serve(two_chunks).await;
     let mut stream = TcpStream::connect(("127.0.0.1", served.port)).await.expect("connected");
     stream.write_all(b"GET /met").await.expect("sent");
@@ -202,61 +202,61 @@ async fn connect(port: u16, text: &[u8]) -> TcpStream {
     stream
 }
 
-/// Waits until the server has closed a connection, and answers what it had said.
+/// Waits until the server has closed a connection, and returns what it had sent.
 async fn closed(mut stream: TcpStream) -> String {
-    let mut said = Vec::new();
-    let end = tokio::time::timeout(wait::PATIENCE, stream.read_to_end(&mut said)).await;
+    let mut received = Vec::new();
+    let end = tokio::time::timeout(wait::PATIENCE, stream.read_to_end(&mut received)).await;
     // One that is dropped with an answer in it ends with an error, which is an end as well.
     let _ = end.expect("it is closed in time");
-    String::from_utf8_lossy(&said).into_owned()
+    String::from_utf8_lossy(&received).into_owned()
 }
 
 #[tokio::test]
-async fn who_does_not_finish_a_request_or_asks_no_more_is_hung_up_on() {
+async fn incomplete_requests_and_idle_connections_are_closed() {
     let served =
         serve_within(AdminLimits { request_timeout: SHORT_TIMEOUT, ..NO_TIMEOUT }, two_chunks)
             .await;
     for sent in ["", "GET /met", "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: "] {
         assert_eq!(closed(connect(served.port, sent.as_bytes()).await).await, "", "{sent:?}");
     }
-    // A request in time gets an answer; on a machine that stands still, a later one does.
-    wait::until("an answer, and then the end", || async {
+    // A request in time gets a response; if the machine stalls, a later one does.
+    wait::until("a response, and then the end", || async {
         let whole = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
-        let said = closed(connect(served.port, whole).await).await;
-        said.starts_with("HTTP/1.1 200 OK").then_some(())
+        let received = closed(connect(served.port, whole).await).await;
+        received.starts_with("HTTP/1.1 200 OK").then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn who_asks_and_asks_is_hung_up_on_after_an_answer() {
+async fn a_busy_connection_is_closed_after_a_response_when_it_is_too_old() {
     const ASK: &[u8] = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
     let served =
         serve_within(AdminLimits { max_connection_age: SHORT_TIMEOUT, ..NO_TIMEOUT }, two_chunks)
             .await;
-    wait::until("more than one answer, and then the end", || async {
+    wait::until("more than one response, and then the end", || async {
         let mut stream = connect(served.port, ASK).await;
-        let mut said = String::new();
-        let talk = async {
+        let mut received = String::new();
+        let exchange = async {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-                said.push_str(&String::from_utf8_lossy(&buffer[..count]));
-                // What is asked too late is not sent, or not answered.
-                if said.ends_with("ok\n") && stream.write_all(ASK).await.is_err() {
+                received.push_str(&String::from_utf8_lossy(&buffer[..count]));
+                // A request that is too late is not sent, or gets no response.
+                if received.ends_with("ok\n") && stream.write_all(ASK).await.is_err() {
                     break;
                 }
             }
         };
-        talk.await;
-        let asked = said.matches("HTTP/1.1 200 OK").count();
-        assert_eq!(asked, said.matches("ok\n").count(), "every answer is whole");
-        (asked > 1).then_some(())
+        exchange.await;
+        let responses = received.matches("HTTP/1.1 200 OK").count();
+        assert_eq!(responses, received.matches("ok\n").count(), "every response is complete");
+        (responses > 1).then_some(())
     })
     .await;
 }
 
 #[tokio::test]
-async fn who_does_not_read_an_answer_is_hung_up_on() {
+async fn a_connection_whose_client_does_not_read_is_closed() {
     let counts = Arc::new(ScrapeCounts::default());
     let limits = AdminLimits {
         max_connection_age: SHORT_TIMEOUT,
@@ -303,7 +303,7 @@ fn endless(counts: &Arc<ScrapeCounts>) -> impl Exposition + 'static {
 }
 
 #[test]
-fn readers_that_do_not_read_take_little_memory_and_keep_no_probe_out() {
+fn clients_that_do_not_read_use_little_memory_and_do_not_block_probes() {
     const READERS: usize = 100;
     // One thread for both sides, so that every allocation is seen.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -327,7 +327,7 @@ fn readers_that_do_not_read_take_little_memory_and_keep_no_probe_out() {
             let held = counts.held.load(SeqCst);
             assert!((1..=64).contains(&held), "{held} scrapes are held");
             drop(readers);
-            wait::until("hung-up readers are forgotten", || {
+            wait::until("dropped connections are released", || {
                 std::future::ready((counts.held.load(SeqCst) == 0).then_some(()))
             })
             .await;

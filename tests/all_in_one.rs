@@ -82,7 +82,7 @@ async fn wait_until_all_lead(address: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
+async fn all_roles_in_one_process_work_and_share_watches() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     bed.nodes().add("node", "64", "256Gi").await;
@@ -175,7 +175,7 @@ async fn roles_of_one_process_do_their_work_and_watch_each_kind_once() {
             (roles.len() == 3 && roles.iter().all(has_passed)).then_some(report)
         })
         .await;
-    assert!(spent < Duration::from_secs(1), "it is there at once, and takes {spent:?} of a core");
+    assert!(spent < Duration::from_secs(1), "status takes {spent:?} of a core");
     assert_eq!(faults(&schema("status.v1.json"), &report), Vec::<String>::new());
     let roles = report["roles"].as_array().expect("roles");
     let names: Vec<_> = roles.iter().filter_map(|role| role["role"].as_str()).collect();

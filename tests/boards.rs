@@ -39,7 +39,7 @@ fn read() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_board_is_among_those_that_are_brought_into_a_cluster() {
+fn every_board_is_in_the_kustomization() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("grafana/kustomization.yaml");
     let file = fs::read_to_string(&path).expect("a readable file");
     let file: Value = serde_saphyr::from_str(&file).expect("YAML");
@@ -47,8 +47,9 @@ fn every_board_is_among_those_that_are_brought_into_a_cluster() {
     let maps = list(&file, "configMapGenerator").flat_map(|map| list(map, "files"));
     let mut files: Vec<&str> = maps.filter_map(Value::as_str).collect();
     files.sort_unstable();
-    let wanted = boards().into_iter().map(|(name, _)| format!("plimsoll-{name}.json={name}.json"));
-    assert_eq!(files, wanted.collect::<Vec<_>>());
+    let expected =
+        boards().into_iter().map(|(name, _)| format!("plimsoll-{name}.json={name}.json"));
+    assert_eq!(files, expected.collect::<Vec<_>>());
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {

@@ -91,7 +91,7 @@ fn differences(role: &str, help: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_flag_that_upstreams_programs_print_exists_with_its_default() {
+fn every_flag_of_upstream_exists_with_its_default() {
     for (role, help) in HELPS {
         let help = help.read();
         assert!(printed(&help).len() > 40, "{role}: {help}");
@@ -100,7 +100,7 @@ fn every_flag_that_upstreams_programs_print_exists_with_its_default() {
 }
 
 #[test]
-fn a_flag_or_a_default_that_ours_has_not_is_a_difference() {
+fn a_missing_flag_or_another_default_is_reported_as_a_difference() {
     let (role, help) = HELPS[0];
     let help = help.read();
     let altered =
@@ -187,7 +187,7 @@ fn accepts(program: &Path, first: &[&str], form: &[&str]) -> bool {
 }
 
 #[test]
-fn forms_are_taken_and_refused_as_upstreams_program_does() {
+fn flag_syntax_is_accepted_and_rejected_as_upstream_does() {
     let ours = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     for (form, taken) in FORMS {
         assert_eq!(accepts(ours, &["recommender"], form), taken, "ours: {form:?}");
@@ -207,7 +207,7 @@ fn run_plimsoll(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>,
 }
 
 #[test]
-fn what_cannot_work_is_one_line_that_names_the_remedy() {
+fn an_invalid_command_line_is_a_one_line_error_that_names_the_remedy() {
     for (arguments, code, remedy) in [
         (&["--recomender-name=x"][..], 2, "--recommender-name"),
         (&["--recommender_intervall=1m"], 2, "--recommender-interval"),
@@ -246,7 +246,7 @@ fn what_cannot_work_is_one_line_that_names_the_remedy() {
 }
 
 #[test]
-fn what_may_be_repeated_adds_up_and_the_environment_has_one_a_line() {
+fn repeated_flags_add_up_and_an_environment_variable_has_one_value_per_line() {
     let flags = [r#"--prometheus-matcher=cluster="qa""#, r#"--prometheus-matcher=env!="x,y""#];
     let config = plimsoll::cli::recommender_config(&flags).expect("valid flags");
     assert_eq!(config.prometheus.series_options.matchers.to_string(), r#"cluster="qa",env!="x,y""#);
@@ -274,7 +274,7 @@ fn warnings(log: &[serde_json::Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
+fn a_command_line_of_upstream_starts_and_flags_without_effect_are_logged_once() {
     let log = log(
         &[
             "stray",
@@ -319,17 +319,17 @@ fn a_manifest_of_upstreams_starts_and_what_has_no_effect_is_named_once() {
 }
 
 #[test]
-fn labels_of_pods_are_asked_for_where_the_query_is_named() {
+fn pod_labels_are_queried_only_if_the_query_is_set() {
     let config = |flags: &[&str]| plimsoll::cli::recommender_config(flags).expect("valid flags");
     assert_eq!(config(&["--pod-name-label=pod"]).prometheus.pod_labels, None);
     let query = "--metric-for-pod-labels=kube_pod_labels[8d]";
     let labels = config(&[query, "--pod-name-label=pod"]).prometheus.pod_labels.expect("named");
     assert_eq!((&*labels.query, labels.pod.as_deref()), ("kube_pod_labels[8d]", Some("pod")));
-    assert_eq!((labels.prefix, labels.namespace), (None, None), "these are found out");
+    assert_eq!((labels.prefix, labels.namespace), (None, None), "these are detected");
 }
 
 #[test]
-fn the_environment_sets_flags_and_what_is_typed_goes_before_it() {
+fn the_environment_sets_flags_and_the_command_line_takes_precedence() {
     let set = [
         ("PLIMSOLL_FLAG_RECOMMENDER_NAME", "frugal"),
         ("PLIMSOLL_FLAG_HUMANIZE_MEMORY", "true"),
@@ -347,7 +347,7 @@ fn the_environment_sets_flags_and_what_is_typed_goes_before_it() {
 }
 
 #[test]
-fn the_log_is_appended_to_a_file_and_kept_from_standard_error_on_request() {
+fn the_log_is_appended_to_a_file_and_optionally_removed_from_standard_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let file = format!("--log-file={}", path.display());
@@ -362,7 +362,7 @@ fn the_log_is_appended_to_a_file_and_kept_from_standard_error_on_request() {
 
 #[cfg(unix)]
 #[test]
-fn a_program_called_recommender_is_the_recommender() {
+fn a_program_named_recommender_runs_the_recommender() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("recommender");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_plimsoll"), &program).expect("is linked");

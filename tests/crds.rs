@@ -86,7 +86,7 @@ fn differences(ours: &Value, theirs: &Value) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_definitions_equal_upstreams_field_by_field() {
+fn the_crds_match_upstream_field_by_field() {
     let upstream = match upstream() {
         Ok(upstream) => upstream,
         Err(reason) => return report_skipped(reason),
@@ -118,7 +118,7 @@ fn the_definitions_equal_upstreams_field_by_field() {
 }
 
 #[test]
-fn a_difference_in_any_leaf_is_found() {
+fn a_difference_in_any_field_of_a_crd_is_detected() {
     let definitions = crds().expect("definitions");
     let theirs = serde_json::to_value(&definitions[1]).expect("JSON");
     for (place, value) in [
@@ -145,7 +145,7 @@ fn a_difference_in_any_leaf_is_found() {
 
 /// `UPDATE=1 cargo test crds` writes the files.
 #[test]
-fn the_committed_definitions_are_the_ones_that_are_printed() {
+fn the_committed_crds_are_up_to_date() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/crds");
     for definition in crds().expect("definitions") {
         let name = definition.metadata.name.as_deref().expect("a name");
@@ -165,7 +165,7 @@ fn the_committed_definitions_are_the_ones_that_are_printed() {
 }
 
 #[test]
-fn the_printed_yaml_reads_as_the_definitions_for_old_and_new_readers() {
+fn the_printed_yaml_parses_as_the_crds_with_yaml_1_1_and_1_2() {
     let yaml = crds_yaml().expect("definitions");
     let read: Vec<CustomResourceDefinition> = serde_saphyr::from_multiple(&yaml).expect("YAML");
     assert_eq!(read, crds().expect("definitions"));
@@ -228,7 +228,7 @@ fn full() -> Value {
 }
 
 #[test]
-fn an_object_with_every_field_survives_the_types() {
+fn a_vpa_with_every_field_survives_deserialization() {
     let object: VerticalPodAutoscaler = serde_json::from_value(full()).expect("a VPA");
     assert_eq!(object.spec.update_mode(), UpdateMode::InPlaceOrRecreate);
     let boost = object.spec.container_policy("web").and_then(|policy| policy.startup_boost.clone());
@@ -238,7 +238,7 @@ fn an_object_with_every_field_survives_the_types() {
 }
 
 #[test]
-fn every_field_of_the_schema_is_in_that_object() {
+fn the_full_vpa_sets_every_field_of_the_schema() {
     let vpa = serde_json::to_value(&crds().expect("definitions")[1]).expect("JSON");
     let schema = &vpa["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
     let text = full().to_string();
@@ -256,7 +256,7 @@ fn every_field_of_the_schema_is_in_that_object() {
 }
 
 #[test]
-fn what_is_not_set_is_not_written() {
+fn unset_fields_are_not_serialized() {
     let json = json!({
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",

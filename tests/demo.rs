@@ -45,7 +45,7 @@ fn refused(output: &Output, code: i32) -> String {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_and_another_seed_does_not() {
+fn the_same_seed_gives_the_same_output_and_another_seed_differs() {
     let of = |seed| text(&run(&["demo", "--days", "2", "--seed", seed]));
     let (first, again, other) = (of("1"), of("1"), of("2"));
     assert_eq!(first, again);
@@ -54,7 +54,7 @@ fn the_same_seed_prints_the_same_and_another_seed_does_not() {
 }
 
 #[test]
-fn a_pipe_gets_at_most_eighty_columns_and_no_escape_codes() {
+fn output_to_a_pipe_has_at_most_80_columns_and_no_escape_codes() {
     for variables in [
         &[("TERM", "xterm-256color"), ("COLUMNS", "200")][..],
         &[("TERM", "dumb")],
@@ -74,7 +74,7 @@ fn a_pipe_gets_at_most_eighty_columns_and_no_escape_codes() {
 }
 
 #[test]
-fn standard_error_is_quiet_in_a_pipe_and_carries_no_result() {
+fn standard_error_in_a_pipe_has_no_progress_bar_and_no_results() {
     let output = run(&["demo", "--days", "1"]);
     assert_eq!(output.stderr, b"", "no progress bar off a terminal");
     let output = run(&["demo", "--days", "1", "-o", "json"]);
@@ -82,7 +82,7 @@ fn standard_error_is_quiet_in_a_pipe_and_carries_no_result() {
 }
 
 #[test]
-fn json_follows_the_schema_in_the_repository() {
+fn json_output_follows_the_schema() {
     let schema = schema("demo.v1.json");
     let report = json(&["--days", "2"]);
     assert_eq!(faults(&schema, &report), Vec::<String>::new());
@@ -95,7 +95,7 @@ fn json_follows_the_schema_in_the_repository() {
 }
 
 #[test]
-fn the_numbers_in_the_table_are_those_in_the_json() {
+fn the_table_shows_the_numbers_of_the_json() {
     let printed = text(&run(&["demo", "--days", "3"]));
     let report = json(&["--days", "3"]);
     let table: Vec<&str> = printed
@@ -166,7 +166,7 @@ impl ProgressObserver for TotalsCheck {
 }
 
 #[tokio::test]
-async fn savings_and_kills_are_the_measured_difference_of_the_two_lives() {
+async fn savings_and_oom_kills_are_the_measured_difference_of_the_two_runs() {
     let directory = tempfile::tempdir().expect("a directory");
     let config = Config {
         seed: 42,
@@ -245,7 +245,7 @@ impl ProgressObserver for FirstDayRequests {
 }
 
 #[tokio::test]
-async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
+async fn requests_only_increase_on_the_first_day() {
     let directory = tempfile::tempdir().expect("a directory");
     let open = || {
         let (local, _) = LocalStorage::open(directory.path())?;
@@ -266,7 +266,7 @@ async fn on_the_first_day_something_is_given_and_nothing_is_taken_away() {
 }
 
 #[test]
-fn the_history_survives_the_restart_half_way() {
+fn history_survives_the_restart_in_the_middle_of_the_run() {
     let report = json(&["--days", "2"]);
     let history = &report["history"];
     assert_eq!(history["backend"], "local");

@@ -37,7 +37,7 @@ pub fn generated(path: &str, name: &str, wanted: &str) {
 }
 
 #[test]
-fn the_annotations_in_the_documentation_are_those_of_the_code() {
+fn the_documented_annotations_match_the_code() {
     let roles = [flags::recommender(), flags::admission(), flags::updater()];
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     for (name, object, keys) in
@@ -64,7 +64,7 @@ fn the_annotations_in_the_documentation_are_those_of_the_code() {
 }
 
 #[test]
-fn the_profiles_in_the_documentation_are_those_of_the_code() {
+fn the_documented_profiles_match_the_code() {
     let mut table = String::from(
         "| profile | CPU percentile | memory percentile | margin | meant for |\n|---|---|---|---|---|\n",
     );
@@ -79,12 +79,12 @@ fn the_profiles_in_the_documentation_are_those_of_the_code() {
 }
 
 #[test]
-fn the_metrics_in_the_documentation_are_those_of_the_code() {
+fn the_documented_metrics_match_the_code() {
     generated("docs/metrics.md", "families", &crate::metrics::documentation());
 }
 
 #[test]
-fn the_flags_in_the_documentation_are_those_of_the_code() {
+fn the_documented_flags_match_the_code() {
     flag_tables("recommender", "Recommender", flags::recommender());
     flag_tables("admission controller", "Admission controller", flags::admission());
     flag_tables("updater", "Updater", flags::updater());
@@ -112,7 +112,7 @@ fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {
 }
 
 #[test]
-fn every_annotation_that_is_written_is_documented() {
+fn every_annotation_that_plimsoll_writes_is_documented() {
     let page = page("docs/configuration.md");
     let (_, written) = page.split_once("## Annotations that Plimsoll writes").expect("a chapter");
     for (key, on) in [
@@ -126,7 +126,7 @@ fn every_annotation_that_is_written_is_documented() {
 }
 
 #[test]
-fn every_fix_has_its_row_and_its_test() {
+fn every_fix_has_a_row_and_a_test() {
     let files = [
         "recommender_model/fixes",
         "sizing/fixes",
@@ -145,7 +145,7 @@ fn every_fix_has_its_row_and_its_test() {
 }
 
 #[test]
-fn the_sample_in_the_readme_is_what_the_demo_prints() {
+fn the_sample_in_the_readme_matches_the_demo() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["demo", "--seed", "42"])
         .env_clear()
@@ -165,7 +165,7 @@ fn the_sample_in_the_readme_is_what_the_demo_prints() {
 }
 
 #[test]
-fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
+fn the_documented_vpa_explanation_matches_the_sample() {
     let report: VpaReport =
         serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
     let style =
@@ -176,7 +176,7 @@ fn the_explanation_in_the_documentation_is_what_is_printed_for_the_sample() {
 }
 
 #[test]
-fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_sample() {
+fn the_documented_pod_explanation_matches_the_sample() {
     let report: PodReport =
         serde_json::from_str(&page("tests/data/explain-pod.json")).expect("JSON");
     let style =
@@ -186,7 +186,7 @@ fn the_explanation_of_a_pod_in_the_documentation_is_what_is_printed_for_the_samp
 }
 
 #[test]
-fn the_diagnosis_in_the_documentation_is_what_is_printed_for_the_sample() {
+fn the_documented_diagnosis_matches_the_sample() {
     let sample = page("tests/data/doctor-prometheus.json");
     let report: doctor::DoctorReport = serde_json::from_str(&sample).expect("JSON");
     let style =
@@ -197,7 +197,7 @@ fn the_diagnosis_in_the_documentation_is_what_is_printed_for_the_sample() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_are_valid() {
     let mut links = 0;
     for path in pages() {
         let folder = Path::new(ROOT).join(&path);
@@ -215,7 +215,7 @@ fn links_between_pages_lead_somewhere() {
 }
 
 #[test]
-fn every_command_line_in_the_documentation_can_be_run() {
+fn documented_commands_can_be_run() {
     // Files that are read when a command starts: pages use the paths of an installation.
     let file = tempfile::NamedTempFile::new().expect("a file");
     let file = file.path().display();

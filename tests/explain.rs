@@ -119,7 +119,7 @@ spec:
     async fn run_steps(&self, running: &RecommenderHandle, steps: u32) {
         for _ in 0..steps {
             self.usage.at(self.clock.now().later(STEP).into());
-            self.nodes.step(STEP.try_into().expect("is short"));
+            self.nodes.step(STEP.try_into().expect("a short step"));
             step(running, &self.clock, STEP).await;
         }
     }
@@ -148,8 +148,7 @@ spec:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_numbers_worked_out_from_a_checkpoint_are_those_of_the_status_and_follow_from_the_chain()
- {
+async fn explanation_from_a_checkpoint_matches_the_status_and_its_own_steps() {
     let Some(fixture) = Fixture::new().await else { return };
     let name = format!("{}/web", fixture.namespace);
     let json = ["-o", "json"];
@@ -265,7 +264,7 @@ async fn assert_upstream_explanation(fixture: &Fixture, name: &str) {
 }
 
 #[test]
-fn a_cluster_that_cannot_be_reached_is_one_line() {
+fn an_unreachable_api_server_is_a_one_line_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mute = listener.local_addr().expect("an address").port();
@@ -289,7 +288,7 @@ fn a_cluster_that_cannot_be_reached_is_one_line() {
 }
 
 #[test]
-fn only_what_can_be_explained_is_offered() {
+fn explain_rejects_unsupported_kinds_and_malformed_names() {
     let printed = refused(&plimsoll(&["explain", "hpa", "web"]).output().expect("starts"), 2);
     assert!(
         printed.contains("unrecognized subcommand 'hpa'") && printed.contains("'vpa', 'wpa'"),
@@ -300,7 +299,7 @@ fn only_what_can_be_explained_is_offered() {
 }
 
 #[test]
-fn the_sample_is_a_report_whose_numbers_follow_from_its_chain() {
+fn the_sample_report_follows_its_schema_and_its_targets_follow_from_its_steps() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
     let text = std::fs::read_to_string(path).expect("the sample is in the repository");
     let value: Value = serde_json::from_str(&text).expect("JSON");

@@ -280,7 +280,7 @@ async fn lease_renewals(bed: &Testbed, name: &str, times: usize) {
 }
 
 #[tokio::test]
-async fn a_tenant_who_writes_the_ugliest_objects_costs_other_namespaces_nothing() {
+async fn a_hostile_tenant_does_not_affect_other_namespaces() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     bed.nodes().add("node", "64", "256Gi").await;

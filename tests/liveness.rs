@@ -134,7 +134,7 @@ fn renew_often(election: &mut ElectionConfig) -> String {
 }
 
 #[tokio::test]
-async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+async fn a_recommender_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = recommender_config(&flags).expect("valid flags");
@@ -147,7 +147,7 @@ async fn a_recommender_whose_only_worker_is_busy_keeps_its_lease_and_answers_pro
 }
 
 #[tokio::test]
-async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+async fn an_updater_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = updater_config(&flags, |_| String::new()).expect("valid flags");
@@ -160,7 +160,7 @@ async fn an_updater_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes
 }
 
 #[tokio::test]
-async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_answers_probes() {
+async fn a_watermark_controller_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
     let controllers = SingleThreadedControllers::new();
     let flags = ["--metrics-addr=127.0.0.1:0"];
     let mut config = watermark_config(&flags, |_| String::new()).expect("valid flags");
@@ -175,7 +175,7 @@ async fn a_watermark_controller_whose_only_worker_is_busy_keeps_its_lease_and_an
 }
 
 #[tokio::test]
-async fn several_roles_whose_only_worker_is_busy_keep_their_leases_and_answer_probes() {
+async fn several_roles_with_a_busy_worker_keep_their_leases_and_respond_to_probes() {
     let controllers = SingleThreadedControllers::new();
     let folder = TempDir::new().expect("a folder");
     let write = |name: &str, text: &str| {
@@ -299,14 +299,14 @@ const PROGRAMS: [&[&str]; 5] = [
 ];
 
 #[tokio::test]
-async fn sigterm_right_after_the_start_ends_a_role_cleanly() {
+async fn sigterm_right_after_start_ends_a_role_cleanly() {
     for arguments in PROGRAMS {
         ends_on_sigterm(arguments, "it starts", |_, log| log.contains(" starts")).await;
     }
 }
 
 #[tokio::test]
-async fn sigterm_ends_a_role_cleanly_whose_api_server_never_answers() {
+async fn sigterm_ends_a_role_cleanly_while_the_api_server_does_not_respond() {
     for arguments in PROGRAMS {
         let waits =
             |silent: &SilentServer, _: &str| !silent.held.lock().expect("no panic").is_empty();

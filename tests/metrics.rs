@@ -174,7 +174,7 @@ pub fn documentation() -> String {
 }
 
 #[test]
-fn every_family_has_a_name_of_its_own_and_labels_in_alphabetical_order() {
+fn metric_families_have_unique_names_and_sorted_labels() {
     let definitions = registry().definitions();
     assert!(definitions.len() > 40, "only {} families", definitions.len());
     let printed = Exposition::parse(&scrape(registry()));
@@ -196,7 +196,7 @@ fn allowed(words: &str) -> Option<usize> {
 }
 
 #[test]
-fn every_family_says_how_many_series_it_has_and_has_no_more() {
+fn every_family_has_at_most_its_documented_number_of_series() {
     let printed = Exposition::parse(&scrape(registry()));
     let mut counted = 0;
     for definition in registry().definitions() {
@@ -222,7 +222,7 @@ fn every_family_says_how_many_series_it_has_and_has_no_more() {
 }
 
 #[test]
-fn the_page_names_every_reason_that_a_restriction_can_have() {
+fn the_metrics_page_lists_every_restriction_reason() {
     let page = include_str!("../docs/metrics.md");
     let begin = page.find("- `plimsoll_restricted_scaling` is").expect("reported");
     let section = &page[begin..];
@@ -251,7 +251,7 @@ fn the_page_names_every_reason_that_a_restriction_can_have() {
 }
 
 #[test]
-fn modes_that_nobody_knows_share_a_series_that_goes_back_to_zero() {
+fn unknown_update_modes_share_a_series_that_returns_to_zero() {
     let mut registry = Registry::new();
     let recommender = RecommenderMetrics::new(&mut registry);
     recommender.set_vpa_counts([vpa(Some("Sometimes")), vpa(Some("Never")), vpa(Some(""))]);
@@ -280,7 +280,7 @@ fn modes_that_nobody_knows_share_a_series_that_goes_back_to_zero() {
 }
 
 #[test]
-fn promtool_finds_nothing_wrong_but_upstreams_names() {
+fn promtool_reports_only_lints_about_upstreams_names() {
     let tool = match test_programs::prometheus(PrometheusRelease::V3) {
         Ok(programs) => programs.tool,
         Err(why) => return report_skipped(why),

@@ -1,4 +1,4 @@
-//! Quantities against what Kubernetes makes of the same texts, and the laws that hold for all of them.
+//! Quantities compared with apimachinery's parsing and printing of the same texts, and their properties.
 
 use plimsoll_core::types::{
     quantity::{Format, Quantity, humanize},
@@ -15,7 +15,7 @@ fn quantity(text: &str) -> Quantity {
 /// `quantities.tsv` holds texts, what apimachinery 0.36 prints for them, and their whole and milli values
 /// (`-` where its 64-bit integers overflow, or where it rounds a negative amount by its representation).
 #[test]
-fn texts_mean_and_print_what_apimachinery_says() {
+fn parses_and_prints_quantities_as_apimachinery_does() {
     let mut seen = 0;
     for line in include_str!("data/quantities.tsv").lines().filter(|line| !line.starts_with('#')) {
         let [text, printed, value, milli] =
@@ -35,7 +35,7 @@ fn texts_mean_and_print_what_apimachinery_says() {
 
 /// Golden vectors V115 and V116.
 #[test]
-fn amounts_print_as_status_fields_show_them() {
+fn amounts_print_in_the_format_of_status_fields() {
     for (bytes, printed) in [
         (262_144_000, "250Mi"),
         (104_857_600, "100Mi"),
@@ -101,7 +101,7 @@ fn milli_values_are_rounded_up() {
 }
 
 #[test]
-fn a_bad_text_is_answered_in_one_line_that_says_what_is_allowed() {
+fn an_invalid_quantity_is_rejected_in_one_line_that_shows_the_valid_forms() {
     for (text, why) in [
         (
             "",
@@ -132,7 +132,7 @@ fn a_bad_text_is_answered_in_one_line_that_says_what_is_allowed() {
 }
 
 #[test]
-fn amounts_beyond_the_limits_are_held_there() {
+fn amounts_saturate_at_the_limits() {
     assert_eq!(quantity("100Ei").to_string(), "9223372036854775807");
     assert_eq!(quantity("-100Ei").to_string(), "-9223372036854775807");
     assert_eq!(quantity("10E").value(), i64::MAX);
@@ -141,11 +141,15 @@ fn amounts_beyond_the_limits_are_held_there() {
     assert_eq!(largest + largest, largest);
     assert_eq!(-largest - largest, -largest);
     assert_eq!(quantity(&largest.to_string()), largest);
-    assert_eq!(quantity("1e-999999999999").to_string(), "1e-9", "something is never nothing");
+    assert_eq!(
+        quantity("1e-999999999999").to_string(),
+        "1e-9",
+        "a tiny amount does not become zero"
+    );
 }
 
 #[test]
-fn json_may_hold_a_string_a_number_or_nothing() {
+fn json_accepts_a_string_a_number_or_null() {
     for (json, printed) in [
         (r#""250Mi""#, "250Mi"),
         (r#"" 1.5 ""#, "1500m"),
@@ -176,7 +180,7 @@ proptest! {
     #![proptest_config(tier::properties(256, 50_000))]
 
     #[test]
-    fn what_is_printed_reads_as_the_same_amount(text in any_text()) {
+    fn a_printed_quantity_parses_to_the_same_amount(text in any_text()) {
         let read = quantity(&text);
         let printed = read.to_string();
         prop_assert_eq!(quantity(&printed), read);
@@ -184,12 +188,12 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic(text in "\\PC*") {
+    fn the_parser_never_panics_on_any_text(text in "\\PC*") {
         let _ = text.parse::<Quantity>();
     }
 
     #[test]
-    fn nothing_that_looks_like_a_quantity_makes_the_parser_panic(text in "[-+.0-9eEinumkKMGTP]{0,40}") {
+    fn the_parser_never_panics_on_text_that_resembles_a_quantity(text in "[-+.0-9eEinumkKMGTP]{0,40}") {
         let _ = text.parse::<Quantity>();
     }
 
@@ -202,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn rounded_values_are_the_nearest_ones_that_hold_the_amount(amount in "[0-9]{1,15}\\.[0-9]{1,9}") {
+    fn rounded_values_are_the_smallest_that_cover_the_amount(amount in "[0-9]{1,15}\\.[0-9]{1,9}") {
         let exact = quantity(&amount);
         let whole = Quantity::from_units(exact.value(), Format::DecimalSi);
         let milli = Quantity::cpu(exact.to_cpu());
@@ -214,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn amounts_survive_the_way_through_text(amount in 0_i64..=i64::MAX) {
+    fn amounts_survive_printing_and_parsing(amount in 0_i64..=i64::MAX) {
         let cpu = Quantity::cpu(MilliCpu(amount));
         let memory = Quantity::memory(Bytes(amount));
         prop_assert_eq!(quantity(&cpu.to_string()).to_cpu(), MilliCpu(amount));

@@ -141,11 +141,11 @@ fn is_quiet_point(step: u64) -> bool {
 }
 
 #[tokio::test]
-async fn ours_says_what_upstreams_recommender_said_through_days_of_random_workloads() {
+async fn recommendations_match_the_recording_of_upstream_for_days_of_random_workloads() {
     recorded::replay(&DAYS).await;
 }
 
 #[tokio::test]
-async fn ours_says_what_upstreams_recommender_said_with_short_windows_and_other_percentiles() {
+async fn recommendations_match_the_recording_of_upstream_with_short_windows() {
     recorded::replay(&SHORT).await;
 }

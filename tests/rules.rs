@@ -80,7 +80,7 @@ fn alerts() -> BTreeMap<String, Rule> {
 }
 
 #[test]
-fn an_alert_says_how_bad_it_is_whom_it_is_about_and_where_to_read_on() {
+fn every_alert_has_a_severity_a_duration_annotations_and_distinguishing_labels() {
     let alerts = alerts();
     assert!(alerts.len() > 20, "only {} alerts", alerts.len());
     for (name, alert) in alerts {
@@ -117,21 +117,21 @@ fn an_alert_about_a_wpa_is_routed_by_the_namespace_of_the_object() {
     for (name, alert) in alerts() {
         let by_upstreams = known_metrics::labels_of(&alert.expr).contains("wpa_name");
         let label = |label: &str| alert.labels.get(label).map(String::as_str);
-        let wanted = |text| by_upstreams.then_some(text);
-        assert_eq!(label("namespace"), wanted("{{ $labels.wpa_namespace }}"), "{name}");
-        assert_eq!(label("name"), wanted("{{ $labels.wpa_name }}"), "{name}");
+        let expected = |text| by_upstreams.then_some(text);
+        assert_eq!(label("namespace"), expected("{{ $labels.wpa_namespace }}"), "{name}");
+        assert_eq!(label("name"), expected("{{ $labels.wpa_name }}"), "{name}");
     }
 }
 
 #[test]
-fn what_is_healthy_is_in_no_alert() {
+fn no_alert_fires_for_within_bounds() {
     for (name, alert) in alerts() {
         assert!(!alert.expr.contains("within_bounds"), "{name}");
     }
 }
 
 #[test]
-fn a_reason_for_its_threshold_stands_above_each_alert() {
+fn every_alert_has_a_comment_with_the_reason_for_its_threshold() {
     let text = text("alerts.yaml");
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut alerts = 0;
@@ -145,7 +145,7 @@ fn a_reason_for_its_threshold_stands_above_each_alert() {
 }
 
 #[test]
-fn a_recording_rule_is_named_after_what_it_makes_and_keeps_the_cluster() {
+fn recording_rules_follow_the_naming_convention_and_keep_the_cluster_label() {
     let recorded: Vec<Rule> = rules().into_iter().filter(|rule| rule.record.is_some()).collect();
     assert!(recorded.len() > 10, "only {} recording rules", recorded.len());
     for rule in recorded {
@@ -164,7 +164,7 @@ fn a_recording_rule_is_named_after_what_it_makes_and_keeps_the_cluster() {
 }
 
 #[test]
-fn the_operator_is_given_the_same_alerts_and_recording_rules() {
+fn the_prometheusrule_has_the_same_alerts_and_recording_rules() {
     let mut wanted = String::from(
         "# The rules of recording.yaml and alerts.yaml, made from them; not part of any role, because clusters without the\n\
          # Prometheus operator do not know the kind. A Prometheus that selects rules by labels wants those added.\n",

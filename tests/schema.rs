@@ -90,7 +90,7 @@ fn number(rule: &Value) -> f64 {
 }
 
 #[test]
-fn each_keyword_refuses_what_it_should() {
+fn each_keyword_rejects_invalid_documents() {
     let schema: Value = serde_json::from_str(
         r##"{
             "type": "object", "required": ["a"], "additionalProperties": false,

@@ -175,24 +175,24 @@ fn all_pods_get_what_they_need(day: &ScriptedDay) {
 }
 
 #[test]
-fn all_pods_that_need_more_get_it_and_none_is_held_back_for_an_eviction_without_effect() {
+fn all_undersized_pods_are_updated_on_the_recorded_day() {
     all_pods_get_what_they_need(&recording::read());
 }
 
 #[tokio::test]
-async fn alerts_wait_and_fire_on_the_recorded_day_as_they_should_and_no_others_do() {
+async fn exactly_the_expected_alerts_fire_on_the_recorded_day() {
     check_alerts(&recording::read()).await;
 }
 
 #[tokio::test]
-async fn every_panel_of_every_board_has_data_of_the_recorded_day_and_shows_what_happened() {
+async fn every_panel_of_every_board_has_data_on_the_recorded_day() {
     check_boards(&recording::read()).await;
 }
 
 /// The controllers export the metrics of boards and rules with the same labels as on the recorded day, so the
 /// recording is up to date.
 #[tokio::test]
-async fn what_the_real_roles_export_in_the_first_hour_of_the_day_is_what_was_recorded() {
+async fn the_roles_export_the_recorded_series_in_the_first_hour() {
     let Some(record) = run_first_hour().await else { return };
     let is_queried = |series: &&str| recording::is_queried(recording::family(series));
     let current = recording::shapes(record.all().map(|(series, _)| series).filter(is_queried));

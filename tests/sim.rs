@@ -1,4 +1,4 @@
-//! The virtual cluster: what a cluster would do to pods, it does too, the same for the same seed.
+//! The virtual cluster: it treats pods as a real cluster does, reproducibly for a seed.
 
 use std::{collections::BTreeMap, io::Write as _, sync::Arc};
 
@@ -75,15 +75,15 @@ fn checksum(steps: &[ContainerMinute]) -> u64 {
 }
 
 #[test]
-fn a_seed_gives_the_same_bytes_on_every_machine_and_another_seed_others() {
+fn the_same_seed_gives_the_same_bytes_on_every_machine() {
     let day = |seed| checksum(&live(&mut cluster(fleet(), seed, UpdatePolicy::Off), 1440));
-    // Pinned: whoever changes it changes every published figure of the demo.
+    // Pinned: a change here changes every published figure of the demo.
     assert_eq!(day(42), 18_235_638_202_439_517_372, "the load of seed 42 has changed");
     assert_ne!(day(42), day(43));
 }
 
 #[test]
-fn cpu_is_throttled_at_the_limit_and_nowhere_else() {
+fn cpu_is_throttled_only_at_the_limit() {
     let mut spec = container("c");
     spec.cpu = CpuDemand::Steady { level: MilliCpu(100), spread: 0.5 };
     spec.resources.limit.cpu = Some(MilliCpu(100));
@@ -96,7 +96,7 @@ fn cpu_is_throttled_at_the_limit_and_nowhere_else() {
 }
 
 #[test]
-fn a_container_above_its_memory_limit_is_killed_and_starts_again_with_what_it_had() {
+fn a_container_above_its_memory_limit_is_oom_killed_and_restarted() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
     spec.resources.limit.memory = Some(Bytes(150 * MIB));
@@ -116,7 +116,7 @@ fn a_container_above_its_memory_limit_is_killed_and_starts_again_with_what_it_ha
 }
 
 #[test]
-fn without_a_memory_limit_nothing_is_killed() {
+fn no_container_is_oom_killed_without_a_memory_limit() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Leak { start: Bytes(50 * MIB), per_hour: Bytes(60 * MIB) };
     let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 3000);
@@ -124,7 +124,7 @@ fn without_a_memory_limit_nothing_is_killed() {
 }
 
 #[test]
-fn a_container_that_dies_at_once_is_started_less_and_less_often() {
+fn a_crashing_container_restarts_with_growing_back_off() {
     let mut spec = container("c");
     spec.resources.limit.memory = Some(Bytes(MIB));
     let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 60);
@@ -145,7 +145,7 @@ fn cron_job(work: i64, limit: Option<i64>) -> Workload {
 }
 
 #[test]
-fn a_job_runs_in_a_new_pod_every_time_and_ends_when_its_work_is_done() {
+fn every_run_of_a_job_has_a_new_pod_and_ends_when_its_work_is_done() {
     let steps = live(&mut cluster(vec![cron_job(10_000, None)], 1, UpdatePolicy::Off), 185);
     let mut runs: BTreeMap<Arc<str>, Vec<&ContainerMinute>> = BTreeMap::new();
     for step in &steps {
@@ -159,7 +159,7 @@ fn a_job_runs_in_a_new_pod_every_time_and_ends_when_its_work_is_done() {
 }
 
 #[test]
-fn a_throttled_job_takes_longer_and_a_run_that_is_due_waits_for_it() {
+fn a_throttled_job_runs_longer_and_delays_the_next_run() {
     let steps = live(&mut cluster(vec![cron_job(10_000, Some(500))], 1, UpdatePolicy::Off), 60);
     assert_eq!(steps.len(), 20, "half the CPU, twice the time");
     let steps = live(&mut cluster(vec![cron_job(40_000, Some(500))], 1, UpdatePolicy::Off), 120);
@@ -168,7 +168,7 @@ fn a_throttled_job_takes_longer_and_a_run_that_is_due_waits_for_it() {
 }
 
 #[test]
-fn a_job_that_is_killed_again_and_again_is_given_up() {
+fn a_job_fails_after_its_back_off_limit() {
     let mut job = cron_job(10_000, None);
     job.containers[0].resources.limit.memory = Some(Bytes(50 * MIB));
     let mut cluster = cluster(vec![job], 1, UpdatePolicy::Off);
@@ -180,7 +180,7 @@ fn a_job_that_is_killed_again_and_again_is_given_up() {
 }
 
 #[test]
-fn a_native_sidecar_runs_before_the_main_container_and_gets_steps_of_its_own() {
+fn a_native_sidecar_starts_before_the_main_container_and_has_its_own_steps() {
     let mut sidecar = container("proxy");
     sidecar.container_type = ContainerType::Sidecar;
     let app = deployment(1, vec![container("app"), sidecar.clone()]);
@@ -197,7 +197,7 @@ fn a_native_sidecar_runs_before_the_main_container_and_gets_steps_of_its_own() {
 }
 
 #[test]
-fn recommendations_are_written_down_and_change_nothing_while_updates_are_off() {
+fn mode_off_publishes_recommendations_without_any_change() {
     let plain = live(&mut cluster(fleet(), 3, UpdatePolicy::Off), 2000);
     let mut watched = cluster(fleet(), 3, UpdatePolicy::Off);
     let mut recommender = recommender_of_fleet();
@@ -222,7 +222,7 @@ fn recommendations_are_written_down_and_change_nothing_while_updates_are_off() {
     for step in &mut steps {
         step.advice = None;
     }
-    assert!(plain == steps, "the recommender disturbed what it watched");
+    assert!(plain == steps, "the recommender changed the workload");
 }
 
 fn recommender_of_fleet() -> Recommender {
@@ -232,7 +232,7 @@ fn recommender_of_fleet() -> Recommender {
 }
 
 #[test]
-fn new_pods_start_with_the_target_and_limits_in_proportion() {
+fn new_pods_get_the_target_and_proportional_limits() {
     let mut spec = container("c");
     spec.resources.limit =
         ResourceLimits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
@@ -256,7 +256,7 @@ fn new_pods_start_with_the_target_and_limits_in_proportion() {
 }
 
 #[test]
-fn a_resource_that_is_not_recommended_keeps_what_the_template_says() {
+fn a_resource_without_a_recommendation_keeps_the_template_values() {
     let mut spec = container("c");
     spec.resources.limit =
         ResourceLimits { cpu: Some(MilliCpu(300)), memory: Some(Bytes(200 * MIB)) };
@@ -276,7 +276,7 @@ fn a_resource_that_is_not_recommended_keeps_what_the_template_says() {
 }
 
 #[test]
-fn a_recommender_that_controls_memory_alone_says_nothing_about_cpu() {
+fn a_recommender_that_controls_memory_only_recommends_no_cpu() {
     let policy = ContainerPolicy {
         container: "*".into(),
         controlled: ControlledResources { cpu: false, memory: true },
@@ -294,7 +294,7 @@ fn a_recommender_that_controls_memory_alone_says_nothing_about_cpu() {
 }
 
 #[test]
-fn a_pod_younger_than_a_day_is_given_more_and_loses_nothing() {
+fn a_pod_younger_than_a_day_is_only_scaled_up() {
     let mut cluster = cluster(vec![deployment(2, vec![container("c")])], 1, UpdatePolicy::Recreate);
     live(&mut cluster, 10);
     cluster.set_recommendation("ns", "app", "c", advice(amount(50, 200)));
@@ -309,7 +309,7 @@ fn a_pod_younger_than_a_day_is_given_more_and_loses_nothing() {
 }
 
 #[test]
-fn replaced_pods_meet_the_load_that_the_old_ones_would_have_met() {
+fn replaced_pods_get_the_same_load_as_the_pods_before_them() {
     let app = || vec![deployment(3, vec![container("c")])];
     let off = live(&mut cluster(app(), 1, UpdatePolicy::Off), 100);
     let mut rolled = cluster(app(), 1, UpdatePolicy::Recreate);
@@ -324,7 +324,7 @@ fn replaced_pods_meet_the_load_that_the_old_ones_would_have_met() {
 }
 
 #[test]
-fn load_from_a_file_is_lived_as_it_was_recorded() {
+fn load_from_a_file_is_replayed_as_recorded() {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     writeln!(file, "timestamp,value").expect("writes");
     for minute in 0..240 {
@@ -345,7 +345,7 @@ fn load_from_a_file_is_lived_as_it_was_recorded() {
 }
 
 #[test]
-fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
+fn oom_kills_raise_the_recommendation_like_oom_events() {
     let mut spec = container("c");
     spec.memory = MemoryDemand::Steady { level: Bytes(300 * MIB), spread: 0.0 };
     spec.resources = ContainerResources {
@@ -358,8 +358,9 @@ fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
     let mut steps = live(&mut cluster, 1500);
     let quiet = steps.clone();
     let memory = |recommender: &Recommender| {
-        let said = recommender.recommend(START.later(std::time::Duration::from_hours(26)));
-        said[0].recommendation().target.memory.expect("memory is recommended").0 / MIB
+        let recommendations =
+            recommender.recommend(START.later(std::time::Duration::from_hours(26)));
+        recommendations[0].recommendation().target.memory.expect("memory is recommended").0 / MIB
     };
     for step in &quiet {
         recommender.observe(step);
@@ -375,7 +376,7 @@ fn the_recommender_sees_kills_as_kills_and_not_as_usage() {
 }
 
 #[test]
-fn workloads_that_cannot_run_are_refused_by_name() {
+fn invalid_workloads_are_rejected_by_name() {
     let refuse = |workloads| Cluster::new(workloads, 1, START, UpdatePolicy::Off).err();
     let twice = vec![deployment(1, vec![container("c")]), deployment(1, vec![container("c")])];
     assert_eq!(refuse(twice), Some(InvalidWorkload::DuplicateName("ns/app".into())));

@@ -72,7 +72,7 @@ fn codes(facts: &Facts) -> Vec<(Level, &'static str)> {
 }
 
 #[test]
-fn what_is_well_has_no_findings_and_its_roles_in_order() {
+fn a_healthy_installation_has_no_findings_and_lists_its_roles_in_order() {
     let report = build_report(&well(), "1.0.0", NOW);
     assert_eq!(report.findings, []);
     let roles: Vec<_> = report.roles.iter().map(|role| (&*role.role, role.ready)).collect();
@@ -81,7 +81,7 @@ fn what_is_well_has_no_findings_and_its_roles_in_order() {
 }
 
 #[test]
-fn each_trouble_is_one_finding_with_a_word_of_its_own() {
+fn each_problem_is_one_finding_with_its_own_code() {
     type Change = fn(&mut Facts);
     let changes: [(Change, Level, &str); 12] = [
         (|facts| facts.leases[1].holder.clear(), Level::Problem, "no_leader"),
@@ -120,7 +120,7 @@ fn of(facts: &mut Facts) -> &mut RoleHealth {
 }
 
 #[test]
-fn what_is_over_or_small_is_no_finding() {
+fn a_past_or_small_problem_is_no_finding() {
     let mut facts = well();
     of(&mut facts).breaker_until = Some(ago(1));
     of(&mut facts).stale = 10;
@@ -129,7 +129,7 @@ fn what_is_over_or_small_is_no_finding() {
 }
 
 #[test]
-fn upstreams_leases_are_told_by_their_names_and_say_nothing_of_themselves() {
+fn upstreams_leases_are_recognized_by_name_and_report_no_state() {
     let mut facts = Facts { leases: vec![lease("recommender", "vpa-recommender-lease")], ..well() };
     facts.leases[0].vitals = None;
     facts.pods.clear();
@@ -139,7 +139,7 @@ fn upstreams_leases_are_told_by_their_names_and_say_nothing_of_themselves() {
 }
 
 #[test]
-fn the_screen_fits_eighty_columns_and_needs_no_colour() {
+fn the_status_output_fits_80_columns_and_needs_no_color() {
     let mut facts = well();
     facts.leases[1].holder.clear();
     of(&mut facts).stale = 50;
@@ -161,7 +161,7 @@ fn the_screen_fits_eighty_columns_and_needs_no_colour() {
 }
 
 #[tokio::test]
-async fn the_screen_takes_a_second_of_a_core_and_a_dozen_requests_in_a_cluster_of_many_objects() {
+async fn status_needs_little_cpu_and_few_requests_in_a_large_cluster() {
     let many: u64 = tier::cases(1_000, 10_000);
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;

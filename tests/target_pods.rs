@@ -25,7 +25,7 @@ use self::fixture::{
 use crate::support::{Testbed, manifests, wait};
 
 #[tokio::test]
-async fn every_well_known_kind_leads_to_its_pods_without_a_request() {
+async fn well_known_kinds_resolve_to_their_pods_without_requests() {
     let Some(bed) = Testbed::shared().await else { return };
     let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let (client, namespace) = (fixture.bed.client(), &fixture.namespace);
@@ -72,7 +72,7 @@ async fn every_well_known_kind_leads_to_its_pods_without_a_request() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_controlled_is_sent_to_its_parent() {
+async fn a_target_with_a_controller_is_rejected_with_the_name_of_its_parent() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let (client, namespace) = (fixture.bed.client(), &fixture.namespace);
@@ -130,7 +130,7 @@ async fn a_target_that_is_controlled_is_sent_to_its_parent() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_with_a_scale_is_asked_once_for_all_who_need_it() {
+async fn concurrent_lookups_of_a_custom_scale_share_one_request() {
     let Some(bed) = Testbed::shared().await else { return };
     let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "once.plimsoll.test";
@@ -166,7 +166,7 @@ async fn a_custom_resource_with_a_scale_is_asked_once_for_all_who_need_it() {
 }
 
 #[tokio::test]
-async fn a_target_that_leads_nowhere_is_told_why_in_the_words_users_know() {
+async fn an_unresolvable_target_has_an_error_message_in_upstreams_wording() {
     let Some(bed) = Testbed::shared().await else { return };
     let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "nowhere.plimsoll.test";
@@ -235,7 +235,7 @@ async fn a_target_that_leads_nowhere_is_told_why_in_the_words_users_know() {
 }
 
 #[tokio::test]
-async fn what_was_missing_is_found_when_it_comes() {
+async fn a_missing_kind_or_object_is_found_once_it_exists() {
     let Some(bed) = Testbed::shared().await else { return };
     let missing = Duration::from_millis(200);
     let fixture = Fixture::new(bed, CacheLifetimes { missing, ..CacheLifetimes::default() }).await;
@@ -262,7 +262,7 @@ async fn what_was_missing_is_found_when_it_comes() {
 }
 
 #[tokio::test]
-async fn an_answer_is_renewed_without_anybody_waiting() {
+async fn a_cached_lookup_is_refreshed_without_blocking() {
     let Some(bed) = Testbed::shared().await else { return };
     // Revalidation starts at once.
     let lifetimes = CacheLifetimes {
@@ -298,7 +298,7 @@ async fn an_answer_is_renewed_without_anybody_waiting() {
 }
 
 #[tokio::test]
-async fn an_older_answer_stays_while_nobody_knows_a_better_one() {
+async fn a_cached_value_stays_until_a_definite_one_replaces_it() {
     let answers = TtlCache::<&str, u32>::new(10);
     let (requests, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
     let ask = |value, definite| {
@@ -331,7 +331,7 @@ async fn an_older_answer_stays_while_nobody_knows_a_better_one() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_no_answer() {
+async fn an_unavailable_api_server_does_not_change_a_cached_lookup() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let soon = Duration::from_millis(200);
     let lifetimes =
@@ -372,7 +372,7 @@ async fn an_api_server_that_is_away_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_missing_is_no_answer() {
+async fn a_missing_permission_is_reported_as_unavailable() {
     let Some(bed) = Testbed::shared().await else { return };
     let fixture = Fixture::new(bed, CacheLifetimes::default()).await;
     let group = "denied.plimsoll.test";

@@ -15,7 +15,7 @@ use crate::support::metrics_server::UsageValue;
 use crate::support::{MetricsServer, Testbed, manifests, skipped};
 
 #[tokio::test]
-async fn a_bed_starts_and_runs_pods_and_serves_their_usage() {
+async fn a_testbed_runs_pods_and_serves_their_usage() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     bed.nodes().add("node", "8", "16Gi").await;
     let usage = MetricsServer::serve(&bed).await;
@@ -38,7 +38,7 @@ async fn a_bed_starts_and_runs_pods_and_serves_their_usage() {
 }
 
 #[test]
-fn every_test_that_finds_no_bed_says_so() {
+fn every_test_without_a_testbed_reports_that_it_was_skipped() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for threads in ["1", "4"] {
         let reasons = folder.path().join(threads);

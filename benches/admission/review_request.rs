@@ -32,7 +32,7 @@ pub async fn about(bed: &Testbed, cluster: &Cluster) -> Vec<ReviewRequest> {
     let client = bed.client();
     let ask = |(index, workload)| ReviewRequest::new(&client, index, workload);
     let questions = futures::stream::iter(cluster.workloads.iter().enumerate()).map(ask);
-    questions.buffered(AT_ONCE).try_collect().await.expect("the API server takes such pods")
+    questions.buffered(AT_ONCE).try_collect().await.expect("the API server accepts such pods")
 }
 
 impl ReviewRequest {

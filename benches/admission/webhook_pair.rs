@@ -62,8 +62,8 @@ impl WebhookPair {
 impl WebhookProcess {
     /// Waits until every review is answered with its patch.
     pub async fn answers_all(&self, questions: &[ReviewRequest]) {
-        let what = format!("{} patches every pod", self.name);
-        wait::until_ok(&what, || async {
+        let description = format!("{} patches every pod", self.name);
+        wait::until_ok(&description, || async {
             self.process();
             let answers = load::each(&self.address, questions).await?;
             let bad = answers.iter().zip(questions).find(|(answer, it)| !it.is_patched_by(answer));

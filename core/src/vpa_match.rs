@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_vpa_owns_a_pod_and_of_the_same_age_the_first_by_name() {
+    fn the_oldest_vpa_owns_a_pod_and_for_equal_ages_the_first_by_name() {
         let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z");
         for (vpas, expected) in [
             (&[("z", early), ("a", late)][..], Some("z")),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vpa_whose_age_is_unknown_is_older_than_all_others() {
+    fn a_vpa_of_unknown_age_is_older_than_all_others() {
         let vpas = [
             created("a", "2026-01-01T00:00:00Z"),
             vpa("metadata: {name: b}, spec: {targetRef: {kind: Deployment, name: web}}"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vpa_that_is_off_changes_pods_only_if_it_boosts() {
+    fn a_vpa_in_mode_off_changes_pods_only_if_it_boosts() {
         let boost = "startupBoost: {cpu: {type: Factor, factor: 2}}";
         let boosted_container =
             format!("resourcePolicy: {{containerPolicies: [{{containerName: a, {boost}}}]}}");

@@ -185,7 +185,7 @@ mod tests {
     };
 
     #[test]
-    fn where_the_webhook_is_called_is_upstreams_mistake_or_what_was_meant() {
+    fn webhook_namespaces_follow_the_flags_and_in_upstreams_mode_its_defect() {
         let of = |flags: &[&str]| {
             let config = admission_config(flags, |_| String::new()).expect("flags that make sense");
             config.registration.expect("it is registered").namespaces
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_named_are_meant_and_upstream_has_nothing_else() {
+    fn certificate_files_are_used_if_set_and_always_in_upstreams_mode() {
         let of = |flags: &[&str]| {
             let config = admission_config(flags, |_| String::new()).expect("flags that make sense");
             (config.certificates.source, config.certificates.files.reload)
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_of_the_process_is_where_its_service_secret_and_lease_are() {
+    fn the_service_secret_and_lease_are_in_the_namespace_of_the_process() {
         let set = |name: &str| if name == "NAMESPACE" { "vpa".to_owned() } else { String::new() };
         let config = admission_config(&[], set).expect("flags that make sense");
         assert_eq!(config.server_name(), "vpa-webhook.vpa.svc");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_together_is_refused() {
+    fn contradictory_flags_are_rejected() {
         for flags in [
             &["--status-lease-update-interval=0"][..],
             &["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"],

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_for_all_roles_that_know_it_or_for_the_one_that_is_named() {
+    fn a_flag_applies_to_all_roles_that_have_it_or_to_the_named_one() {
         let all = shared(
             "--roles=recommender,updater --leader-elect=false --updater.dry-run --recommender_interval 30s \
              --updater.address=:1",
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_one_line_that_says_what_to_do() {
+    fn invalid_arguments_are_a_one_line_error_with_a_remedy() {
         for (line, words) in [
             ("", "unknown role \"\"; valid roles are"),
             ("--roles=recomender", "unknown role \"recomender\""),

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowance_is_a_number_a_share_both_or_none() {
+    fn a_disruption_limit_is_a_number_a_percentage_both_or_off() {
         let of = |text: &str| text.parse::<ParsedAllowance>().map(|allowed| allowed.0);
         let some = |at_least, share| Ok(Some(Allowance { at_least, share }));
         assert_eq!(of("100,10%"), some(100, 0.1));

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_say_its_namespace() {
+    fn an_object_name_may_include_its_namespace() {
         assert_eq!(parse_object_name("web"), Ok((None, "web".into())));
         assert_eq!(parse_object_name("shop/web"), Ok((Some("shop".into()), "web".into())));
         for bad in ["", "/", "shop/", "/web", "a/b/c", "a b", "web\n"] {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_open_when_it_or_its_stage_says_so_and_its_own_word_goes_first() {
+    fn a_feature_gate_is_set_by_itself_before_its_stage() {
         for (flags, upstream, ours) in [
             ("", [false, false], [false, true]),
             ("PerVPAConfig=true", [true, false], [true, true]),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_gate_is_answered_with_the_known_ones() {
+    fn an_unknown_gate_is_rejected_with_the_known_ones() {
         for (bad, remedy) in [
             ("PerVpaConfig=true", "PerVPAConfig"),
             ("PerVPAConfig", "PerVPAConfig=true"),

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn booleans_are_those_of_go() {
+    fn booleans_are_parsed_like_go_does() {
         for (words, value) in [
             (["1", "t", "T", "true", "TRUE", "True"], true),
             (["0", "f", "F", "false", "FALSE", "False"], false),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_read_in_the_base_of_their_prefix() {
+    fn integers_are_parsed_in_the_base_of_their_prefix() {
         for (text, value) in [
             ("0", 0),
             ("10", 10),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_those_of_go() {
+    fn durations_are_parsed_like_go_does() {
         for (text, milliseconds) in [
             ("0", 0.0),
             ("0s", 0.0),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_prometheus() {
+    fn durations_are_parsed_like_prometheus_does() {
         for (text, hours) in [("8d", 192), ("1w2d", 216), ("36h", 36), ("1h30m1800s", 2)] {
             assert_eq!(prometheus_duration(text), Ok(Duration::from_hours(hours)), "{text}");
         }

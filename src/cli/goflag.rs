@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_that_go_takes_comes_out_in_one() {
+    fn every_flag_form_of_go_is_normalized() {
         for (line, wanted, ignored) in [
             ("", "", ""),
             ("-workers=1", "--workers=1", ""),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_at_the_first_word_that_is_no_flag() {
+    fn parsing_stops_at_the_first_positional_argument() {
         for (line, wanted, ignored) in [
             ("-ddTracingEnabled false -workers 3", "--ddTracingEnabled", "false -workers 3"),
             ("stray -workers=3", "", "stray -workers=3"),
@@ -119,19 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn names_count_letter_by_letter_and_an_unknown_one_is_the_last_that_is_read() {
-        for (line, wanted) in [
+    fn flag_names_are_exact_and_parsing_stops_at_an_unknown_one() {
+        for (line, expected) in [
             ("-logencoder=json", "--logencoder"),
             ("-max_metric_age=1m", "--max_metric_age"),
             ("-workers=1 -x=1 -y", "--workers=1 --x"),
             ("-v4", "--v4"),
         ] {
-            assert_eq!(normal(line).map(|(read, _)| read), Ok(wanted.to_owned()), "{line}");
+            assert_eq!(normal(line).map(|(read, _)| read), Ok(expected.to_owned()), "{line}");
         }
     }
 
     #[test]
-    fn what_go_calls_bad_syntax_is() {
+    fn bad_flag_syntax_is_rejected_like_go_does() {
         for line in ["---workers=1", "-=1", "--=1", "----", "---"] {
             assert_eq!(normal(line), Err(format!("bad flag syntax: {line}")), "{line}");
         }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_repeated_flag_the_last_one_counts() {
+    fn the_last_of_repeated_flags_wins() {
         let read = |line: &str| {
             let arguments = normalise(&command(), line.split(' ').map(OsString::from))
                 .expect("reads")

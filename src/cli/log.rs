@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verbosity_is_klogs_and_the_environment_goes_before_it() {
-        for (verbosity, set, wanted) in [
+    fn verbosity_has_the_levels_of_klog_and_the_environment_takes_precedence() {
+        for (verbosity, set, expected) in [
             (ERRORS, None, "error"),
             (WARNINGS, None, "warn"),
             (-1, None, "plimsoll=info,warn"),
@@ -118,7 +118,7 @@ mod tests {
             let variable =
                 |name: &str| set.filter(|(known, _)| *known == name).map(|(_, value)| value.into());
             let filter = filter(verbosity, variable, &mut Vec::new()).to_string();
-            assert!(filter.contains(wanted), "{verbosity}: {filter}");
+            assert!(filter.contains(expected), "{verbosity}: {filter}");
         }
         let mut warnings = Vec::new();
         filter(4, |_| Some("a=b=c".into()), &mut warnings);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_file_that_cannot_be_written_is_an_error_only_where_it_would_be_the_only_log() {
+    fn an_unwritable_log_file_is_an_error_only_if_it_is_the_only_log() {
         let at = |stderr| LogConfig {
             verbosity: 4,
             format: LogFormat::Text,

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_has_its_environment_twin() {
+    fn every_flag_has_an_environment_variable() {
         let mut flags = 0;
         for (path, command) in commands(&command(), "plimsoll") {
             for argument in command.get_arguments().filter(|argument| !argument.is_positional()) {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_and_flag_says_what_it_is() {
+    fn every_command_and_flag_has_a_help_text() {
         for (path, command) in commands(&command(), "plimsoll") {
             assert!(command.get_about().is_some(), "{path} has no description");
             for argument in command.get_arguments() {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn help_fits_eighty_columns() {
+    fn help_fits_80_columns() {
         let examples = [
             EXAMPLES,
             admission::EXAMPLES,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_its_command_or_a_program_and_a_command_below_it_is_none() {
+    fn a_role_is_selected_by_subcommand_or_program_name_and_not_by_its_subcommands() {
         let of = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             find_role(&words).map(|(role, before, after)| (role, before.len(), after.len()))
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_one_line_with_the_nearest_name() {
+    fn an_error_is_one_line_with_the_nearest_valid_name() {
         let refuse = |arguments: &[&str]| {
             let arguments = std::iter::once("plimsoll").chain(arguments.iter().copied());
             let error = parse(arguments.map(OsString::from)).expect_err("refused");

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mode_has_its_weighting_of_history_until_one_is_asked_for() {
+    fn each_mode_has_its_default_history_weighting() {
         use HistoryWeighting::{Duration, Upstream};
         for (flags, expected) in [
             (&[][..], Duration),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn fixes_are_switched_off_one_by_one() {
+    fn fixes_can_be_disabled_one_by_one() {
         let flags =
             ["--disable-fix", "stale-containers-leave", "--disable-fix=oom-keeps-sample-order"];
         let fixes = settings(&flags).expect("is fine").fixes;
@@ -303,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn a_maximum_of_zero_is_none() {
+    fn a_maximum_of_zero_is_no_maximum() {
         let settings =
             settings(&["--container-recommendation-max-allowed-cpu=0"]).expect("is fine");
         assert_eq!(settings.max_cpu, None);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn invalid_values_are_rejected_with_a_remedy() {
         for (flag, remedy) in [
             ("--compat=vpa", "`upstream` or `plimsoll`"),
             ("--disable-fix=none", "stale-containers-leave"),

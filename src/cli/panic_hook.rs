@@ -49,7 +49,7 @@ mod tests {
     const CHILD: &str = "PLIMSOLL_TEST_CRASH_IN";
 
     #[test]
-    fn a_crash_is_one_line_and_code_three_and_leaves_nothing_on_disk() {
+    fn a_panic_is_one_line_with_exit_code_3_and_leaves_no_files() {
         if let Some(directory) = env::var_os(CHILD) {
             install();
             remove_on_panic(Some(directory.into()));
@@ -61,8 +61,7 @@ mod tests {
         fs::create_dir(&doomed).expect("is made");
         fs::write(doomed.join("file"), "left").expect("writes");
         let module = module_path!().split_once("::").map_or("", |(_, module)| module);
-        let name =
-            format!("{module}::a_crash_is_one_line_and_code_three_and_leaves_nothing_on_disk");
+        let name = format!("{module}::a_panic_is_one_line_with_exit_code_3_and_leaves_no_files");
         let output = Command::new(env::current_exe().expect("has a path"))
             .args(["--exact", &name, "--nocapture"])
             .env(CHILD, &doomed)

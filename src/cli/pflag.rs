@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_that_pflag_takes_comes_out_in_one() {
+    fn every_flag_form_of_pflag_is_normalized() {
         for (line, wanted, ignored) in [
             ("--address=:1", "--address=:1", ""),
             ("--address :1", "--address=:1", ""),
@@ -263,14 +263,14 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_at_an_unknown_name_so_that_it_is_the_one_that_is_named() {
+    fn parsing_stops_at_an_unknown_flag_so_that_it_is_reported() {
         assert_eq!(normal("--v=4 --adress --vv"), Ok(("--v=4 --adress".into(), String::new())));
         assert_eq!(normal("-x --v=4"), Ok(("-x".into(), String::new())));
         assert_eq!(normal("-memory-savr --v=4"), Ok(("--memory-savr".into(), String::new())));
     }
 
     #[test]
-    fn long_names_take_two_dashes() {
+    fn long_flags_need_two_dashes() {
         let error = normal("-memory_saver=true").expect_err("refused");
         assert_eq!(error, "-memory-saver: long flags require two dashes: --memory-saver");
         assert_eq!(normal("---v").expect_err("refused"), "bad flag syntax: ---v");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_repeated_flag_the_last_one_counts_and_the_earlier_ones_are_checked() {
+    fn the_last_of_repeated_flags_wins_and_all_are_validated() {
         let read = |line: &str| {
             let arguments = normalise(&command(), line.split(' ').map(OsString::from))
                 .expect("reads")

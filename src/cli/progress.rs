@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_fits_eighty_columns_and_fills_to_the_end() {
+    fn a_progress_bar_fits_80_columns_and_is_full_at_the_end() {
         let progress = Progress::new(true, 80, Glyphs::Ascii);
         let half = progress.line(Scenario::Without, 96, 192);
         assert_eq!(half, "  run 1 of 2, without  ###############...............  day  4 of 8");
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_gets_a_shorter_bar_or_none_and_never_a_full_line() {
+    fn a_narrow_terminal_gets_a_shorter_bar_or_none() {
         let line =
             |columns| Progress::new(true, columns, Glyphs::Ascii).line(Scenario::With, 2160, 2160);
         for columns in 0..100 {

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_one_line_that_names_the_flags_and_no_secret() {
+    fn contradictory_flags_are_a_one_line_error_without_secrets() {
         for (flags, words) in [
             (&["--prometheus-client-cert-file=/c"][..], "must be set together"),
             (&["--prometheus-insecure", "--prometheus-ca-file=/c"], "are mutually exclusive"),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_tenants_and_matchers_are_taken_and_the_flags_can_be_repeated_without_secrets() {
+    fn headers_tenants_and_matchers_are_parsed_and_printed_without_secrets() {
         let flags = [
             "x",
             "--prometheus-address=https://amy:hunter2@mimir/prometheus?key=hunter2",

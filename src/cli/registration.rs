@@ -168,7 +168,7 @@ mod tests {
 
     /// Golden vectors 300 and 301.
     #[test]
-    fn labels_are_read_as_upstream_reads_them() {
+    fn labels_are_parsed_as_upstream_parses_them() {
         for text in [
             "key1:value1,key2:value2",
             "key1:value1, key2:value2",

@@ -78,21 +78,21 @@ mod tests {
     }
 
     #[test]
-    fn a_utf_8_terminal_gets_colour_blocks_and_its_own_width() {
+    fn a_utf_8_terminal_gets_color_unicode_and_its_own_width() {
         let found = terminal(true, false, &[("LANG", "en_GB.UTF-8"), ("TERM", "xterm")]);
         assert!(found.stdout_is_tty && found.stderr_is_tty && found.style.colour);
         assert_eq!((found.style.width, found.style.glyphs), (120, Glyphs::Unicode));
     }
 
     #[test]
-    fn a_pipe_gets_eighty_columns_and_no_colour() {
+    fn a_pipe_gets_80_columns_and_no_color() {
         let found = terminal(false, false, &[("LANG", "C.utf8"), ("TERM", "xterm")]);
         assert!(!found.stderr_is_tty && !found.style.colour);
         assert_eq!((found.style.width, found.style.glyphs), (80, Glyphs::Unicode));
     }
 
     #[test]
-    fn colour_is_off_by_flag_by_no_color_and_on_a_dumb_terminal() {
+    fn color_is_disabled_by_flag_no_color_or_a_dumb_terminal() {
         assert!(!terminal(true, true, &[]).style.colour);
         assert!(!terminal(true, false, &[("NO_COLOR", "1")]).style.colour);
         assert!(terminal(true, false, &[("NO_COLOR", "")]).style.colour, "empty means unset");

@@ -208,7 +208,7 @@ mod tests {
     use plimsoll_core::updater::guard::{GuardSettings, HeartbeatPolicy};
 
     #[test]
-    fn guards_are_on_unless_upstreams_ways_are_wanted_and_then_those_that_were_set() {
+    fn guards_are_enabled_except_in_upstreams_mode_unless_set() {
         let of = |flags: &[&str]| {
             updater_config(flags, |_| String::new()).expect("valid flags").settings.guards
         };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_flags_are_rejected() {
         for flags in [
             &["--admission-controller-status-lease-timeout=0"][..],
             &["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"],
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn resizes_go_as_fast_as_evictions_unless_it_is_said() {
+    fn resizes_have_the_rate_limit_of_evictions_unless_set() {
         let of = |flags: &[&str]| {
             let config = updater_config(flags, |_| String::new()).expect("valid flags");
             (config.eviction_rate.per_second, config.resize_rate.per_second)
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_with_a_burst_of_nothing_lets_nothing_go_and_no_limit_needs_no_burst() {
+    fn a_rate_limit_with_a_burst_of_zero_blocks_and_no_limit_needs_no_burst() {
         let of = |flags: &[&str]| {
             let config = updater_config(flags, |_| String::new()).expect("valid flags");
             (!config.eviction_rate.blocks_all(), config.warnings.len())
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_looks_for_no_effects_of_changes_that_nobody_makes() {
+    fn a_dry_run_disables_guards_that_observe_effects_of_changes() {
         let config = updater_config(&["--dry-run"], |_| String::new()).expect("valid flags");
         let guards = config.settings.guards;
         assert_eq!(

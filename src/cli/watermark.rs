@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_is_upstreams_where_upstreams_ways_are_wanted() {
+    fn defaults_follow_the_compat_mode() {
         let ours = of(&[]);
         assert_eq!((ours.workers, ours.skips_idle_events), (16, true));
         assert_eq!((ours.qps, ours.burst), (100.0, 150));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_serves_metrics_where_it_always_does_and_says_so() {
+    fn in_upstreams_mode_metrics_are_served_on_its_fixed_address_with_a_warning() {
         assert_eq!(of(&["-metrics-addr=127.0.0.1:80"]).address.to_string(), "127.0.0.1:80");
         let upstream = of(&["-metrics-addr=0", "-compat=upstream"]);
         assert_eq!(
@@ -335,28 +335,28 @@ mod tests {
             (":8383".to_owned(), 1)
         );
         let refused = watermark_config(&["-metrics-addr=0"], |_| String::new());
-        let said = refused.expect_err("is no address");
-        assert!(said.starts_with("--metrics-addr=0: use [HOST]:PORT"), "{said}");
+        let error = refused.expect_err("is no address");
+        assert!(error.starts_with("--metrics-addr=0: use [HOST]:PORT"), "{error}");
     }
 
     #[test]
-    fn tls_of_recommenders_counts_with_an_authority_or_a_certificate() {
+    fn recommender_tls_flags_have_an_effect_only_with_a_ca_or_a_certificate() {
         let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
         assert_eq!(idle.recommender_tls, plimsoll_core::api::scale_target::TlsConfig::default());
         assert!(idle.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
         let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
         assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));
         let refused = watermark_config(&["-tls-cert-file=/c"], |_| String::new());
-        assert!(refused.is_err_and(|said| said.contains("--tls-key-file")));
+        assert!(refused.is_err_and(|error| error.contains("--tls-key-file")));
     }
 
     #[test]
-    fn the_environment_says_what_is_looked_after_and_shown() {
+    fn the_environment_sets_watched_namespaces_and_exported_labels() {
         let with = |name: &'static str, value: &'static str| {
             let variable = move |asked: &str| {
                 if asked == name { value.to_owned() } else { String::new() }
             };
-            watermark_config(&[], variable).expect("makes sense")
+            watermark_config(&[], variable).expect("valid variables")
         };
         assert_eq!(with("WATCH_NAMESPACE", "a,b").namespaces, ["a", "b"]);
         assert!(with("WATCH_NAMESPACE", "a,b").warnings.is_empty());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_one_warning_and_what_stands_behind_the_flags_another() {
+    fn flags_without_effect_and_stray_arguments_give_one_warning_each() {
         let config = of(&["-ddTracingEnabled", "-syncPeriodSeconds", "60", "-workers=2"]);
         assert_eq!(
             config.warnings,
@@ -380,18 +380,18 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_not_looked_for_where_nobody_knows_where_it_is() {
+    fn a_lease_without_a_known_namespace_requires_the_flag() {
         let words = ["plimsoll", NAME].map(std::ffi::OsString::from);
         let (cli, typed) = crate::cli::parse(words).expect("parses");
         let crate::cli::Command::Watermark(arguments) = cli.command else { panic!("another role") };
         let refused =
             arguments.config(&typed, |_| String::new(), None).map_err(CliError::into_message);
-        let said = refused.expect_err("has no namespace");
-        assert!(said.contains("--leader-elect-resource-namespace"), "{said}");
+        let error = refused.expect_err("has no namespace");
+        assert!(error.contains("--leader-elect-resource-namespace"), "{error}");
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_flags_are_rejected() {
         for flags in [
             &["-dry-run-events"][..],
             &["-period=0"],

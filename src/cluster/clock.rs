@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_stepped_clock_wakes_who_waits_when_the_time_has_come() {
+    async fn stepping_a_fake_clock_wakes_sleepers_whose_time_has_come() {
         let clock = Clock::fake(Time::from_secs(100));
         let sleeper = tokio::spawn(clock.sleep_until(Time::from_secs(160)));
         tokio::task::yield_now().await;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_is_corrected_wakes_nobody_early_and_keeps_nobody_waiting() {
+    async fn a_clock_correction_neither_wakes_sleepers_early_nor_delays_them() {
         for corrected in [0, 100_000] {
             let clock = Clock::fake(Time::from_secs(10_000));
             let sleeper = tokio::spawn(clock.sleep_until(Time::from_secs(10_060)));

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_date_of_a_response_is_a_time() {
+    fn the_date_header_of_a_response_is_parsed() {
         let date = "Sun, 06 Nov 1994 08:49:37 GMT";
         assert_eq!(parse_http_date(date), Some(Time::from_secs(784_111_777)));
         assert_eq!(parse_http_date("some day"), None);

@@ -139,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_wrapped_and_never_cut() {
+    fn text_is_wrapped_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable", 3), ["unbreakable"]);
         assert!(wrap("  ", 3).is_empty());
     }
 
     #[test]
-    fn spans_are_told_in_few_digits() {
+    fn durations_are_printed_with_few_digits() {
         for (seconds, expected) in
             [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (8 * 86_400 + 60, "8 d")]
         {

@@ -125,7 +125,7 @@ mod tests {
     use crate::telemetry::{definition::counter, instruments::Counter};
 
     #[test]
-    fn a_family_has_no_more_series_than_it_may_and_loses_no_count() {
+    fn a_family_stays_within_its_series_limit_and_loses_no_count() {
         let definition = counter("x", "").labels(&["a"], "2");
         let family = Family::<Counter, 1>::new(definition, 2);
         for label in ["q", "p", "r", "s", "q"] {

@@ -153,7 +153,7 @@ mod tests {
     use crate::telemetry::definition::histogram;
 
     #[test]
-    fn an_observation_on_the_end_of_a_bucket_lies_inside_of_it() {
+    fn bucket_bounds_are_inclusive() {
         let definition = histogram("x_seconds", "", &[0.5, 1e6]);
         let value = <Histogram as Instrument>::new(&definition);
         for observed in [0.5, 0.75, 2e6, f64::NAN] {
@@ -161,13 +161,13 @@ mod tests {
         }
         let mut text = String::new();
         value.write(&definition, "a=\"b\"", &mut text);
-        let wanted = [
+        let expected = [
             r#"x_seconds_bucket{a="b",le="0.5"} 1"#,
             r#"x_seconds_bucket{a="b",le="1e+06"} 2"#,
             r#"x_seconds_bucket{a="b",le="+Inf"} 3"#,
             r#"x_seconds_sum{a="b"} 2.00000125e+06"#,
             r#"x_seconds_count{a="b"} 3"#,
         ];
-        assert_eq!(text.lines().collect::<Vec<_>>(), wanted);
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_on_linux_knows_all_of_itself() {
+    fn all_process_metrics_are_available_on_linux() {
         for family in families() {
             let series = family.series();
             let mut text = String::new();

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn numbers_are_printed_as_go_prints_them() {
-        for (value, wanted) in [
+        for (value, expected) in [
             (0.0, "0"),
             (-0.0, "0"),
             (1.0, "1"),
@@ -162,12 +162,12 @@ mod tests {
         ] {
             let mut text = String::new();
             write_float(&mut text, value);
-            assert_eq!(text, wanted);
+            assert_eq!(text, expected);
         }
     }
 
     #[test]
-    fn names_that_nobody_may_choose_cannot_break_out_of_their_quotes() {
+    fn label_values_are_escaped() {
         let mut text = String::new();
         write_labels(&mut text, &["a", "b"], &["x\"y\\z\n", ""]);
         assert_eq!(text, r#"a="x\"y\\z\n",b="""#);

@@ -357,7 +357,7 @@ mod tests {
     use crate::telemetry::family::Collector;
 
     #[test]
-    fn the_series_of_a_vpa_end_when_it_is_gone() {
+    fn the_series_of_a_vpa_are_removed_when_it_is_deleted() {
         let metrics = UpdaterMetrics::new(&mut Registry::default());
         let vpa = |name: &str| ObjectKey { namespace: "shop".into(), name: name.into() };
         let count = |name: &str| {

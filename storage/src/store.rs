@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stored_record_is_kept_only_where_it_saw_more() {
+    fn a_stored_record_is_kept_only_if_it_is_richer() {
         for (richness, supersede, stored, same, expected) in [
             (0, false, None, false, SaveDecision::Write),
             (7, false, Some(7), true, SaveDecision::Unchanged),

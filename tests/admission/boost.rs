@@ -91,7 +91,7 @@ fn admit_row(
 }
 
 #[test]
-fn a_boost_raises_what_upstream_raises() {
+fn a_boost_raises_the_same_as_upstream() {
     let only = json!({"controlledValues": "RequestsOnly"});
     let rows = [
         row("95", "cpu 1m; cpu 1m", "cpu 100m", boost_by_factor(2), "200m; 200m"),
@@ -162,7 +162,7 @@ fn a_boost_raises_what_upstream_raises() {
 
 /// Golden vectors 103, 106, 107 and 113; 108 does not parse as a VPA.
 #[test]
-fn a_boost_that_says_nothing_is_refused_and_one_that_is_off_is_none() {
+fn an_empty_boost_is_rejected_and_a_disabled_one_is_ignored() {
     for compat in BOTH {
         for (name, bad) in [
             ("107", boost_by_factor(0)),
@@ -201,7 +201,7 @@ fn a_boost_that_says_nothing_is_refused_and_one_that_is_off_is_none() {
 }
 
 #[test]
-fn a_webhook_that_is_called_again_boosts_no_further() {
+fn calling_the_webhook_again_boosts_no_further() {
     let mut vpa = vpa(Value::Null, &["c1: cpu 150m, memory 2Gi"]);
     vpa.spec.startup_boost = serde_json::from_value(boost_by_factor(2)).expect("a boost");
     let first = pod(&["cpu 100m, memory 1Gi; cpu 300m, memory 2Gi"]);
@@ -246,7 +246,7 @@ fn vpa_with_boost_durations(
 
 #[test]
 #[expect(clippy::type_complexity, reason = "the rows of one table")]
-fn a_boost_is_over_when_its_time_after_readiness_is() {
+fn a_boost_ends_its_duration_after_readiness() {
     let now = Time::from_secs(1_000_000);
     let rows: [(&str, VerticalPodAutoscaler, &[&str], Option<i64>, &[&str], Option<u64>); 7] = [
         ("120", vpa_with_boost_durations(Some(0), &[]), &["c1"], Some(120), &["c1"], None),

@@ -26,7 +26,7 @@ fn annotated(containers: &[&str]) -> Pod {
 type Row<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Value, &'a [&'a str]);
 
 #[test]
-fn a_patch_is_what_upstream_writes() {
+fn a_patch_equals_upstreams() {
     let null = Value::Null;
     let only = json!([{"containerName": "*", "controlledValues": "RequestsOnly"}]);
     let rows: Vec<Row<'_>> = vec![
@@ -131,7 +131,7 @@ fn a_patch_is_what_upstream_writes() {
 
 /// Golden vectors 87, 90, 298 and 3.4.1.
 #[test]
-fn a_pod_without_anything_to_give_it_is_still_marked_as_seen() {
+fn a_pod_without_a_recommendation_is_annotated_as_observed() {
     let current = &["cpu 100m"];
     for compat in BOTH {
         let silent = VerticalPodAutoscaler { status: None, ..vpa(Value::Null, &[]) };
@@ -165,7 +165,7 @@ fn a_pod_without_anything_to_give_it_is_still_marked_as_seen() {
 
 /// Golden vectors 92 and 306.
 #[test]
-fn a_range_for_pods_makes_upstream_write_what_nobody_recommended() {
+fn with_a_pod_limit_range_upstream_writes_resources_without_a_recommendation() {
     let vpa = vpa(Value::Null, &["c1: memory 1Gi"]);
     let pod = annotated(&["memory 1Gi; memory 1Gi", "memory 2Gi; memory 2Gi"]);
     let ranges = ranges(json!([{"type": "Pod", "max": {"memory": "8Gi"}}]));
@@ -186,7 +186,7 @@ fn a_range_for_pods_makes_upstream_write_what_nobody_recommended() {
 }
 
 #[test]
-fn native_sidecars_are_sized_where_they_stand() {
+fn native_sidecars_are_sized_as_init_containers() {
     let object = json!({
         "metadata": {"name": "pod", "annotations": {}},
         "spec": {
@@ -223,7 +223,7 @@ fn native_sidecars_are_sized_where_they_stand() {
 }
 
 #[test]
-fn a_container_that_was_injected_late_is_left_to_its_injector_unless_it_is_named() {
+fn a_container_injected_after_the_webhook_is_not_sized_unless_named() {
     let vpa = vpa(Value::Null, &["c1: cpu 1", "c2: cpu 2"]);
     let mut pod = annotated(&["cpu 100m", "cpu 100m"]);
     let observed = BTreeMap::from([("vpaObservedContainers".to_owned(), "c1".to_owned())]);
@@ -251,7 +251,7 @@ fn vpa_with_mode(name: &str, mode: UpdateMode) -> VerticalPodAutoscaler {
 
 /// Golden vectors 279 to 283.
 #[test]
-fn a_pod_belongs_to_the_oldest_vpa_that_does_anything() {
+fn a_pod_belongs_to_the_oldest_active_vpa() {
     let chosen = |vpas: &[(&VerticalPodAutoscaler, i64, bool)]| {
         let candidates = vpas.iter().filter(|(vpa, _, selects_pod)| {
             *selects_pod && vpa.spec.target_ref.name == "web" && vpa_match::changes_new_pods(vpa)

@@ -47,7 +47,7 @@ fn policies(count: usize, name: impl Fn(usize) -> String) -> Value {
 }
 
 #[test]
-fn fifty_thousand_container_policies_are_refused_in_little_time_unless_they_are_stored() {
+fn fifty_thousand_container_policies_are_rejected_quickly_unless_already_stored() {
     let path = "spec.resourcePolicy.containerPolicies";
     for name in [(|_| "app".to_owned()) as fn(usize) -> String, |index| format!("c{index}")] {
         let many = policies(50_000, name);
@@ -73,7 +73,7 @@ fn fifty_thousand_container_policies_are_refused_in_little_time_unless_they_are_
 }
 
 #[test]
-fn whatever_else_of_a_vpa_is_long_takes_little_time_and_few_words() {
+fn other_long_fields_of_a_vpa_are_reviewed_quickly_with_short_messages() {
     let policy = |policy: Value| json!({"resourcePolicy": {"containerPolicies": [policy]}});
     let requirement =
         json!({"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"});
@@ -154,7 +154,7 @@ fn sized(pod: &Value, vpa: &VerticalPodAutoscaler, compat: Compat) -> Result<usi
 }
 
 #[test]
-fn a_pod_of_58_000_containers_is_left_as_it_is_in_little_time_and_one_of_500_is_sized() {
+fn a_pod_of_58000_containers_is_left_unchanged_quickly_and_one_of_500_is_sized() {
     let names: Vec<String> = (0..60_000).map(|index| format!("c{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (most, more) = (vpa(&names, MAX_POLICIES), vpa(&names, MAX_POLICIES + 1));
@@ -175,7 +175,7 @@ fn a_pod_of_58_000_containers_is_left_as_it_is_in_little_time_and_one_of_500_is_
 }
 
 #[test]
-fn a_container_that_names_very_many_resources_is_not_sized_and_takes_little_time() {
+fn a_container_with_very_many_resources_is_not_sized_and_reviewed_quickly() {
     let vpa = vpa(&["c0"], 0);
     for (count, is_sized) in [(200_000, false), (MAX_RESOURCES, true)] {
         // In reverse order, which no API server writes.

@@ -50,7 +50,7 @@ fn policy(fields: Value) -> Value {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn errors_are_those_of_upstream() {
+fn validation_errors_equal_upstreams() {
     let none = FeatureGates::default();
     let boost = |cpu: Value| json!({"startupBoost": {"cpu": cpu}});
     let rows: Vec<(&str, Value, FeatureGates, &[&str])> = vec![
@@ -207,7 +207,7 @@ fn errors_are_those_of_upstream() {
 
 /// Golden vectors 276 and 278.
 #[test]
-fn what_an_object_uses_already_it_may_go_on_using() {
+fn features_that_an_object_uses_already_stay_allowed() {
     let none = FeatureGates::default();
     let broken = policy(json!({"controlledResources": ["cpu", "broken", "broken"]}));
     let found = verdict(&broken, Some(&broken), none);
@@ -230,7 +230,7 @@ fn what_an_object_uses_already_it_may_go_on_using() {
 
 /// Golden vector 277, without the target: upstream cannot tell a create from an update, so that rule never applies.
 #[test]
-fn all_faults_are_named_at_once_and_in_the_words_of_the_api() {
+fn all_errors_are_reported_at_once_in_the_words_of_the_api() {
     let cpu = json!({"cpu": {"type": "Factor", "factor": 2}});
     let spec = json!({
         "updatePolicy": {"updateMode": "bad", "minReplicas": 0, "evictAfterOOMSeconds": 5},
@@ -261,15 +261,16 @@ fn all_faults_are_named_at_once_and_in_the_words_of_the_api() {
 }
 
 #[test]
-fn an_object_without_an_update_policy_is_given_one() {
+fn an_object_without_an_update_policy_gets_the_default() {
     let text = |spec: Value| serde_json::to_string(&verdict(&spec, None, ALL).operations);
-    let wanted = r#"[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]"#;
-    assert_eq!(text(json!({})).expect("serializes"), wanted);
+    let expected =
+        r#"[{"op":"add","path":"/spec/updatePolicy","value":{"updateMode":"Recreate"}}]"#;
+    assert_eq!(text(json!({})).expect("serializes"), expected);
     assert_eq!(text(json!({"updatePolicy": {"updateMode": "Off"}})).expect("serializes"), "[]");
 }
 
 #[test]
-fn doubts_are_warnings_and_only_ours() {
+fn suspicious_specs_give_warnings_only_in_plimsolls_mode() {
     let rows = [
         (
             json!({"targetRef": {"apiVersion": "example.com/v1", "kind": "Deployment", "name": "web"}}),

@@ -35,7 +35,7 @@ fn own_memory(bed: &Testbed, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn one_process_of_all_roles_takes_less_memory_than_four() {
+async fn one_process_with_all_roles_needs_less_memory_than_four() {
     let Some(bed) = Testbed::private().await else { return };
     create_definitions(&bed).await;
     let _usage = MetricsServer::serve(&bed).await;
@@ -105,7 +105,7 @@ where
 }
 
 #[tokio::test]
-async fn an_api_server_that_hangs_for_minutes_and_is_replaced_costs_no_history_and_no_pod() {
+async fn a_long_hang_and_replacement_of_the_api_server_loses_no_history_and_no_pod() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     bed.nodes().add("node", "64", "256Gi").await;

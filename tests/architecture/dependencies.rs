@@ -92,7 +92,7 @@ fn provider(metadata: &Value, packages: &[&Value]) -> Option<String> {
 }
 
 #[test]
-fn every_dependency_has_an_allowed_licence_and_there_is_one_of_what_must_be_one() {
+fn every_dependency_has_an_allowed_licence_and_a_single_version_where_required() {
     let metadata = metadata();
     let packages = list(&metadata, "packages").count();
     assert!(packages > 50, "only {packages} packages were found");
@@ -101,7 +101,7 @@ fn every_dependency_has_an_allowed_licence_and_there_is_one_of_what_must_be_one(
 }
 
 #[test]
-fn a_dependency_that_breaks_a_rule_is_found() {
+fn a_violation_of_each_dependency_rule_is_found() {
     let package = |id: &str, name: &str, licence: Option<&str>| json!({"id": id, "name": name, "license": licence});
     let with = |packages: &[Value], features: &[&str]| {
         let nodes: Vec<_> = packages

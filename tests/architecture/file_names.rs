@@ -22,14 +22,14 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_file_says_what_it_owns() {
+fn every_file_starts_with_its_contents() {
     let files = sources(&["core", "src", "storage", "tests", "benches", "xtask"]);
     assert!(files.len() > 30, "only {} files were found", files.len());
     assert_clean(&files, findings);
 }
 
 #[test]
-fn a_file_that_breaks_a_rule_is_found() {
+fn a_violation_of_each_file_rule_is_found() {
     assert!(findings("src/budget.rs", "//! How many pods may go at once.\n").is_empty());
     assert_eq!(findings("src/budget.rs", "use std::fs;\n").len(), 1);
     assert_eq!(findings("src/budget.rs", "//!\n").len(), 1);

@@ -59,7 +59,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() {
+fn shared_replica_code_names_no_kind_of_autoscaler() {
     let files = sources(&["core", "src"]);
     for place in NEUTRAL {
         let is_there = |(path, _): &(String, String)| path.starts_with(place);
@@ -69,7 +69,7 @@ fn what_sets_replicas_for_one_kind_of_object_is_unknown_to_what_would_for_any() 
 }
 
 #[test]
-fn a_kind_that_got_into_what_is_of_none_is_found() {
+fn a_kind_in_shared_replica_code_is_found() {
     for (path, text) in [
         ("core/src/scaling/pod_readiness.rs", "use crate::watermark::Rules;"),
         (

@@ -1,4 +1,4 @@
-//! The layers of the code: data flows from reading over deciding to writing, and so do imports.
+//! The layers of the code: data and imports flow from reads to decisions to writes.
 
 use super::{
     assert_clean, sources,
@@ -183,7 +183,7 @@ fn storage_findings(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn data_and_imports_flow_one_way_and_only_act_writes() {
+fn imports_flow_one_way_and_only_the_write_layer_writes() {
     let mut files = sources(&["src"]);
     assert!(files.len() > 15, "only {} files were found", files.len());
     files.retain(|(path, _)| path != "src/lib.rs"); // names every module
@@ -191,14 +191,14 @@ fn data_and_imports_flow_one_way_and_only_act_writes() {
 }
 
 #[test]
-fn storage_knows_nothing_of_the_rest() {
+fn storage_imports_nothing_of_the_layers_above() {
     let files = sources(&["storage"]);
     assert!(files.len() > 5, "only {} files were found", files.len());
     assert_clean(&files, storage_findings);
 }
 
 #[test]
-fn decisions_read_no_clock_and_know_nothing_of_the_crates_above() {
+fn core_reads_no_clock_and_imports_nothing_of_the_crates_above() {
     let mut files = sources(&["core/src"]);
     assert!(files.len() > 5, "only {} files were found", files.len());
     files.retain(|(path, _)| path != "core/src/lib.rs"); // names every module
@@ -206,7 +206,7 @@ fn decisions_read_no_clock_and_know_nothing_of_the_crates_above() {
 }
 
 #[test]
-fn a_source_that_breaks_a_rule_is_found() {
+fn a_violation_of_each_layer_rule_is_found() {
     for (path, text) in [
         ("src/report/explain/bad.rs", "use kube::Client;"),
         ("src/report/explain/bad.rs", "use {std::io, kube::{api::Api, ResourceExt}};"),

@@ -150,7 +150,7 @@ fn absolute(path: &str, module: &[String]) -> String {
 }
 
 #[test]
-fn paths_are_taken_apart_and_resolved() {
+fn paths_are_parsed_and_resolved() {
     let text = r#"
         use kube::{Client as Kube, api::{Api, ListParams as Params}, runtime::*};
         /// use tokio::comment;

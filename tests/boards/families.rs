@@ -63,7 +63,7 @@ fn queries(board: &serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn boards_ask_for_families_and_labels_that_there_are() {
+fn boards_use_only_existing_families_and_labels() {
     let known = documented();
     let mut wrong = BTreeSet::new();
     for (name, board) in boards() {
@@ -111,7 +111,7 @@ fn boards_ask_for_families_and_labels_that_there_are() {
 }
 
 #[test]
-fn words_that_boards_ask_for_are_those_of_the_code() {
+fn label_values_in_boards_exist_in_the_code() {
     let of_vpas = RecommendationReason::RESTRICTIONS.map(RecommendationReason::name);
     let reasons: Vec<&str> =
         of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::as_str)).collect();
@@ -140,7 +140,7 @@ fn words_that_boards_ask_for_are_those_of_the_code() {
 }
 
 #[test]
-fn of_every_family_that_is_absent_at_first_it_is_known_what_makes_it_appear() {
+fn every_family_that_is_absent_at_first_has_a_documented_cause() {
     let known = documented();
     let mut used = BTreeSet::new();
     for (_, board) in boards() {

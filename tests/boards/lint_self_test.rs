@@ -9,7 +9,7 @@ fn all_rules() -> Vec<lint::Rule> {
 }
 
 #[test]
-fn no_rule_finds_anything_in_the_boards() {
+fn the_linter_finds_nothing_in_the_boards() {
     for (name, board) in boards() {
         let findings = lint::findings(&board, &all_rules());
         let findings: Vec<String> =
@@ -41,10 +41,10 @@ fn panel<'a>(board: &'a mut Value, kind: &str) -> &'a mut Value {
 fn query(board: &mut Value, from: &str, to: &str) {
     let panels = board["panels"].as_array_mut().expect("panels");
     let targets = panels.iter_mut().filter_map(|panel| panel["targets"].as_array_mut()).flatten();
-    let asks =
+    let matches =
         |target: &&mut Value| target["expr"].as_str().is_some_and(|expr| expr.contains(from));
     let target =
-        targets.into_iter().find(asks).unwrap_or_else(|| panic!("no query contains {from}"));
+        targets.into_iter().find(matches).unwrap_or_else(|| panic!("no query contains {from}"));
     target["expr"] = json!(target["expr"].as_str().expect("a text").replace(from, to));
 }
 
@@ -124,7 +124,7 @@ const FAULTS: [SpoiledBoard; 43] = [
 ];
 
 #[test]
-fn every_rule_finds_the_faults_that_it_is_for() {
+fn every_lint_rule_finds_its_defects() {
     for (number, (name, fault)) in FAULTS.iter().enumerate() {
         let rule = all_rules().into_iter().find(|(known, _)| known == name);
         let rule = rule.unwrap_or_else(|| panic!("there is no rule {name}"));

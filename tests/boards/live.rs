@@ -79,7 +79,7 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
 }
 
 #[tokio::test]
-async fn every_query_of_every_board_has_data_where_every_family_has() {
+async fn every_query_of_every_board_has_data_if_all_families_exist() {
     assert_every_query_answered(PrometheusRelease::V3, 6).await;
 }
 
@@ -87,18 +87,18 @@ mod deep {
     use super::{PrometheusRelease, assert_every_query_answered};
 
     #[tokio::test]
-    async fn every_query_of_every_board_has_data_where_every_family_has_through_a_day() {
+    async fn every_query_of_every_board_has_data_through_a_day() {
         assert_every_query_answered(PrometheusRelease::V3, 24).await;
     }
 
     #[tokio::test]
-    async fn an_older_prometheus_answers_the_same() {
+    async fn every_query_of_every_board_has_data_in_an_older_prometheus() {
         assert_every_query_answered(PrometheusRelease::V2, 24).await;
     }
 }
 
 #[tokio::test]
-async fn where_there_is_no_data_a_picture_says_so_and_makes_none_up() {
+async fn a_panel_without_data_is_rendered_as_no_data() {
     let step = jiff::SignedDuration::from_mins(1);
     let other = History::new(sample_data::end() - step, sample_data::end(), step);
     let other = other.series("up", &[("job", "other")], |_| Some(1.0));

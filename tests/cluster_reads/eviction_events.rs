@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{Testbed, wait};
 
 #[tokio::test]
-async fn an_eviction_is_told_once_with_what_was_blamed() {
+async fn an_eviction_event_is_reported_once_with_its_offending_containers() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("web").await;
     let before = send(&bed, &namespace, "before", "Evicted", "memory").await;

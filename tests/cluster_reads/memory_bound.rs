@@ -13,7 +13,7 @@ const CONTAINERS: usize = 10;
 const MEMORY: i64 = 1 << 20;
 
 #[test]
-fn usage_of_a_hundred_thousand_containers_is_read_in_a_megabyte() {
+fn usage_of_100000_containers_is_read_in_a_megabyte() {
     // Allocations are counted per thread, so all readers run on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let Some(bed) = runtime.block_on(Testbed::private()) else { return };
@@ -58,7 +58,7 @@ fn usage_of_a_hundred_thousand_containers_is_read_in_a_megabyte() {
             bed.process_guard().signal("kube-apiserver", "KILL");
         }
     });
-    let report = report.expect("something came before");
+    let report = report.expect("some items were read");
     assert!(report.pods >= 100 && report.pods < PODS as u64, "{}", report.pods);
     assert!(!report.is_complete());
     assert!(matches!(report.failures[..], [UsageError::Truncated { .. }]), "{:?}", report.failures);

@@ -37,7 +37,7 @@ fn pod(number: usize) -> PartialPod {
 }
 
 #[test]
-fn pods_that_leave_together_cost_the_index_no_search_each() {
+fn removing_many_pods_from_the_index_takes_linear_time() {
     let factor = growth(|count| {
         let mut index = VpaIndex::new(NamespaceScope::default(), "default");
         // Objects that stay make the searched lists long.
@@ -69,7 +69,7 @@ impl HasLabels for Object {
 }
 
 #[test]
-fn objects_that_leave_together_cost_the_store_no_search_each() {
+fn removing_many_objects_from_the_store_takes_linear_time() {
     let put = |objects: &mut LabelStore<Object>, number: usize| {
         let pairs = ["app", "tier", "release"].map(|key| (key.to_owned(), "web".to_owned()));
         objects.apply(ObjectChange::Applied(()), |()| LabelledObject {

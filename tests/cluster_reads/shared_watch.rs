@@ -35,7 +35,7 @@ fn pod(name: &str, node: Option<&str>) -> String {
 }
 
 #[tokio::test]
-async fn readers_of_one_process_share_a_watch_and_each_reads_what_it_needs() {
+async fn readers_in_one_process_share_a_watch_and_each_gets_its_objects() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("together").await;
     let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
@@ -87,7 +87,7 @@ async fn readers_of_one_process_share_a_watch_and_each_reads_what_it_needs() {
 }
 
 #[tokio::test]
-async fn what_only_the_server_can_select_is_watched_apart() {
+async fn selectors_that_only_the_server_supports_have_their_own_watch() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("apart").await;
     let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;

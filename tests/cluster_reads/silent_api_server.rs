@@ -49,7 +49,7 @@ async fn wait_for_names(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_ever() {
+async fn a_server_that_dies_with_open_connections_blocks_no_watch_forever() {
     for streams in [true, false] {
         let api = InMemoryApiServer::new();
         api.stream_lists(streams);
@@ -70,7 +70,7 @@ async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_e
             }
         }
         assert!(!lists.feed.is_synced());
-        assert_eq!(follows.names(), ["goes", "stays"], "what is known stays known");
+        assert_eq!(follows.names(), ["goes", "stays"], "cached objects stay");
 
         api.replace();
         vpas(&api).delete("goes", &DeleteParams::default()).await.expect("deleted");
@@ -83,7 +83,7 @@ async fn a_server_that_dies_without_closing_its_connections_holds_no_watch_for_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_which_nothing_changes_is_heard_of_and_does_not_fail() {
+async fn a_watch_without_changes_receives_bookmarks_and_does_not_fail() {
     let api = InMemoryApiServer::new();
     create(&api, "web").await;
     let mirror = watch_vpas(&api);
@@ -99,7 +99,7 @@ async fn a_watch_of_which_nothing_changes_is_heard_of_and_does_not_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_forgets_at_once_is_asked_for_lists_ever_more_rarely() {
+async fn a_server_that_expires_watches_at_once_is_listed_with_growing_intervals() {
     let api = InMemoryApiServer::new();
     api.stream_lists(false);
     api.keep_watch_history(false);

@@ -20,7 +20,7 @@ use crate::support::{MetricsServer, Testbed};
 const MEBIBYTE: u64 = 1 << 20;
 
 #[tokio::test]
-async fn usage_arrives_or_its_absence_says_why() {
+async fn usage_is_read_or_the_reason_of_its_absence_is_reported() {
     let Some(bed) = Testbed::private().await else { return };
     let (error, _) = fetch(&bed.client(), None, PATIENCE).await;
     let error = error.expect_err("there is no such API yet");
@@ -111,7 +111,7 @@ async fn assert_faults_are_distinguished(bed: &Testbed, usage: &MetricsServer, n
     allow(bed, namespace, "reader", "metrics.k8s.io", &["pods"]).await;
     let both: &[&str] = &["elsewhere", namespace];
     let (report, _) = fetch(&account.client, Some(both), PATIENCE).await;
-    let report = report.expect("one was answered");
+    let report = report.expect("one request succeeded");
     assert_eq!((report.pods, report.failed), (3, 1));
     let refused = &report.failures[0];
     assert!(matches!(refused, UsageError::Rejected { code: 403, .. }), "{refused}");
@@ -171,7 +171,7 @@ async fn assert_external_metrics_arrive(bed: &Testbed, usage: &MetricsServer, na
     let account = bed.service_account(namespace, "half").await;
     allow(bed, namespace, "half", "external.metrics.k8s.io", &["memory_used"]).await;
     let (report, pods) = fetch(&account.client, &metrics).await;
-    let report = report.expect("half was answered");
+    let report = report.expect("half of the requests succeeded");
     assert_eq!((report.pods, report.failed), (3, 4), "{report:?}");
     assert_eq!(of(&pods[0]), [main(None, Some(100_000_000)), side.clone()]);
     assert!(pods[0].is_incomplete, "its CPU is unknown, and not zero");

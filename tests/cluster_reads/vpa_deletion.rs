@@ -22,7 +22,7 @@ fn key(name: &str) -> ObjectKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_the_api_server_does_not_have_counts_as_deleted() {
+async fn a_vpa_counts_as_deleted_only_if_the_api_server_does_not_have_it() {
     let api = InMemoryApiServer::with_interceptor(|method: &Method, path: &str| {
         match path.rsplit('/').next() {
             Some("silent") => hang(),

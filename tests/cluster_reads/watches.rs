@@ -57,7 +57,7 @@ async fn an_unreadable_object_is_named_and_the_others_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deletion_that_was_missed_shows_in_the_next_list() {
+async fn a_missed_deletion_is_found_by_the_next_list() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let namespace = bed.namespace("web").await;
     let maps = Api::<ConfigMap>::namespaced(bed.client(), &namespace);
@@ -84,7 +84,10 @@ async fn a_deletion_that_was_missed_shows_in_the_next_list() {
     mirror.wait_for_names(&["goes", "stays"]).await;
     assert_eq!(mirror.status().lists, 1);
     create_map(&maps, "stop").await;
-    tokio::task::spawn_blocking(move || is_held.recv()).await.expect("no panic").expect("held up");
+    tokio::task::spawn_blocking(move || is_held.recv())
+        .await
+        .expect("no panic")
+        .expect("the watch is blocked");
 
     // The new server has no watch history, so the watch cannot continue.
     create_map(&Api::namespaced(bed.client(), "default"), "something-newer").await;
@@ -105,7 +108,7 @@ async fn a_deletion_that_was_missed_shows_in_the_next_list() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_lists_is_read_in_pages() {
+async fn without_streaming_lists_a_list_is_read_in_pages() {
     let flags = ["--feature-gates=WatchList=false"];
     let Some(bed) = Testbed::private_with(&flags, Clock::wall()).await else { return };
     let namespace = bed.namespace("web").await;
@@ -137,7 +140,7 @@ async fn a_server_that_does_not_stream_lists_is_read_in_pages() {
 }
 
 #[tokio::test]
-async fn a_right_that_comes_later_is_found_without_giving_up_streams() {
+async fn a_permission_granted_later_is_used_without_disabling_streaming_lists() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("web").await;
     create_map(&Api::namespaced(bed.client(), &namespace), "a").await;
@@ -159,7 +162,7 @@ async fn a_right_that_comes_later_is_found_without_giving_up_streams() {
 }
 
 #[tokio::test]
-async fn pods_and_nodes_keep_what_is_read_and_nothing_else() {
+async fn cached_pods_and_nodes_keep_only_the_fields_that_are_used() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("web").await;
     let web = manifests::deployment("web", 1, "100m", "64Mi");
@@ -212,7 +215,7 @@ async fn create_definition_without_schema(client: Client) {
         .expect("definitions")
         .into_iter()
         .find(|definition| definition.spec.names.kind == "VerticalPodAutoscaler")
-        .expect("among them");
+        .expect("the object is listed");
     for version in &mut definition.spec.versions {
         version.schema.get_or_insert_default().open_api_v3_schema = Some(JSONSchemaProps {
             type_: Some("object".to_owned()),

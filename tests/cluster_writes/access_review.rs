@@ -22,12 +22,12 @@ pub async fn grant(bed: &Testbed, namespace: &str, account: &str, rules: &[Value
 }
 
 #[tokio::test]
-async fn each_rule_is_answered_by_itself_and_in_order() {
+async fn each_rule_is_reviewed_by_itself_and_in_order() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("access").await;
-    let account = bed.service_account(&namespace, "asks").await;
+    let account = bed.service_account(&namespace, "reviewer").await;
     let rule = json!({"apiGroups": [""], "resources": ["pods/resize"], "resourceNames": ["web"], "verbs": ["patch"]});
-    grant(&bed, &namespace, "asks", &[rule]).await;
+    grant(&bed, &namespace, "reviewer", &[rule]).await;
     let resize = || AccessRule::new("patch", "", "pods/resize").in_namespace(&namespace);
     let rules = [
         resize(),
@@ -49,7 +49,7 @@ async fn each_rule_is_answered_by_itself_and_in_order() {
 }
 
 #[tokio::test]
-async fn no_answer_is_neither_yes_nor_no() {
+async fn a_failed_access_review_is_unknown() {
     let port = Port::claim();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = format!("http://127.0.0.1:{}", port.number()).parse().expect("an address");

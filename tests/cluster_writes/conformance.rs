@@ -275,7 +275,7 @@ async fn watch_of_leases(client: &Client, namespace: &str) -> Vec<(String, Strin
 }
 
 #[tokio::test]
-async fn one_script_is_answered_alike_in_memory_and_by_a_real_server() {
+async fn the_in_memory_api_responds_like_a_real_api_server() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("conformance").await;
     let memory = InMemoryApiServer::new().client();

@@ -120,7 +120,7 @@ impl LeaderOverlapWatch {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_most_one_leads_through_a_crash_and_a_handover() {
+async fn at_most_one_process_leads_through_a_crash_and_a_release() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("election").await;
     let start = |identity| Candidate::start(bed.client(), &namespace, identity);
@@ -157,7 +157,7 @@ async fn at_most_one_leads_through_a_crash_and_a_handover() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
+async fn without_the_api_server_there_is_no_leader_and_afterwards_there_is_one() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let one = Candidate::start(bed.client(), "default", "one");
     one.wait_until_leading().await;
@@ -188,7 +188,7 @@ async fn without_the_api_server_nobody_leads_and_with_it_one_does_again() {
 }
 
 #[tokio::test]
-async fn upstreams_rules_are_enough_and_without_them_one_line_says_what_to_add() {
+async fn upstreams_rbac_is_sufficient_and_a_missing_rule_is_named_in_one_line() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("forbidden").await;
     let account = bed.service_account(&namespace, "recommender").await;

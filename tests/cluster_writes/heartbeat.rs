@@ -20,7 +20,7 @@ fn permit() -> Permit {
 }
 
 #[tokio::test]
-async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
+async fn each_heartbeat_renews_the_lease_and_describes_the_pass() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("heartbeat").await;
     let interval = Duration::from_mins(1);
@@ -76,7 +76,7 @@ async fn each_beat_renews_the_lease_and_says_what_the_pass_was_about() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_that_could_not_be_renewed_is_not_begun() {
+async fn a_heartbeat_without_permission_to_renew_is_not_created() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("heartbeat-off").await;
     let account = bed.service_account(&namespace, "upstream").await;

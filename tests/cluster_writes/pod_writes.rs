@@ -54,7 +54,7 @@ fn desired_resources(cpu: &str) -> [(String, ContainerResize); 1] {
 }
 
 #[tokio::test]
-async fn an_eviction_takes_the_pod_that_was_meant_and_no_successor_of_its_name() {
+async fn an_eviction_applies_only_to_the_pod_with_the_same_uid() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("evict").await;
     let (client, stats) = (bed.client(), WriteStats::default());
@@ -97,7 +97,7 @@ async fn an_eviction_takes_the_pod_that_was_meant_and_no_successor_of_its_name()
 }
 
 #[tokio::test]
-async fn a_disruption_budget_is_an_answer_and_comes_at_once() {
+async fn a_pdb_rejection_is_returned_without_retries() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("blocked").await;
     let (client, stats) = (bed.client(), WriteStats::default());
@@ -117,7 +117,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 }
 
 #[tokio::test]
-async fn each_outcome_of_a_resize_is_told_apart() {
+async fn each_outcome_of_a_resize_is_distinguished() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("resize").await;
     let (client, stats, none) = (bed.client(), WriteStats::default(), []);
@@ -191,7 +191,7 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
 }
 
 #[tokio::test]
-async fn containers_are_resized_whatever_the_order_of_their_names() {
+async fn containers_are_resized_in_any_order_of_names() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("order").await;
     let (client, stats, none) = (bed.client(), WriteStats::default(), []);
@@ -226,7 +226,7 @@ async fn containers_are_resized_whatever_the_order_of_their_names() {
 }
 
 #[tokio::test]
-async fn a_resize_beyond_every_node_is_told_apart_from_one_that_may_come_true() {
+async fn a_resize_beyond_every_node_is_distinguished_from_a_deferred_one() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("large").await;
     bed.nodes().add("small", "2", "4Gi").await;
@@ -239,7 +239,7 @@ async fn a_resize_beyond_every_node_is_told_apart_from_one_that_may_come_true() 
 }
 
 #[tokio::test]
-async fn annotations_of_a_pod_are_set_and_taken_away_unless_it_has_changed() {
+async fn pod_annotations_are_set_and_removed_unless_the_pod_has_changed() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("annotate").await;
     let (client, stats) = (bed.client(), WriteStats::default());

@@ -154,7 +154,7 @@ async fn foreign_write(client: Client, key: ObjectKey, kind: String) {
 }
 
 #[tokio::test]
-async fn foreign_conditions_survive_when_every_second_write_meets_a_foreign_one() {
+async fn conditions_of_others_survive_concurrent_writes() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("conflicts").await;
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(12)).await;
@@ -198,7 +198,7 @@ async fn foreign_conditions_survive_when_every_second_write_meets_a_foreign_one(
 }
 
 #[tokio::test]
-async fn the_stalest_status_is_written_first_and_a_deleted_object_is_dropped() {
+async fn the_stalest_status_is_written_first_and_deleted_objects_are_dropped() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("stalest").await;
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(6)).await;
@@ -225,7 +225,7 @@ async fn the_stalest_status_is_written_first_and_a_deleted_object_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_hundred_keys_do_not_wait_for_a_slow_one_and_a_hung_server_holds_nobody_for_ever() {
+async fn a_slow_write_does_not_block_others_and_a_hanging_server_blocks_none_forever() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("slow").await;
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(100)).await;
@@ -255,7 +255,7 @@ async fn a_hundred_keys_do_not_wait_for_a_slow_one_and_a_hung_server_holds_nobod
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_a_pause_gets_one_from_all_workers() {
+async fn retry_after_pauses_all_workers() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("busy").await;
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(5)).await;
@@ -283,7 +283,7 @@ async fn a_server_that_asks_for_a_pause_gets_one_from_all_workers() {
 }
 
 #[tokio::test]
-async fn a_standby_sends_nothing_and_writes_what_waits_once_it_leads() {
+async fn a_standby_writes_nothing_and_writes_its_queue_once_it_leads() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("standby").await;
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(10)).await;

@@ -32,7 +32,7 @@ fn condition(kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn each_outcome_of_a_write_is_told_apart() {
+async fn each_outcome_of_a_write_is_distinguished() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("status").await;
     let key = ObjectKey::new(namespace.as_str(), "web");
@@ -88,7 +88,7 @@ async fn each_outcome_of_a_write_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_a_kubernetes_server_fails_in_one_line() {
+async fn a_response_that_is_no_status_fails_in_one_line() {
     let Some(bed) = bed_with_definitions().await else { return };
     let namespace = bed.namespace("status").await;
     let key = ObjectKey::new(namespace.as_str(), "web");

@@ -6,7 +6,7 @@ use super::{FORMS, HELPS, accepts, combined_output, start};
 use crate::support::{skipped::report_skipped, upstream_recording};
 
 #[test]
-fn upstreams_programs_print_the_help_that_was_recorded() {
+fn upstreams_programs_print_the_recorded_help() {
     let Ok(programs) = test_programs::autoscaler().map_err(report_skipped) else { return };
     for (role, page) in HELPS {
         let program = match role {
@@ -22,7 +22,7 @@ fn upstreams_programs_print_the_help_that_was_recorded() {
 }
 
 #[test]
-fn upstreams_recommender_takes_and_refuses_the_forms_of_the_table() {
+fn upstreams_recommender_accepts_and_rejects_the_listed_flag_forms() {
     if upstream_recording::is_recording() {
         return;
     }

@@ -61,12 +61,12 @@ async fn create_wpa(api: &Api<WatermarkPodAutoscaler>, name: &str, team: &str) {
         },
     }));
     let object: WatermarkPodAutoscaler = object.expect("a WPA");
-    let made = api.create(&PostParams::default(), &object).await.expect("the server takes it");
+    let made = api.create(&PostParams::default(), &object).await.expect("the server accepts it");
     assert_eq!(made.spec, object.spec, "nothing was written into it or lost");
 }
 
 #[tokio::test]
-async fn dry_run_is_told_turned_and_brought_back() {
+async fn wpa_dry_run_is_listed_changed_and_restored() {
     let Some(bed) = Testbed::shared().await else { return };
     create_definitions(&bed).await;
     let every = Api::<WatermarkPodAutoscaler>::all(bed.client());
@@ -82,7 +82,7 @@ async fn dry_run_is_told_turned_and_brought_back() {
     let kubeconfig = bed.kubeconfig_path();
     let work = tokio::task::spawn_blocking(move || assert_listing(&kubeconfig, &namespace));
     work.await.expect("no panic");
-    let web = api.get("web").await.expect("is there");
+    let web = api.get("web").await.expect("exists");
     assert!(web.spec.dry_run && web.spec.max_replicas == 5, "{:?}", web.spec);
 }
 

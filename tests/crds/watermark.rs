@@ -180,7 +180,7 @@ fn selector() -> Value {
 }
 
 #[test]
-fn the_definition_of_watermarks_lets_pass_what_upstreams_does() {
+fn the_wpa_schema_accepts_what_upstreams_accepts() {
     let definition = definition();
     let version = &definition["spec"]["versions"][0];
     let schema = &version["schema"]["openAPIV3Schema"];
@@ -209,7 +209,7 @@ fn the_definition_of_watermarks_lets_pass_what_upstreams_does() {
 }
 
 #[test]
-fn the_kind_of_watermarks_its_names_and_columns_are_upstreams() {
+fn the_wpa_names_and_columns_match_upstream() {
     let definition = definition();
     let spec = &definition["spec"];
     assert_eq!((&spec["group"], &spec["scope"]), (&json!("datadoghq.com"), &json!("Namespaced")));
@@ -241,7 +241,7 @@ fn the_kind_of_watermarks_its_names_and_columns_are_upstreams() {
 }
 
 #[test]
-fn an_object_of_upstreams_with_every_field_survives_the_types() {
+fn an_upstream_wpa_with_every_field_survives_deserialization() {
     let object = json!({
         "apiVersion": "datadoghq.com/v1alpha1",
         "kind": "WatermarkPodAutoscaler",

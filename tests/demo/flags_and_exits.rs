@@ -15,7 +15,7 @@ use super::{plimsoll, refused, run, text};
 use crate::support::{tier, wait};
 
 #[test]
-fn bad_flags_get_one_line_and_exit_code_two() {
+fn invalid_flags_give_one_line_and_exit_code_2() {
     for (arguments, words) in [
         (&["demo", "--days", "0"][..], "'0' for '--days <DAYS>': give a whole number from 1 to 90"),
         (&["demo", "--days", "91"], "give a whole number from 1 to 90"),
@@ -44,7 +44,7 @@ fn bad_flags_get_one_line_and_exit_code_two() {
 }
 
 #[test]
-fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
+fn huge_requests_do_not_overflow_and_keep_columns_apart() {
     let absurd = [
         "demo",
         "--days",
@@ -71,7 +71,7 @@ fn absurd_requests_overflow_nothing_and_their_columns_stay_apart() {
 }
 
 #[test]
-fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
+fn the_environment_sets_flags_and_the_command_line_takes_precedence() {
     let days = |arguments: &[&str]| {
         let output = plimsoll(arguments).env("PLIMSOLL_FLAG_DAYS", "1").output();
         text(&output.expect("the program starts")).lines().next().unwrap_or_default().to_owned()
@@ -87,7 +87,7 @@ fn a_flag_can_be_set_in_the_environment_and_wins_over_it() {
 }
 
 #[test]
-fn help_and_version_are_results() {
+fn help_and_version_go_to_standard_output() {
     let help = text(&run(&["--help"]));
     assert!(help.contains("plimsoll demo") && help.contains("PLIMSOLL_FLAG_"), "{help}");
     assert!(text(&run(&["demo", "--help"])).contains("PLIMSOLL_FLAG_SEED"));
@@ -95,7 +95,7 @@ fn help_and_version_are_results() {
 }
 
 #[test]
-fn a_store_that_cannot_be_used_is_named_and_nothing_is_lost() {
+fn an_unusable_store_is_named_and_nothing_is_overwritten() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     fs::write(&file, "precious").expect("writes");
@@ -114,7 +114,7 @@ fn a_store_that_cannot_be_used_is_named_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_kept_store_stays_and_is_not_mixed_with_a_second_run() {
+fn a_kept_store_is_not_mixed_with_a_second_run() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
     let arguments = ["demo", "--days", "1", "--keep-store", place.to_str().expect("UTF-8")];
@@ -134,7 +134,7 @@ fn long() -> &'static str {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn two_demos_do_not_share_a_store() {
+async fn two_concurrent_demos_cannot_share_a_store() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
     let with_store =
@@ -147,7 +147,7 @@ async fn two_demos_do_not_share_a_store() {
     wait::until("a history appears", || ready((entries_if_there(&place) > 0).then_some(()))).await;
     let stderr = refused(&run(&with_store("1")), 1);
     assert!(stderr.contains("its own directory"), "{stderr}");
-    assert!(first.try_wait().expect("a status").is_none(), "the first goes on");
+    assert!(first.try_wait().expect("a status").is_none(), "the first run continues");
     let id = first.id().to_string();
     let sent = Command::new("kill").args(["-INT", &id]).status().expect("kill runs");
     assert!(sent.success());
@@ -163,7 +163,7 @@ fn entries(directory: &Path) -> usize {
 }
 
 #[test]
-fn nothing_is_left_on_disk_after_a_run() {
+fn a_run_leaves_no_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let output = plimsoll(&["demo", "--days", "1"]).env("TMPDIR", directory.path()).output();
     text(&output.expect("the program starts"));
@@ -172,7 +172,7 @@ fn nothing_is_left_on_disk_after_a_run() {
 
 #[tokio::test]
 #[cfg(unix)]
-async fn nothing_is_left_on_disk_after_an_interrupt() {
+async fn an_interrupted_run_leaves_no_files() {
     for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let directory = tempfile::tempdir().expect("a directory");
         let mut child = plimsoll(&["demo", "--days", long()])
@@ -199,7 +199,7 @@ async fn nothing_is_left_on_disk_after_an_interrupt() {
 }
 
 #[test]
-fn it_speaks_before_it_computes() {
+fn the_first_line_is_printed_before_the_simulation() {
     // Enough days that the run is not over when its first line is read.
     let mut child = plimsoll(&["demo", "--days", "90"])
         .stdout(Stdio::piped())
@@ -215,7 +215,7 @@ fn it_speaks_before_it_computes() {
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let mut child = plimsoll(&["demo", "--days", tier::cases("2", "30")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -235,7 +235,7 @@ fn first_line(child: &mut Child) -> String {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_under_the_output_is_one_line() {
+fn a_full_disk_under_the_output_is_a_one_line_error() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let output = plimsoll(&["demo", "--days", "1"]).stdout(full).output();
     let stderr = refused(&output.expect("the program starts"), 1);
@@ -244,7 +244,7 @@ fn a_full_disk_under_the_output_is_one_line() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left() {
+fn a_full_disk_under_the_store_is_a_one_line_error_with_the_remaining_files() {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().join("store");
     // A file size limit fails like a full disk and needs no permissions.
@@ -260,7 +260,7 @@ fn a_full_disk_under_the_store_ends_the_demo_in_one_line_that_says_what_is_left(
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_terminal_gets_colour_and_a_bar_unless_it_cannot_or_nobody_wants_them() {
+fn a_terminal_gets_color_and_a_progress_bar_unless_disabled() {
     let printed = |variables: &[(&str, &str)]| {
         // `script`, from util-linux, runs a command in a new terminal.
         let output = Command::new("script")

@@ -56,7 +56,7 @@ fn is_for(policy: &Value, account: &str) -> bool {
 }
 
 #[test]
-fn whoever_may_patch_pods_or_a_registration_is_held_by_a_policy_that_denies() {
+fn every_account_that_may_patch_pods_or_webhooks_has_an_admission_policy() {
     let Some(all) = all() else { return };
     for (set, objects) in all {
         let policies = of_kind(&objects, "ValidatingAdmissionPolicy");
@@ -89,7 +89,7 @@ fn whoever_may_patch_pods_or_a_registration_is_held_by_a_policy_that_denies() {
 }
 
 #[tokio::test]
-async fn accounts_may_change_no_more_of_pods_and_of_the_registration_than_they_do() {
+async fn admission_policies_restrict_accounts_to_the_fields_that_they_change() {
     let sets = tokio::task::spawn_blocking(|| {
         let named = |name: &str| kustomize(&format!("overlays/{name}"));
         Some([

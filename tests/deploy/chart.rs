@@ -11,7 +11,7 @@ use super::{
 };
 
 #[test]
-fn helm_finds_nothing_wrong_with_the_chart() {
+fn helm_lint_passes() {
     let folder = chart().display().to_string();
     for values in [&[] as &[&str], EVERYTHING] {
         let mut words = vec!["lint", "--strict", "--quiet", &folder];
@@ -26,7 +26,7 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 
 /// `UPDATE=1` writes the copies.
 #[test]
-fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
+fn the_crds_and_rules_of_the_chart_are_up_to_date() {
     let deploy = Path::new(ROOT).join("deploy");
     let rules = [
         ("recommender/rules.yaml", "history.yaml"),
@@ -63,7 +63,7 @@ fn the_charts_definitions_and_rules_are_the_ones_beside_it() {
 }
 
 #[test]
-fn the_chart_is_of_this_release() {
+fn the_chart_has_the_version_of_this_release() {
     let about = documents(&chart().join("Chart.yaml")).remove(0);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(about["version"], version);
@@ -71,7 +71,7 @@ fn the_chart_is_of_this_release() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_refused_by_their_name() {
+fn invalid_values_are_rejected_by_name() {
     for (value, word) in [
         ("replicas=2", "additional properties 'replicas' not allowed"),
         ("recommender.replica=1", "'/recommender': additional properties 'replica'"),
@@ -97,7 +97,7 @@ fn values_that_make_no_sense_are_refused_by_their_name() {
 }
 
 #[test]
-fn every_value_is_explained_and_known_to_the_schema() {
+fn every_chart_value_is_documented_and_in_the_schema() {
     let text = fs::read_to_string(chart().join("values.yaml")).expect("values");
     let lines: Vec<&str> = text.lines().collect();
     let is_key = |line: &str| {
@@ -165,7 +165,7 @@ fn compare(values: &Value, schema: &Value, at: &str, unknown: &mut Vec<String>) 
 }
 
 #[test]
-fn what_is_switched_off_is_not_there() {
+fn disabled_features_install_no_objects() {
     for (value, kind) in [
         ("podDisruptionBudget.enabled=false", "PodDisruptionBudget"),
         ("networkPolicy.enabled=false", "NetworkPolicy"),
@@ -195,7 +195,7 @@ fn what_is_switched_off_is_not_there() {
 }
 
 #[test]
-fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks_otherwise() {
+fn an_unavailable_webhook_is_ignored_after_five_seconds_by_default() {
     let registered = |objects: &[Value]| {
         let found = of_kind(objects, "Deployment");
         let words = |deployment: &Value| -> Vec<String> {
@@ -222,7 +222,7 @@ fn a_webhook_that_is_away_is_passed_over_after_five_seconds_unless_somebody_asks
 }
 
 #[test]
-fn metrics_are_shown_to_those_who_may_ask() {
+fn metrics_are_open_only_to_the_configured_clients() {
     let of = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring";
     let Some(objects) = chart_template(&["watermark.enabled=true", of]) else { return };
     let policies = of_kind(&objects, "NetworkPolicy");
@@ -240,7 +240,7 @@ fn metrics_are_shown_to_those_who_may_ask() {
 }
 
 #[test]
-fn roles_in_one_process_have_their_flags_behind_their_names() {
+fn an_all_in_one_pod_has_flags_prefixed_with_their_role() {
     let values = [
         "allInOne.enabled=true",
         "watermark.enabled=true",

@@ -57,7 +57,7 @@ pub async fn helm_test(fixture: &Fixture) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls_it_whole() {
+async fn the_chart_installs_with_sufficient_rbac_and_uninstalls_completely() {
     let found = tokio::task::spawn_blocking(|| {
         Ok::<_, anyhow::Error>((test_programs::helm()?, test_programs::operator_crds()?))
     });
@@ -109,7 +109,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
 
     scenario::begin(&fixture).await;
     let unused = || unused_rights(&fixture, &installed);
-    let lived = async {
+    let all_used = async {
         wait::often(
             Duration::from_secs(1),
             // Some permissions are only needed after the effects of others.
@@ -126,7 +126,7 @@ async fn helm_installs_what_does_all_that_it_may_and_nothing_else_and_uninstalls
         .await;
     };
     tokio::select! {
-        () = lived => {}
+        () = all_used => {}
         () = scenario::keep_changing(&fixture) => {}
     }
 
@@ -185,7 +185,7 @@ pub fn unused_rights(
 }
 
 #[tokio::test]
-async fn a_release_beside_upstreams_objects_uses_them_and_leaves_them_behind() {
+async fn a_release_next_to_upstream_uses_its_objects_and_leaves_them_on_uninstall() {
     let Some(fixture) = Fixture::new(&[]).await else { return };
     if let Err(why) = tokio::task::spawn_blocking(test_programs::helm).await.expect("no panic") {
         return report_skipped(format!("{why:#}"));

@@ -115,7 +115,7 @@ async fn publish_usage(fixture: &Fixture) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_right_that_a_value_of_the_chart_gives_is_made_use_of() {
+async fn each_permission_enabled_by_a_chart_value_is_used() {
     if let Err(why) = tokio::task::spawn_blocking(test_programs::helm).await.expect("no panic") {
         return report_skipped(format!("{why:#}"));
     }

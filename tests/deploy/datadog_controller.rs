@@ -1,4 +1,4 @@
-//! The original watermark controller's chart and manifests, with only the image replaced: our controller becomes
+//! The chart and manifests of Datadog's controller, with only the image replaced: our controller becomes
 //! leader, scales, reports events, and answers the probes.
 
 use std::{fs, path::Path, time::Duration};
@@ -78,7 +78,7 @@ fn chart_manifests(module: &Path) -> Option<Vec<Value>> {
 fn kustomize_manifests(module: &Path) -> Option<Vec<Value>> {
     let mut all = kustomize_path(&module.join("config/default"))?;
     // The folder defines the right to read metrics in a file that is not included, and for an account without the
-    // folder's name prefix: without fixing both, the original controller cannot read metrics either.
+    // folder's name prefix: without fixing both, Datadog's controller cannot read metrics either.
     let more = fs::read_to_string(module.join("config/rbac/api_resource_rbac.yaml"));
     let mut more = objects(&more.expect("the module has it"));
     let account = of_kind(&all, "ServiceAccount")[0]["metadata"]["name"].clone();
@@ -92,7 +92,7 @@ fn kustomize_manifests(module: &Path) -> Option<Vec<Value>> {
     Some(all)
 }
 
-/// An object of a user of the original controller, with its finalizer.
+/// An object of a user of Datadog's controller, with its finalizer.
 fn upstream_wpa() -> Value {
     let fields = json!({"maxReplicas": 4, "upscaleForbiddenWindowSeconds": 1});
     let mut web = object("web", fields);
@@ -169,7 +169,7 @@ async fn assert_role_works(made: fn(&Path) -> Option<Vec<Value>>) {
         fixture.audit.requests().into_iter().filter(|request| request.code == 403).collect();
     assert!(refused.is_empty(), "{refused:#?}");
 
-    // When a user goes back to the original, the object must not depend on our controller.
+    // When a user switches back to Datadog's controller, the object must not depend on ours.
     fixture.delete(&rest).await;
     let pods = Api::<Pod>::namespaced(client.clone(), HOME);
     wait::until("the role is gone", || async {
@@ -198,7 +198,7 @@ async fn answers(fixture: &Fixture, wpas: &Api<DynamicObject>) {
         let port = IntOrString::Int(8383);
         fixture.get(&found[0], container, &port, "/metrics").await.expect("it is served")
     };
-    // The server drops fields that the original's CRD does not define; they must not count as changes in the next
+    // The server drops fields that Datadog's CRD does not define; they must not count as changes in the next
     // reconcile.
     let looks = async || {
         let page = page().await;
@@ -228,11 +228,11 @@ async fn answers(fixture: &Fixture, wpas: &Api<DynamicObject>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_originals_chart_runs_our_watermark_role_with_nothing_but_the_image_replaced() {
+async fn datadogs_chart_runs_plimsoll_with_only_the_image_replaced() {
     assert_role_works(chart_manifests).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_originals_manifests_for_kustomize_run_our_watermark_role_likewise() {
+async fn datadogs_kustomize_manifests_run_plimsoll_with_only_the_image_replaced() {
     assert_role_works(kustomize_manifests).await;
 }

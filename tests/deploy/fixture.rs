@@ -143,7 +143,7 @@ impl Fixture {
         // The namespace controller retries after five seconds, and again after half the grace period of the remaining
         // pods.
         let pods = Api::<Pod>::namespaced(self.bed.client(), namespace);
-        pods.delete_collection(&plain, &ListParams::default()).await.expect("they may go");
+        pods.delete_collection(&plain, &ListParams::default()).await.expect("pods can be deleted");
         wait::until("it is gone", || async {
             namespaces.get_opt(namespace).await.ok()?.is_none().then_some(())
         })

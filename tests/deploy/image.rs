@@ -97,7 +97,7 @@ pub fn unpack(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn each_role_has_an_image_that_starts_it_as_nobody() {
+fn each_role_has_an_image_that_runs_as_non_root() {
     let (targets, _) = targets();
     let folder = tempfile::tempdir().expect("a folder");
     unpack(folder.path());
@@ -129,7 +129,7 @@ fn each_role_has_an_image_that_starts_it_as_nobody() {
 }
 
 #[test]
-fn the_image_is_made_of_named_parts_and_leaves_paths_and_times_out() {
+fn the_image_is_built_from_pinned_versions_without_paths_and_timestamps() {
     let (targets, arguments) = targets();
     let build = &targets["build"];
     assert_eq!(build.from, "rust:${RUST}");
@@ -154,14 +154,14 @@ fn the_image_is_made_of_named_parts_and_leaves_paths_and_times_out() {
 }
 
 #[test]
-fn whatever_is_copied_is_there_and_let_in() {
+fn copied_files_exist_and_are_not_ignored() {
     let (targets, _) = targets();
     let ignored = fs::read_to_string(Path::new(ROOT).join(".dockerignore")).expect("a file");
     let lines: Vec<&str> =
         ignored.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     assert_eq!(lines[0], "*", "everything else is excluded");
     let mut named: Vec<&str> =
-        lines[1..].iter().map(|line| line.strip_prefix('!').expect("let in")).collect();
+        lines[1..].iter().map(|line| line.strip_prefix('!').expect("an exception")).collect();
     let mut copied = Vec::new();
     for (word, rest) in &targets["build"].steps {
         if word == "COPY" {
@@ -175,5 +175,5 @@ fn whatever_is_copied_is_there_and_let_in() {
     }
     copied.sort();
     named.sort_unstable();
-    assert_eq!(named, copied, "no more than what is copied");
+    assert_eq!(named, copied, "exactly the copied files");
 }

@@ -95,7 +95,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_manifest_has_only_fields_that_its_kind_knows() {
+fn every_manifest_has_only_known_fields() {
     let all = files(&Path::new(ROOT).join("deploy"));
     assert!(all.len() >= 30, "only {} files were read", all.len());
     for path in all {

@@ -34,7 +34,7 @@ fn port_names(template: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_built_has_only_fields_that_its_kinds_know_and_no_object_twice() {
+fn built_manifests_have_only_known_fields_and_unique_objects() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         let mut titles = BTreeSet::new();
@@ -47,7 +47,7 @@ fn what_is_built_has_only_fields_that_its_kinds_know_and_no_object_twice() {
 }
 
 #[test]
-fn whatever_selects_pods_finds_those_of_one_deployment_and_their_ports() {
+fn every_pod_selector_matches_one_deployment_and_its_ports() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         for object in &objects {
@@ -85,7 +85,7 @@ fn whatever_selects_pods_finds_those_of_one_deployment_and_their_ports() {
 }
 
 #[test]
-fn every_pod_has_probes_amounts_an_account_a_budget_and_a_policy() {
+fn every_pod_has_probes_resources_an_account_a_pdb_and_a_network_policy() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         for deployment in of_kind(&objects, "Deployment") {
@@ -161,7 +161,7 @@ fn every_pod_has_probes_amounts_an_account_a_budget_and_a_policy() {
 }
 
 #[test]
-fn every_binding_is_of_a_role_and_an_account_that_are_there_and_every_role_is_bound() {
+fn every_binding_references_an_existing_role_and_account_and_every_role_is_bound() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         let mut bound = BTreeSet::new();
@@ -196,7 +196,7 @@ fn every_binding_is_of_a_role_and_an_account_that_are_there_and_every_role_is_bo
 }
 
 #[test]
-fn every_role_is_started_by_flags_that_it_takes() {
+fn every_deployment_has_flags_that_its_role_accepts() {
     let Some(all) = all() else { return };
     for (name, objects) in all {
         for deployment in of_kind(&objects, "Deployment") {

@@ -94,7 +94,7 @@ fn of(role: &str) -> PodMonitor {
 }
 
 #[test]
-fn each_monitor_finds_the_port_of_its_roles_pods_and_keeps_their_labels() {
+fn each_monitor_matches_a_port_of_its_role_and_honors_labels() {
     let bases = ["recommender", "updater", "admission-controller", "watermark"];
     for role in bases.into_iter().chain(["overlays/all-in-one"]) {
         let file = Path::new(ROOT).join("deploy").join(role).join("deployment.yaml");
@@ -105,10 +105,10 @@ fn each_monitor_finds_the_port_of_its_roles_pods_and_keeps_their_labels() {
         assert_eq!(monitor.metadata.namespace, deployment.metadata.namespace);
         let template = deployment.spec.expect("a spec").template;
         let labels = template.metadata.expect("metadata").labels.expect("labels");
-        let wanted = monitor.spec.selector.match_labels.expect("labels");
+        let expected = monitor.spec.selector.match_labels.expect("labels");
         assert!(
-            wanted.iter().all(|(name, value)| labels.get(name) == Some(value)),
-            "{role}: {wanted:?}"
+            expected.iter().all(|(name, value)| labels.get(name) == Some(value)),
+            "{role}: {expected:?}"
         );
         let ports = template.spec.expect("a spec").containers.remove(0).ports.expect("ports");
         for endpoint in monitor.spec.pod_metrics_endpoints {
@@ -143,7 +143,7 @@ fn counted_on(boards: &[&str]) -> Duration {
 
 /// With a longer interval, `$__rate_interval` covers fewer than two scrapes, and rates have no data.
 #[test]
-fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
+fn no_monitor_scrapes_less_often_than_the_boards_of_its_roles_require() {
     let of_all = counted_on(&["overview", "vertical", "controller", "history"]);
     let of_watermark = counted_on(&["watermark"]).min(of_all);
     assert_eq!((of_all.as_secs(), of_watermark.as_secs()), (60, 15));
@@ -190,7 +190,7 @@ fn no_monitor_scrapes_more_rarely_than_the_boards_of_its_roles_count_on() {
 }
 
 #[test]
-fn the_operator_is_given_the_same_recording_rules() {
+fn the_prometheusrule_has_the_same_recording_rules() {
     let read = |name: &str| documents(&Path::new(ROOT).join("deploy/recommender").join(name));
     let (plain, object) = (read("rules.yaml"), read("prometheusrule.yaml"));
     assert_eq!(plain.len(), 1);

@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn every_pod_that_is_shipped_passes_the_level_restricted() {
+async fn every_shipped_pod_passes_pod_security_restricted() {
     let Some(all) = tokio::task::spawn_blocking(all).await.expect("no panic") else { return };
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("restricted").await;
@@ -61,17 +61,17 @@ async fn every_pod_that_is_shipped_passes_the_level_restricted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_roles_run_with_the_manifests_of_kustomize_and_go_whole() {
+async fn all_roles_run_from_kustomize_and_are_removed_completely() {
     comes_and_goes(&["high-availability"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_roles_run_in_one_process_with_the_manifests_of_kustomize_and_go_whole() {
+async fn all_roles_run_in_one_process_from_kustomize_and_are_removed_completely() {
     comes_and_goes(&["all-in-one"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn some_roles_run_without_the_others_with_the_manifests_of_kustomize_and_go_whole() {
+async fn subsets_of_roles_run_from_kustomize_and_are_removed_completely() {
     comes_and_goes(&["recommender-only", "full-vpa", "watermark-only"]).await;
 }
 

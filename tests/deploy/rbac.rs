@@ -136,7 +136,7 @@ fn finding(right: &RbacRight) -> Option<&'static str> {
 }
 
 #[test]
-fn no_right_is_wider_than_it_has_to_be() {
+fn no_permission_is_wider_than_necessary() {
     let Some(all) = all() else { return };
     for (set, objects) in all {
         for role in [of_kind(&objects, "Role"), of_kind(&objects, "ClusterRole")].concat() {
@@ -160,7 +160,7 @@ fn no_right_is_wider_than_it_has_to_be() {
 }
 
 #[test]
-fn a_right_that_is_too_wide_is_found() {
+fn a_permission_that_is_too_wide_is_found() {
     let right = |group: &str, resource: &str, verb: &str, name: Option<&str>| RbacRight {
         namespace: None,
         group: group.to_owned(),
@@ -190,7 +190,7 @@ fn a_right_that_is_too_wide_is_found() {
 }
 
 #[test]
-fn scales_of_any_kind_are_read_unless_kinds_are_listed() {
+fn scales_of_all_kinds_are_readable_unless_kinds_are_listed() {
     let scales = |values: &[&str]| {
         let accounts = of_accounts(&chart_template(values)?).into_iter();
         let of = |(account, rights): (String, BTreeSet<RbacRight>)| {
@@ -220,7 +220,7 @@ fn scales_of_any_kind_are_read_unless_kinds_are_listed() {
 }
 
 #[test]
-fn kustomize_and_helm_give_each_role_the_same_rights() {
+fn kustomize_and_helm_grant_each_role_the_same_permissions() {
     let Some(full) = kustomize("overlays/full-vpa") else { return };
     let Some(marks) = kustomize("overlays/watermark-only") else { return };
     let Some(chart) = chart_template(&["watermark.enabled=true", "tests.enabled=false"]) else {
@@ -247,8 +247,8 @@ fn kustomize_and_helm_give_each_role_the_same_rights() {
 
 /// Without it, pods of other workloads would be counted if their labels match.
 #[test]
-fn the_watermark_controller_may_read_whose_replica_sets_there_are() {
-    let wanted = RbacRight {
+fn the_watermark_controller_may_read_replica_sets() {
+    let expected = RbacRight {
         namespace: None,
         group: "apps".to_owned(),
         resource: "replicasets".to_owned(),
@@ -261,12 +261,12 @@ fn the_watermark_controller_may_read_whose_replica_sets_there_are() {
         let accounts = of_accounts(&objects);
         let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-watermark"));
         let (account, rights) = of.expect("an account");
-        assert!(rights.contains(&wanted), "{account}: {rights:?}");
+        assert!(rights.contains(&expected), "{account}: {rights:?}");
     }
 }
 
 #[test]
-fn one_account_for_all_roles_has_the_rights_of_each_and_no_more() {
+fn one_account_for_all_roles_has_the_union_of_their_permissions() {
     let Some(apart) = kustomize("overlays/high-availability") else { return };
     let Some(one) = kustomize("overlays/all-in-one") else { return };
     let rights: BTreeSet<_> =

@@ -365,7 +365,7 @@ pub async fn check(client: &Client, home: &str) {
 }
 
 #[test]
-fn the_rules_of_the_chart_allow_what_is_written_down_and_nothing_else() {
+fn the_rbac_of_the_chart_grants_exactly_the_documented_permissions() {
     const NAMESPACE: &str = "autoscaling";
     let Some(objects) = chart_template(&["watermark.enabled=true"]) else { return };
     let accounts = of_accounts(&objects);

@@ -18,7 +18,7 @@ use crate::support::captured_log;
 fn threats() -> Vec<(String, String, Vec<String>)> {
     let page = fs::read_to_string(Path::new(ROOT).join("SECURITY.md")).expect("it exists");
     let (_, model) = page.split_once("## Threats").expect("a threat model");
-    let (model, _) = model.split_once("\n## ").expect("what it does not stand against");
+    let (model, _) = model.split_once("\n## ").expect("a section after the threats");
     let rows = model.lines().filter(|line| line.starts_with("| "));
     let rows = rows.filter(|line| !line.starts_with("| threat |"));
     rows.map(|row| {
@@ -86,7 +86,7 @@ fn find_test<'a>(tests: &'a [(String, String)], named: &str) -> Result<&'a str, 
 }
 
 #[test]
-fn every_threat_names_tests_that_there_are() {
+fn every_threat_names_existing_tests() {
     let (threats, tests) = (threats(), tests());
     assert!(threats.len() > 25, "only {} threats were read", threats.len());
     assert!(tests.len() > 500, "only {} tests were found", tests.len());
@@ -99,7 +99,7 @@ fn every_threat_names_tests_that_there_are() {
 }
 
 #[test]
-fn a_row_that_names_no_test_or_more_than_one_is_found() {
+fn a_threat_without_a_test_or_with_an_ambiguous_name_is_found() {
     let source = "#[test]\nfn a() {}\nfn b() {}\n#[tokio::test]\nasync fn c() {}\n";
     let left_out = "#[test]\n#[ignore = \"later\"]\nfn d() {}\n#[test]\nfn e() {}";
     assert_eq!(tests_of(&format!("{source}{left_out}")), ["a", "c", "e"]);
@@ -136,7 +136,7 @@ fn control_characters_of_users_are_escaped_in_logs_and_explanations() {
 }
 
 #[test]
-fn no_source_of_ours_may_be_unsafe() {
+fn unsafe_code_is_forbidden_in_all_crates() {
     let read = |path: &str| -> toml::Table {
         let text = fs::read_to_string(Path::new(ROOT).join(path)).expect("a manifest");
         text.parse().expect("TOML")

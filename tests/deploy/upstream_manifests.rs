@@ -172,7 +172,7 @@ async fn wait_until_replaced(fixture: &Fixture, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn upstreams_manifests_run_our_roles_and_going_back_loses_nothing() {
+async fn upstreams_manifests_run_plimsoll_and_switching_back_loses_nothing() {
     let found = tokio::task::spawn_blocking(|| {
         Ok::<_, anyhow::Error>((
             test_programs::autoscaler()?,

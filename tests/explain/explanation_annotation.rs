@@ -34,7 +34,7 @@ use crate::{
 const ONCE: u16 = 1000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_checkpoints_a_vpa_says_itself_why_its_numbers_are_what_they_are() {
+async fn without_checkpoints_the_vpa_carries_its_own_explanation() {
     let Some(fixture) = Fixture::new().await else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let storage = format!("--storage=local:{}", folder.path().display());
@@ -95,7 +95,7 @@ async fn without_checkpoints_a_vpa_says_itself_why_its_numbers_are_what_they_are
     assert_mismatch_is_rejected(&fixture);
     fixture.run_steps(&running, 1).await;
     settled(&running).await;
-    let last = explained(&fixture).await.expect("the recommender has set it right");
+    let last = explained(&fixture).await.expect("the recommender has corrected it");
     running.stop().await;
     let (statuses, annotations) = writes(&proxy);
     assert!(annotations <= statuses + 1, "{annotations} for {statuses} statuses, and one conflict");
@@ -139,7 +139,7 @@ async fn assert_others_write_none(fixture: &Fixture, proxy: &ApiProxy, storage: 
         assert!(written > statuses, "{flags:?}: the status has changed");
         assert_eq!(annotations, before, "{flags:?}");
     }
-    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "is there", |_| true).await;
+    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "exists", |_| true).await;
     assert!(found.metadata.annotations.is_none_or(|all| !all.contains_key(ANNOTATION)));
     let name = format!("{}/web", fixture.namespace);
     let value = json_of(&fixture.explain(&[&name, "-o=json"]));
@@ -162,7 +162,7 @@ async fn settled(running: &RecommenderHandle) {
 
 /// The VPA's explanation of its current status; `None` if it is about another one.
 async fn explained(fixture: &Fixture) -> Option<StoredExplanation> {
-    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "is there", |_| true).await;
+    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "exists", |_| true).await;
     let text = found.metadata.annotations.as_ref()?.get(ANNOTATION)?;
     assert!(text.len() < MAX_BYTES / 4, "it is short: {} bytes", text.len());
     read(text, found.status.as_ref()?.recommendation.as_ref()).ok()
@@ -170,7 +170,7 @@ async fn explained(fixture: &Fixture) -> Option<StoredExplanation> {
 
 /// Recomputes the status with the golden formulas from the annotation.
 async fn assert_recomputable(fixture: &Fixture, stored: &StoredExplanation) {
-    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "is there", |_| true).await;
+    let found = wait_for_vpa(&fixture.bed, &fixture.namespace, "web", "exists", |_| true).await;
     let recommendation =
         found.status.and_then(|status| status.recommendation).expect("is recommended");
     let (recommended, main) = (&recommendation.container_recommendations[0], &stored.containers[0]);

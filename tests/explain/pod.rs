@@ -137,7 +137,7 @@ fn verdict_word(report: &PodReport) -> &str {
 }
 
 #[tokio::test]
-async fn a_pod_is_decided_about_as_a_running_updater_does_and_nothing_is_written() {
+async fn explain_pod_decides_like_a_running_updater_and_writes_nothing() {
     let Some(fixture) = Fixture::new("explain-pod").await else { return };
     let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 4).await;
@@ -224,7 +224,7 @@ fn assert_text_output(fixture: &Fixture, pod: &str) {
 }
 
 #[tokio::test]
-async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
+async fn a_pod_that_no_vpa_changes_is_explained_with_the_reason() {
     let Some(fixture) = Fixture::new("explain-lonely").await else { return };
     let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     let lone = manifests::pod("lone", "Always", "100m", "64Mi");
@@ -245,7 +245,7 @@ async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
     vpa(bed, namespace, "web", "Off", "250m").await;
     let (off, code) = fixture.report(&name, &[]);
     assert_eq!((verdict_word(&off), code), ("vpa_off", Some(0)), "{off:#?}");
-    assert_eq!(off.vpa.expect("is for it").update_mode, "Off");
+    assert_eq!(off.vpa.expect("a VPA matches the pod").update_mode, "Off");
 
     let printed = refused(&fixture.ask("lon", &[]), 1);
     assert!(printed.ends_with("did you mean lone?\n"), "{printed}");
@@ -254,7 +254,7 @@ async fn a_pod_that_no_vpa_has_a_say_about_says_why() {
 }
 
 #[tokio::test]
-async fn a_budget_of_disruptions_and_of_the_cluster_hold_a_pod_before_anybody_asks() {
+async fn pdbs_and_cluster_budgets_block_a_pod_before_any_request() {
     let Some(fixture) = Fixture::new("explain-budgets").await else { return };
     let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 3).await;
@@ -291,7 +291,7 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
 }
 
 #[tokio::test]
-async fn the_right_to_read_one_namespace_is_enough_and_what_is_not_seen_is_named() {
+async fn permission_for_one_namespace_is_enough_and_unreadable_parts_are_named() {
     let Some(mut fixture) = Fixture::new("explain-reader").await else { return };
     let (bed, namespace) = (&fixture.bed, &fixture.namespace);
     deployment(bed, namespace, "web", 3).await;
@@ -349,7 +349,7 @@ subjects: [{{kind: ServiceAccount, name: reader, namespace: {namespace}}}]
 }
 
 #[test]
-fn the_sample_of_a_pod_follows_its_schema() {
+fn the_sample_pod_report_follows_its_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
     let text = std::fs::read_to_string(path).expect("the sample is in the repository");
     let value: Value = serde_json::from_str(&text).expect("JSON");
@@ -368,7 +368,7 @@ fn the_sample_of_a_pod_follows_its_schema() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused_before_anybody_is_asked() {
+fn invalid_flags_are_rejected_before_any_request() {
     let refuse = |flags: &[&str], code| {
         let words = [&["explain", "pod", "web-0", "--kubeconfig=/nonexistent"], flags].concat();
         refused(&plimsoll(&words).output().expect("starts"), code)

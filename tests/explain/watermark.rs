@@ -50,7 +50,7 @@ fn held() -> Value {
 }
 
 #[test]
-fn a_decision_is_told_step_by_step_and_as_data() {
+fn a_decision_is_explained_step_by_step_and_as_json() {
     let report = WpaReport::of(("shop", "web"), &[].into(), &spec(10), &status(held()), NOW);
     let data = serde_json::to_value(&report).expect("JSON");
     assert_eq!(faults(&schema("explain-wpa.v1.json"), &data), Vec::<String>::new());
@@ -75,7 +75,7 @@ fn a_decision_is_told_step_by_step_and_as_data() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_a_finding() {
+fn each_problem_of_a_wpa_is_a_finding() {
     let unknown = json!({
         "from": 4, "to": 4, "restrictions": ["metric_unknown"],
         "sources": [{"name": "requests{map[]}", "unknown": "empty", "message": "no metrics returned"}],
@@ -87,7 +87,7 @@ fn what_is_wrong_with_it_is_a_finding() {
     assert_eq!(codes(&spec(10), &status(unknown)), ["metric_unknown"]);
     assert_eq!(codes(&spec(1), &status(held())), ["invalid"]);
     assert_eq!(codes(&spec(10), &WatermarkPodAutoscalerStatus::default()), ["never_looked_at"]);
-    // The original controller does not record its decision.
+    // Datadog's controller does not record its decision.
     let report = WpaReport::of(("shop", "web"), &[].into(), &spec(10), &status(Value::Null), NOW);
     assert!(
         report.findings.is_empty()

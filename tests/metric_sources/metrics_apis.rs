@@ -48,7 +48,7 @@ fn noon() -> Timestamp {
 }
 
 #[tokio::test]
-async fn all_series_are_added_up_and_the_first_tells_the_time() {
+async fn all_series_are_summed_and_the_first_has_the_timestamp() {
     let values = [json!("150500m"), json!("0.0001"), json!(2)];
     let sum = external(series(&values)).await;
     assert_eq!(sum, Ok(MetricValue::Sum { sum: 152_501, at: Some(noon().into()) }));
@@ -69,7 +69,7 @@ async fn all_series_are_added_up_and_the_first_tells_the_time() {
 }
 
 #[tokio::test]
-async fn names_and_selectors_of_metrics_arrive_as_they_were_meant() {
+async fn metric_names_and_selectors_are_encoded_correctly() {
     let server = serve(series(&[json!("1")])).await;
     let selector = serde_json::from_value(json!({
         "matchLabels": {"zone": "b", "app": "web"},
@@ -95,7 +95,7 @@ async fn names_and_selectors_of_metrics_arrive_as_they_were_meant() {
 }
 
 #[tokio::test]
-async fn an_external_metric_that_is_not_known_is_no_zero() {
+async fn an_unavailable_external_metric_is_an_error_and_not_zero() {
     assert_eq!(external(series(&[])).await, Err(MetricError::Empty("external")));
     assert_eq!(
         external(TestResponse::json(r#"{"items":null}"#)).await,
@@ -155,7 +155,7 @@ fn pods() -> TestResponse {
 }
 
 #[tokio::test]
-async fn what_pods_use_is_told_pod_by_pod_and_not_guessed() {
+async fn usage_is_read_per_pod_and_missing_values_are_reported() {
     let server = serve(pods()).await;
     let client = client(&server);
     let ask = async |resource: &str, container: Option<&str>| {
@@ -181,7 +181,7 @@ async fn what_pods_use_is_told_pod_by_pod_and_not_guessed() {
 }
 
 #[tokio::test]
-async fn usage_that_is_not_known_is_no_zero() {
+async fn unavailable_usage_is_an_error_and_not_zero() {
     let usage = async |reply: TestResponse| {
         let server = serve(reply).await;
         fetch_resource_metric(&client(&server), "shop", "cpu", None, "", LIMIT).await
@@ -217,7 +217,7 @@ async fn usage_that_is_not_known_is_no_zero() {
 }
 
 #[tokio::test]
-async fn a_pod_of_many_is_looked_up_by_its_name() {
+async fn usage_of_a_pod_is_found_by_name() {
     let server = serve(pods()).await;
     let usage = fetch_resource_metric(&client(&server), "shop", "cpu", None, "", LIMIT).await;
     let Ok(MetricValue::Usage { usage, .. }) = usage else { panic!("{usage:?}") };

@@ -47,7 +47,7 @@ async fn ask(reply: TestResponse) -> Result<MetricValue, MetricError> {
 }
 
 #[tokio::test]
-async fn the_samples_of_an_answer_are_added_up() {
+async fn the_samples_of_a_response_are_summed() {
     for (reply, sum) in [
         (vector(&["42"]), 42_000),
         (vector(&["0.1", "0.2", "-0.0001"]), 300),
@@ -60,7 +60,7 @@ async fn the_samples_of_an_answer_are_added_up() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_number_is_no_zero() {
+async fn a_response_without_a_number_is_an_error_and_not_zero() {
     assert_eq!(ask(vector(&[])).await, Err(MetricError::Empty("Prometheus")));
     for value in ["NaN", "+Inf", "-Inf"] {
         assert_eq!(ask(vector(&["1", value])).await, Err(MetricError::NotANumber), "{value}");
@@ -93,7 +93,7 @@ async fn an_answer_that_is_no_number_is_no_zero() {
 }
 
 #[tokio::test]
-async fn a_query_that_cannot_be_right_is_not_even_asked() {
+async fn an_invalid_query_is_not_sent() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let message = queries(&server, limits())
         .get("shop", "sum(up", NOW, None)
@@ -105,7 +105,7 @@ async fn a_query_that_cannot_be_right_is_not_even_asked() {
 }
 
 #[tokio::test]
-async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for_a_period() {
+async fn concurrent_identical_queries_are_sent_once_and_cached_for_a_period() {
     let server =
         LoopbackServer::start_plain(|_| vector(&["1"]).after(Duration::from_millis(100))).await;
     let queries = queries(&server, limits());
@@ -130,8 +130,7 @@ async fn many_who_ask_the_same_at_once_are_one_question_and_its_answer_lasts_for
 }
 
 #[tokio::test]
-async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_late_the_last_turn_was()
- {
+async fn each_user_of_a_query_gets_a_new_value_in_the_next_period_even_if_it_is_late() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits());
     let mut last_fetch = None;
@@ -150,7 +149,7 @@ async fn whoever_had_an_answer_is_told_something_new_in_the_next_period_however_
 }
 
 #[tokio::test]
-async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() {
+async fn users_spread_over_a_period_share_one_query_per_period() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits());
     let mut last_fetch = [None; 30];
@@ -167,7 +166,7 @@ async fn a_query_of_many_who_are_spread_over_the_period_is_asked_once_in_each() 
 }
 
 #[tokio::test]
-async fn a_failure_is_an_answer_until_the_period_is_over() {
+async fn a_failure_is_cached_until_the_end_of_the_period() {
     let server = LoopbackServer::start_plain(|request| {
         if request.body.contains("time=1800000000") {
             TestResponse::new(500, "")
@@ -185,7 +184,7 @@ async fn a_failure_is_an_answer_until_the_period_is_over() {
 }
 
 #[tokio::test]
-async fn a_deaf_server_is_waited_for_no_longer_than_one_query_takes() {
+async fn a_silent_server_blocks_for_one_query_timeout_only() {
     let server =
         LoopbackServer::start_plain(|_| vector(&["1"]).after(Duration::from_mins(1))).await;
     let limits = QueryLimits { timeout: Duration::from_millis(300), ..limits() };
@@ -216,7 +215,7 @@ fn texts(server: &LoopbackServer) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn queries_of_a_namespace_read_its_own_series_unless_it_is_listed() {
+async fn queries_of_a_namespace_read_only_its_own_series_unless_it_is_exempt() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
     let queries = queries(&server, limits()).with_tenant_scope(scope(&["platform"]));
     for namespace in ["shop", "platform", "bank"] {
@@ -243,7 +242,7 @@ async fn queries_of_a_namespace_read_its_own_series_unless_it_is_listed() {
 }
 
 #[tokio::test]
-async fn slow_queries_of_one_namespace_leave_room_for_those_of_others() {
+async fn slow_queries_of_one_namespace_do_not_block_other_namespaces() {
     let server = LoopbackServer::start_plain(|request| {
         let is_slow = request.body.contains("slow");
         vector(&["1"]).after(if is_slow { Duration::from_mins(1) } else { Duration::ZERO })

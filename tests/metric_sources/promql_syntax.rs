@@ -81,7 +81,7 @@ const WRONG: [(&str, &str); 34] = [
 ];
 
 #[test]
-fn what_people_write_passes() {
+fn common_queries_are_accepted() {
     for query in FINE {
         assert_eq!(check_query(query), Ok(()), "{query}");
         assert!(parser::parse(query).is_ok(), "the other parser accepts it too: {query}");
@@ -92,7 +92,7 @@ fn what_people_write_passes() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_in_one_line_that_says_where() {
+fn an_invalid_query_is_rejected_in_one_line_with_the_position() {
     for (query, expected) in WRONG {
         let error = check_query(query).expect_err(query);
         assert!(error.starts_with("invalid query: "), "{error}");
@@ -105,7 +105,7 @@ fn what_cannot_be_right_is_refused_in_one_line_that_says_where() {
 }
 
 #[test]
-fn what_only_victoriametrics_knows_passes_where_it_is() {
+fn metricsql_syntax_is_accepted_only_for_victoriametrics() {
     for query in ["rate(up)", "sum(1, up)", "a default 0", "rate(sum(up)[5m])"] {
         assert_eq!(check_query_in(query, Dialect::MetricsQl), Ok(()), "{query}");
         assert!(check_query(query).is_err(), "{query}");
@@ -114,7 +114,7 @@ fn what_only_victoriametrics_knows_passes_where_it_is() {
 }
 
 #[test]
-fn brackets_do_not_take_the_stack() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let deep = |count: usize| format!("{}up{}", "(".repeat(count), ")".repeat(count));
     assert_eq!(check_query(&deep(90)), Ok(()));
     let error = check_query(&deep(100_000)).expect_err("too deep");
@@ -176,7 +176,7 @@ proptest! {
 
     /// A query that the other parser accepts is rejected only for its result type.
     #[test]
-    fn whatever_others_read_passes(pieces in proptest::collection::vec(piece(), 1..9)) {
+    fn queries_accepted_by_another_parser_are_accepted(pieces in proptest::collection::vec(piece(), 1..9)) {
         let query = pieces.join(" ");
         let checked = check_query(&query);
         if let Ok(read) = parser::parse(&query) {
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in "\\PC{0,40}", soup in "[a-c(){}\\[\\]\"'`=~!<>@+,:0-9.# \\n\\\\é-]{0,40}") {
+    fn any_text_is_accepted_or_rejected_without_a_panic(text in "\\PC{0,40}", soup in "[a-c(){}\\[\\]\"'`=~!<>@+,:0-9.# \\n\\\\é-]{0,40}") {
         for text in [text, soup] {
             if let Err(error) = check_query(&text) {
                 prop_assert!(!error.contains('\n'), "{}", error);

@@ -74,7 +74,7 @@ async fn consult_within(url: &str, pace: RequestLimits) -> Result<RecommendRespo
 
 /// Vector H7.
 #[tokio::test]
-async fn a_question_is_posted_as_json_under_upstreams_name() {
+async fn requests_are_posted_as_json_with_upstreams_user_agent() {
     let server = LoopbackServer::start_plain(|_| TestResponse::json(reply())).await;
     assert_eq!(consult(&server.url("/autoscaling?key=a%2Fb")).await, Ok(advice()));
     let request = &server.requests()[0];
@@ -88,7 +88,7 @@ async fn a_question_is_posted_as_json_under_upstreams_name() {
 
 /// Vector H6 and related cases.
 #[tokio::test]
-async fn redirects_ask_again_with_the_question_or_without_as_their_status_says() {
+async fn redirects_keep_or_drop_the_body_according_to_their_status() {
     for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")]
     {
         let server = LoopbackServer::start_plain(move |request| match &*request.path {
@@ -110,7 +110,7 @@ async fn redirects_ask_again_with_the_question_or_without_as_their_status_says()
 }
 
 #[tokio::test]
-async fn whoever_sends_in_circles_or_elsewhere_is_left_alone() {
+async fn redirect_loops_and_other_schemes_are_rejected() {
     let circle = LoopbackServer::start_plain(|_| TestResponse::redirect(308, "/again")).await;
     let error = consult(&circle.url("/")).await.expect_err("redirects forever").to_string();
     assert_eq!(error, "error sending request: stopped after 10 redirects");
@@ -126,7 +126,7 @@ async fn whoever_sends_in_circles_or_elsewhere_is_left_alone() {
 
 /// Vector H2.
 #[tokio::test]
-async fn what_is_no_address_is_not_asked() {
+async fn an_invalid_address_gets_no_request() {
     for url in ["", "recommender", "ftp://any/a", "http://", "://", "unix:///run/a", "http:///a b"]
     {
         let error = consult(url).await.expect_err(url).to_string();
@@ -140,7 +140,7 @@ async fn what_is_no_address_is_not_asked() {
 
 /// Vector H12, and all other failures.
 #[tokio::test]
-async fn each_failure_says_what_happened_in_one_line() {
+async fn each_failure_is_reported_in_one_line() {
     let long = "x".repeat(5000);
     for (reply, expected) in [
         (TestResponse::new(503, "not\nyet"), "unexpected response code: 503 (not yet)".to_owned()),
@@ -185,7 +185,7 @@ async fn each_failure_says_what_happened_in_one_line() {
 }
 
 #[tokio::test]
-async fn all_of_it_has_one_time_limit() {
+async fn one_timeout_covers_all_redirects_and_the_body() {
     let pace = RequestLimits { timeout: Duration::from_millis(400), ..RequestLimits::default() };
     let slow =
         LoopbackServer::start_plain(|_| TestResponse::json("{}").after(Duration::from_mins(1)))
@@ -202,7 +202,7 @@ async fn all_of_it_has_one_time_limit() {
 }
 
 #[tokio::test]
-async fn every_request_is_counted_by_its_method_and_status() {
+async fn every_request_is_counted_by_method_and_status() {
     let server = LoopbackServer::start_plain(|request| match &*request.path {
         "/a" => TestResponse::redirect(303, "/b"),
         "/slow" => TestResponse::json("{}").after(Duration::from_mins(1)),

@@ -109,7 +109,7 @@ fn trusting(ca_file: &str) -> TlsConfig {
 }
 
 #[tokio::test]
-async fn one_objects_authorities_are_not_those_of_another() {
+async fn the_ca_of_one_object_is_not_used_for_another() {
     let (files, certificate_pair, other) =
         (CertificateFiles::new(), pair(&["localhost"]), pair(&["localhost"]));
     let server = serve(&certificate_pair, None).await;
@@ -138,7 +138,7 @@ async fn one_objects_authorities_are_not_those_of_another() {
 }
 
 #[tokio::test]
-async fn no_verification_is_what_was_asked_for_and_only_by_whom() {
+async fn verification_is_skipped_only_for_the_object_or_process_that_sets_it() {
     let server = serve(&pair(&["elsewhere"]), None).await;
     let careless = TlsConfig { insecure_skip_verify: true, ..TlsConfig::default() };
     let (recommenders, none) = (recommenders(), TlsConfig::default());
@@ -151,7 +151,7 @@ async fn no_verification_is_what_was_asked_for_and_only_by_whom() {
 }
 
 #[tokio::test]
-async fn the_name_of_a_server_is_told_to_it_and_looked_for_in_its_certificate() {
+async fn the_server_name_is_sent_and_verified() {
     let (files, certificate_pair) =
         (CertificateFiles::new(), pair(&["recommender.shop.svc", "10.1.2.3"]));
     let server = serve(&certificate_pair, None).await;
@@ -184,7 +184,7 @@ async fn the_name_of_a_server_is_told_to_it_and_looked_for_in_its_certificate() 
 }
 
 #[tokio::test]
-async fn a_server_with_many_names_is_told_which_one_is_meant() {
+async fn the_server_name_selects_the_certificate_of_a_server_with_several_names() {
     /// Presents a certificate only if the client asks for its name (SNI).
     #[derive(Debug)]
     struct CertificateByServerName(Arc<rustls::sign::CertifiedKey>);
@@ -219,7 +219,7 @@ async fn a_server_with_many_names_is_told_which_one_is_meant() {
 
 /// Vectors H8 and H9.
 #[tokio::test]
-async fn certificates_of_ours_are_shown_whether_an_object_or_the_process_names_them() {
+async fn client_certificates_of_the_object_or_the_process_are_presented() {
     let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
     let (certificate, key) = identity();
     let server = serve(&certificate_pair, Some(&certificate)).await;
@@ -252,7 +252,7 @@ async fn certificates_of_ours_are_shown_whether_an_object_or_the_process_names_t
 
 /// Vector H10, and that the effect is temporary.
 #[tokio::test(start_paused = true)]
-async fn a_key_of_another_certificate_is_told_and_looked_at_again_later() {
+async fn a_key_of_another_certificate_is_reported_and_checked_again_later() {
     let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
     let ((certificate, key), (_, other)) = (identity(), identity());
     let server = serve(&certificate_pair, Some(&certificate)).await;
@@ -276,11 +276,15 @@ async fn a_key_of_another_certificate_is_told_and_looked_at_again_later() {
     tokio::time::advance(short_limits().reload_retry_interval).await;
     // The rest uses sockets, so it needs real time.
     tokio::time::resume();
-    assert_eq!(consult(&recommenders, &server, Some(&tls), &none).await, Ok(3), "they match now");
+    assert_eq!(
+        consult(&recommenders, &server, Some(&tls), &none).await,
+        Ok(3),
+        "certificate and key match now"
+    );
 }
 
 #[tokio::test]
-async fn files_that_change_are_read_again_and_what_is_wrong_with_them_is_told() {
+async fn changed_certificate_files_are_reloaded_and_errors_are_reported() {
     let (files, first_pair, second_pair) =
         (CertificateFiles::new(), pair(&["localhost"]), pair(&["localhost"]));
     let (first, second) = (serve(&first_pair, None).await, serve(&second_pair, None).await);
@@ -320,7 +324,7 @@ async fn files_that_change_are_read_again_and_what_is_wrong_with_them_is_told() 
 }
 
 #[tokio::test]
-async fn versions_that_are_not_spoken_are_refused() {
+async fn unsupported_tls_versions_are_rejected() {
     let (files, certificate_pair) = (CertificateFiles::new(), pair(&["localhost"]));
     let server = serve(&certificate_pair, None).await;
     let ca_file = files.write("ca", &certificate_pair.authority);

@@ -109,7 +109,7 @@ fn count(text: &str, family: &str, part: &str) -> usize {
 }
 
 #[test]
-fn what_is_not_known_has_no_series() {
+fn unknown_values_have_no_series() {
     let text = text(200, Cardinality::All);
     let of_cpu = "resource=\"cpu\"";
     assert_eq!(count(&text, "plimsoll_target", of_cpu), 200);
@@ -123,13 +123,13 @@ fn what_is_not_known_has_no_series() {
     }
     assert_eq!(count(&text, "plimsoll_staleness_seconds", ""), 180);
     assert_eq!(count(&text, "plimsoll_value", of_cpu), 180, "NaN is an unknown value");
-    let wanted = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
+    let expected = "plimsoll_high{container=\"main\",kind=\"vpa\",name=\"vpa-000199\",namespace=\"team\",\
                   resource=\"memory\"} 1e+06";
-    assert!(text.lines().any(|line| line == wanted), "{text}");
+    assert!(text.lines().any(|line| line == expected), "{text}");
 }
 
 #[test]
-fn a_restriction_is_one_while_it_holds_and_zero_otherwise() {
+fn a_restriction_is_one_while_active_and_zero_otherwise() {
     let text = text(200, Cardinality::All);
     let family = "plimsoll_restricted_scaling";
     assert_eq!(count(&text, family, "} 1"), 40);
@@ -164,7 +164,7 @@ impl VpaMetricsSource for ChangingObjects {
 }
 
 #[test]
-fn a_restriction_that_never_held_has_no_series_and_one_that_ends_is_zero() {
+fn a_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_zero() {
     for cardinality in [Cardinality::Standard, Cardinality::Restricted] {
         let reason = Arc::new(Mutex::new(RecommendationReason::Usage));
         let mut registry = Registry::new();
@@ -258,13 +258,13 @@ fn ten_thousand_vpas_of_two_containers_have_41_series_each() {
     assert_eq!(series(Cardinality::All), 104 * VPAS);
     let page = include_str!("../../docs/metrics.md");
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
-    for wanted in ["41 per VPA of two containers", "410,000", "104 per VPA of two containers"] {
-        assert!(page.contains(wanted), "docs/metrics.md does not say: {wanted}");
+    for expected in ["41 per VPA of two containers", "410,000", "104 per VPA of two containers"] {
+        assert!(page.contains(expected), "docs/metrics.md does not say: {expected}");
     }
 }
 
 #[test]
-fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
+fn cardinality_restricted_exports_only_restrictions_and_objects() {
     let text = text(200, Cardinality::Restricted);
     assert_eq!(count(&text, "plimsoll_restricted_scaling", "} 1"), 40);
     assert_eq!(count(&text, "plimsoll_object_info", "update_mode=\"Auto\"} 1"), 200);
@@ -274,7 +274,7 @@ fn only_restrictions_and_whole_objects_are_left_when_asked_so() {
 }
 
 #[test]
-fn objects_can_be_left_out() {
+fn object_metrics_can_be_disabled() {
     assert_eq!(text(200, Cardinality::Off).matches("kind=\"vpa\"").count(), 0);
 }
 
@@ -286,7 +286,7 @@ fn in_thousands(number: usize) -> String {
 }
 
 #[test]
-fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
+fn the_metrics_page_states_the_number_of_series_per_vpa_and_container() {
     let page = include_str!("../../docs/metrics.md");
     let of_one = |cardinality| {
         let text = text(2, cardinality);
@@ -304,7 +304,7 @@ fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
     let updaters = 10_000 * SkipReason::restriction_names().count();
     let recommenders = 10_000 * (of_vpa + 5 * of_container);
     assert_eq!(of_one(Cardinality::Restricted), (of_vpa, 0));
-    for wanted in [
+    for expected in [
         format!(
             "{of_vpa} per VPA and {of_container} per container: {families} families and {reasons_told} reasons"
         ),
@@ -322,12 +322,12 @@ fn the_page_says_how_many_series_a_vpa_a_container_and_a_large_cluster_have() {
             in_thousands(2 * 10_000 * (of_vpa + 5 * (of_container - 2 * reasons)))
         ),
     ] {
-        assert!(page.contains(&wanted), "docs/metrics.md does not say: {wanted}");
+        assert!(page.contains(&expected), "docs/metrics.md does not say: {expected}");
     }
 }
 
 #[test]
-fn fifty_thousand_containers_are_printed_through_a_little_memory() {
+fn metrics_of_50000_containers_are_rendered_in_little_memory() {
     let mut registry = Registry::new();
     let objects = Arc::new(UniformObjects::of(50_000));
     registry.add_objects(ObjectMetrics::new(objects, Cardinality::All));

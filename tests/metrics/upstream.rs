@@ -89,19 +89,19 @@ fn recommender_differences(expected: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_family_of_upstreams_admission_controller_has_our_twin() {
+fn every_family_of_upstreams_admission_controller_is_exported() {
     assert_eq!(admission_differences(&ADMISSION_ONLY.read()), Vec::<String>::new());
 }
 
 #[test]
-fn every_family_of_upstreams_recommender_has_our_twin() {
+fn every_family_of_upstreams_recommender_is_exported() {
     let expected = RECOMMENDER_ONLY.read();
     assert_eq!(recommender_differences(&expected), Vec::<String>::new());
     assert_eq!(expected.lines().filter(|line| line.starts_with(' ')).count(), 144);
 }
 
 #[test]
-fn a_bucket_or_a_series_that_ours_has_not_is_a_difference() {
+fn a_missing_bucket_or_series_is_reported_as_a_difference() {
     let expected = RECOMMENDER_ONLY.read();
     let bucket = expected.replacen(",+Inf", ",7,+Inf", 1);
     assert_eq!(recommender_differences(&bucket).len(), 1, "{bucket}");

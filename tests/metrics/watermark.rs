@@ -189,7 +189,7 @@ impl Release {
 }
 
 #[test]
-fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
+fn upstreams_series_have_the_labels_of_the_selected_release() {
     let (none, namespace, target) = ("", "namespace=\"shop\",", ",target_name=\"web-server\"");
     let releases = [
         Release { set: LabelSet::V10, dry_run: none, namespace: none, target: none },
@@ -198,17 +198,17 @@ fn upstreams_series_have_the_labels_of_the_release_that_is_asked_for() {
     ];
     for release in releases {
         let text = scrape_text(vec![web()], Cardinality::Off, release.set, &["team/name"]);
-        let wanted = release.upstreams();
-        assert_eq!(series(&text), wanted.lines().collect::<Vec<_>>(), "{:?}", release.set);
+        let expected = release.upstreams();
+        assert_eq!(series(&text), expected.lines().collect::<Vec<_>>(), "{:?}", release.set);
     }
 }
 
 #[test]
-fn a_family_is_explained_once_and_before_its_series() {
+fn a_family_has_its_help_text_once_and_before_its_series() {
     let other = WatermarkFixture { key: ObjectKey::new("shop", "worker"), ..web() };
     let text = scrape_text(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
     let (_, text) = text.split_once("# HELP wpa_controller_value").expect("exists");
-    let wanted = concat!(
+    let expected = concat!(
         " What is compared with the marks.\n",
         "# TYPE wpa_controller_value gauge\n",
         "wpa_controller_value{metric_name=\"requests\",resource_kind=\"Deployment\",resource_name=\"web-server\",",
@@ -216,15 +216,15 @@ fn a_family_is_explained_once_and_before_its_series() {
         "wpa_controller_value{metric_name=\"requests\",resource_kind=\"Deployment\",resource_name=\"web-server\",",
         "resource_namespace=\"shop\",wpa_name=\"worker\",wpa_namespace=\"shop\"} 212500\n",
     );
-    assert_eq!(text, wanted);
+    assert_eq!(text, expected);
 }
 
 #[test]
-fn our_own_series_tell_all_that_holds() {
+fn our_series_describe_the_whole_state() {
     let text = scrape_text(vec![web()], Cardinality::All, LabelSet::V12, &[]);
     let ours: Vec<_> =
         series(&text).into_iter().filter(|line| line.starts_with("plimsoll_")).collect();
-    let wanted = r#"plimsoll_object_info{dry_run="true",kind="wpa",name="web",namespace="shop",target_kind="Deployment",target_name="web-server"} 1
+    let expected = r#"plimsoll_object_info{dry_run="true",kind="wpa",name="web",namespace="shop",target_kind="Deployment",target_name="web-server"} 1
 plimsoll_staleness_seconds{kind="wpa",name="web",namespace="shop"} 2.5
 plimsoll_value{kind="wpa",metric="requests",name="web",namespace="shop"} 212.5
 plimsoll_low{kind="wpa",metric="requests",name="web",namespace="shop"} 100
@@ -237,7 +237,7 @@ plimsoll_max_replicas{kind="wpa",name="web",namespace="shop"} 40
 plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",transition="downscale"} 287.5
 plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",transition="upscale"} 0
 "#;
-    let wanted: Vec<String> = wanted.lines().map(str::to_owned).collect();
+    let expected: Vec<String> = expected.lines().map(str::to_owned).collect();
     let restrictions = Restriction::ALL.map(|reason| {
         let holds = [Restriction::UpscaleCapping, Restriction::DryRun].contains(&reason);
         let (reason, holds) = (reason.as_str(), u8::from(holds));
@@ -245,12 +245,12 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
             "plimsoll_restricted_scaling{{kind=\"wpa\",name=\"web\",namespace=\"shop\",reason=\"{reason}\"}} {holds}"
         )
     });
-    let wanted: Vec<String> = wanted.into_iter().chain(restrictions).collect();
-    assert_eq!(ours, wanted);
+    let expected: Vec<String> = expected.into_iter().chain(restrictions).collect();
+    assert_eq!(ours, expected);
 }
 
 #[test]
-fn what_is_not_known_after_a_failure_has_no_series() {
+fn unknown_values_after_a_failure_have_no_series() {
     let sources = vec![
         SourceRow { metric_name: "requests", value_milli: Some(f64::NAN), ..SourceRow::default() },
         SourceRow { metric_name: "errors", high_milli: Some(0.0), ..SourceRow::default() },
@@ -288,7 +288,7 @@ fn what_is_not_known_after_a_failure_has_no_series() {
 }
 
 #[test]
-fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
+fn series_of_a_deleted_or_changed_object_are_removed() {
     let live = |dry_run| {
         scrape_text(
             vec![WatermarkFixture { dry_run, ..web() }],
@@ -304,22 +304,22 @@ fn nothing_stays_of_an_object_that_is_gone_or_of_what_it_was() {
 }
 
 #[test]
-fn a_namesake_takes_the_place_of_a_metric_upstream_and_a_number_with_us() {
+fn metrics_with_the_same_name_are_merged_in_upstreams_series_and_numbered_in_ours() {
     let of = |value| SourceRow { value_milli: Some(value), ..web().sources[0] };
     let twice = WatermarkFixture { sources: vec![of(1000.0), of(2000.0)], ..web() };
     let text = scrape_text(vec![twice], Cardinality::All, LabelSet::V10, &[]);
     let upstreams = lines_of_family(&text, "wpa_controller_value");
     assert!(upstreams.len() == 1 && upstreams[0].ends_with("} 2000"), "{upstreams:?}");
     let ours = lines_of_family(&text, "plimsoll_value");
-    let wanted = [
+    let expected = [
         r#"kind="wpa",metric="requests",name="web",namespace="shop"} 1"#,
         r#"kind="wpa",metric="requests#2",name="web",namespace="shop"} 2"#,
     ];
-    assert_eq!(ours, wanted);
+    assert_eq!(ours, expected);
 }
 
 #[test]
-fn labels_of_objects_have_names_that_prometheus_takes_and_each_its_own() {
+fn labels_of_objects_become_valid_and_unique_label_names() {
     let labels =
         vec![("team/name", "front"), ("a.b", "dot"), ("a-b", "dash \"x\""), ("dry_run", "mine")];
     let keys = ["a.b", "dry_run", "team/name", "a-b", "missing"];
@@ -337,7 +337,7 @@ fn labels_of_objects_have_names_that_prometheus_takes_and_each_its_own() {
 }
 
 #[test]
-fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_kind() {
+fn objects_of_several_pages_stay_within_their_families() {
     let named = |number| WatermarkFixture {
         key: ObjectKey::new("shop", format!("web-{number:04}")),
         ..web()
@@ -364,7 +364,7 @@ fn objects_of_several_pages_stay_within_their_families_beside_those_of_another_k
 }
 
 #[test]
-fn recommenders_that_nobody_asks_any_more_have_no_series() {
+fn unused_recommenders_have_no_series() {
     let mut registry = Registry::new();
     let metrics = WatermarkMetrics::new(&mut registry);
     let registry = Arc::new(registry);
@@ -377,7 +377,7 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
     drop(call);
     metrics.begin_recommender_call("http://two").on_response("POST", 200, Duration::from_secs(2));
     let text_now = text();
-    for wanted in [
+    for expected in [
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.3"} 0"#,
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.6"} 1"#,
         r#"http_client_requests_errors_total{client="https://one/scale"} 1"#,
@@ -385,7 +385,7 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
         r#"http_client_requests_inflight{client="https://one/scale"} 0"#,
         r#"http_client_requests_total{client="https://one/scale",code="307",method="post"} 1"#,
     ] {
-        assert!(text_now.lines().any(|line| line == wanted), "{wanted} is not in {text_now}");
+        assert!(text_now.lines().any(|line| line == expected), "{expected} is not in {text_now}");
     }
     assert!(!text_now.contains("secret"), "{text_now}");
     metrics.retain_clients(&HashSet::from(["http://two".to_owned()]));
@@ -394,7 +394,7 @@ fn recommenders_that_nobody_asks_any_more_have_no_series() {
 }
 
 #[test]
-fn looks_at_objects_are_counted_as_upstreams_framework_does() {
+fn reconciliations_are_counted_like_controller_runtime() {
     let mut registry = Registry::new();
     let metrics = WatermarkMetrics::new(&mut registry);
     metrics.set_workers(4);
@@ -407,7 +407,7 @@ fn looks_at_objects_are_counted_as_upstreams_framework_does() {
     metrics.count_metric_result("external", Ok(()));
     metrics.count_metric_result("prometheus", Err(&MetricError::NotANumber));
     let text = scrape(registry);
-    for wanted in [
+    for expected in [
         r#"controller_runtime_active_workers{controller="watermarkpodautoscaler"} 1"#,
         r#"controller_runtime_max_concurrent_reconciles{controller="watermarkpodautoscaler"} 4"#,
         r#"controller_runtime_reconcile_errors_total{controller="watermarkpodautoscaler"} 1"#,
@@ -420,6 +420,6 @@ fn looks_at_objects_are_counted_as_upstreams_framework_does() {
         r#"plimsoll_watermark_reconciles_total{outcome="held"} 1"#,
         r#"workqueue_depth{controller="watermarkpodautoscaler",name="watermarkpodautoscaler"} 7"#,
     ] {
-        assert!(text.lines().any(|line| line == wanted), "{wanted} is not in {text}");
+        assert!(text.lines().any(|line| line == expected), "{expected} is not in {text}");
     }
 }

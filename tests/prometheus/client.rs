@@ -40,12 +40,12 @@ fn query(text: &str) -> Query {
 }
 
 #[tokio::test]
-async fn a_number_is_told_from_all_that_is_none_on_release_2() {
+async fn scalar_results_are_distinguished_from_missing_and_invalid_ones_on_prometheus_2() {
     numbers(PrometheusRelease::V2).await;
 }
 
 #[tokio::test]
-async fn a_number_is_told_from_all_that_is_none_on_release_3() {
+async fn scalar_results_are_distinguished_from_missing_and_invalid_ones_on_prometheus_3() {
     numbers(PrometheusRelease::V3).await;
 }
 
@@ -107,12 +107,12 @@ async fn numbers(release: PrometheusRelease) {
 }
 
 #[tokio::test]
-async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_2() {
+async fn eight_days_are_read_in_parts_without_gaps_from_prometheus_2() {
     eight_days(PrometheusRelease::V2).await;
 }
 
 #[tokio::test]
-async fn eight_days_by_the_minute_come_in_parts_without_seams_from_release_3() {
+async fn eight_days_are_read_in_parts_without_gaps_from_prometheus_3() {
     eight_days(PrometheusRelease::V3).await;
 }
 
@@ -179,7 +179,7 @@ fn thinned(gathered: SeriesByLabels, grid: QueryRange) -> SeriesByLabels {
 }
 
 #[tokio::test]
-async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_parts() {
+async fn queries_beyond_a_limit_of_the_server_or_the_budget_are_split() {
     let end = full_hour();
     let start = end - SignedDuration::from_hours(24);
     let mut history = history(end, 24);
@@ -225,7 +225,7 @@ async fn what_is_too_much_for_a_server_or_for_the_budget_is_asked_in_smaller_par
 }
 
 #[tokio::test]
-async fn no_more_queries_are_under_way_than_allowed() {
+async fn concurrent_queries_are_limited() {
     let end = full_hour();
     let history = history(end, 1).series("fine", &[], |_| Some(42.0));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {

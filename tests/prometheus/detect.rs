@@ -49,7 +49,7 @@ async fn found(url: &str, known: &SchemaOverrides, end: Timestamp) -> Result<Sch
 }
 
 #[tokio::test]
-async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_after_the_other() {
+async fn metrics_are_detected_one_by_one_if_the_server_requires_a_metric_name_in_each_query() {
     let (history, end) = hour(SignedDuration::from_secs(30));
     let Some(server) =
         PrometheusServer::with_history(PrometheusRelease::V3, web(&MANAGED, history)).await
@@ -67,7 +67,7 @@ async fn a_server_that_wants_each_query_to_name_its_metric_is_asked_about_one_af
 }
 
 #[tokio::test]
-async fn names_are_found_however_an_installation_labels_its_series() {
+async fn metrics_and_labels_are_detected_for_every_installation() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hour(SignedDuration::from_secs(30));
         let history = web(&flavor, history);
@@ -106,7 +106,7 @@ async fn names_are_found_however_an_installation_labels_its_series() {
 const SECONDS_30: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn what_is_set_means_what_it_says() {
+async fn configured_names_override_detection() {
     let (history, end) = hour(SignedDuration::from_mins(1));
     let mut history = web(&OPERATOR, history);
     // The kubelet exposes the same numbers on a second endpoint, and another job scrapes them a third time.
@@ -163,7 +163,7 @@ async fn what_is_set_means_what_it_says() {
 }
 
 #[tokio::test]
-async fn what_was_there_an_hour_ago_is_found_with_what_owned_it() {
+async fn series_and_owners_of_an_hour_ago_are_detected() {
     let (history, end) = hour(SignedDuration::from_secs(30));
     let Some(server) =
         PrometheusServer::with_history(PrometheusRelease::V3, web(&OPERATOR, history)).await
@@ -178,7 +178,7 @@ async fn what_was_there_an_hour_ago_is_found_with_what_owned_it() {
 }
 
 #[tokio::test]
-async fn what_was_not_there_at_first_is_looked_for_again() {
+async fn missing_metrics_are_detected_again_later() {
     let (log, _guard) = captured_log::capture();
     let (mut history, end) = hour(SignedDuration::from_secs(30));
     let ago = |minutes: i64| end - SignedDuration::from_mins(minutes);
@@ -232,7 +232,7 @@ fn renamed(mut history: History, end: Timestamp) -> History {
 }
 
 #[tokio::test]
-async fn series_that_were_renamed_are_found_after_empty_readings_and_within_an_hour() {
+async fn renamed_series_are_detected_after_empty_results_and_within_an_hour() {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("an hour");
     let begin = end - SignedDuration::from_hours(4);
     let history = renamed(History::new(begin, end, SignedDuration::from_secs(30)), end);

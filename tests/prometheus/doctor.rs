@@ -97,7 +97,7 @@ fn shop(flavor: &LabelFlavor, history: History) -> History {
 }
 
 #[tokio::test]
-async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_the_same() {
+async fn the_doctor_detects_every_labelling_and_its_flags_give_the_same_result() {
     for (flavor, release, version, code) in [
         (OPERATOR, PrometheusRelease::V3, "3.", 0),
         (CHART, PrometheusRelease::V2, "2.", 0),
@@ -117,8 +117,8 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
         let (level, words) = finding(&report, "usage").expect("usage");
         let labels = flavor.identity.join(", ");
         let job = flavor.usage[0].1;
-        let wanted = format!("4 containers are known from job {job}, by the labels {labels}.");
-        assert_eq!((level, words), ("ok", &*wanted), "{name}");
+        let expected = format!("4 containers are known from job {job}, by the labels {labels}.");
+        assert_eq!((level, words), ("ok", &*expected), "{name}");
         let interval = finding(&report, "interval").expect("an interval");
         assert_eq!(interval, ("ok", "They are scraped every 2 min."), "{name}");
         assert_eq!(finding(&report, "replicas").is_some(), flavor.copies.is_some(), "{name}");
@@ -139,14 +139,14 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
 
         let flags = flags(&report);
         let [_, pod, container] = flavor.identity;
-        for wanted in [
+        for expected in [
             "--storage=prometheus".to_owned(),
             format!("--prometheus-address={url}"),
             format!("--prometheus-cadvisor-job-name={job}"),
             format!("--container-pod-name-label={pod}"),
             format!("--container-name-label={container}"),
         ] {
-            assert!(flags.contains(&wanted), "{name}: {wanted} is not among {flags:?}");
+            assert!(flags.contains(&expected), "{name}: {expected} is not among {flags:?}");
         }
         // A flag without effect here is not suggested.
         assert!(!flags.iter().any(|flag| flag.contains("pod-label")), "{name}: {flags:?}");
@@ -167,7 +167,7 @@ async fn what_a_server_has_is_told_however_it_labels_it_and_the_flags_lead_to_th
 }
 
 #[tokio::test]
-async fn the_text_fits_eighty_columns_and_has_every_query_when_asked() {
+async fn the_text_output_fits_80_columns_and_lists_every_query_on_request() {
     let history = shop(&OPERATOR, days(3, SignedDuration::from_mins(5)));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
@@ -197,7 +197,7 @@ async fn the_text_fits_eighty_columns_and_has_every_query_when_asked() {
 }
 
 #[tokio::test]
-async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
+async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_selects_one() {
     let of = |cluster| {
         let usage: &'static [(&str, &str)] = if cluster == "qa" {
             &[("job", "kubelet"), ("cluster", "qa")]
@@ -228,7 +228,7 @@ async fn two_clusters_in_one_server_are_a_problem_until_a_matcher_chooses() {
 }
 
 #[tokio::test]
-async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
+async fn a_server_without_container_series_is_reported_with_a_remedy() {
     let up = |_| Some(1.0);
     let history = days(1, SignedDuration::from_mins(1)).series("up", &[("job", "node")], up);
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
@@ -251,7 +251,7 @@ async fn a_server_without_series_of_containers_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_them() {
+async fn with_two_kubelet_endpoints_the_flags_select_the_job_and_one_endpoint() {
     let mut history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
     for pod in ["web-0", "web-1", "web-2"] {
         let place = [("job", "kubelet"), ("metrics_path", "/metrics/resource")];
@@ -277,7 +277,7 @@ async fn of_a_kubelet_with_two_places_the_flags_name_the_job_and_lead_to_one_of_
 }
 
 #[tokio::test]
-async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
+async fn pods_without_series_are_reported_with_their_vpa() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let namespace = bed.namespace("doctor").await;
@@ -336,7 +336,7 @@ async fn pods_of_a_cluster_without_series_are_told_by_their_vpa() {
 }
 
 #[tokio::test]
-async fn families_that_are_dropped_are_told_with_what_is_lost() {
+async fn dropped_metric_families_are_reported_with_the_consequences() {
     let mut history = days(1, SignedDuration::from_mins(2));
     for metric in [CPU_METRIC, MEMORY_METRIC] {
         history = CHART.usage(history, metric, ["shop", "web-0", "main"], |_| Some(2e8));
@@ -366,7 +366,7 @@ async fn families_that_are_dropped_are_told_with_what_is_lost() {
 }
 
 #[test]
-fn the_sample_is_a_report() {
+fn the_sample_report_follows_its_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE);
     let text = std::fs::read_to_string(path).expect("the sample is in the repository");
     let value: Value = serde_json::from_str(&text).expect("JSON");

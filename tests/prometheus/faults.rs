@@ -59,7 +59,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn what_passes_is_asked_again_and_counts_once() {
+async fn a_transient_error_is_retried_and_samples_count_once() {
     let Some(stage) = fixture(short_limits()).await else { return };
     for (fault, halvings) in [
         (Fault::Disconnected(100_000), 0),
@@ -98,7 +98,7 @@ async fn what_passes_is_asked_again_and_counts_once() {
 }
 
 #[tokio::test]
-async fn what_stays_is_one_line_that_says_what_came_and_nothing_counts() {
+async fn a_permanent_error_is_reported_in_one_line_and_nothing_counts() {
     let Some(stage) = fixture(short_limits()).await else { return };
     for (fault, tries, words) in [
         (Fault::Disconnected(100_000), 3, "the response was truncated after "),
@@ -147,7 +147,7 @@ async fn what_stays_is_one_line_that_says_what_came_and_nothing_counts() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_slow_is_given_up_in_time_and_asked_for_less() {
+async fn a_query_to_a_slow_server_times_out_and_is_split() {
     let Some(stage) = fixture(QueryLimits { timeout: LIMIT, ..short_limits() }).await else {
         return;
     };
@@ -174,7 +174,7 @@ async fn a_server_that_is_slow_is_given_up_in_time_and_asked_for_less() {
 }
 
 #[tokio::test]
-async fn a_range_that_was_interrupted_goes_on_where_it_stopped() {
+async fn an_interrupted_range_query_resumes_where_it_stopped() {
     let Some(stage) = fixture(QueryLimits { max_steps: 500, ..short_limits() }).await else {
         return;
     };

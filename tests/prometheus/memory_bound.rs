@@ -35,7 +35,7 @@ impl SeriesVisitor for SumVisitor {
 }
 
 #[test]
-fn an_answer_of_a_hundred_megabytes_is_read_in_a_tenth_of_one() {
+fn a_response_of_100_megabytes_is_read_in_a_tenth_of_a_megabyte() {
     const SERIES: u64 = 250;
     const POINTS: u64 = 11_000;
     let mut series = String::new();
@@ -70,7 +70,7 @@ fn an_answer_of_a_hundred_megabytes_is_read_in_a_tenth_of_one() {
 }
 
 #[test]
-fn a_list_of_fifty_thousand_series_is_read_in_a_tenth_of_a_megabyte() {
+fn a_list_of_50000_series_is_read_in_a_tenth_of_a_megabyte() {
     const SERIES: u64 = 50_000;
     let mut sum = SumVisitor::default();
     let mut bytes = 0;
@@ -96,7 +96,7 @@ fn a_list_of_fifty_thousand_series_is_read_in_a_tenth_of_a_megabyte() {
 }
 
 #[test]
-fn an_answer_of_a_real_server_costs_less_than_a_megabyte() {
+fn a_response_of_a_real_server_is_read_in_less_than_a_megabyte() {
     // Allocations are counted per thread, so all reads run on this one.
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let end =

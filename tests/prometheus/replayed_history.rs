@@ -66,7 +66,7 @@ impl Sink for FleetSink {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_real_server_has_recommends_what_was_lived() {
+async fn history_read_from_a_real_server_gives_the_same_recommendation_as_live_samples() {
     for seeds in workload_seeds() {
         let seeds = seeds.flat_map(|seed| {
             (0..).zip(&BEHAVIOURS).map(move |(kind, behaviour)| (seed, kind, behaviour))
@@ -77,7 +77,7 @@ async fn what_a_real_server_has_recommends_what_was_lived() {
                 (ObjectKey::new(format!("team-{seed}-{kind}"), "web"), Arc::new(workload))
             })
             .collect();
-        let lived: BTreeMap<_, _> = workloads
+        let live_estimates: BTreeMap<_, _> = workloads
             .iter()
             .map(|(key, workload)| {
                 let server = ScrapeSchedule { every: 15, offset: 5, fails: 200 };
@@ -85,7 +85,7 @@ async fn what_a_real_server_has_recommends_what_was_lived() {
             })
             .collect();
         for release in releases() {
-            read_back(release, &workloads, &lived).await;
+            read_back(release, &workloads, &live_estimates).await;
         }
     }
 }
@@ -95,7 +95,7 @@ async fn what_a_real_server_has_recommends_what_was_lived() {
 async fn read_back(
     release: PrometheusRelease,
     workloads: &Stories,
-    lived: &BTreeMap<ObjectKey, ComparedEstimate>,
+    live_estimates: &BTreeMap<ObjectKey, ComparedEstimate>,
 ) {
     let at = |second: i64| Timestamp::from_nanosecond(i128::from(time(second).as_nanos()));
     let (from, to) = (at(0).expect("valid timestamp"), at(SPAN).expect("valid timestamp"));
@@ -127,7 +127,7 @@ async fn read_back(
         fill.fleet.register_container(key, CONTAINER, time(SPAN));
         let recommendation = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
         assert!(!recommendation.containers.is_empty(), "no history of {key}: {}", workload.name);
-        figures.add_comparison(workload, &lived[key], &estimate_of(&recommendation));
+        figures.add_comparison(workload, &live_estimates[key], &estimate_of(&recommendation));
     }
     figures.assert_good_enough(workloads.len() as u32, &format!("{release:?}"));
 }
@@ -198,8 +198,8 @@ fn scraped(
 
 /// Restart count of a pod's container at this time; `None` if the pod does not exist.
 fn restarts(pod: &SimulatedPod, second: i64) -> Option<usize> {
-    let lives =
+    let exists =
         pod.runs[0].start <= second && second <= pod.runs.last().map_or(0, ContainerRun::end) + 60;
     let ended = pod.runs.iter().filter(|run| run.end() <= second).count();
-    lives.then_some(ended)
+    exists.then_some(ended)
 }

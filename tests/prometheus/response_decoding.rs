@@ -39,7 +39,7 @@ const MIXED: &str = r#"{"status":"success","data":{"resultType":"matrix","result
 "#;
 
 #[test]
-fn all_that_an_answer_has_is_read() {
+fn every_part_of_a_response_is_read() {
     let (summary, collector) = whole(MIXED);
     let summary = summary.expect("response");
     assert_eq!(summary.kind, Some(ResultType::Matrix));
@@ -69,7 +69,7 @@ fn all_that_an_answer_has_is_read() {
 }
 
 #[test]
-fn every_type_of_result_is_read_in_any_order_of_keys() {
+fn every_result_type_is_read_in_any_order_of_keys() {
     for (text, kind, points) in [
         (
             r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[1.5,"2"]}]}}"#,
@@ -128,7 +128,7 @@ fn every_type_of_result_is_read_in_any_order_of_keys() {
 }
 
 #[test]
-fn a_failure_that_the_server_tells_is_told_in_its_words() {
+fn an_error_response_keeps_the_message_of_the_server() {
     let text =
         r#"{"status":"error","errorType":"execution","error":"too many\nsamples","data":null}"#;
     let (error, collector) = whole(text);
@@ -138,7 +138,7 @@ fn a_failure_that_the_server_tells_is_told_in_its_words() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused_where_it_is_wrong() {
+fn an_invalid_response_is_rejected_with_the_position() {
     for (text, error) in [
         ("", "the response was truncated after 0 bytes"),
         ("<html>", "byte 0 of the response: expected a response of Prometheus, found \"<html>\""),
@@ -171,7 +171,7 @@ fn what_is_no_answer_is_refused_where_it_is_wrong() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_at_any_byte_does_not_count() {
+fn a_response_truncated_at_any_byte_is_discarded() {
     // Trailing whitespace is not part of the document.
     for length in 0..MIXED.trim_end().len() {
         let (error, collector) = read([&MIXED.as_bytes()[..length]]);
@@ -182,7 +182,7 @@ fn an_answer_that_breaks_off_at_any_byte_does_not_count() {
 }
 
 #[test]
-fn an_answer_is_the_same_byte_by_byte_and_cut_in_two_anywhere() {
+fn a_response_is_read_the_same_byte_by_byte_and_split_anywhere() {
     let (summary, expected) = whole(MIXED);
     let (bytewise, collector) = read(MIXED.as_bytes().chunks(1));
     assert_eq!((&bytewise, &collector.complete), (&summary, &expected.complete));
@@ -238,7 +238,7 @@ proptest! {
     #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
-    fn any_answer_is_read_as_it_was_meant_in_pieces_of_any_size(
+    fn any_response_is_read_correctly_in_chunks_of_any_size(
         answer in answers(),
         sizes in vec(1..200_usize, 1..20),
     ) {
@@ -257,7 +257,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_and_never_a_panic(
+    fn garbage_is_rejected_without_a_panic(
         at in 0..MIXED.len(),
         length in 0..20_usize,
         garbage in vec(any::<u8>(), 0..20),
@@ -267,10 +267,10 @@ proptest! {
         let end = (at + length).min(bytes.len());
         bytes.splice(at..end, garbage);
         let (mut reader, mut counts) = (ResponseDecoder::new(), plimsoll_storage::prometheus::decode::IgnoreSeries);
-        let wanted = read(bytes.chunks(size)).0;
+        let expected = read(bytes.chunks(size)).0;
         let unwanted = bytes.chunks(size).try_for_each(|piece| reader.push(piece, &mut counts));
         let unwanted = unwanted.and_then(|()| reader.finish(&mut counts));
         // Skipped parts are validated less strictly.
-        prop_assert!(wanted.is_err() || unwanted.is_ok());
+        prop_assert!(expected.is_err() || unwanted.is_ok());
     }
 }

@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
-    fn a_selector_says_exactly_what_it_was_built_from(
+    fn a_printed_selector_parses_to_its_parts(
         metric in "[a-z_:][a-z0-9_:]{5,9}",
         value in hostile(),
         others in proptest::collection::vec(hostile(), 1..5),
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn a_matcher_goes_into_every_selector_of_a_users_query(
+    fn a_matcher_is_added_to_every_selector_of_a_query(
         value in hostile(),
         which in proptest::sample::select(vec![
             "up",
@@ -242,18 +242,18 @@ proptest! {
     #![proptest_config(tier::properties(256, 50_000))]
 
     #[test]
-    fn no_text_reads_the_series_of_another_tenant(text in pieces()) {
+    fn no_query_reads_series_of_another_tenant(text in pieces()) {
         is_confined(&text);
     }
 
     #[test]
-    fn every_selector_of_a_tenants_query_has_the_matcher_of_the_tenant(text in expression()) {
+    fn every_selector_of_a_tenants_query_has_the_tenants_matcher(text in expression()) {
         prop_assert!(is_confined(&text), "{text} is rejected");
     }
 }
 
 #[tokio::test]
-async fn real_servers_find_exactly_the_series_whose_labels_are_the_worst() {
+async fn real_servers_find_exactly_the_series_with_unusual_labels() {
     let worst = [
         "a\"b",
         "a\\b",

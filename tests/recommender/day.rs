@@ -19,7 +19,7 @@ const MINUTES: i64 = 60;
 /// After each part, the statuses and checkpoints of all VPAs are compared digit by digit, for every kind of target and
 /// policy.
 #[tokio::test]
-async fn a_day_of_every_kind_of_target_is_right_to_the_digit() {
+async fn recommendations_for_every_kind_of_target_are_exact_through_a_day() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let usage = MetricsServer::serve(&bed).await;

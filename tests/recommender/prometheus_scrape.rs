@@ -26,7 +26,7 @@ const TARGET_LABELS: [(&str, &str); 4] = [
 
 /// Needs no metrics API: an OOM kill makes a history as well.
 #[tokio::test]
-async fn series_keep_the_namespace_and_container_of_their_object_when_the_scraped_pod_has_others() {
+async fn exported_series_keep_the_labels_of_their_object_when_scraped() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let namespace = bed.namespace("scraped").await;
@@ -105,7 +105,7 @@ spec:
 }
 
 #[tokio::test]
-async fn of_pods_that_differ_the_largest_request_the_smallest_and_all_together_are_told() {
+async fn requests_of_different_pods_are_exported_as_largest_smallest_and_sum() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let namespace = bed.namespace("mixed").await;

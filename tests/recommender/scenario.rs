@@ -33,7 +33,7 @@ fn target(vpa: &VerticalPodAutoscaler) -> Option<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
+async fn a_workload_gets_a_recommendation_and_a_graceful_restart_loses_nothing() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;
@@ -57,7 +57,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     let is_told = |vpa: &VerticalPodAutoscaler| target(vpa).is_some();
     let before = wait_for_vpa(&bed, &namespace, "web", "has a target", is_told).await;
     wait_until_written(&running).await;
-    let before_restart = wait_for_vpa(&bed, &namespace, "web", "is there", |_| true).await;
+    let before_restart = wait_for_vpa(&bed, &namespace, "web", "exists", |_| true).await;
     assert_eq!(target(&before), target(&before_restart));
     running.stop().await;
 
@@ -67,7 +67,7 @@ async fn a_workload_is_recommended_for_and_a_graceful_restart_loses_nothing() {
     wait_for_passes(&running, 1).await;
     step_to(&running, &clock, &usage).await;
     wait_until_written(&running).await;
-    let after = wait_for_vpa(&bed, &namespace, "web", "is there", |_| true).await;
+    let after = wait_for_vpa(&bed, &namespace, "web", "exists", |_| true).await;
     assert_eq!(target(&before_restart), target(&after));
     running.stop().await;
 }

@@ -21,7 +21,7 @@ const NAMESPACES: usize = 12;
 
 /// Needs no metrics API: the earlier OOM kills make a history as well.
 #[tokio::test]
-async fn two_shards_never_write_the_same_object_and_together_miss_none() {
+async fn two_shards_cover_all_objects_and_never_write_the_same() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let mut namespaces = Vec::new();

@@ -23,7 +23,7 @@ fn cores(recommendations: &Recommendations) -> f64 {
 }
 
 #[tokio::test]
-async fn cpu_that_is_used_with_a_startup_boost_is_left_out_until_the_boost_is_over() {
+async fn cpu_usage_during_a_startup_boost_is_excluded() {
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let boost = json!({"cpu": {"type": "Factor", "factor": 4, "durationSeconds": 600}});
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);
@@ -69,7 +69,7 @@ async fn cpu_that_is_used_with_a_startup_boost_is_left_out_until_the_boost_is_ov
     let left_out = metric(address, SAMPLES, BOOSTED).await;
     assert!((18.0..=24.0).contains(&left_out), "{left_out} samples of the first ten minutes");
     let after = cores(&fixture.recommendations().await);
-    assert!(after > 7.0, "{after} cores are what is used without a boost");
+    assert!(after > 7.0, "{after} cores are the usage without a boost");
     running.stop().await;
 }
 

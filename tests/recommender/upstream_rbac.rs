@@ -28,7 +28,7 @@ spec: {targetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
 ";
 
 #[tokio::test]
-async fn upstreams_rights_are_enough_and_fewer_are_named() {
+async fn upstreams_rbac_is_sufficient_and_missing_permissions_are_logged() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let found =
         tokio::task::spawn_blocking(xtask::test_programs::autoscaler_crds).await.expect("no panic");
@@ -101,7 +101,7 @@ async fn assert_works_without_explanations(
     let folder = tempfile::tempdir().expect("temporary directory");
     let storage = format!("--storage=local:{}", folder.path().display());
     let (words, _guard) = captured_log::capture();
-    let before = wait_for_vpa(bed, namespace, "web", "is there", |_| true).await;
+    let before = wait_for_vpa(bed, namespace, "web", "exists", |_| true).await;
     let flags = [&*storage, "--leader-elect=false", "--recommendation-margin-fraction=0.5"];
     let running = start_with(client.clone(), clock, &flags).await;
     wait_for_passes(&running, 1).await;
@@ -169,7 +169,7 @@ async fn assert_works_without_lease(
     assert_eq!(lines.len(), 1, "once: {lines:?}");
     assert!(lines[0].contains("kube-system/vpa-recommender-lease"), "{lines:?}");
     assert!(lines[0].contains("verbs: [\"create\"]"), "with the RBAC rule to add: {lines:?}");
-    let unwritten = wait_for_vpa(bed, &namespace, "web", "is there", |_| true).await;
+    let unwritten = wait_for_vpa(bed, &namespace, "web", "exists", |_| true).await;
     assert!(unwritten.status.is_none_or(|status| status.conditions.is_empty()), "not written");
     running.stop().await;
     drop(guard);

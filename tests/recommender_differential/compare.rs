@@ -232,7 +232,7 @@ fn are_same(name: &str, values: &[Option<String>; 2]) -> bool {
 }
 
 #[test]
-fn a_digit_that_differs_is_found_and_a_rounded_sum_is_none() {
+fn a_different_digit_is_a_difference_and_a_rounded_sum_is_not() {
     let fields = |target: &str, total: &str| {
         let pairs = [("main.target.cpu", target), ("cpuHistogram.totalWeight", total)];
         pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect()

@@ -4,11 +4,11 @@
 use super::{DAYS, SHORT, live};
 
 #[tokio::test]
-async fn upstreams_recommender_and_ours_say_the_same_through_days_of_random_workloads() {
+async fn upstreams_recommender_and_plimsoll_agree_for_days_of_random_workloads() {
     live::run(&DAYS, 310).await;
 }
 
 #[tokio::test]
-async fn upstreams_recommender_and_ours_say_the_same_with_short_windows_and_other_percentiles() {
+async fn upstreams_recommender_and_plimsoll_agree_with_short_windows() {
     live::run(&SHORT, 120).await;
 }

@@ -234,8 +234,8 @@ impl LiveRun {
             }
             Err(format!("{before:?} before, now {:?}", self.usage.readers()))
         };
-        let what = format!("{times} more readings by both");
-        wait::often(POLL_INTERVAL, PATIENCE, &what, wanted).await;
+        let description = format!("{times} more readings by both");
+        wait::often(POLL_INTERVAL, PATIENCE, &description, wanted).await;
     }
 
     /// Changes pods and waits until both have observed the last change.

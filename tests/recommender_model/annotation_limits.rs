@@ -10,7 +10,7 @@ use plimsoll_core::{
 
 use super::{VpaFixture, minute};
 
-/// Numbers of users who want too much, or less than nothing.
+/// Values that are too large or negative.
 const NUMBERS: [&str; 22] = [
     "0",
     "-0",
@@ -78,7 +78,7 @@ fn is_accepted(key: &str, value: &str) -> bool {
 }
 
 #[test]
-fn an_annotation_takes_no_value_that_its_flag_refuses() {
+fn annotations_reject_the_values_that_their_flags_reject() {
     for (key, flag) in [
         ("cpu-percentile", "target-cpu-percentile"),
         ("memory-percentile", "target-memory-percentile"),
@@ -115,10 +115,10 @@ fn an_annotation_takes_no_value_that_its_flag_refuses() {
 }
 
 #[test]
-fn a_floor_that_nobody_may_have_ends_where_a_flags_ends_and_at_the_maximum() {
+fn a_huge_minimum_is_limited_as_by_flags_and_capped_to_the_maximum() {
     let amount = |text: &str| Some(text.parse().expect("a quantity"));
     let most = ResourceAmounts { cpu: amount("4"), memory: amount("8Gi") };
-    let asked = |subject: &mut VpaFixture| {
+    let recommended = |subject: &mut VpaFixture| {
         subject.cpu(minute(0), 100);
         subject.memory(minute(0), 50 << 20);
         (subject.cpu_numbers(minute(1)), subject.memory_numbers(minute(1)))
@@ -129,7 +129,7 @@ fn a_floor_that_nobody_may_have_ends_where_a_flags_ends_and_at_the_maximum() {
             ["cpu-millicores", "memory-mb"].map(|it| format!("--pod-recommendation-min-{it}=1e14"));
         recommender_config(&flags.each_ref().map(String::as_str)).expect("accepted").settings
     };
-    let by_flags = asked(&mut by_flags);
+    let by_flags = recommended(&mut by_flags);
     assert_eq!(by_flags, ([MAX_AMOUNT; 3], [MAX_AMOUNT; 3]));
 
     for floor in
@@ -154,11 +154,11 @@ fn a_floor_that_nobody_may_have_ends_where_a_flags_ends_and_at_the_maximum() {
             subject
         };
         for (policy, global) in [(true, false), (false, true), (true, true)] {
-            let found = asked(&mut subject(policy, global));
+            let found = recommended(&mut subject(policy, global));
             assert_eq!(found, ([4000; 3], [8 << 30; 3]), "{floor}, {policy}, {global}");
         }
         let mut unrounded = subject(false, false);
         (unrounded.settings.round_millicores, unrounded.settings.round_bytes) = (1, 1);
-        assert_eq!(asked(&mut unrounded), by_flags, "{floor}");
+        assert_eq!(recommended(&mut unrounded), by_flags, "{floor}");
     }
 }

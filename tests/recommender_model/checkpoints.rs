@@ -14,7 +14,7 @@ use super::{
 };
 
 #[test]
-fn v70_v71_eight_days_in_integers() {
+fn v70_v71_a_checkpoint_of_eight_days() {
     for compat in BOTH_MODES {
         let subject = steady(compat, 11_521);
         let history = subject.history.get("app").expect("known");
@@ -49,7 +49,7 @@ fn v70_v71_eight_days_in_integers() {
 }
 
 #[test]
-fn v72_a_sample_that_faded_is_lost_and_what_was_loaded_is_saved_the_same() {
+fn v72_a_decayed_sample_is_lost_and_a_loaded_checkpoint_is_saved_unchanged() {
     let buckets = Buckets::cpu(BucketScheme::Standard);
     let axis = HistogramConfig { buckets, half_life: Some(HOUR * 24) };
     let mut histogram = Histogram::new(buckets);

@@ -121,7 +121,7 @@ fn run_until_killed(directory: &Path) {
 }
 
 #[test]
-fn after_each_kill_the_recommendation_is_that_of_the_last_completed_save() {
+fn after_each_crash_the_recommendation_is_that_of_the_last_completed_save() {
     if let Some(directory) = child_directory() {
         return run_until_killed(&directory);
     }
@@ -130,7 +130,7 @@ fn after_each_kill_the_recommendation_is_that_of_the_last_completed_save() {
     let kills = tier::cases(25, 500);
     let completed = kill_during_saves(
         directory.path(),
-        "recommender_model::crash_recovery::after_each_kill_the_recommendation_is_that_of_the_last_completed_save",
+        "recommender_model::crash_recovery::after_each_crash_the_recommendation_is_that_of_the_last_completed_save",
         kills,
         |remembered, completed| {
             let recommender = SavedRecommender::restored(&remembered);

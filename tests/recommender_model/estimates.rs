@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::{BOTH_MODES, GIB, HOUR, MIB, MINUTE, START, VpaFixture, minute};
 
 #[test]
-fn v35_percentiles_lie_within_a_bucket_of_the_samples() {
+fn v35_percentiles_are_within_a_bucket_of_the_samples() {
     let of = |buckets: &'static Buckets, values: [f64; 3]| {
         let mut histogram = Histogram::new(buckets);
         for value in values {
@@ -37,7 +37,7 @@ fn v35_percentiles_lie_within_a_bucket_of_the_samples() {
 }
 
 #[test]
-fn a_cpu_sample_is_taken_once_and_only_after_the_one_before() {
+fn a_cpu_sample_counts_once_and_only_in_order() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         let taken = [5, 5, 4, 6, 6].map(|at| subject.cpu(minute(at), 100));
@@ -46,7 +46,7 @@ fn a_cpu_sample_is_taken_once_and_only_after_the_one_before() {
 }
 
 #[test]
-fn v36_to_v40_confidence_stretches_a_bound_and_none_at_all_stretches_it_to_the_end() {
+fn v36_to_v40_confidence_widens_bounds_and_zero_confidence_removes_them() {
     let empty = confidence_evidence(Basis::Cpu, SampleStats::default(), HOUR * 24);
     assert_eq!(empty.confidence.to_bits(), 0.0_f64.to_bits());
     let stretch = |weight, exponent| ConfidenceFactor { weight, exponent };
@@ -71,13 +71,13 @@ fn v36_to_v40_confidence_stretches_a_bound_and_none_at_all_stretches_it_to_the_e
 }
 
 #[test]
-fn v41_a_margin_is_added_to_the_cut_amount() {
+fn v41_a_margin_is_added_to_the_truncated_amount() {
     assert_eq!(3140 + Resource::Cpu.scale(3140, 0.1), 3454);
     assert_eq!(3_140_000_000 + Resource::Memory.scale(3_140_000_000, 0.1), 3_454_000_000);
 }
 
 #[test]
-fn v42_to_v44_floors_lift_what_is_below_and_are_split_among_the_containers() {
+fn v42_to_v44_minimums_are_divided_by_the_number_of_containers() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         subject.cpu(minute(0), 1);
@@ -96,7 +96,7 @@ fn v42_to_v44_floors_lift_what_is_below_and_are_split_among_the_containers() {
 }
 
 #[test]
-fn v45_v46_without_samples_all_numbers_are_the_floor() {
+fn v45_v46_without_samples_all_numbers_are_the_minimum() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         subject.register_container("app", minute(0));
@@ -110,7 +110,7 @@ fn v45_v46_without_samples_all_numbers_are_the_floor() {
 }
 
 #[test]
-fn v47_to_v55_bounds_close_in_as_samples_come() {
+fn v47_to_v55_bounds_narrow_as_samples_arrive() {
     let quarter = Duration::from_secs(15);
     for (samples, step, lower, upper) in [
         (1, MINUTE, (25, 262_144_000), (MAX_AMOUNT, MAX_AMOUNT)),

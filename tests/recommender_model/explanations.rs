@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
-    fn target_and_bounds_follow_from_the_explanation_alone(
+    fn targets_and_bounds_follow_from_the_explanation_alone(
         events in properties::events(),
         settings in settings(),
         policy in prop::option::of(policy()),

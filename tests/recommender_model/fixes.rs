@@ -293,7 +293,7 @@ fn future_samples_are_refused() {
 }
 
 #[test]
-fn points_of_the_future_are_not_folded() {
+fn future_samples_are_not_added_to_a_loaded_history() {
     let mut registry =
         VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
     let key = ObjectKey::new("shop", "web");
@@ -314,7 +314,7 @@ fn points_of_the_future_are_not_folded() {
 }
 
 #[test]
-fn a_request_that_something_else_raised_is_taken_as_it_is() {
+fn an_externally_raised_request_is_used_unchanged() {
     let after_a_bump = |kill: OomKill| {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         let first = OomKill { request: Bytes(500 * MIB), limit: None, usage: None };
@@ -335,7 +335,7 @@ fn a_request_that_something_else_raised_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_smaller_kill_does_not_hide_the_largest_bump() {
+fn a_smaller_oom_kill_does_not_hide_the_largest_bump() {
     let mut subject = VpaFixture::new(Compat::Plimsoll);
     let rules = subject.rules();
     for (replica, request) in [("pod-0", 2048), ("pod-1", 100), ("pod-0", 50)] {
@@ -350,7 +350,7 @@ fn a_smaller_kill_does_not_hide_the_largest_bump() {
 }
 
 #[test]
-fn one_cpu_sample_does_not_wipe_out_what_memory_samples_tell() {
+fn a_single_cpu_sample_does_not_discard_the_memory_history() {
     let mut subject = VpaFixture::new(Compat::Plimsoll);
     for hour in 0..48 {
         subject.memory(START.later(HOUR * hour), 300 * MIB);
@@ -368,7 +368,7 @@ fn one_cpu_sample_does_not_wipe_out_what_memory_samples_tell() {
 }
 
 #[test]
-fn a_container_killed_at_its_limit_climbs_as_upstream_lets_it() {
+fn a_container_oom_killed_at_its_limit_climbs_as_upstream_allows() {
     let climb = |compat| {
         let mut subject = VpaFixture::new(compat);
         let mut request = 500 * MIB;
@@ -385,7 +385,7 @@ fn a_container_killed_at_its_limit_climbs_as_upstream_lets_it() {
 }
 
 #[test]
-fn a_maximum_below_the_true_peak_never_makes_the_uncapped_target_run_away() {
+fn a_maximum_below_the_true_peak_keeps_the_uncapped_target_bounded() {
     for compat in super::BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         let max = 1000 * MIB;

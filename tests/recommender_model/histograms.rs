@@ -72,14 +72,14 @@ fn v1_percentiles_are_upper_edges_by_weight() {
 }
 
 #[test]
-fn v2_an_empty_histogram_reads_zero() {
+fn v2_percentiles_of_an_empty_histogram_are_zero() {
     let buckets = linear(1.0, 10.0);
     let histogram = Histogram::new(&buckets);
     reads(&histogram, &buckets, &[(-0.1, 0.0), (0.0, 0.0), (0.5, 0.0), (1.0, 0.0)]);
 }
 
 #[test]
-fn v3_shares_outside_zero_to_one_read_the_ends() {
+fn v3_percentiles_outside_zero_to_one_are_clamped() {
     let buckets = linear(0.1, 1.0);
     let mut histogram = Histogram::new(&buckets);
     histogram.add(plain(&buckets), 0.1, 0.1, START);
@@ -91,7 +91,7 @@ fn v3_shares_outside_zero_to_one_read_the_ends() {
 }
 
 #[test]
-fn v4_v5_what_is_below_epsilon_counts_as_empty() {
+fn v4_v5_weights_below_epsilon_count_as_empty() {
     let buckets = linear(0.1, 1.0);
     let (axis, epsilon) = (plain(&buckets), buckets.epsilon());
     let mut histogram = Histogram::new(&buckets);
@@ -111,7 +111,7 @@ fn v4_v5_what_is_below_epsilon_counts_as_empty() {
 }
 
 #[test]
-fn v6_merging_is_the_union_of_the_samples() {
+fn v6_a_merge_is_the_union_of_the_samples() {
     let buckets = linear(1.0, 10.0);
     let of = |values: &[f64]| {
         let mut histogram = Histogram::new(&buckets);
@@ -126,7 +126,7 @@ fn v6_merging_is_the_union_of_the_samples() {
 }
 
 #[test]
-fn v7_to_v9_older_samples_count_less_and_in_the_end_nothing() {
+fn v7_to_v9_weights_of_old_samples_decay_to_nothing() {
     let buckets = linear(1.0, 10.0);
     let later = |hours: u32| START.later(HOUR * hours);
     let mut histogram = Histogram::new(&buckets);
@@ -168,7 +168,7 @@ fn merged_after(hours: u32) -> Histogram {
 }
 
 #[test]
-fn v10_v11_merging_brings_the_older_side_to_the_younger_reference() {
+fn v10_v11_a_merge_decays_the_older_histogram_to_the_newer_reference_time() {
     let buckets = Buckets::cpu(BucketScheme::Standard);
     let merged = merged_after(72);
     assert_eq!(merged.reference(), Some(at("2026-01-04T00:00:00Z")));
@@ -198,7 +198,7 @@ fn one_sample_reads(resource: Resource, value: f64) -> (u8, i64, i64) {
 }
 
 #[test]
-fn v13_to_v23_cpu_samples_read_the_upper_edge_of_their_bucket() {
+fn v13_to_v23_a_cpu_sample_gives_the_upper_edge_of_its_bucket() {
     for (millis, expected) in [
         (0, (0, 10, 11)),
         (9, (0, 10, 11)),
@@ -220,7 +220,7 @@ fn v13_to_v23_cpu_samples_read_the_upper_edge_of_their_bucket() {
 }
 
 #[test]
-fn v24_to_v34_memory_samples_read_the_upper_edge_of_their_bucket() {
+fn v24_to_v34_a_memory_sample_gives_the_upper_edge_of_its_bucket() {
     let mebi = |count: i64| count * super::MIB;
     for (bytes, expected) in [
         (0, (0, 10_000_000, 11_500_000)),
@@ -246,7 +246,7 @@ fn v24_to_v34_memory_samples_read_the_upper_edge_of_their_bucket() {
 }
 
 #[test]
-fn v73_to_v79_references_are_multiples_of_the_half_life_counted_from_year_one() {
+fn v73_to_v79_reference_times_are_multiples_of_the_half_life_since_year_one() {
     let hours = |hours: u64| Duration::from_secs(hours * 3600);
     let odd = "2026-03-05T13:37:05Z";
     for (half_life, sample, reference, total) in [
@@ -272,7 +272,7 @@ fn v73_to_v79_references_are_multiples_of_the_half_life_counted_from_year_one() 
 }
 
 #[test]
-fn v80_a_memory_peak_is_stamped_with_the_end_of_its_window() {
+fn v80_a_memory_peak_has_the_time_of_the_end_of_its_window() {
     let mut subject = super::VpaFixture::new(plimsoll_core::types::compat::Compat::Upstream);
     let sample: Time = at("2026-03-05T13:37:05Z");
     assert!(subject.memory(sample, 200 * super::MIB));

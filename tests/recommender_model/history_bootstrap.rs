@@ -80,7 +80,7 @@ fn snapshot(registry: &VpaRegistry, now: Time) -> Snapshot {
 }
 
 #[test]
-fn a_span_counts_as_the_samples_that_were_lived_in_it() {
+fn a_time_span_counts_like_its_live_samples() {
     let (mut live_run, mut read) = (pending_samples(WEIGHTINGS[0]), pending_samples(WEIGHTINGS[0]));
     let mut samples = Vec::new();
     for span in 1..=24_u32 {
@@ -98,7 +98,7 @@ fn a_span_counts_as_the_samples_that_were_lived_in_it() {
 }
 
 #[test]
-fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
+fn with_upstreams_weighting_each_sample_counts_exactly_once() {
     let mut registry = pending_samples(HistoryWeighting::Upstream);
     let hour = |hours: u32| START.later(HOUR * hours);
     let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
@@ -120,7 +120,7 @@ fn by_upstreams_weighting_each_sample_counts_once_and_nothing_else_does() {
 }
 
 #[test]
-fn eight_days_of_hours_are_eight_days_of_confidence() {
+fn eight_days_of_hourly_samples_give_eight_days_of_confidence() {
     let of = |weighting| {
         let mut registry = pending_samples(weighting);
         let hour = |hours: u32| START.later(HOUR * hours);
@@ -138,7 +138,7 @@ fn eight_days_of_hours_are_eight_days_of_confidence() {
 }
 
 #[test]
-fn what_was_read_expires_in_both_modes() {
+fn loaded_history_expires_in_both_modes() {
     for compat in [Compat::Plimsoll, Compat::Upstream] {
         let mut registry = VpaRegistry::new(Settings::for_compat(compat), compat);
         registry.track(&vpa(), VpaSettings::default(), START);
@@ -149,7 +149,7 @@ fn what_was_read_expires_in_both_modes() {
 }
 
 #[test]
-fn what_makes_no_sense_is_passed_over() {
+fn invalid_samples_are_skipped() {
     for weighting in WEIGHTINGS {
         let mut registry = pending_samples(weighting);
         let samples = [
@@ -168,7 +168,7 @@ fn what_makes_no_sense_is_passed_over() {
 }
 
 #[test]
-fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
+fn a_gap_is_filled_only_with_samples_within_it() {
     for weighting in WEIGHTINGS {
         let mut registry = pending_samples(weighting);
         let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(30));
@@ -189,7 +189,7 @@ fn a_gap_is_filled_by_what_lies_within_it_and_neither_of_its_ends() {
 }
 
 #[test]
-fn samples_that_come_again_do_not_count_again() {
+fn repeated_samples_count_once() {
     let mut registry = pending_samples(WEIGHTINGS[0]);
     let samples: Vec<_> = (1..=60_u32)
         .flat_map(|at| {
@@ -210,7 +210,7 @@ fn samples_that_come_again_do_not_count_again() {
 }
 
 #[test]
-fn a_kill_counts_as_a_live_one() {
+fn an_oom_kill_in_the_history_counts_like_a_live_one() {
     let samples = [
         memory("pod-0", minute(1), Some(MINUTE), 700),
         out_of_memory("pod-0", minute(2), 400),
@@ -240,7 +240,7 @@ fn a_kill_counts_as_a_live_one() {
 }
 
 #[test]
-fn live_samples_go_on_where_the_history_ends() {
+fn live_samples_continue_where_the_history_ends() {
     // Half an hour of history is loaded, and live samples begin at minute 20.
     let mut registry = pending_samples(WEIGHTINGS[0]);
     for at in 20..=32 {
@@ -280,7 +280,7 @@ fn live_samples_go_on_where_the_history_ends() {
 }
 
 #[test]
-fn whole_histories_count_while_others_are_still_read() {
+fn complete_histories_count_while_others_are_still_loading() {
     let other = ContainerKey::new(ObjectKey::new("team", "other"), "app");
     let mut registry = pending_samples(WEIGHTINGS[0]);
     registry.track(&other.vpa, VpaSettings::default(), START);
@@ -304,7 +304,7 @@ fn whole_histories_count_while_others_are_still_read() {
 }
 
 #[test]
-fn half_a_history_counts_as_none() {
+fn an_incomplete_history_does_not_count() {
     let mut registry = pending_samples(WEIGHTINGS[0]);
     let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
     let mut take = |at| {
@@ -329,7 +329,7 @@ fn half_a_history_counts_as_none() {
 }
 
 #[test]
-fn samples_go_on_from_a_stored_history_without_counting_twice() {
+fn samples_continue_a_stored_history_without_counting_twice() {
     let mut live_run = pending_samples(WEIGHTINGS[0]);
     load(&mut live_run, &[], START);
     for at in 1..=60 {
@@ -354,7 +354,7 @@ fn samples_go_on_from_a_stored_history_without_counting_twice() {
 }
 
 #[test]
-fn a_load_holds_histories_and_no_samples() {
+fn loading_a_history_keeps_no_samples_in_memory() {
     let registry = pending_samples(WEIGHTINGS[0]);
     let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(20_000));
     let name: Arc<str> = "app".into();

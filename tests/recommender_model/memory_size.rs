@@ -8,7 +8,7 @@ use plimsoll_core::types::ObjectKey;
 use super::workload_mix;
 
 #[test]
-fn a_container_costs_at_most_800_bytes_in_the_mean_keys_included() {
+fn a_container_needs_at_most_800_bytes_on_average_with_keys() {
     let settings = Settings::default();
     let step = Duration::from_mins(10);
     let (vpas, mut kept) = (40, BTreeMap::<ObjectKey, History>::new());

@@ -32,7 +32,7 @@ fn oom(subject: &mut VpaFixture, time: Time, request: i64) -> bool {
 }
 
 #[test]
-fn v81_to_v89_one_peak_a_window_and_windows_on_the_grid_of_the_first_sample() {
+fn v81_to_v89_each_window_has_one_peak_and_windows_start_at_the_first_sample() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         for (time, mebi, accepted, end, expected) in [
@@ -59,7 +59,7 @@ fn v81_to_v89_one_peak_a_window_and_windows_on_the_grid_of_the_first_sample() {
 }
 
 #[test]
-fn v90_to_v93_a_kill_gives_credit_for_a_fifth_or_100_mebibytes_more() {
+fn v90_to_v93_an_oom_kill_adds_a_fifth_or_100_mebibytes() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         assert!(oom(&mut subject, START, 1000 * MIB));
@@ -82,7 +82,7 @@ fn v90_to_v93_a_kill_gives_credit_for_a_fifth_or_100_mebibytes_more() {
 }
 
 #[test]
-fn v94_v95_usage_above_the_request_is_the_base_and_old_kills_are_refused() {
+fn v94_v95_usage_above_the_request_is_the_base_and_old_oom_kills_are_rejected() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         subject.memory(START, 3000 * MIB);
@@ -98,7 +98,7 @@ fn v94_v95_usage_above_the_request_is_the_base_and_old_kills_are_refused() {
 }
 
 #[test]
-fn v96_to_v101_the_ladder_climbs_with_the_request_and_with_usage() {
+fn v96_to_v101_repeated_oom_kills_climb_with_the_request_and_with_usage() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         subject.memory(START, 200 * MIB);
@@ -119,7 +119,7 @@ fn v96_to_v101_the_ladder_climbs_with_the_request_and_with_usage() {
 }
 
 #[test]
-fn v102_a_kill_exactly_one_window_before_the_last_sample_still_counts() {
+fn v102_an_oom_kill_exactly_one_window_before_the_last_sample_counts() {
     for compat in BOTH_MODES {
         let mut subject = VpaFixture::new(compat);
         subject.memory(START.later(HOUR * 24), 200 * MIB);
@@ -129,7 +129,7 @@ fn v102_a_kill_exactly_one_window_before_the_last_sample_still_counts() {
 }
 
 #[test]
-fn v103_v105_a_policy_may_set_ratio_and_least_bump() {
+fn v103_v105_a_policy_can_set_the_ratio_and_minimum_bump() {
     for compat in BOTH_MODES {
         for (ratio, least, request, usage, expected) in [
             (1.5, 100.0, 50, 0, 150),
@@ -157,7 +157,7 @@ fn v103_v105_a_policy_may_set_ratio_and_least_bump() {
 }
 
 #[test]
-fn v104_a_first_sample_of_zero_closes_the_window_upstream_and_does_not_here() {
+fn v104_a_first_sample_of_zero_closes_the_window_only_upstream() {
     let run = |compat| {
         let mut subject = VpaFixture::new(compat);
         subject.memory(START, 0);

@@ -25,7 +25,7 @@ fn uneven(mut subject: VpaFixture) -> VpaFixture {
 }
 
 #[test]
-fn per_replica_peaks_look_at_the_largest_replica_instead_of_the_pool() {
+fn per_replica_peaks_use_the_largest_replica_instead_of_the_aggregate() {
     let now = START.later(HOUR * 24 * 4);
     let pooled = uneven(VpaFixture::new(Compat::Plimsoll));
     assert!(pooled.memory_numbers(now)[0] < 500 * MIB);
@@ -57,7 +57,7 @@ fn the_upper_bound_stays_within_a_multiple_of_the_target() {
 }
 
 #[test]
-fn fine_buckets_tell_small_containers_apart() {
+fn fine_buckets_distinguish_small_containers() {
     let small = |scheme| {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         subject.settings.scheme = scheme;
@@ -72,7 +72,7 @@ fn fine_buckets_tell_small_containers_apart() {
 }
 
 #[test]
-fn a_history_follows_when_the_buckets_change() {
+fn a_history_is_converted_when_the_bucket_scheme_changes() {
     let mut subject = VpaFixture::new(Compat::Plimsoll);
     for index in 0..600 {
         subject.cpu(minute(index), 700);
@@ -93,7 +93,7 @@ fn a_history_follows_when_the_buckets_change() {
 }
 
 #[test]
-fn annotations_tune_a_vpa_only_where_that_is_switched_on() {
+fn annotations_tune_a_vpa_only_if_enabled() {
     let annotations = [
         ("plimsoll.dev/profile", "batch"),
         ("plimsoll.dev/margin", "0"),
@@ -115,7 +115,7 @@ fn annotations_tune_a_vpa_only_where_that_is_switched_on() {
 }
 
 #[test]
-fn a_tuned_half_life_forgets_sooner() {
+fn a_shorter_half_life_adapts_faster() {
     let run = |half_life: &str| {
         let annotations = [("plimsoll.dev/half-life", half_life)];
         let mut subject = VpaFixture::annotated(Compat::Plimsoll, &annotations);
@@ -130,7 +130,7 @@ fn a_tuned_half_life_forgets_sooner() {
 }
 
 #[test]
-fn a_half_life_that_changes_keeps_what_was_known_and_hears_what_is_new() {
+fn changing_the_half_life_keeps_the_history_and_counts_new_samples() {
     for (first, second) in [("2h", "240h"), ("240h", "2h")] {
         for restart in [false, true] {
             let mut subject = VpaFixture::new(Compat::Plimsoll);
@@ -181,7 +181,7 @@ fn a_half_life_that_changes_keeps_what_was_known_and_hears_what_is_new() {
 }
 
 #[test]
-fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
+fn with_finer_buckets_a_larger_sample_replaces_the_restored_open_peak() {
     for mebi in [200, 300, 700, 800, 1024] {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         subject.memory(minute(0), mebi * MIB);
@@ -200,7 +200,7 @@ fn finer_buckets_find_the_open_peak_that_a_larger_sample_replaces() {
 }
 
 #[test]
-fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
+fn with_fine_buckets_the_checkpoint_is_still_readable_by_upstream() {
     let run = |scheme| {
         let mut subject = VpaFixture::new(Compat::Plimsoll);
         subject.settings.scheme = scheme;
@@ -219,7 +219,7 @@ fn fine_buckets_leave_a_checkpoint_that_upstream_can_read() {
 }
 
 #[test]
-fn the_bounds_enclose_a_percentile_that_a_vpa_asks_for() {
+fn bounds_enclose_a_target_percentile_set_by_annotation() {
     let numbers = |percentile: &str| {
         let annotations = [("plimsoll.dev/cpu-percentile", percentile)];
         let mut subject = VpaFixture::annotated(Compat::Plimsoll, &annotations);
@@ -242,7 +242,7 @@ fn the_bounds_enclose_a_percentile_that_a_vpa_asks_for() {
 }
 
 #[test]
-fn percentiles_set_by_flags_are_taken_as_they_are_even_crosswise() {
+fn percentiles_set_by_flags_may_cross() {
     let mut subject = VpaFixture::new(Compat::Upstream);
     subject.settings.cpu.target = 0.99;
     for index in 0..11_520 {
@@ -253,7 +253,7 @@ fn percentiles_set_by_flags_are_taken_as_they_are_even_crosswise() {
 }
 
 #[test]
-fn rounding_and_global_maxima_are_flags_as_upstream_has_them() {
+fn rounding_and_global_maximums_follow_upstreams_flags() {
     let mut subject = VpaFixture::new(Compat::Upstream);
     subject.settings.round_millicores = 100;
     subject.settings.round_bytes = 64 * MIB;
@@ -287,7 +287,7 @@ fn throttled(share: f64, target: Option<f64>) -> VpaFixture {
 }
 
 #[test]
-fn throttling_is_told_of_and_raises_cpu_only_where_that_is_asked_for() {
+fn throttling_is_reported_and_raises_cpu_only_if_enabled() {
     let now = minute(1440);
     let of = |share, target| {
         let subject = throttled(share, target);
@@ -319,7 +319,7 @@ fn throttling_is_told_of_and_raises_cpu_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_known_of_throttling_survives_a_restart_and_fades_with_the_history() {
+fn throttling_survives_a_restart_and_decays_with_the_history() {
     let now = minute(1440);
     let subject = throttled(0.4, Some(0.1));
     let rules = subject.rules();

@@ -15,7 +15,7 @@ fn quantity(text: &str) -> Quantity {
 }
 
 #[test]
-fn v119_cpu_goes_up_to_whole_cores() {
+fn v119_cpu_is_rounded_up_to_whole_cores() {
     let rounding = Rounding { multiple: 1, humanized: false, whole_cores: true };
     for (millis, cores) in [(8600, "9"), (8100, "9"), (8900, "9"), (8000, "8")] {
         assert_eq!(Resource::Cpu.quantity(millis, &rounding).to_string(), cores);
@@ -25,7 +25,7 @@ fn v119_cpu_goes_up_to_whole_cores() {
 }
 
 #[test]
-fn v120_v121_only_the_annotated_containers_and_only_where_switched_on() {
+fn v120_v121_only_annotated_containers_are_rounded_and_only_if_enabled() {
     let key = "vpa-post-processor.kubernetes.io/app_integerCPU";
     let target = |annotation: &[(&str, &str)], on| {
         let mut subject = VpaFixture::annotated(Compat::Upstream, annotation);
@@ -42,7 +42,7 @@ fn v120_v121_only_the_annotated_containers_and_only_where_switched_on() {
 }
 
 #[test]
-fn v122_the_container_stands_between_prefix_and_suffix() {
+fn v122_the_annotation_key_contains_the_container_name() {
     for (annotation, container) in [
         ("vpa-post-processor.kubernetes.io/kafka_integerCPU", Some("kafka")),
         ("vpa-post-processor.kubernetes.io/_integerCPU", None),
@@ -55,7 +55,7 @@ fn v122_the_container_stands_between_prefix_and_suffix() {
 }
 
 #[test]
-fn v123_to_v129_the_policy_holds_and_the_global_maximum_fills_its_gaps() {
+fn v123_to_v129_the_policy_caps_and_the_global_maximum_fills_its_gaps() {
     let both = |cpu: &str, memory: &str| ResourceAmounts {
         cpu: (!cpu.is_empty()).then(|| quantity(cpu)),
         memory: (!memory.is_empty()).then(|| quantity(memory)),
@@ -102,13 +102,13 @@ fn v123_to_v129_the_policy_holds_and_the_global_maximum_fills_its_gaps() {
 }
 
 #[test]
-fn v130_without_containers_there_is_nothing_to_hold() {
+fn v130_without_containers_there_is_no_recommendation() {
     let subject = VpaFixture::new(Compat::Upstream);
     assert_eq!(subject.recommend(minute(0)).containers, []);
 }
 
 #[test]
-fn a_limit_of_zero_is_no_limit_and_the_maximum_wins_over_the_minimum() {
+fn a_limit_of_zero_is_no_limit_and_the_maximum_overrides_the_minimum() {
     let value = quantity("42m");
     let zero = Some(quantity("0"));
     assert_eq!(Cap::new(zero, zero, None).apply(value).0, value);
@@ -119,7 +119,7 @@ fn a_limit_of_zero_is_no_limit_and_the_maximum_wins_over_the_minimum() {
 }
 
 #[test]
-fn containers_switched_off_and_resources_not_controlled_are_left_out() {
+fn containers_in_mode_off_and_uncontrolled_resources_are_excluded() {
     let mut subject = VpaFixture::new(Compat::Upstream);
     subject.register_container("app", minute(0));
     subject.register_container("proxy", minute(0));
@@ -141,7 +141,7 @@ fn containers_switched_off_and_resources_not_controlled_are_left_out() {
 }
 
 #[test]
-fn v131_to_v134_blamed_containers_are_read_from_an_eviction() {
+fn v131_to_v134_offending_containers_are_parsed_from_an_eviction_event() {
     let read = |containers, usages, starved| {
         let blamed = eviction_notice::parse(containers, usages, starved);
         let name = |found: &eviction_notice::OffendingContainer| {

@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_is_union(one in samples(), other in samples()) {
+    fn a_merge_equals_the_union_of_the_samples(one in samples(), other in samples()) {
         let mut merged = filled(&one);
         merged.merge(axis(), &filled(&other));
         let union: Vec<_> = one.iter().chain(&other).copied().collect();
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn percentiles_rise_with_the_share_and_lie_on_edges(
+    fn percentiles_are_monotonic_and_lie_on_bucket_edges(
         samples in samples(), mut shares in prop::array::uniform4(-0.5..1.5_f64)
     ) {
         shares.sort_by(f64::total_cmp);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn taking_back_what_was_added_leaves_what_was_there(
+    fn subtracting_an_added_sample_restores_the_histogram(
         samples in samples(), value in 0.0..1000.0_f64, time in 0..30_000_u32
     ) {
         let before = filled(&samples);
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_negative_and_nothing_undefined_ever_comes_out(
+    fn recommendations_are_never_negative_or_undefined(
         events in events(), fixes in fixes(), later in 0..40_000_u32, per_replica in any::<bool>()
     ) {
         let settings = Settings { fixes, per_replica_peaks: per_replica, ..Settings::default() };
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_loses_nothing(
+    fn a_snapshot_is_lossless(
         events in events(), more in events(), now in 0..30_000_u32,
         (fine, per_replica_peaks) in any::<(bool, bool)>(),
     ) {
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checkpoint_loses_at_most_half_a_ten_thousandth_of_the_largest_weight(samples in samples()) {
+    fn a_checkpoint_rounds_weights_by_at_most_half_a_ten_thousandth_of_the_largest(samples in samples()) {
         let histogram = filled(&samples);
         let weights = histogram.to_weights(BucketScheme::Standard);
         let encoded = checkpoint::encode(&weights).expect("standard buckets");

@@ -335,7 +335,7 @@ fn plan(scrape: i64) -> QueryPlan {
 }
 
 #[test]
-fn what_is_read_recommends_what_was_lived() {
+fn a_history_of_range_queries_gives_the_recommendation_of_live_samples() {
     let plans = [plan(15), plan(30)];
     for seeds in workload_seeds() {
         let workloads = seeds.clone().count() * BEHAVIOURS.len();
@@ -346,7 +346,7 @@ fn what_is_read_recommends_what_was_lived() {
 }
 
 #[test]
-fn means_over_longer_times_would_lose_the_bursts() {
+fn averages_over_longer_steps_lose_bursts() {
     let mean = |step| QueryPlan { ask: RateFunction::Mean(step), step, ..plan(30) };
     let sampled = QueryPlan { step: 300, ..plan(30) };
     let plans = [mean(300), mean(900), sampled];

@@ -57,7 +57,7 @@ fn v135_to_v137_a_mature_history_loses_its_open_window_upstream() {
 }
 
 #[test]
-fn v138_to_v140_an_oom_bump_of_a_young_container_is_forgotten_upstream() {
+fn v138_to_v140_upstream_loses_the_oom_bump_of_a_young_container_on_restart() {
     let young = |compat| {
         let mut subject = VpaFixture::new(compat);
         for index in 0..120 {
@@ -88,7 +88,7 @@ fn v138_to_v140_an_oom_bump_of_a_young_container_is_forgotten_upstream() {
 }
 
 #[test]
-fn here_a_restart_at_any_minute_changes_no_number_then_or_later() {
+fn a_restart_at_any_minute_changes_no_recommendation() {
     for restart in [0, 1, 700, 1439, 1440, 1441, 5000] {
         let feed = |subject: &mut VpaFixture, from: u32, to: u32| {
             for index in from..to {
@@ -113,7 +113,7 @@ fn here_a_restart_at_any_minute_changes_no_number_then_or_later() {
 }
 
 #[test]
-fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there() {
+fn samples_before_the_history_is_loaded_count_as_if_it_had_been_there() {
     for per_replica_peaks in [false, true] {
         let feed = |subject: &mut VpaFixture, from: u32, to: u32| {
             for index in from..to {
@@ -151,7 +151,7 @@ fn samples_that_came_before_their_history_was_loaded_end_as_if_it_had_been_there
 }
 
 #[test]
-fn what_expired_or_is_damaged_makes_way_for_what_comes_after() {
+fn expired_and_damaged_records_are_superseded() {
     let mut old = VpaFixture::new(Compat::Plimsoll);
     for index in 0..3000 {
         old.cpu(minute(index), 100);

@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
-    fn a_run_counts_as_its_samples_one_by_one(
+    fn a_batch_of_samples_counts_like_the_single_samples(
         case in case(),
         all in prop::collection::vec(values(), 1..12),
     ) {

@@ -281,7 +281,7 @@ fn replay(lives: &[Life], recorded: &[Recorded]) -> Result<(), String> {
 }
 
 #[test]
-fn random_lives_end_in_the_numbers_that_were_recorded_of_upstreams_own_code() {
+fn random_histories_give_the_numbers_recorded_from_upstream() {
     let ([without, with], golden) = recorded();
     let recording: Recording = golden.read();
     assert_eq!(replay(&without, &recording.without_restarts), Ok(()));
@@ -289,7 +289,7 @@ fn random_lives_end_in_the_numbers_that_were_recorded_of_upstreams_own_code() {
 }
 
 #[test]
-fn a_recorded_number_that_is_another_one_is_a_difference() {
+fn a_different_number_in_the_recording_is_a_difference() {
     let ([without, _], golden) = recorded();
     let recording: Recording = golden.read();
     let [life, ..] = &without[..] else { panic!("no cases") };

@@ -173,12 +173,12 @@ impl KnownMetrics {
             let key = (name.clone(), label.clone());
             let Some(words) = self.words.get(&key) else { continue };
             let is_pattern = matches!(op, MatchOp::Re(_) | MatchOp::NotRe(_));
-            let asked: Vec<&str> =
+            let values: Vec<&str> =
                 if is_pattern { value.split('|').collect() } else { vec![value.as_str()] };
             let may_be_code = CODES.contains(&(name.as_str(), label.as_str()));
-            for word in asked {
-                let is_told = words.contains(word) || (may_be_code && is_code(word));
-                if !is_told {
+            for word in values {
+                let is_known = words.contains(word) || (may_be_code && is_code(word));
+                if !is_known {
                     found.push(format!("{name} has no {label}={word:?}"));
                 }
             }
@@ -303,7 +303,7 @@ fn holds_by(expr: &Expr, recorded: &BTreeMap<String, String>) -> bool {
 }
 
 #[test]
-fn every_family_label_and_word_that_a_rule_asks_for_is_told_by_somebody() {
+fn rules_use_only_exported_families_labels_and_values() {
     let known = KnownMetrics::read();
     let found: Vec<String> = rules()
         .into_iter()
@@ -317,9 +317,9 @@ fn every_family_label_and_word_that_a_rule_asks_for_is_told_by_somebody() {
 }
 
 #[test]
-fn what_nobody_tells_is_found() {
+fn unknown_names_in_an_expression_are_found() {
     let known = KnownMetrics::read();
-    for (expr, wanted) in [
+    for (expr, expected) in [
         ("plimsoll_targets", "there is no plimsoll_targets"),
         ("plimsoll:targets:sum", "there is no plimsoll:targets:sum"),
         ("plimsoll_watermark_lateness_seconds", "there is no plimsoll_watermark_lateness_seconds"),
@@ -342,7 +342,7 @@ fn what_nobody_tells_is_found() {
             "nothing has the label wpa_name: plimsoll_effective == on (wpa_name) plimsoll_max_replicas",
         ),
     ] {
-        assert_eq!(known.unknown_names(expr), [wanted], "{expr}");
+        assert_eq!(known.unknown_names(expr), [expected], "{expr}");
     }
     let fine = "sum by (cluster, kind) (plimsoll_watermark_lateness_seconds_count)";
     assert_eq!(known.unknown_names(fine).len(), 1, "{:?}", known.unknown_names(fine));
@@ -350,8 +350,8 @@ fn what_nobody_tells_is_found() {
 }
 
 #[test]
-fn alerts_of_upstreams_names_are_told_from_those_that_need_ours() {
-    for (name, wanted) in [
+fn alerts_that_work_with_upstreams_metrics_are_distinguished_from_others() {
+    for (name, expected) in [
         ("WpaUpscaleCapped", true),
         ("WpaAtMax", true),
         ("WpaNotActive", true),
@@ -361,6 +361,6 @@ fn alerts_of_upstreams_names_are_told_from_those_that_need_ours() {
         ("VpaBreakerOpen", false),
         ("PlimsollRoleAbsent", true),
     ] {
-        assert_eq!(holds_for_others(&alerts()[name].expr), wanted, "{name}");
+        assert_eq!(holds_for_others(&alerts()[name].expr), expected, "{name}");
     }
 }

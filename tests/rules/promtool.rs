@@ -81,7 +81,7 @@ fn rule_tests() -> Vec<PathBuf> {
 }
 
 #[test]
-fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
+fn promtool_of_both_releases_accepts_the_rules() {
     let mut files: Vec<PathBuf> = FILES.map(|file| folder().join(file)).into();
     files.push(Path::new(ROOT).join("deploy/recommender/rules.yaml"));
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
@@ -92,7 +92,7 @@ fn promtool_of_both_releases_finds_nothing_wrong_with_the_rules() {
 /// Each test file is about one alert, and no alert depends on another. Evaluating only that alert takes a tenth of the
 /// CPU time of all rules.
 #[test]
-fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3() {
+fn alerts_fire_exactly_as_expected_in_prometheus_3() {
     let scratch = tempfile::tempdir().expect("temporary directory");
     let alerts: Value = serde_saphyr::from_str(&text("alerts.yaml")).expect("YAML");
     let files: Vec<PathBuf> = rule_tests()
@@ -126,18 +126,18 @@ mod deep {
     use super::{PrometheusRelease, rule_tests, run};
 
     #[test]
-    fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_3_with_all_rules() {
+    fn alerts_fire_exactly_as_expected_in_prometheus_3_with_all_rules() {
         run(PrometheusRelease::V3, &["test", "rules"], &rule_tests());
     }
 
     #[test]
-    fn alerts_fire_when_they_should_and_else_are_quiet_by_prometheus_2() {
+    fn alerts_fire_exactly_as_expected_in_prometheus_2() {
         run(PrometheusRelease::V2, &["test", "rules"], &rule_tests());
     }
 }
 
 #[test]
-fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
+fn every_alert_has_tests_for_firing_silence_and_missing_series() {
     let alerts = alerts();
     let mut files = stems(TESTS, "yaml");
     assert!(files.remove(HEALTHY) && files.remove(RECORDED), "{files:?}");
@@ -164,12 +164,12 @@ fn every_alert_is_seen_to_fire_to_stay_quiet_and_to_survive_a_missing_series() {
 }
 
 #[test]
-fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_value() {
+fn every_alert_and_recording_rule_is_tested_with_a_healthy_cluster() {
     let healthy = read_rule_test(HEALTHY);
-    let asks = healthy.tests.iter().all(|test| {
+    let queries_alerts = healthy.tests.iter().all(|test| {
         !test.queries.is_empty() && test.queries.iter().all(|one| one.expr == "ALERTS")
     });
-    assert!(asks);
+    assert!(queries_alerts);
     let within = "reason=\"within_bounds\"";
     let series = healthy.tests.iter().flat_map(|test| &test.input_series);
     assert!(series.filter(|one| one.series.contains(within)).count() > 1, "both kinds of series");
@@ -185,7 +185,7 @@ fn a_healthy_cluster_is_asked_for_every_alert_and_every_recorded_series_for_its_
 
 /// A test with series that nothing exports proves nothing.
 #[test]
-fn the_series_in_the_tests_are_those_that_are_told() {
+fn rule_tests_use_only_exported_series() {
     let known = KnownMetrics::read();
     let mut found = Vec::new();
     let mut seen = 0;
@@ -202,7 +202,7 @@ fn the_series_in_the_tests_are_those_that_are_told() {
 
 /// promtool evaluates groups in any order unless configured, and an alert before its recording rule sees no data.
 #[test]
-fn what_is_recorded_comes_before_the_alerts_that_ask_for_it() {
+fn recording_rules_are_evaluated_before_the_alerts_that_use_them() {
     let order: Vec<String> = groups().into_iter().map(|group| group.name).collect();
     for stem in stems(TESTS, "yaml") {
         let trial = read_rule_test(&stem);

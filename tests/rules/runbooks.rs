@@ -17,7 +17,7 @@ const OF_OTHERS: [&str; 5] = ["ALERTS", "apiserver_", "container_", "kube_", "up
 const OF_SERVERS: [&str; 1] = ["query.max-samples"];
 
 #[test]
-fn the_alerts_in_the_documentation_are_those_of_the_rules() {
+fn the_documented_alerts_match_the_rules() {
     let mut table = String::from(
         "| alert | severity | for | what it means | with upstream's |\n|---|---|---|---|---|\n",
     );
@@ -37,7 +37,7 @@ fn the_alerts_in_the_documentation_are_those_of_the_rules() {
 }
 
 #[test]
-fn every_recorded_series_is_documented_and_no_other() {
+fn exactly_the_recorded_series_are_documented() {
     let page = page("docs/alerts.md");
     let (_, chapter) = page.split_once("\n## What is recorded\n").expect("a chapter");
     let documented: BTreeSet<&str> = chapter
@@ -59,7 +59,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
 }
 
 #[test]
-fn a_runbook_begins_as_its_alert_does_and_says_what_it_means_how_to_look_and_what_to_do() {
+fn every_runbook_starts_with_its_alert_and_has_all_sections() {
     for (name, alert) in alerts() {
         let text = page(&format!("{RUNBOOKS}/{name}.md"));
         let (severity, lasts) = (&alert.labels["severity"], alert.lasts.unwrap_or_default());
@@ -75,7 +75,7 @@ fn a_runbook_begins_as_its_alert_does_and_says_what_it_means_how_to_look_and_wha
 }
 
 #[test]
-fn the_queries_of_a_runbook_ask_for_what_is_told() {
+fn queries_in_runbooks_use_only_exported_series() {
     let known = KnownMetrics::read();
     for name in alerts().keys() {
         let text = page(&format!("{RUNBOOKS}/{name}.md"));
@@ -96,7 +96,7 @@ fn the_queries_of_a_runbook_ask_for_what_is_told() {
 
 /// Command lines are tested with those of all pages; this test checks flags in the text.
 #[test]
-fn every_flag_that_a_runbook_names_is_one() {
+fn flags_in_runbooks_exist() {
     let roles = [flags::recommender(), flags::admission(), flags::updater(), flags::watermark()];
     let known: BTreeSet<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     let mut named = 0;
@@ -113,7 +113,7 @@ fn every_flag_that_a_runbook_names_is_one() {
 }
 
 #[test]
-fn what_the_page_about_metrics_would_have_dropped_is_in_no_rule() {
+fn no_rule_uses_a_family_that_the_metrics_page_suggests_to_drop() {
     let page = page("docs/metrics.md");
     let dropped =
         page.split("    regex: plimsoll_(").nth(1).and_then(|rest| rest.split(')').next());

@@ -35,7 +35,7 @@ impl Expected {
     /// Pending from the first of these scrapes until before the second. One scrape more or less is accepted: each
     /// object has its own offset within a period.
     pub fn pending(alert: &'static str, (from, to): (Duration, Duration)) -> Self {
-        let scrape = Duration::try_from(SCRAPE).expect("forward");
+        let scrape = Duration::try_from(SCRAPE).expect("a positive duration");
         Self { alert, object: None, is_firing: false, from, to, leeway: 2 * scrape }
     }
 
@@ -72,7 +72,7 @@ fn promtool_test(day: &ScriptedDay, expected: &[Expected]) -> Value {
     let texts = FILES
         .map(|file| fs::read_to_string(Path::new(FOLDER).join(file)).expect("the file is there"));
     let is_wanted = |name: &str| texts.iter().any(|text| text.contains(name));
-    let step = Duration::try_from(SCRAPE).expect("forward");
+    let step = Duration::try_from(SCRAPE).expect("a positive duration");
     let scrapes = u32::try_from(day.record.scrapes()).expect("fits");
     let mut alerts: Vec<&str> = expected.iter().map(|one| one.alert).collect();
     alerts.sort_unstable();

@@ -161,7 +161,7 @@ fn lines(body: Body) -> impl futures::Stream<Item = Result<Vec<u8>, kube::Error>
 }
 
 #[test]
-fn a_pod_is_created_when_the_clock_sees_it_first_and_owners_and_others_keep_what_they_have() {
+fn the_creation_time_of_a_pod_is_rewritten_and_other_times_stay() {
     let clock = Clock::fake(plimsoll_core::types::Time::from_secs(1_800_000_000));
     let births = FirstSeenTimes::new(clock.clone());
     let pod = |name: &str, created: &str| {

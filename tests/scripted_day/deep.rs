@@ -5,7 +5,7 @@ use crate::support::upstream_recording::is_recording;
 
 /// `PLIMSOLL_PICTURES=FOLDER` keeps the rendered boards; those in docs/pictures were made this way.
 #[tokio::test]
-async fn on_a_day_that_the_real_roles_live_pods_alerts_and_boards_are_as_they_should_be() {
+async fn pods_alerts_and_boards_are_as_expected_on_a_day_with_the_real_roles() {
     let Some(day) = run().await else { return };
     all_pods_get_what_they_need(&day);
     check_alerts(&day).await;

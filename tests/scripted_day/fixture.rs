@@ -219,7 +219,7 @@ impl Fixture {
     fn advance_clocks(&self, time: SignedDuration) {
         self.usage.at(self.now() + time);
         self.nodes.step(time);
-        self.clock.step(Duration::try_from(time).expect("forward"));
+        self.clock.step(Duration::try_from(time).expect("a positive duration"));
     }
 
     /// Waits until all changes have taken effect: all expected pods are ready, no others exist, and watches have

@@ -168,7 +168,7 @@ fn values(changes: &[Change], scrapes: usize) -> BTreeMap<usize, f64> {
 }
 
 #[test]
-fn what_is_recorded_reads_back_with_its_gaps_and_to_the_last_bit() {
+fn a_recording_reads_back_with_its_gaps_bit_by_bit() {
     let expected: BTreeMap<usize, f64> =
         [(1, 0.1 + 0.2), (2, 0.1 + 0.2), (5, f64::INFINITY), (6, 1e300)].into();
     let recorded = changes(&expected, 9);
@@ -180,7 +180,7 @@ fn what_is_recorded_reads_back_with_its_gaps_and_to_the_last_bit() {
 
 /// Families that depend on an event may be missing from a day; those that are always exported may not.
 #[test]
-fn every_family_that_is_always_exported_and_that_boards_or_rules_ask_for_is_in_the_recording() {
+fn the_recording_has_every_family_that_is_always_exported_and_used() {
     let known = documented();
     let day = read();
     let recorded: BTreeSet<&str> =

@@ -213,10 +213,10 @@ pub fn parse_series(series: &str) -> (&str, Labels) {
 }
 
 #[test]
-fn a_series_is_read_with_whatever_its_values_hold() {
+fn series_are_parsed_with_any_label_value() {
     let (name, labels) = parse_series(r#"a_b{c="d",e="f\"g,h=\\i",j=""}"#);
-    let wanted = [("c", "d"), ("e", "f\"g,h=\\i"), ("j", "")];
-    let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!((name, labels), ("a_b", wanted.to_vec()));
+    let expected = [("c", "d"), ("e", "f\"g,h=\\i"), ("j", "")];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!((name, labels), ("a_b", expected.to_vec()));
     assert_eq!(parse_series("up"), ("up", Vec::new()));
 }

@@ -76,7 +76,7 @@ const FIT_MIN: &str = "capped to fit Min in container LimitRange";
 
 /// Golden vectors 24 to 32.
 #[test]
-fn a_container_is_held_to_range_policy_and_limit_in_this_order() {
+fn a_container_is_capped_by_limit_range_policy_and_limit_in_this_order() {
     let requests_only = || json!([{"containerName": "*", "controlledValues": "RequestsOnly"}]);
     let rows = [
         Row {
@@ -172,7 +172,7 @@ fn a_container_is_held_to_range_policy_and_limit_in_this_order() {
 
 /// Golden vectors 33 to 36.
 #[test]
-fn all_three_numbers_are_held_and_only_what_the_target_went_through_is_told() {
+fn all_three_numbers_are_capped_and_only_the_caps_of_the_target_are_reported() {
     let recommended = "c1: cpu 20, memory 80000 | | cpu 100, memory 90000";
     for (name, policy, status, expected, reasons) in [
         ("34", Value::Null, "", "cpu 20, memory 80000 | cpu 100, memory 90000", &[][..]),
@@ -245,7 +245,7 @@ fn all_three_numbers_are_held_and_only_what_the_target_went_through_is_told() {
 
 /// Golden vectors 37 and 39; 38 cannot be expressed here.
 #[test]
-fn what_the_pod_does_not_have_is_left_out_and_nothing_recommended_is_nothing() {
+fn containers_missing_in_the_pod_are_skipped_and_no_recommendation_gives_nothing() {
     for compat in BOTH {
         let stranger = vpa(Value::Null, &["c2: cpu 100m, memory 50000Mi"]);
         let found =

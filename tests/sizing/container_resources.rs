@@ -36,7 +36,7 @@ type Row<'a> = (&'a str, &'a str, (&'a str, &'a str, &'a str), &'a str, &'a str,
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn a_container_gets_what_upstream_gives_it() {
+fn a_container_gets_the_resources_that_upstream_computes() {
     let base = ("1/100Mi", "3/1Gi", "");
     let only = ("1/100Mi", "3/1Gi", "RequestsOnly");
     let target = "cpu 2, memory 200Mi";
@@ -161,7 +161,7 @@ fn a_container_gets_what_upstream_gives_it() {
 
 /// Golden vectors 71, 78 and 79.
 #[test]
-fn nothing_recommended_is_nothing_and_unknown_ranges_are_a_refusal() {
+fn no_recommendation_gives_nothing_and_unknown_limit_ranges_are_an_error() {
     let pod = pod(&["cpu 2, memory 100Mi"]);
     let defaults = ranges(json!([
         {"type": "Container", "default": {"cpu": "2", "memory": "100Mi"}},
@@ -192,7 +192,7 @@ fn nothing_recommended_is_nothing_and_unknown_ranges_are_a_refusal() {
 
 /// Golden vectors 53, 54, 66 and 307.
 #[test]
-fn limits_that_stay_beat_the_range_of_the_pod() {
+fn unchanged_limits_override_the_pod_limit_range() {
     let only = json!([{"containerName": "c1", "controlledValues": "RequestsOnly"}]);
     let process = |pod: &_, vpa: &_, range: Value| {
         let found = super::process(pod, vpa, &ranges(json!([range])), Compat::Upstream);
@@ -232,7 +232,7 @@ fn limits_that_stay_beat_the_range_of_the_pod() {
 
 /// Golden vector 305: the other half of the pair.
 #[test]
-fn a_container_that_is_not_sized_is_written_by_upstream_alone() {
+fn only_upstream_writes_containers_without_a_recommendation() {
     let pod = pod(&["memory 1Gi; memory 1Gi"; 2]);
     let vpa = vpa(Value::Null, &["c1: memory 3Gi"]);
     let ranges = ranges(json!([{"type": "Pod", "max": {"memory": "2Gi"}}]));

@@ -36,7 +36,7 @@ fn check(resource: &ResourceName, rows: &[Row<'_>]) {
 }
 
 #[test]
-fn limits_follow_requests_in_proportion_to_the_digit() {
+fn limits_are_exactly_proportional_to_requests() {
     let both: [Row<'_>; 6] = [
         ("2", "1", "10", "-", "20", false),
         ("-", "1", "10", "2", "20", false),
@@ -69,7 +69,7 @@ fn limits_follow_requests_in_proportion_to_the_digit() {
 }
 
 #[test]
-fn each_limit_policy_makes_a_limit_of_its_own() {
+fn each_limit_policy_computes_its_own_limit() {
     let name = ResourceName::Cpu;
     for (policy, most, expected) in [
         ("ratio", "-", "2"),

@@ -31,7 +31,7 @@ fn found(pod: &Pod, vpa: &VerticalPodAutoscaler, range: &Value, compat: Compat) 
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-fn sums_are_held_to_the_range_by_one_factor() {
+fn sums_are_capped_to_the_pod_limit_range_by_one_factor() {
     let max = |resource: &str, amount: &str| json!({"max": {resource: amount}});
     let min = |resource: &str, amount: &str| json!({"min": {resource: amount}});
     let four_to_ten = || json!({"min": {"memory": "4G"}, "max": {"memory": "10G"}});
@@ -192,7 +192,7 @@ fn sums_are_held_to_the_range_by_one_factor() {
 }
 
 #[test]
-fn sums_are_held_by_the_limits_that_will_be_written_and_to_no_less_than_something() {
+fn sums_are_capped_by_the_resulting_limits_and_never_to_zero() {
     for (current, recommended, limits, max, expected) in [
         // The proportional limit would be 2, and the request a seventh of this.
         ("cpu 100m; cpu 2", "c1: cpu 100m", "fixed:1.5", "300m", "c1: cpu 100m"),

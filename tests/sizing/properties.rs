@@ -165,7 +165,7 @@ proptest! {
     #![proptest_config(tier::properties(64, 5_000))]
 
     #[test]
-    fn nothing_is_ever_negative_and_no_limit_is_below_its_request(case in cases()) {
+    fn no_amount_is_negative_and_no_limit_is_below_its_request(case in cases()) {
         let sizes = case.sizes().expect("Plimsoll rejects nothing here");
         for size in &sizes {
             for (resource, amount) in size.requests.iter().chain(size.limits.iter()) {
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn upstreams_rules_never_panic_and_refuse_only_what_crashes_upstream(case in cases()) {
+    fn upstreams_rules_never_panic_and_fail_only_where_upstream_crashes(case in cases()) {
         let rules = SizingRules::for_compat(Compat::Upstream);
         if let Err(refusal) = cap_recommendation(&case.pod, &case.plan(), &case.ranges, rules) {
             prop_assert!(matches!(refusal, SizingError::CrashesUpstream { .. }), "{refusal}");
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn only_what_is_recommended_is_written(case in cases()) {
+    fn only_recommended_resources_are_written(case in cases()) {
         let recommended = &case.vpa.status.as_ref().and_then(|status| status.recommendation.as_ref()).expect("exists");
         for (size, container) in case.sizes().expect("sizes are computed").iter().zip(&case.pod.containers) {
             let recommended = recommended.container_recommendations.iter().find(|entry| entry.container_name == *container.name);
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_is_inside_the_sums_wherever_its_smallest_sizes_are(case in cases()) {
+    fn a_pod_is_within_the_pod_limit_range_if_its_minimums_are(case in cases()) {
         let Some(range) = &case.ranges.pod else { return Ok(()) };
         let sizes = case.sizes().expect("sizes are computed");
         let demand = PodTotals::new(&case.pod, &sizes);
@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_that_would_be_accepted_stays_one(case in cases()) {
+    fn an_acceptable_pod_stays_acceptable(case in cases()) {
         let admission = AdmissionSettings { rules: SizingRules::for_compat(Compat::Plimsoll), ..AdmissionSettings::default() };
         match patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) {
             Ok(admitted) => {
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn a_resize_never_changes_the_class(case in cases()) {
+    fn a_resize_never_changes_the_qos_class(case in cases()) {
         let sizes = case.sizes().expect("sizes are computed");
         if api_validation::ensure_same_qos_class(&case.pod, &sizes).is_ok() {
             prop_assert_eq!(qos_with(&case.pod, &sizes), case.pod.qos());
@@ -256,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn a_patch_that_is_applied_twice_is_applied_once(case in cases()) {
+    fn applying_a_patch_twice_changes_nothing_more(case in cases()) {
         for compat in [Compat::Upstream, Compat::Plimsoll] {
             let admission = AdmissionSettings { rules: SizingRules::for_compat(compat), ..AdmissionSettings::default() };
             let Ok(admitted) = patch_pod(&case.pod, &case.plan(), Some(&case.ranges), &admission) else { continue };
@@ -273,7 +273,7 @@ proptest! {
     }
 
     #[test]
-    fn a_webhook_that_is_called_again_changes_nothing(mut case in cases()) {
+    fn calling_the_webhook_again_changes_nothing(mut case in cases()) {
         // Proportional limits are rounded down to whole units, and the next ratio is computed from the rounded value. With a
         // LimitRange, whose bounds depend on that ratio, a unit may be gained.
         case.ranges = NamespaceLimitRanges::default();

@@ -21,7 +21,7 @@ fn size(index: usize, requests: &str, limits: &str) -> SizedContainer {
 }
 
 #[test]
-fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
+fn a_pod_requests_the_sum_of_its_containers_or_the_largest_init_container() {
     let container = |name: &str, stays: bool, cpu: &str| {
         let mut container = json!({"name": name, "resources": {"requests": {"cpu": cpu}}});
         if stays {
@@ -53,7 +53,7 @@ fn a_pod_asks_for_what_runs_together_or_for_what_it_takes_to_start() {
 }
 
 #[test]
-fn a_quota_has_room_or_says_what_is_missing() {
+fn a_quota_fits_or_reports_what_is_missing() {
     let pod = pod(&["cpu 1, memory 1Gi; cpu 2, memory 2Gi"]);
     let quota = |hard: &str, used: &str| Quota {
         name: "q".into(),
@@ -102,7 +102,7 @@ fn a_quota_has_room_or_says_what_is_missing() {
 }
 
 #[test]
-fn a_quota_counts_only_pods_that_its_scopes_take() {
+fn a_quota_counts_only_pods_in_its_scopes() {
     let with = |scopes: Vec<Scope>| Quota {
         name: "q".into(),
         hard: list("requests.cpu 1"),
@@ -133,7 +133,7 @@ fn a_quota_counts_only_pods_that_its_scopes_take() {
 }
 
 #[test]
-fn sizes_are_refused_for_a_quota_only_if_it_takes_the_pod_as_it_is() {
+fn resources_are_rejected_for_a_quota_only_if_it_accepts_the_unchanged_pod() {
     let quota = |used: &str| Quota {
         name: "team".into(),
         hard: list("requests.cpu 4"),

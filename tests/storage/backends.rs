@@ -94,7 +94,7 @@ impl TestBackend for MemorySubject {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn local_passes_every_case_and_none_is_left_out() {
+async fn local_storage_passes_every_case() {
     let outcomes = run_suite(&LocalMaker).await;
     assert_eq!(
         (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
@@ -105,7 +105,7 @@ async fn local_passes_every_case_and_none_is_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory_passes_every_case_that_applies_to_what_ends_with_the_process() {
+async fn memory_storage_passes_every_case_that_applies_to_it() {
     let outcomes = run_suite(&MemoryMaker).await;
     let gone = vec![Case::SurvivesReopen, Case::MalformedIsSkipped, Case::ForeignIsLeftAlone];
     assert_eq!(

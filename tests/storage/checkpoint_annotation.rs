@@ -34,7 +34,7 @@ fn of_upstream(vpa: &str, container: &str, count: i64) -> Value {
 }
 
 #[tokio::test]
-async fn what_upstream_wrote_is_read_and_what_replaces_it_is_upstreams_format() {
+async fn checkpoints_of_upstream_are_readable_and_written_in_upstreams_format() {
     let Some(fixture) = CheckpointFixture::new("upstream").await else { return };
     fixture.create(of_upstream("web", "app", 4)).await;
     let storage = fixture.open();
@@ -82,7 +82,7 @@ async fn what_upstream_wrote_is_read_and_what_replaces_it_is_upstreams_format() 
 }
 
 #[tokio::test]
-async fn an_annotation_that_is_stale_or_unreadable_is_named_and_the_status_counts() {
+async fn a_stale_or_unreadable_annotation_is_reported_and_the_status_counts() {
     let Some(fixture) = CheckpointFixture::new("stale").await else { return };
     let record = fixture.record("web", "app", 5);
     let storage = fixture.open();
@@ -116,7 +116,7 @@ async fn an_annotation_that_is_stale_or_unreadable_is_named_and_the_status_count
 }
 
 #[tokio::test]
-async fn without_extras_an_annotation_that_is_there_stays_and_does_not_count() {
+async fn without_annotations_an_existing_one_stays_and_is_ignored() {
     let Some(fixture) = CheckpointFixture::new("plain").await else { return };
     let batch = [fixture.record("web", "app", 5)];
     save(&fixture.open(), &batch).await;
@@ -149,7 +149,7 @@ fn pod(number: i64) -> ReplicaState {
 }
 
 #[tokio::test]
-async fn of_a_large_fleet_the_largest_open_peaks_are_kept_and_the_rest_counts_as_closed() {
+async fn with_many_pods_only_the_largest_open_peaks_are_stored() {
     let Some(fixture) = CheckpointFixture::new("large").await else { return };
     let mut record = fixture.record("web", "app", 5);
     record.snapshot.replicas = (0..600).map(pod).collect();
@@ -178,7 +178,7 @@ async fn of_a_large_fleet_the_largest_open_peaks_are_kept_and_the_rest_counts_as
 
 /// A service of three pods after some days.
 #[tokio::test]
-async fn a_typical_annotation_takes_less_than_four_kilobytes() {
+async fn a_typical_annotation_has_less_than_4_kilobytes() {
     let Some(fixture) = CheckpointFixture::new("typical").await else { return };
     let mut record = fixture.record("web", "app", 20_000);
     let weights = |first: u8, count: u8| plimsoll_core::history::HistogramWeights {

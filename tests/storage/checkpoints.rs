@@ -256,11 +256,11 @@ async fn passes(extras: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn checkpoints_pass_every_case_and_none_is_left_out() {
+async fn checkpoint_storage_passes_every_case() {
     passes(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn checkpoints_without_annotations_pass_as_far_as_upstreams_format_goes() {
+async fn checkpoint_storage_without_annotations_passes_what_upstreams_format_allows() {
     passes(false).await;
 }

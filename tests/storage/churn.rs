@@ -15,7 +15,7 @@ use crate::support::in_memory_api::InMemoryApiServer;
 const VPAS: usize = 50;
 
 #[tokio::test]
-async fn what_is_known_of_objects_of_vpas_that_are_gone_is_forgotten() {
+async fn cached_objects_of_deleted_vpas_are_dropped() {
     let api = InMemoryApiServer::new();
     let now = || Time::from_secs(1_790_100_000);
     let store = CheckpointStorage::new(

@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(tier::properties(48, 4_000))]
 
     #[test]
-    fn a_snapshot_survives_encoding_to_the_last_bit(snapshot in snapshot()) {
+    fn an_encoded_snapshot_decodes_bit_by_bit(snapshot in snapshot()) {
         let bytes = encode_snapshot(&snapshot);
         let back = decode_snapshot(FORMAT, &bytes).expect("encoded record decodes");
         prop_assert_eq!(bits(&back), bits(&snapshot));
@@ -131,13 +131,13 @@ proptest! {
     }
 
     #[test]
-    fn a_key_survives_encoding(namespace in any::<String>(), name in any::<String>(), container in any::<String>()) {
+    fn an_encoded_key_decodes_to_the_same_key(namespace in any::<String>(), name in any::<String>(), container in any::<String>()) {
         let key = ContainerKey::new(ObjectKey::new(namespace, name), container);
         prop_assert_eq!(decode_key(&encode_key(&key)), Ok(key));
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused_in_one_line(bytes in vec(any::<u8>(), 0..300)) {
+    fn any_bytes_decode_or_are_rejected_in_one_line(bytes in vec(any::<u8>(), 0..300)) {
         if let Err(malformed) = decode_snapshot(FORMAT, &bytes) {
             prop_assert!(!malformed.to_string().contains('\n'));
         }
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_encoding_decodes_or_is_refused_without_harm(
+    fn a_damaged_encoding_decodes_or_is_rejected_without_a_panic(
         snapshot in snapshot(), cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), bit in 0..8_u8,
     ) {
         let bytes = encode_snapshot(&snapshot);
@@ -158,7 +158,7 @@ proptest! {
 }
 
 #[test]
-fn bytes_after_the_end_of_a_record_are_refused() {
+fn trailing_bytes_after_a_record_are_rejected() {
     let mut bytes = encode_snapshot(&Snapshot::default());
     bytes.push(0);
     let refused = decode_snapshot(FORMAT, &bytes).expect_err("a byte too many");
@@ -166,7 +166,7 @@ fn bytes_after_the_end_of_a_record_are_refused() {
 }
 
 #[test]
-fn another_format_is_named_in_the_refusal() {
+fn an_unsupported_format_is_named_in_the_error() {
     assert_eq!(decode_snapshot(7, &[]), Err(CodecError::UnsupportedFormat(7)));
     let line = CodecError::UnsupportedFormat(7).to_string();
     assert_eq!(line, "unsupported record format 7, expected 1");

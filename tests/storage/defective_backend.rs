@@ -250,7 +250,7 @@ async fn a_backend_that_collects_by_name_alone_fails_only_orphans_are_collected(
 }
 
 #[tokio::test]
-async fn a_backend_that_asks_once_per_batch_fails_permit_lost_half_way() {
+async fn a_backend_with_one_permit_per_batch_fails_permit_lost_half_way() {
     expect_failure(Defect::AcquiresOncePerBatch, &[Case::PermitLostHalfWay]).await;
 }
 
@@ -265,11 +265,11 @@ async fn a_backend_that_loses_updates_fails_concurrent_writers() {
 }
 
 #[tokio::test]
-async fn a_backend_that_skips_in_silence_fails_malformed_is_skipped() {
+async fn a_backend_that_skips_records_silently_fails_malformed_is_skipped() {
     expect_failure(Defect::SkipsSilently, &[Case::MalformedIsSkipped]).await;
 }
 
 #[tokio::test]
-async fn a_backend_that_collects_what_others_wrote_fails_foreign_is_left_alone() {
+async fn a_backend_that_deletes_foreign_records_fails_foreign_is_left_alone() {
     expect_failure(Defect::CollectsForeign, &[Case::ForeignIsLeftAlone]).await;
 }

@@ -47,7 +47,7 @@ enum Defect {
 /// A reader that is correct except for its defect.
 struct DefectiveReader {
     defect: Defect,
-    lives: Vec<ContainerLifetime>,
+    lifetimes: Vec<ContainerLifetime>,
     loads: AtomicUsize,
 }
 
@@ -127,7 +127,7 @@ impl Storage for DefectiveReader {
                 continue;
             };
             for lifetime in
-                self.lives.iter().filter(|lifetime| *lifetime.namespace == *vpa.namespace)
+                self.lifetimes.iter().filter(|lifetime| *lifetime.namespace == *vpa.namespace)
             {
                 if self.owns(owner, lifetime) {
                     let key = ContainerKey::new(vpa.clone(), lifetime.container);
@@ -151,9 +151,12 @@ struct DefectiveReaderSource(Defect);
 
 #[async_trait]
 impl ReadOnlyFixture for DefectiveReaderSource {
-    async fn backend_with(&self, lives: &[ContainerLifetime]) -> Result<Arc<dyn Storage>, String> {
+    async fn backend_with(
+        &self,
+        lifetimes: &[ContainerLifetime],
+    ) -> Result<Arc<dyn Storage>, String> {
         let loads = AtomicUsize::new(0);
-        Ok(Arc::new(DefectiveReader { defect: self.0, lives: lives.to_vec(), loads }))
+        Ok(Arc::new(DefectiveReader { defect: self.0, lifetimes: lifetimes.to_vec(), loads }))
     }
 
     fn now(&self) -> Time {
@@ -162,7 +165,7 @@ impl ReadOnlyFixture for DefectiveReaderSource {
 }
 
 #[tokio::test]
-async fn a_reader_with_a_defect_fails_what_is_about_it_and_nothing_else() {
+async fn a_defective_reader_fails_only_the_cases_about_its_defect() {
     let all = Case::READ_ONLY;
     for (defect, expected) in [
         (Defect::None, &[][..]),

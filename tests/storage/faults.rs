@@ -26,7 +26,7 @@ fn refusal(directory: &Path) -> String {
 }
 
 #[test]
-fn a_missing_directory_is_made_but_not_the_one_above_it() {
+fn a_missing_directory_is_created_but_not_its_parent() {
     let above = temp_directory();
     let directory = above.path().join("history");
     save(&open(&directory), &records(1, 1));
@@ -38,7 +38,7 @@ fn a_missing_directory_is_made_but_not_the_one_above_it() {
 }
 
 #[test]
-fn a_file_in_place_of_the_directory_is_refused_and_left_alone() {
+fn a_file_instead_of_the_directory_is_rejected_and_unchanged() {
     let above = temp_directory();
     let file = above.path().join("history");
     fs::write(&file, "precious").expect("the directory is writable");
@@ -47,14 +47,14 @@ fn a_file_in_place_of_the_directory_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_directory_in_place_of_the_history_file_is_refused() {
+fn a_directory_instead_of_the_history_file_is_rejected() {
     let directory = temp_directory();
     fs::create_dir(directory.path().join("history.plimsoll")).expect("the directory is writable");
     assert_eq!(refusal(directory.path()), ": failed to open history: Is a directory (os error 21)");
 }
 
 #[test]
-fn a_directory_that_another_process_uses_is_refused_and_that_one_is_not_disturbed() {
+fn a_directory_in_use_by_another_process_is_rejected_without_disturbing_it() {
     let directory = temp_directory();
     let first = open(directory.path());
     save(&first, &records(2, 1));
@@ -69,7 +69,7 @@ fn a_directory_that_another_process_uses_is_refused_and_that_one_is_not_disturbe
 }
 
 #[test]
-fn a_history_of_a_later_layout_is_refused_and_left_untouched() {
+fn a_history_of_a_newer_format_is_rejected_and_unchanged() {
     let directory = temp_directory();
     save(&open(directory.path()), &records(2, 1));
     corruption::set_layout_version(directory.path(), 2).expect("the history can be written");
@@ -84,7 +84,7 @@ fn a_history_of_a_later_layout_is_refused_and_left_untouched() {
 }
 
 #[test]
-fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
+fn a_name_that_is_too_long_is_rejected_and_the_rest_is_saved() {
     let directory = temp_directory();
     let local = open(directory.path());
     save(&local, &records(2, 1));
@@ -100,9 +100,9 @@ fn a_name_that_is_too_long_is_refused_and_the_rest_of_history_is_kept() {
 }
 
 #[test]
-fn a_directory_without_permission_to_write_is_refused() {
+fn a_directory_without_write_permission_is_rejected() {
     if let Some(directory) = env::var_os(DIRECTORY) {
-        return say_why_it_cannot_open(Path::new(&directory));
+        return print_open_error(Path::new(&directory));
     }
     // Root ignores permissions, unless it drops that capability.
     let is_root = fs::metadata("/proc/self").expect("exists on Linux").uid() == 0;
@@ -118,7 +118,7 @@ fn a_directory_without_permission_to_write_is_refused() {
     };
     allow(&directory.path().join("lock"), 0o444);
     allow(directory.path(), 0o555);
-    let test = "storage::faults::a_directory_without_permission_to_write_is_refused";
+    let test = "storage::faults::a_directory_without_write_permission_is_rejected";
     let output = on_stage(shell, "true", test, directory.path());
     allow(directory.path(), 0o755);
     assert_eq!(
@@ -156,7 +156,9 @@ fn on_stage(shell: &[&str], setup: &str, test: &str, directory: &Path) -> Output
 fn may_mount() -> bool {
     let may = succeeds(&["unshare", "-rm", "true"]);
     if !may {
-        report_skipped("this user may not mount, not even in a namespace of its own (unshare -rm)");
+        report_skipped(
+            "this user may not mount, not even in its own mount namespace (unshare -rm)",
+        );
     }
     may
 }
@@ -197,13 +199,13 @@ fn save_until_nothing_fits(directory: &Path) {
 }
 
 #[test]
-fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() {
+fn a_file_size_limit_only_loses_the_save_that_exceeds_it() {
     if let Some(directory) = env::var_os(DIRECTORY) {
         return save_until_nothing_fits(Path::new(&directory));
     }
     let directory = temp_directory();
     let setup = "trap '' XFSZ; ulimit -f 200";
-    let test = "storage::faults::a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else";
+    let test = "storage::faults::a_file_size_limit_only_loses_the_save_that_exceeds_it";
     let output = on_stage(&["sh"], setup, test, directory.path());
     let at = directory.path().display();
     assert_eq!(
@@ -218,7 +220,7 @@ fn a_file_that_may_not_grow_costs_the_save_that_does_not_fit_and_nothing_else() 
 }
 
 #[test]
-fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on() {
+fn a_full_disk_only_loses_the_save_that_does_not_fit() {
     if let Some(directory) = env::var_os(DIRECTORY) {
         return save_until_nothing_fits(Path::new(&directory));
     }
@@ -227,7 +229,7 @@ fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on
     }
     let directory = temp_directory();
     let setup = "mount -t tmpfs -o size=400k tmpfs {} && head -c 100000 /dev/zero > {}/filler";
-    let test = "storage::faults::a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on";
+    let test = "storage::faults::a_full_disk_only_loses_the_save_that_does_not_fit";
     let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
     let error = output_value(&output, "error ");
     let expected = "save failed, earlier saves are kept: no space left: free some \
@@ -235,15 +237,15 @@ fn a_full_disk_costs_the_save_that_does_not_fit_and_with_space_again_saves_go_on
     assert!(error.ends_with(expected), "{error}");
 }
 
-fn say_why_it_cannot_open(directory: &Path) {
+fn print_open_error(directory: &Path) {
     let why = refusal(directory);
     writeln!(stdout(), "why {why}").expect("the parent listens");
 }
 
 #[test]
-fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
+fn a_read_only_file_system_is_rejected_and_its_history_is_unchanged() {
     if let Some(directory) = env::var_os(DIRECTORY) {
-        return say_why_it_cannot_open(Path::new(&directory));
+        return print_open_error(Path::new(&directory));
     }
     if !may_mount() {
         return;
@@ -252,8 +254,7 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
     save(&open(directory.path()), &records(2, 1));
     let before = fs::read(directory.path().join("history.plimsoll")).expect("exists");
     let setup = "mount --bind {} {} && mount -o remount,bind,ro {}";
-    let test =
-        "storage::faults::a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched";
+    let test = "storage::faults::a_read_only_file_system_is_rejected_and_its_history_is_unchanged";
     let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
     assert_eq!(
         output_value(&output, "why "),
@@ -264,16 +265,16 @@ fn a_read_only_file_system_is_refused_and_the_history_on_it_is_untouched() {
 }
 
 #[test]
-fn a_disk_without_space_for_even_the_beginning_is_refused() {
+fn a_disk_without_space_for_the_file_header_is_rejected() {
     if let Some(directory) = env::var_os(DIRECTORY) {
-        return say_why_it_cannot_open(Path::new(&directory));
+        return print_open_error(Path::new(&directory));
     }
     if !may_mount() {
         return;
     }
     let directory = temp_directory();
     let setup = "mount -t tmpfs -o size=4k tmpfs {} && head -c 4096 /dev/zero > {}/filler";
-    let test = "storage::faults::a_disk_without_space_for_even_the_beginning_is_refused";
+    let test = "storage::faults::a_disk_without_space_for_the_file_header_is_rejected";
     let output = on_stage(&["unshare", "-rm", "sh"], setup, test, directory.path());
     assert_eq!(
         output_value(&output, "why "),

@@ -146,7 +146,7 @@ impl UndamagedFile {
 }
 
 #[test]
-fn a_small_history_cut_at_any_byte_opens_or_says_what_is_lost() {
+fn a_small_history_truncated_at_any_byte_opens_or_reports_what_is_lost() {
     let (original, directory) = (original(4, 2), memory_directory());
     for length in original.cut_positions() {
         let how = format!("cut at {length} of {}", original.bytes.len());
@@ -158,7 +158,7 @@ fn a_small_history_cut_at_any_byte_opens_or_says_what_is_lost() {
 }
 
 #[test]
-fn a_small_history_with_any_byte_flipped_loses_one_record_at_most() {
+fn a_small_history_with_any_flipped_bit_loses_at_most_one_record() {
     let (original, directory) = (original(4, 2), memory_directory());
     for place in original.cut_positions() {
         for bit in (0..8).filter(|bit| tier::is_deep() || *bit == place as u64 % 8) {
@@ -171,7 +171,7 @@ fn a_small_history_with_any_byte_flipped_loses_one_record_at_most() {
 }
 
 #[test]
-fn a_larger_history_withstands_cuts_and_flips_at_random_places() {
+fn a_larger_history_survives_random_truncations_and_bit_flips() {
     let (original, directory) = (original(40, 4), memory_directory());
     for seed in random::seeds("storage-damage", 20_261_121) {
         let mut seeded = SeededRandom(seed);
@@ -191,7 +191,7 @@ fn a_larger_history_withstands_cuts_and_flips_at_random_places() {
 }
 
 #[test]
-fn a_damaged_record_is_named_and_the_state_before_it_is_used() {
+fn a_damaged_record_is_reported_and_its_previous_state_is_used() {
     let directory = temp_directory();
     let local = open(directory.path());
     let (first, second) = (records(3, 1), records(3, 2));
@@ -218,7 +218,7 @@ fn a_damaged_record_is_named_and_the_state_before_it_is_used() {
 }
 
 #[test]
-fn a_record_that_goes_bad_while_the_process_runs_is_skipped_and_named() {
+fn a_record_damaged_at_run_time_is_skipped_and_reported() {
     let directory = temp_directory();
     let local = open(directory.path());
     let batch = records(3, 1);
@@ -233,7 +233,7 @@ fn a_record_that_goes_bad_while_the_process_runs_is_skipped_and_named() {
 }
 
 #[test]
-fn what_an_unfinished_save_left_behind_is_dropped_without_a_word() {
+fn the_remains_of_an_incomplete_save_are_dropped_silently() {
     let directory = memory_directory();
     let local = open(directory.path());
     save(&local, &records(4, 1));
@@ -260,7 +260,7 @@ fn what_an_unfinished_save_left_behind_is_dropped_without_a_word() {
 }
 
 #[test]
-fn a_save_after_an_unfinished_one_is_not_mixed_with_what_that_left_behind() {
+fn a_save_after_an_incomplete_one_is_not_mixed_with_its_remains() {
     let directory = temp_directory();
     let local = open(directory.path());
     save(&local, &records(2, 1));
@@ -291,7 +291,7 @@ fn a_save_after_an_unfinished_one_is_not_mixed_with_what_that_left_behind() {
 proptest! {
     #![proptest_config(tier::properties(64, 4_000))]
     #[test]
-    fn any_bytes_in_place_of_a_history_are_kept_aside_and_history_starts_anew(bytes in vec(any::<u8>(), 0..4_000)) {
+    fn a_file_that_is_no_history_is_kept_aside_and_a_new_one_is_started(bytes in vec(any::<u8>(), 0..4_000)) {
         let directory = memory_directory();
         fs::write(directory.path().join(HISTORY), &bytes).expect("the directory is writable");
         let (local, report) = LocalStorage::open(directory.path()).expect("opens");

@@ -17,7 +17,7 @@ fn size(directory: &Path) -> u64 {
 }
 
 #[test]
-fn endless_overwrites_do_not_let_the_file_grow_without_bound() {
+fn repeated_overwrites_do_not_grow_the_file_without_bound() {
     const RECORDS: usize = 100;
     let directory = temp_directory();
     let local = open(directory.path());
@@ -63,7 +63,7 @@ impl Sink for SavingSink<'_> {
 }
 
 #[test]
-fn a_load_sees_one_moment_though_saves_and_a_compaction_happen_meanwhile() {
+fn a_load_is_consistent_during_saves_and_a_compaction() {
     let directory = temp_directory();
     let local = open(directory.path());
     save(&local, &records(200, 1));

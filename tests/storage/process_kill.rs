@@ -125,7 +125,7 @@ fn generation(loaded: &BTreeMap<ContainerKey, Snapshot>) -> u64 {
 }
 
 #[test]
-fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
+fn crashes_during_saves_lose_no_completed_save_and_mix_none() {
     if let Some(directory) = child_directory() {
         return save_until_killed(&directory, generation, |generation| {
             records(RECORDS, generation)
@@ -135,7 +135,7 @@ fn kills_during_saves_never_cost_a_completed_save_nor_mix_two() {
     let kills = tier::cases(25, 500);
     let completed = kill_during_saves(
         directory.path(),
-        "storage::process_kill::kills_during_saves_never_cost_a_completed_save_nor_mix_two",
+        "storage::process_kill::crashes_during_saves_lose_no_completed_save_and_mix_none",
         kills,
         |loaded, completed| {
             let found = generation(&loaded);

@@ -20,7 +20,7 @@ fn files(directory: &Path) -> BTreeMap<String, (Vec<u8>, SystemTime)> {
 }
 
 #[test]
-fn a_history_that_is_opened_to_be_read_is_left_as_it_is() {
+fn opening_a_history_read_only_changes_nothing() {
     let directory = temp_directory();
     let damaged = record(1, 1);
     save(&open(directory.path()), &records(3, 1));
@@ -60,7 +60,7 @@ fn a_history_that_is_opened_to_be_read_is_left_as_it_is() {
 }
 
 #[test]
-fn a_directory_without_a_history_is_read_as_an_empty_one_and_stays_empty() {
+fn a_directory_without_a_history_is_read_as_empty_and_stays_empty() {
     let directory = temp_directory();
     let (local, report) = LocalStorage::open_read_only(directory.path()).expect("opens");
     assert_eq!((report.records, load(&local).0.len()), (0, 0));

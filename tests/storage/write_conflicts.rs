@@ -24,12 +24,12 @@ use super::{
 /// Another program that acts between the decision to write and the write: whenever a permit is acquired.
 struct WriteOnAcquire<F> {
     act: F,
-    asked: AtomicUsize,
+    acquired: AtomicUsize,
 }
 
 impl<F> WriteOnAcquire<F> {
     fn new(act: F) -> Self {
-        Self { act, asked: AtomicUsize::new(0) }
+        Self { act, acquired: AtomicUsize::new(0) }
     }
 }
 
@@ -40,7 +40,7 @@ where
     A: Future<Output = ()> + Send,
 {
     async fn acquire(&self) -> Result<(), NotLeader> {
-        (self.act)(self.asked.fetch_add(1, SeqCst)).await;
+        (self.act)(self.acquired.fetch_add(1, SeqCst)).await;
         Ok(())
     }
 }
@@ -61,27 +61,27 @@ const KEPT_RICHER: [usize; 5] = [0, 0, 1, 0, 0];
 const FAILED: [usize; 5] = [0, 0, 0, 0, 1];
 
 #[tokio::test]
-async fn a_record_that_others_change_is_judged_again_and_written_in_the_end() {
+async fn a_record_with_conflicts_is_compared_again_and_finally_written() {
     let Some(fixture) = CheckpointFixture::new("meddled").await else { return };
     let storage = fixture.open();
     save(&storage, &[fixture.record("web", "app", 5)]).await;
     let label = |n: usize| json!({"metadata": {"labels": {"meddled": n.to_string()}}});
-    let thrice = WriteOnAcquire::new(|asked| {
+    let thrice = WriteOnAcquire::new(|acquired| {
         let fixture = &fixture;
         async move {
-            if asked < 3 {
-                fixture.change("web-app", label(asked)).await;
+            if acquired < 3 {
+                fixture.change("web-app", label(acquired)).await;
             }
         }
     });
     let record = fixture.record("web", "app", 6);
     assert_eq!(save_with_permit(&storage, &record, &thrice).await, WRITTEN);
-    assert_eq!(thrice.asked.into_inner(), 4, "each write has a permit");
+    assert_eq!(thrice.acquired.into_inner(), 4, "each write has a permit");
     assert_eq!(fixture.load().await.snapshots[&record.key], record.snapshot);
     let labels = fixture.object("web-app").await.metadata.labels.unwrap_or_default();
     assert_eq!(labels["meddled"], "2", "other writers' data is preserved");
 
-    let always = WriteOnAcquire::new(|asked| fixture.change("web-app", label(asked + 10)));
+    let always = WriteOnAcquire::new(|acquired| fixture.change("web-app", label(acquired + 10)));
     assert_eq!(save_with_permit(&storage, &fixture.record("web", "app", 7), &always).await, FAILED);
     assert_eq!(fixture.load().await.snapshots[&record.key], record.snapshot, "unchanged");
     assert_eq!(
@@ -91,7 +91,7 @@ async fn a_record_that_others_change_is_judged_again_and_written_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_richer_record_that_comes_in_between_is_kept() {
+async fn a_richer_record_written_concurrently_is_kept() {
     let Some(fixture) = CheckpointFixture::new("richer").await else { return };
     let (one, other) = (fixture.open(), fixture.open());
     save(&one, &[fixture.record("web", "app", 5)]).await;
@@ -108,29 +108,29 @@ async fn a_richer_record_that_comes_in_between_is_kept() {
     assert_eq!(fixture.load().await.snapshots[&rich.key], rich.snapshot);
     // Known from then on, without a request.
     assert_eq!(save_with_permit(&one, &poor, &other_writer).await, KEPT_RICHER);
-    assert_eq!(other_writer.asked.load(SeqCst), 1);
+    assert_eq!(other_writer.acquired.load(SeqCst), 1);
     let reset = Record { supersede: true, ..poor };
     assert_eq!(save_with_permit(&one, &reset, &AlwaysPermitted).await, WRITTEN);
     assert_eq!(fixture.load().await.snapshots[&reset.key], reset.snapshot);
 }
 
 #[tokio::test]
-async fn objects_that_appear_or_vanish_in_between_are_changed_or_made() {
+async fn objects_created_or_deleted_concurrently_are_updated_or_created() {
     let Some(fixture) = CheckpointFixture::new("appear").await else { return };
     let (one, other) = (fixture.open(), fixture.open());
-    let appears = WriteOnAcquire::new(|asked| {
+    let appears = WriteOnAcquire::new(|acquired| {
         let (other, fixture) = (&other, &fixture);
         async move {
-            if asked == 0 {
+            if acquired == 0 {
                 save(other, &[fixture.record("web", "app", 3)]).await;
             }
         }
     });
     assert_eq!(save_with_permit(&one, &fixture.record("web", "app", 5), &appears).await, WRITTEN);
-    let vanishes = WriteOnAcquire::new(|asked| {
+    let vanishes = WriteOnAcquire::new(|acquired| {
         let fixture = &fixture;
         async move {
-            if asked == 0 {
+            if acquired == 0 {
                 fixture.remove("web-app").await;
             }
         }
@@ -150,7 +150,7 @@ async fn objects_that_appear_or_vanish_in_between_are_changed_or_made() {
 }
 
 #[tokio::test]
-async fn two_writers_leave_the_richest_of_what_they_wrote() {
+async fn two_writers_leave_the_richest_record() {
     let Some(fixture) = CheckpointFixture::new("two").await else { return };
     let (one, other) = (fixture.open(), fixture.open());
     let writes = async |storage: &CheckpointStorage, odd: u64| {
@@ -165,7 +165,7 @@ async fn two_writers_leave_the_richest_of_what_they_wrote() {
 }
 
 #[tokio::test]
-async fn keys_whose_names_collide_or_are_too_long_have_objects_of_their_own() {
+async fn keys_with_colliding_or_too_long_names_have_their_own_objects() {
     let Some(fixture) = CheckpointFixture::new("names").await else { return };
     let long = "v".repeat(250);
     let records = [
@@ -205,7 +205,7 @@ async fn keys_whose_names_collide_or_are_too_long_have_objects_of_their_own() {
 }
 
 #[tokio::test]
-async fn an_orphan_that_somebody_writes_again_is_not_removed() {
+async fn an_orphan_that_is_written_again_is_not_deleted() {
     let Some(fixture) = CheckpointFixture::new("orphan").await else { return };
     let (one, other) = (fixture.open(), fixture.open());
     save(&one, &[fixture.record("web", "app", 1), fixture.record("web", "sidecar", 1)]).await;
@@ -225,7 +225,7 @@ async fn an_orphan_that_somebody_writes_again_is_not_removed() {
 }
 
 #[tokio::test]
-async fn a_vpa_made_anew_inherits_by_the_owner_of_its_pods_unless_it_has_its_own() {
+async fn a_recreated_vpa_inherits_by_the_owner_of_its_pods_unless_it_has_its_own() {
     let Some(fixture) = CheckpointFixture::new("heirs").await else { return };
     let owned = |vpa: &str, container: &str, generation: u64, owner: &str| {
         let mut record = fixture.record(vpa, container, generation);
@@ -258,7 +258,7 @@ async fn a_vpa_made_anew_inherits_by_the_owner_of_its_pods_unless_it_has_its_own
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_which_rule_to_add() {
+async fn a_forbidden_request_is_reported_with_the_missing_rule() {
     let Some(fixture) = CheckpointFixture::new("forbidden").await else { return };
     let account = fixture.bed.service_account(&fixture.namespace, "nobody").await;
     let storage = CheckpointStorage::new(account.client, at_now, CheckpointOptions::default());
@@ -271,7 +271,7 @@ async fn who_may_not_is_told_which_rule_to_add() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_fails_loads_for_now_and_names_every_record() {
+async fn an_unreachable_server_fails_loads_temporarily_and_names_every_record() {
     let Some(fixture) = CheckpointFixture::new("silent").await else { return };
     // Port 1 refuses connections.
     let config = kube::Config::new("http://127.0.0.1:1".parse().expect("an address"));

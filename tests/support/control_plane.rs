@@ -156,7 +156,7 @@ fn resolve_paths(keeper: &ProcessGuard, arguments: &[String]) -> Vec<String> {
 
 fn write_keys(keeper: &ProcessGuard, ports: &Ports) {
     let write = |name: &str, content: String| {
-        fs::write(keeper.folder().join(name), content).expect("the bed's folder is writable");
+        fs::write(keeper.folder().join(name), content).expect("the testbed's folder is writable");
     };
     let authority = CertificateAuthority::new("plimsoll-bed");
     let server = authority.sign("kube-apiserver");

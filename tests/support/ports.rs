@@ -107,7 +107,7 @@ impl PortBlock {
 }
 
 #[test]
-fn more_ports_than_a_block_has_are_all_different() {
+fn more_ports_than_a_block_are_distinct() {
     let ports: Vec<_> = (0..BLOCK + 5).map(|_| Port::claim()).collect();
     let mut numbers: Vec<_> = ports.iter().map(Port::number).collect();
     numbers.sort_unstable();

@@ -144,7 +144,7 @@ impl ProcessGuard {
         assert!(!line.contains('\n'), "a command is one line: {line}");
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         let pipe = commands.as_mut().expect("open until the keeper is dropped");
-        writeln!(pipe, "{line}").expect("the keeper lives as long as its pipe");
+        writeln!(pipe, "{line}").expect("the guard process reads until its pipe is closed");
     }
 }
 

@@ -90,7 +90,7 @@ fn read_seeds(path: &Path) -> Vec<u64> {
 }
 
 #[test]
-fn seeds_that_failed_once_are_read_from_a_file_with_their_reasons() {
+fn regression_seeds_are_read_from_a_file_with_comments() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("any.seed");
     assert_eq!(read_seeds(&path), Vec::<u64>::new());
@@ -99,7 +99,7 @@ fn seeds_that_failed_once_are_read_from_a_file_with_their_reasons() {
 }
 
 #[test]
-fn every_file_of_seeds_can_be_read() {
+fn every_seed_file_is_readable() {
     for entry in std::fs::read_dir(regressions_folder()).expect("there is a folder of regressions")
     {
         let path = entry.expect("a readable entry").path();

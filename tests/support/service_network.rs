@@ -82,12 +82,12 @@ impl ServiceNetwork {
         // A client belongs to the runtime on which it was created.
         let path = bed.kubeconfig_path();
         let client = testbed::on_runtime(async move {
-            let text = std::fs::read_to_string(path).expect("the bed has one");
+            let text = std::fs::read_to_string(path).expect("the testbed has one");
             super::control_plane::client(&text).await
         })
         .await;
         let known = NetworkView { client, nodes: bed.nodes().view(), variable };
-        assert!(self.known.set(known).is_ok(), "a network is of one bed");
+        assert!(self.known.set(known).is_ok(), "a network belongs to one testbed");
     }
 }
 
@@ -137,7 +137,7 @@ async fn resolve(wanted: &str, known: Option<&NetworkView>) -> Result<SocketAddr
     if matches!(host, "localhost" | "127.0.0.1") {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    let known = known.context("the bed is not known yet")?;
+    let known = known.context("the testbed is not known yet")?;
     let services = Api::<Service>::all(known.client.clone());
     let services = services.list(&ListParams::default()).await?;
     let is_it = |service: &&Service| {

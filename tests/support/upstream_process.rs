@@ -108,7 +108,7 @@ impl UpstreamProcesses {
     /// A link to the program with this name: client-go uses the executable's name as user agent.
     fn process_name(&self, name: &str, program: &Path) -> PathBuf {
         let folder = self.bed.process_guard().folder().join("programs");
-        fs::create_dir_all(&folder).expect("the bed's folder is writable");
+        fs::create_dir_all(&folder).expect("the testbed's folder is writable");
         let link = folder.join(name);
         // A link from an earlier start is the same.
         let _ = std::os::unix::fs::symlink(program, &link);
@@ -119,7 +119,7 @@ impl UpstreamProcesses {
 /// Certificates for a webhook, on loopback or behind upstream's Service, in their own folder.
 pub fn write_certificates(bed: &Testbed, name: &str) -> impl Fn(&str) -> String + use<> {
     let folder = bed.process_guard().folder().join(name);
-    fs::create_dir_all(&folder).expect("the bed's folder is writable");
+    fs::create_dir_all(&folder).expect("the testbed's folder is writable");
     let authority = CertificateAuthority::new(name);
     let identity =
         authority.sign_with_alternative_names("vpa-webhook", &["vpa-webhook.kube-system.svc"]);
@@ -128,7 +128,7 @@ pub fn write_certificates(bed: &Testbed, name: &str) -> impl Fn(&str) -> String 
         ("tls.crt", identity.certificate),
         ("tls.key", identity.key),
     ] {
-        fs::write(folder.join(name), content).expect("the bed's folder is writable");
+        fs::write(folder.join(name), content).expect("the testbed's folder is writable");
     }
     move |name| folder.join(name).display().to_string()
 }

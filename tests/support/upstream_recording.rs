@@ -151,7 +151,7 @@ impl UpstreamOutput {
 }
 
 #[test]
-fn a_recording_is_read_only_for_the_inputs_that_it_was_made_from() {
+fn a_recording_is_read_only_with_the_inputs_of_its_header() {
     // Recorded with other inputs: this test only uses the header.
     let other = |seed, inputs: &[&str]| {
         let golden = UpstreamRecording::new("model", seed, &inputs);

@@ -129,7 +129,7 @@ async fn a_name_that_no_object_can_have_is_refused_without_a_request() {
     let TargetResolution::Unsupported { message } =
         targets.resolve("shop", &target("x.io/v1", "Rollout", path)).await
     else {
-        panic!("it is certain")
+        panic!("the lookup is definite")
     };
     let why = format!("last error invalid resource name {path:?}: may not contain '/'");
     assert!(message.ends_with(&why), "{message}");
@@ -139,7 +139,7 @@ async fn a_name_that_no_object_can_have_is_refused_without_a_request() {
     let TargetResolution::Unsupported { message } =
         targets.resolve("shop", &target("../v1", "Rollout", "web")).await
     else {
-        panic!("it is certain")
+        panic!("the lookup is definite")
     };
     assert!(message.contains("invalid API group"), "{message}");
 }

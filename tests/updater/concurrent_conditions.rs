@@ -186,7 +186,7 @@ async fn create_blocked_workload(bed: &Testbed, namespace: &str) -> Api<Vertical
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario")]
-async fn a_recommender_and_an_updater_write_conditions_at_the_same_time_and_none_is_lost() {
+async fn concurrent_condition_writes_of_recommender_and_updater_are_all_kept() {
     let wanted = tier::cases(120, 5_000);
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;

@@ -80,7 +80,7 @@ struct UpdaterActions {
 }
 
 #[tokio::test]
-async fn ours_touches_the_pods_that_upstreams_updater_touched_and_tells_prometheus_the_same() {
+async fn evictions_and_metrics_match_the_recording_of_upstreams_updater() {
     let recording: Arc<Recording> = Arc::new(golden(SEED).read());
     let scenario = Scenario::draw(SEED, WORKLOADS, &NAMESPACES, Timestamp::UNIX_EPOCH);
     let names = Arc::new(ActionNames::of(&scenario));

@@ -84,12 +84,12 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
+async fn with_compat_upstream_one_pod_of_each_workload_is_first_and_each_is_replaced_once() {
     evict_all(SMALL).await;
 }
 
 #[tokio::test]
-async fn with_all_guards_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
+async fn with_all_guards_pods_are_resized_within_hourly_budgets_one_of_each_workload_first() {
     resize_all(SMALL, 12).await;
 }
 
@@ -99,12 +99,12 @@ mod deep {
     const LARGE: StormSize = StormSize { workloads: 10, replicas: 50 };
 
     #[tokio::test]
-    async fn of_500_pods_one_of_each_workload_goes_first_and_upstreams_way_replaces_each_once() {
+    async fn with_compat_upstream_500_pods_are_replaced_once_one_of_each_workload_first() {
         evict_all(LARGE).await;
     }
 
     #[tokio::test]
-    async fn with_all_guards_500_pods_are_resized_by_the_hour_and_one_of_each_workload_first() {
+    async fn with_all_guards_500_pods_are_resized_within_hourly_budgets() {
         resize_all(LARGE, 150).await;
     }
 }
@@ -119,7 +119,7 @@ async fn evict_all(size: StormSize) {
     // With all guards: one pod of each workload is the canary, watched for two minutes.
     let guarded = HoldingProxy::start(bed, "guarded").await;
     let running = fixture::start(guarded.client(), namespace, &[]).await;
-    wait::within(PATIENCE, "one of each has gone", || async {
+    wait::within(PATIENCE, "one pod of each workload was evicted", || async {
         (guarded.completed_paths(RoleWrite::Eviction).len() >= workloads).then_some(())
     })
     .await;
@@ -144,7 +144,7 @@ async fn evict_all(size: StormSize) {
     let proxy = HoldingProxy::start(bed, "upstream").await;
     let flags = ["--compat=upstream", "--eviction-tolerance=0.5", "--updater-interval=2s"];
     let running = fixture::start(proxy.client(), namespace, &flags).await;
-    wait::within(PATIENCE, "all have more, and are up", || async {
+    wait::within(PATIENCE, "all pods have more CPU and are ready", || async {
         (fixture.with("250m") == total && fixture.up() == total).then_some(())
     })
     .await;

@@ -20,7 +20,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn upstreams_way_takes_as_many_as_the_budget_lets_and_no_more() {
+async fn with_compat_upstream_as_many_pods_are_evicted_as_the_tolerance_allows() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("evict-upstream").await else {
         return;
     };
@@ -48,7 +48,7 @@ async fn upstreams_way_takes_as_many_as_the_budget_lets_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_pod_goes_first_and_none_follows_when_it_comes_up_as_it_was() {
+async fn evictions_stop_after_one_pod_that_was_not_resized() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("evict-canary").await else {
         return;
     };
@@ -89,7 +89,7 @@ async fn one_pod_goes_first_and_none_follows_when_it_comes_up_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_disruption_budget_is_an_answer_that_costs_nothing_and_is_told_until_the_vpa_is_off() {
+async fn a_pdb_rejection_costs_no_budget_and_is_reported_until_the_vpa_is_off() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("evict-pdb").await else { return };
     deployment(&bed, &namespace, "web", 3).await;
     let budget = "
@@ -157,7 +157,7 @@ spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
 }
 
 #[tokio::test]
-async fn a_dry_run_says_all_and_writes_nothing() {
+async fn a_dry_run_reports_everything_and_writes_nothing() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("evict-dry").await else { return };
     deployment(&bed, &namespace, "web", 3).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);

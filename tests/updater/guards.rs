@@ -105,7 +105,7 @@ async fn annotate(bed: &Testbed, namespace: &str, window: Option<&str>) {
 }
 
 #[tokio::test]
-async fn a_window_a_canary_and_a_rest_hold_a_workload_one_after_the_other_and_say_so() {
+async fn a_maintenance_window_a_canary_and_a_cooldown_pause_a_workload_in_turn() {
     let window = "0 0 29 2 * for 1m";
     let Some(fixture) = Fixture::new("guards", 4, Some(window), &[]).await else { return };
     fixture.wait_until_blocked_by("OutsideWindow", "outside_window").await;
@@ -140,7 +140,7 @@ async fn a_window_a_canary_and_a_rest_hold_a_workload_one_after_the_other_and_sa
 }
 
 #[tokio::test]
-async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
+async fn a_namespace_that_used_its_budget_waits_an_hour_and_continues() {
     let flags = [
         "--max-namespace-resizes-per-hour=3",
         "--cool-down=0",
@@ -175,7 +175,7 @@ async fn a_namespace_that_had_its_changes_waits_for_an_hour_and_then_goes_on() {
 /// The age of pods distinguishes those of the rollout from older ones, with a minute for clock skew. So the test creates
 /// pods by the updater's clock and steps over that minute.
 #[tokio::test]
-async fn the_first_pod_that_is_evicted_has_to_serve_again_before_others_follow() {
+async fn other_pods_are_evicted_only_after_the_replacement_of_the_first_is_ready() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("canary").await else { return };
     deployment(&bed, &namespace, "web", 4).await;
     let availability = AvailabilityWatch::watch(bed.client(), &namespace, "web").await;

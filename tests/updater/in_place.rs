@@ -6,7 +6,7 @@ use super::fixture::{self, cpu, deployment, pods, uids, vpa};
 use crate::support::wait;
 
 #[tokio::test]
-async fn pods_get_more_where_they_run_and_say_so() {
+async fn pods_are_resized_in_place_and_annotated() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("resize").await else { return };
     deployment(&bed, &namespace, "web", 3).await;
     let before = uids(&pods(&bed.client(), &namespace, "web").await);

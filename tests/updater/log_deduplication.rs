@@ -16,7 +16,7 @@ use crate::support::{captured_log, clock::wall_now, manifests, wait};
 const NOT_READY: &[&str] = &["admission controller is not ready"];
 
 #[tokio::test]
-async fn an_admission_controller_that_is_away_is_logged_when_it_goes_and_when_it_comes_back() {
+async fn an_admission_controller_that_disappears_and_returns_is_logged_once_each() {
     let Some((bed, namespace)) = testbed_and_namespace("away").await else { return };
     let (log, _guard) = captured_log::capture();
     let check = AdmissionCheck {
@@ -53,7 +53,7 @@ async fn an_admission_controller_that_is_away_is_logged_when_it_goes_and_when_it
 }
 
 #[tokio::test]
-async fn an_api_server_whose_certificate_is_not_verified_is_warned_of_once() {
+async fn an_unverified_api_server_certificate_is_logged_once() {
     let Some((bed, namespace)) = testbed_and_namespace("unverified").await else { return };
     let text = fs::read_to_string(bed.kubeconfig_path()).expect("readable kubeconfig");
     let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");

@@ -198,9 +198,9 @@ impl HoldingProxy {
     pub fn attempted_writes(&self) -> Vec<String> {
         let requests = self.proxy.requests().into_iter();
         let is_write = |(method, path): &(Method, String)| {
-            let asks = path.ends_with("/selfsubjectaccessreviews");
+            let is_access_review = path.ends_with("/selfsubjectaccessreviews");
             *method != Method::GET
-                && !asks
+                && !is_access_review
                 && RoleWrite::of(method, path) != Some(RoleWrite::Ledger)
         };
         requests.filter(is_write).map(|(_, path)| path).collect()

@@ -47,7 +47,7 @@ async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
 }
 
 #[tokio::test]
-async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
+async fn upstreams_rbac_is_sufficient_and_disabled_features_are_logged() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let found =
         tokio::task::spawn_blocking(xtask::test_programs::autoscaler_crds).await.expect("no panic");
@@ -62,7 +62,7 @@ async fn upstreams_rights_are_enough_to_act_and_what_is_off_is_named() {
 }
 
 #[tokio::test]
-async fn our_rights_are_enough_for_everything() {
+async fn our_rbac_is_sufficient_for_all_features() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     grant(&bed.client(), &shipped("updater")).await;

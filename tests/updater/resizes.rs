@@ -70,7 +70,7 @@ async fn wait_for_cpu(bed: &Testbed, namespace: &str, wanted: &str) -> Vec<Pod> 
 }
 
 #[tokio::test]
-async fn a_resize_that_waits_for_room_is_waited_for_and_asked_for_once() {
+async fn a_deferred_resize_is_requested_once_and_awaited() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("deferred").await else {
         return;
     };
@@ -133,13 +133,13 @@ async fn assert_evicted_instead(name: &str, resize: ResizeBehaviour, flags: &[&s
 }
 
 #[tokio::test]
-async fn a_resize_that_waits_for_too_long_ends_in_an_eviction() {
+async fn a_resize_deferred_for_too_long_becomes_an_eviction() {
     let flags = ["--deferred-resize-timeout=2s"];
     assert_evicted_instead("too-long", ResizeBehaviour::Deferred, &flags).await;
 }
 
 #[tokio::test]
-async fn a_resize_that_the_node_finds_impossible_ends_in_an_eviction() {
+async fn an_infeasible_resize_becomes_an_eviction() {
     assert_evicted_instead("impossible", ResizeBehaviour::Infeasible, &[]).await;
 }
 
@@ -147,7 +147,7 @@ const IN_PLACE: &[&str] =
     &["--feature-gates=InPlace=true", "--in-recommendation-bounds-eviction-lifetime-threshold=0"];
 
 #[tokio::test]
-async fn without_evictions_an_impossible_resize_is_remembered_until_less_is_wanted() {
+async fn without_evictions_an_infeasible_resize_is_retried_only_for_a_lower_target() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("remembered").await else {
         return;
     };
@@ -181,8 +181,7 @@ async fn without_evictions_an_impossible_resize_is_remembered_until_less_is_want
 }
 
 #[tokio::test]
-async fn what_the_api_server_itself_refuses_is_asked_once_and_ends_in_one_eviction_where_those_are_allowed()
- {
+async fn a_rejected_resize_is_requested_once_and_becomes_an_eviction_if_allowed() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("beyond").await else {
         return;
     };
@@ -213,7 +212,7 @@ async fn what_the_api_server_itself_refuses_is_asked_once_and_ends_in_one_evicti
 }
 
 #[tokio::test]
-async fn a_pod_that_somebody_writes_to_meanwhile_is_resized_later_and_not_evicted_for_it() {
+async fn a_pod_with_a_concurrent_write_is_resized_later_and_not_evicted() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("touched").await else {
         return;
     };
@@ -248,7 +247,7 @@ async fn a_pod_that_somebody_writes_to_meanwhile_is_resized_later_and_not_evicte
 }
 
 #[tokio::test]
-async fn a_resize_that_restarts_containers_counts_as_a_disruption_and_keeps_to_the_budget() {
+async fn a_resize_that_restarts_containers_is_a_disruption_within_the_budget() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("restarts").await else {
         return;
     };

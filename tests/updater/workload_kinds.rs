@@ -107,7 +107,7 @@ fn operate(client: Client, namespace: String, owner: DynamicObject) -> JoinHandl
 }
 
 #[tokio::test]
-async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_ones_are_let_alone() {
+async fn pods_of_every_kind_with_replicas_are_replaced_one_by_one_and_single_pods_are_not() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     bulk_objects::send(&bed.client(), [bulk_objects::create_definition()]).await;

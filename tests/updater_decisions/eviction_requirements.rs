@@ -24,7 +24,7 @@ fn parse_requirements(text: &str) -> Vec<EvictionRequirement> {
 }
 
 #[test]
-fn one_container_has_to_meet_all_requirements() {
+fn one_container_must_meet_all_eviction_requirements() {
     let same = "cpu 500m,memory 10Gi";
     for (row, required, requests, targets, expected) in [
         (217, "cpu higher", &[""][..], &["cpu 600m,memory 10Gi"][..], true),
@@ -59,7 +59,7 @@ fn one_container_has_to_meet_all_requirements() {
 }
 
 #[test]
-fn a_vpa_without_a_policy_requires_nothing() {
+fn a_vpa_without_an_update_policy_has_no_eviction_requirements() {
     let mut case = PassCase::new(Compat::Upstream, "Recreate", 5);
     case.spec.update_policy = None;
     assert_eq!(case.decide().candidates, 5, "row 216");

@@ -41,7 +41,7 @@ fn redeployed(compat: Compat) -> usize {
 }
 
 #[test]
-fn a_recommender_that_has_just_started_evicts_nobody() {
+fn a_recommender_that_just_started_causes_no_evictions() {
     assert!(redeployed(Compat::Upstream) > 250, "two for each pod");
     assert_eq!(redeployed(Compat::Plimsoll), 0);
 }
@@ -66,7 +66,7 @@ fn unsized_pods(compat: Compat, count: usize, hours: u64) -> Vec<SimulatedWorklo
 }
 
 #[test]
-fn a_webhook_that_sizes_no_pods_is_found_out_by_one_eviction_and_is_tried_ever_more_rarely() {
+fn a_webhook_that_sizes_no_pods_is_detected_by_one_eviction_and_retried_rarely() {
     assert!(evictions(&unsized_pods(Compat::Upstream, 40, 1)) > 2000, "for 200 pods in one hour");
     for (hours, tried) in [(1, 3), (24, 10)] {
         let workloads = unsized_pods(Compat::Plimsoll, 40, hours);
@@ -78,7 +78,7 @@ fn a_webhook_that_sizes_no_pods_is_found_out_by_one_eviction_and_is_tried_ever_m
 }
 
 #[test]
-fn when_the_webhook_is_back_all_pods_get_what_is_recommended_and_each_goes_once() {
+fn when_the_webhook_returns_every_pod_is_evicted_once_and_sized() {
     let mut workloads = unsized_pods(Compat::Plimsoll, 12, 2);
     let before = evictions(&workloads);
     run(&mut workloads, 8 * HOUR, |_, workloads| {

@@ -100,7 +100,7 @@ fn resize_timeouts_by_condition() {
 }
 
 #[test]
-fn each_kind_of_resize_is_waited_for_as_long_as_its_own_timeout() {
+fn each_kind_of_resize_is_awaited_for_its_own_timeout() {
     let evicted = |is_pending: bool, reason: &str, minutes: u64| {
         let guards = GuardSettings::NONE;
         let settings = Settings { guards, ..Settings::for_compat(Compat::Plimsoll) };
@@ -124,7 +124,7 @@ fn each_kind_of_resize_is_waited_for_as_long_as_its_own_timeout() {
 }
 
 #[test]
-fn a_resize_restarts_a_container_only_for_the_resource_that_its_policy_names() {
+fn a_resize_restarts_a_container_only_for_the_resources_in_its_resize_policy() {
     for (on_cpu, on_memory, wanted, expected) in [
         (true, false, "cpu 2, memory 1Gi", true),
         (true, false, "cpu 1, memory 2Gi", false),

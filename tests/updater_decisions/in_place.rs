@@ -104,7 +104,7 @@ fn candidate<'a>(
 }
 
 #[test]
-fn budgets_decide_about_pods_that_are_not_being_resized() {
+fn budgets_apply_to_pods_that_are_not_being_resized() {
     let ipor = || ResizeCase::new("InPlaceOrRecreate", 3, 3);
     assert_eq!(ipor().answer(), "InPlaceApproved", "193");
     for mode in MODES {
@@ -127,7 +127,7 @@ fn budgets_decide_about_pods_that_are_not_being_resized() {
 }
 
 #[test]
-fn a_resize_that_takes_too_long_leads_to_eviction_but_in_place_only() {
+fn a_resize_timeout_leads_to_eviction_except_in_place_only() {
     let epoch = Some(Time::EPOCH);
     let deferred = |mode, first_seen| ResizeCase {
         pending: Some(condition("Deferred")),
@@ -160,7 +160,7 @@ fn a_resize_that_takes_too_long_leads_to_eviction_but_in_place_only() {
 }
 
 #[test]
-fn what_was_found_infeasible_is_not_tried_again_unless_less_is_wanted() {
+fn an_infeasible_resize_is_retried_only_for_a_lower_target() {
     let case = |mode, before, now| ResizeCase {
         remembered: Some(before),
         target: Some(now),
@@ -245,7 +245,7 @@ fn evicted(pods: &[Pod], configured: u32, tolerance: f64) -> (usize, usize) {
 }
 
 #[test]
-fn pods_whose_resize_is_infeasible_are_evicted_within_the_budget() {
+fn pods_with_an_infeasible_resize_are_evicted_within_the_budget() {
     let pods = |count, infeasible: usize| {
         let mut pods: Vec<Pod> = (0..count).map(|number| pod(number, &["cpu 1"])).collect();
         for pod in pods.iter_mut().rev().take(infeasible) {

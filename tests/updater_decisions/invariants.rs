@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(tier::properties(32, 2_000))]
 
     #[test]
-    fn never_more_pods_are_down_than_may_be(
+    fn never_more_pods_are_down_than_the_budget_allows(
         pods in 1..8_usize,
         starts_within in 0..20_u64,
         is_hasty in any::<bool>(),
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn a_quiet_workload_gets_what_is_recommended_and_each_pod_goes_once(
+    fn all_pods_of_a_stable_workload_are_updated_exactly_once(
         pods in 2..8_usize,
         starts_within in 0..5_u64,
     ) {
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn guards_only_ever_take_away(pods in 2..12_usize, which in 0..6_usize) {
+    fn guards_never_allow_more_evictions(pods in 2..12_usize, which in 0..6_usize) {
         let case = PassCase::new(Compat::Plimsoll, "Recreate", pods);
         let mut open = case.clone();
         open.settings.guards = GuardSettings::NONE;
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_pod_looks_like_a_decision_is_made(
+    fn a_decision_is_made_for_any_pod(
         pods in prop::collection::vec((0..3_u8, 0..4_u8, any::<bool>(), any::<bool>(), 0..3_usize), 0..6),
         mode in prop_oneof![Just("Off"), Just("Recreate"), Just("InPlace"), Just("InPlaceOrRecreate")],
         is_upstream in any::<bool>(),
@@ -204,7 +204,7 @@ fn odd_pod(
 }
 
 #[test]
-fn upstreams_rules_break_the_budget_in_such_a_life() {
+fn upstreams_rules_exceed_the_budget_with_slow_starting_pods() {
     let mut workload = SimulatedWorkload::new(Compat::Upstream, "Recreate", 4);
     workload.starts_within = 10;
     workload.is_webhook_up = false;

@@ -8,7 +8,7 @@ use plimsoll_core::{
 use super::{NOW, PassCase};
 
 #[test]
-fn a_pass_pauses_after_so_many_skipped_pods_and_finds_the_same_reasons() {
+fn a_pass_yields_after_a_number_of_skipped_pods_and_finds_the_same_reasons() {
     let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 100);
     case.settings.guards.maintenance_windows = "0 0 31 2 * for 1h".parse().expect("valid window");
     assert_eq!(

@@ -26,7 +26,7 @@ fn case_with_full_tolerance(mode: &str) -> PassCase {
 }
 
 #[test]
-fn each_mode_evicts_or_resizes_or_leaves_alone() {
+fn each_update_mode_evicts_resizes_or_does_nothing() {
     for (mode, resizes, evictions) in [
         ("Auto", 0, 5),
         ("Recreate", 0, 5),
@@ -48,7 +48,7 @@ fn each_mode_evicts_or_resizes_or_leaves_alone() {
 }
 
 #[test]
-fn what_must_be_evicted_or_waited_for_is_not_resized() {
+fn pods_with_a_pending_resize_are_evicted_or_awaited_and_not_resized() {
     let with = |reason: &str| {
         let mut case = case_with_full_tolerance("InPlaceOrRecreate");
         for pod in &mut case.pods {
@@ -75,7 +75,7 @@ fn run_pass(case: &PassCase, word: &str, outcome: StepResult) -> plimsoll_core::
 }
 
 #[test]
-fn a_resize_that_fails_becomes_an_eviction_where_the_mode_allows_it() {
+fn a_failed_resize_becomes_an_eviction_if_the_mode_allows_it() {
     let decision =
         run_pass(&case_with_full_tolerance("InPlaceOrRecreate"), "resize", StepResult::Failed);
     assert_eq!((steps(&decision, "resize"), steps(&decision, "evict")), (5, 5), "row 239");
@@ -89,7 +89,7 @@ fn a_resize_that_fails_becomes_an_eviction_where_the_mode_allows_it() {
 
 /// Row 240 as of 1.8.1: the pass skips boosted pods; the boost removal handles them.
 #[test]
-fn boosted_pods_are_left_out_until_their_boost_is_over() {
+fn boosted_pods_are_skipped_until_their_boost_ends() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         for mode in ["InPlaceOrRecreate", "Recreate", "Auto", "Off"] {
             let mut case = PassCase::new(compat, mode, 5);
@@ -125,7 +125,7 @@ fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
 }
 
 #[test]
-fn one_pod_goes_first() {
+fn one_pod_is_changed_first() {
     let mut case = PassCase::new(Compat::Plimsoll, "Recreate", 10);
     let decision = case.decide();
     assert_eq!(steps(&decision, "evict"), 1, "{:?}", decision.pod_outcomes);
@@ -137,7 +137,7 @@ fn one_pod_goes_first() {
 }
 
 #[test]
-fn nothing_is_changed_on_numbers_that_are_not_fresh() {
+fn nothing_is_changed_with_stale_recommendations() {
     for (heartbeat, why) in [
         (RecommenderHeartbeat::Stale, Some(SkipReason::RecommendationsStale)),
         (RecommenderHeartbeat::Unknown, Some(SkipReason::HeartbeatUnknown)),
@@ -162,7 +162,7 @@ fn without_an_admission_controller_pods_are_resized_but_not_evicted() {
 }
 
 #[test]
-fn a_dead_pod_does_not_hold_a_rollout_and_a_starting_one_is_let_start() {
+fn an_unready_pod_does_not_block_a_rollout_and_a_starting_pod_is_awaited() {
     let mut case = plimsoll_case("Recreate", 4);
     case.pods[0].status.readiness = Readiness::Unready(ago(60));
     case.pods[1].status.readiness = Readiness::Unready(ago(60));
@@ -180,7 +180,7 @@ fn a_dead_pod_does_not_hold_a_rollout_and_a_starting_one_is_let_start() {
 }
 
 #[test]
-fn a_disruption_budget_is_asked_once_a_group_and_costs_nothing() {
+fn a_pdb_rejection_stops_a_group_and_costs_no_budget() {
     let case = plimsoll_case("Recreate", 10);
     let decision = run_pass(&case, "evict", StepResult::BlockedByBudget);
     assert_eq!(decision.steps.len(), 1);
@@ -202,7 +202,7 @@ fn a_disruption_budget_is_asked_once_a_group_and_costs_nothing() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_given_back() {
+fn a_change_with_an_unknown_outcome_stays_charged() {
     let case = plimsoll_case("Recreate", 4);
     let of = |outcome| steps(&run_pass(&case, "evict", outcome), "evict");
     assert_eq!(
@@ -212,11 +212,11 @@ fn what_may_have_been_done_is_not_given_back() {
     );
     let decision =
         run_pass(&plimsoll_case("InPlaceOrRecreate", 4), "resize", StepResult::Indeterminate);
-    assert_eq!(steps(&decision, "evict"), 0, "what may be resized is not evicted");
+    assert_eq!(steps(&decision, "evict"), 0, "a pod that may have been resized is not evicted");
 }
 
 #[test]
-fn what_cannot_be_booked_is_not_done() {
+fn nothing_is_changed_if_the_intent_cannot_be_persisted() {
     let case = plimsoll_case("InPlaceOrRecreate", 4);
     let decision = run_pass(&case, "resize", StepResult::PersistFailed);
     assert_eq!(steps(&decision, "evict"), 0, "nor is it evicted instead");
@@ -232,7 +232,7 @@ fn what_cannot_be_booked_is_not_done() {
 }
 
 #[test]
-fn budgets_of_an_hour_end_a_pass() {
+fn hourly_budgets_end_a_pass() {
     let mut case = plimsoll_case("Recreate", 200);
     case.settings.eviction_tolerance = 1.0;
     case.settings.guards.max_unproven_evictions = None;
@@ -246,7 +246,7 @@ fn budgets_of_an_hour_end_a_pass() {
 }
 
 #[test]
-fn change_windows_hold_changes() {
+fn maintenance_windows_block_changes() {
     let mut case = plimsoll_case("Recreate", 4);
     case.settings.guards.maintenance_windows = "0 3 * * * for 1h".parse().expect("valid window");
     let until = case.settings.guards.maintenance_windows.next_opening(NOW);
@@ -256,7 +256,7 @@ fn change_windows_hold_changes() {
 }
 
 #[test]
-fn a_server_without_resizes_gets_evictions_or_nothing() {
+fn a_server_without_resize_support_gets_evictions_or_nothing() {
     let mut case = plimsoll_case("InPlaceOrRecreate", 4);
     case.can_resize = false;
     assert_eq!(case.decide().steps[0].0.action.as_str(), "evict");
@@ -266,7 +266,7 @@ fn a_server_without_resizes_gets_evictions_or_nothing() {
 }
 
 #[test]
-fn somebody_who_writes_other_values_stops_changes_until_the_vpa_is_changed() {
+fn values_overwritten_by_another_writer_stop_changes_until_the_vpa_changes() {
     let mut case = plimsoll_case("InPlaceOrRecreate", 4);
     case.recall = case.decide().state;
     for pod in &mut case.pods {
@@ -294,7 +294,7 @@ fn somebody_who_writes_other_values_stops_changes_until_the_vpa_is_changed() {
 }
 
 #[test]
-fn a_resize_that_came_through_is_not_taken_for_somebody_elses() {
+fn a_completed_resize_is_not_an_external_overwrite() {
     let mut case = plimsoll_case("InPlaceOrRecreate", 4);
     let decision = case.decide();
     for (step, _) in &decision.steps {
@@ -315,7 +315,7 @@ fn a_resize_that_came_through_is_not_taken_for_somebody_elses() {
 }
 
 #[test]
-fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
+fn a_pod_with_an_earlier_recommendation_is_not_an_external_overwrite() {
     let one_at_a_time = || {
         let mut case = plimsoll_case("Recreate", 4);
         case.settings.eviction_tolerance = 0.25;
@@ -356,7 +356,7 @@ fn a_pod_that_got_what_was_recommended_then_is_not_taken_for_somebody_elses() {
 }
 
 #[test]
-fn a_pod_that_was_evicted_and_is_still_seen_is_neither_evicted_again_nor_alive() {
+fn an_evicted_pod_in_a_stale_cache_is_not_evicted_again_and_not_available() {
     let mut case = plimsoll_case("Recreate", 4);
     let touch = |number: usize, at| PodChange {
         uid: format!("uid-{number}").into(),
@@ -381,7 +381,7 @@ fn a_pod_that_was_evicted_and_is_still_seen_is_neither_evicted_again_nor_alive()
 }
 
 #[test]
-fn a_single_replica_gets_a_second_one_before_it_goes() {
+fn a_single_replica_gets_a_second_one_before_its_eviction() {
     let mut case = plimsoll_case("Recreate", 1);
     assert_eq!(case.skip_reasons(), Some(SkipReason::BelowMinReplicas { live: 1 }));
     case.settings.guards = GuardSettings { surge: true, ..case.settings.guards };
@@ -414,7 +414,7 @@ fn a_single_replica_gets_a_second_one_before_it_goes() {
 }
 
 #[test]
-fn no_pod_at_all_and_pods_of_nobody_are_no_reason_to_panic() {
+fn passes_without_pods_or_with_unowned_pods_do_not_panic() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         for mode in ["Off", "Recreate", "InPlace", "InPlaceOrRecreate"] {
             let mut case = PassCase::new(compat, mode, 0);

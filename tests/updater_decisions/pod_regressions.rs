@@ -51,7 +51,7 @@ fn decide_after(case: &mut PassCase, minutes: u64) -> Decision {
 }
 
 #[test]
-fn a_first_pod_that_gets_ready_lets_the_others_follow() {
+fn the_other_pods_follow_after_the_first_pod_is_ready() {
     let mut case = case_after_first_change("Recreate");
     replace_first_pod(&mut case);
     let until = minutes_later(2);
@@ -70,7 +70,7 @@ fn a_first_pod_that_gets_ready_lets_the_others_follow() {
 }
 
 #[test]
-fn a_first_pod_that_never_starts_or_never_gets_ready_stops_the_workload() {
+fn a_first_pod_that_does_not_start_or_become_ready_stops_the_workload() {
     for (phase, harm) in
         [(Phase::Pending, Regression::Pending), (Phase::Running, Regression::Unready)]
     {
@@ -91,15 +91,15 @@ fn a_first_pod_that_never_starts_or_never_gets_ready_stops_the_workload() {
 }
 
 #[test]
-fn a_pod_that_does_not_come_back_stops_the_workload() {
+fn an_evicted_pod_without_a_replacement_stops_the_workload() {
     let mut case = case_after_first_change("Recreate");
     case.pods.remove(0);
     case.wanted = plimsoll_core::updater::DesiredReplicas::Known(4);
     assert_eq!(decide_after(&mut case, 9).regression, None);
     assert_eq!(decide_after(&mut case, 11).regression, Some(Regression::Missing));
     case.wanted = plimsoll_core::updater::DesiredReplicas::Known(3);
-    assert_eq!(decide_after(&mut case, 11).regression, None, "it is not wanted any more");
-    assert_eq!(steps(&decide_after(&mut case, 11), "evict"), 1, "nor is it waited for");
+    assert_eq!(decide_after(&mut case, 11).regression, None, "the pod is not desired any more");
+    assert_eq!(steps(&decide_after(&mut case, 11), "evict"), 1, "it is not awaited either");
 }
 
 fn oom_killed(minutes: u64, restarts: u32) -> ContainerStatus {
@@ -114,7 +114,7 @@ fn oom_killed(minutes: u64, restarts: u32) -> ContainerStatus {
 }
 
 #[test]
-fn a_resize_that_makes_a_pod_run_out_of_memory_stops_the_workload_and_helps_that_pod_only() {
+fn a_resize_that_causes_an_oom_kill_stops_the_workload_and_that_pod_is_raised() {
     let mut case = PassCase::new(Compat::Plimsoll, "InPlaceOrRecreate", 4);
     case.recommendation = Some(recommended(&["cpu 1, memory 50M"]));
     let first = case.decide();
@@ -135,7 +135,7 @@ fn a_resize_that_makes_a_pod_run_out_of_memory_stops_the_workload_and_helps_that
 }
 
 #[test]
-fn pods_that_were_as_bad_before_stop_nothing() {
+fn pods_that_were_unhealthy_before_do_not_stop_the_workload() {
     let mut case = PassCase::new(Compat::Plimsoll, "InPlaceOrRecreate", 4);
     for pod in &mut case.pods {
         pod.status.containers = vec![ContainerStatus {
@@ -158,7 +158,7 @@ fn pods_that_were_as_bad_before_stop_nothing() {
 }
 
 #[test]
-fn several_workloads_that_got_worse_stop_all_of_them() {
+fn regressions_of_several_workloads_stop_all_updates() {
     let mut ledger = DisruptionBudget::default();
     for number in 0..5 {
         let mut case = case_after_first_change("Recreate");
@@ -179,13 +179,13 @@ fn several_workloads_that_got_worse_stop_all_of_them() {
 }
 
 #[test]
-fn what_is_remembered_has_keys_of_its_own() {
+fn persisted_annotations_have_distinct_keys() {
     assert_ne!(LEDGER, MEMORY);
     assert!(LEDGER.starts_with("plimsoll.dev/") && MEMORY.starts_with("plimsoll.dev/"));
 }
 
 #[test]
-fn every_word_is_said_once() {
+fn skip_reason_names_are_unique() {
     let mut names = SkipReason::NAMES.to_vec();
     names.sort_unstable();
     names.dedup();

@@ -14,7 +14,7 @@ fn priority_of(requests: &[&str], targets: &[&str]) -> Priority {
 }
 
 #[test]
-fn the_sums_of_requests_and_targets_tell_how_far_a_pod_is_from_what_it_should_have() {
+fn the_priority_is_the_relative_difference_of_summed_requests_and_targets() {
     for (row, requests, targets, outside_range, difference, scale_up) in [
         (127, &["cpu 2"][..], &["cpu 10"][..], false, 4.0, true),
         (129, &["cpu 4"], &["cpu 2"], false, 0.5, false),
@@ -59,7 +59,7 @@ fn the_sums_of_requests_and_targets_tell_how_far_a_pod_is_from_what_it_should_ha
 }
 
 #[test]
-fn what_the_status_says_hides_the_spec() {
+fn resources_in_the_container_status_override_the_spec() {
     let mut pod = pod(0, &["cpu 10000"]);
     let status = Resources { requests: Some(list("cpu 2")), limits: None };
     pod.spec.containers[0].status = Some(status);
@@ -83,7 +83,7 @@ fn containers_that_were_not_observed_do_not_count() {
 }
 
 #[test]
-fn a_request_that_is_not_there_is_out_of_range_and_to_grow() {
+fn a_missing_request_is_outside_the_range_and_counts_as_scale_up() {
     let found = priority_of(&["cpu 1"], &["cpu 1,memory 1k"]);
     assert_eq!(
         found,
@@ -92,7 +92,7 @@ fn a_request_that_is_not_there_is_out_of_range_and_to_grow() {
 }
 
 #[test]
-fn growth_goes_first_and_then_the_larger_difference() {
+fn scale_ups_come_first_and_then_the_larger_difference() {
     let priority = |scale_up, difference| Priority {
         outside_recommended_range: false,
         scale_up,

@@ -32,30 +32,30 @@ fn is_held(case: &PassCase) -> bool {
 }
 
 #[test]
-fn a_pod_whose_successor_would_come_unsized_for_want_of_quota_is_not_evicted() {
+fn a_pod_is_not_evicted_if_the_quota_leaves_its_replacement_unsized() {
     assert!(is_held(&near_its_quota("9", "1500m", "ReplicaSet")), "1 is left: fits 1, not 1.5");
     assert!(is_held(&near_its_quota("9", "1500m", "Job")));
     assert!(!is_held(&near_its_quota("9", "1500m", "StatefulSet")), "its old pod is gone by then");
     assert!(!is_held(&near_its_quota("8500m", "1500m", "ReplicaSet")), "the quota fits both");
-    assert!(!is_held(&near_its_quota("9", "800m", "ReplicaSet")), "what shrinks fits");
+    assert!(!is_held(&near_its_quota("9", "800m", "ReplicaSet")), "a smaller pod fits");
     assert!(!is_held(&near_its_quota("9400m", "1500m", "ReplicaSet")), "it is refused until then");
     assert!(is_held(&near_its_quota("9600m", "1500m", "ReplicaSet")), "not even afterwards");
     assert!(!is_held(&near_its_quota("10", "800m", "ReplicaSet")), "a full namespace can shrink");
 }
 
 #[test]
-fn near_a_quota_a_resize_in_place_needs_room_for_the_difference_only() {
+fn a_resize_needs_quota_only_for_the_difference() {
     let mut case = near_its_quota("9", "1500m", "ReplicaSet");
     case.spec = super::spec("InPlaceOrRecreate");
     let decision = case.decide();
     assert!(steps(&decision, "resize") > 0, "{:?}", decision.pod_outcomes);
     assert_eq!(steps(&decision, "evict"), 0);
     case.can_resize = false;
-    assert!(is_held(&case), "what is left is an eviction");
+    assert!(is_held(&case), "only an eviction is left");
 }
 
 #[test]
-fn a_second_replica_is_not_started_where_a_quota_has_no_room_for_it() {
+fn a_second_replica_is_not_started_beyond_a_quota() {
     let mut case = near_its_quota("9", "1500m", "ReplicaSet");
     case.pods.truncate(1);
     case.wanted = DesiredReplicas::Known(1);

@@ -42,7 +42,7 @@ fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
 }
 
 #[test]
-fn a_budget_that_lets_no_pod_go_is_asked_more_and_more_seldom() {
+fn a_pdb_that_blocks_evictions_is_retried_with_growing_intervals() {
     let mut case = plimsoll_case("Recreate", 6);
     let tried = attempts_per_pass(&mut case, StepResult::BlockedByBudget, 20);
     assert_eq!(&tried[..9], [1, 1, 1, 0, 1, 0, 0, 0, 1], "at growing intervals");
@@ -51,13 +51,17 @@ fn a_budget_that_lets_no_pod_go_is_asked_more_and_more_seldom() {
     let held = |verdict: &PodOutcome| *verdict == PodOutcome::Skipped(SkipReason::DisruptionBudget);
     assert!(decision.pod_outcomes.iter().all(held), "{:?}", decision.pod_outcomes);
     case.now = case.now.later(Duration::from_mins(5));
-    assert_eq!(run_pass(&case, StepResult::Done).steps.len(), 3, "once it does, they go");
+    assert_eq!(
+        run_pass(&case, StepResult::Done).steps.len(),
+        3,
+        "once the PDB allows it, they are evicted"
+    );
     let mut upstream = PassCase::new(Compat::Upstream, "Recreate", 6);
     assert_eq!(attempts_per_pass(&mut upstream, StepResult::BlockedByBudget, 3), [6; 3]);
 }
 
 #[test]
-fn a_pod_that_cannot_be_changed_does_not_hold_the_others_up() {
+fn a_pod_that_cannot_be_changed_does_not_block_the_others() {
     let mut case = plimsoll_case("InPlace", 4);
     let first = run_pass(&case, StepResult::Failed);
     assert_eq!(first.steps.len(), 4, "each of them failed for itself");
@@ -73,7 +77,7 @@ fn a_pod_that_cannot_be_changed_does_not_hold_the_others_up() {
 }
 
 #[test]
-fn what_was_not_done_leaves_nothing_behind_but_that_it_was_tried() {
+fn a_change_that_was_not_made_only_records_the_attempt() {
     for outcome in [StepResult::BlockedByBudget, StepResult::Failed, StepResult::PersistFailed] {
         let case = plimsoll_case("Recreate", 6);
         let recall = run_pass(&case, outcome).state;
@@ -83,7 +87,7 @@ fn what_was_not_done_leaves_nothing_behind_but_that_it_was_tried() {
 }
 
 #[test]
-fn nothing_is_changed_for_what_the_namespace_has_no_room_for() {
+fn nothing_is_changed_beyond_the_resource_quota() {
     // Each of the pods requests 1 CPU and has a target of 2.
     let quota = |used: &str| Quota {
         name: "team".into(),

@@ -251,7 +251,7 @@ impl SimulatedWorkload {
     }
 }
 
-/// Simulates many workloads with a common disruption ledger for this long. Each has a namespace of its own.
+/// Simulates many workloads with a common disruption ledger for this long. Each has its own namespace.
 pub fn run(
     workloads: &mut [SimulatedWorkload],
     minutes: u64,

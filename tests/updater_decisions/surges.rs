@@ -24,7 +24,7 @@ fn ends_surge(case: &PassCase) -> bool {
 }
 
 #[test]
-fn a_second_replica_that_nobody_needs_any_more_is_taken_back() {
+fn a_second_replica_that_is_not_needed_any_more_is_removed() {
     let in_bounds = |minutes| {
         let mut case = case_with_surge(minutes);
         case.recommendation = Some(recommended(&["cpu 1, memory 100M"]));
@@ -48,7 +48,7 @@ fn a_second_replica_that_nobody_needs_any_more_is_taken_back() {
 }
 
 #[test]
-fn no_pod_goes_while_a_second_replica_is_taken_back() {
+fn no_pod_is_evicted_while_a_second_replica_is_removed() {
     let case = case_with_surge(60);
     let decision = case.decide();
     let actions: Vec<&str> = decision.steps.iter().map(|(step, _)| step.action.as_str()).collect();

@@ -31,7 +31,7 @@ fn pod_status(hours: u64, oom: Option<(u64, Time)>) -> PodStatus {
 }
 
 #[test]
-fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
+fn a_pod_is_updated_for_its_bounds_its_drift_or_its_oom_kill() {
     let (oom, long) = (Some((2, ago(3))), Some((57, ago(3))));
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         for (row, age, outside_range, difference, threshold, oom, accepted) in [
@@ -63,7 +63,7 @@ fn a_pod_is_accepted_for_its_bounds_its_age_and_difference_or_its_memory() {
 }
 
 #[test]
-fn a_kill_counts_only_in_containers_that_are_observed_and_sized() {
+fn an_oom_kill_counts_only_in_observed_and_controlled_containers() {
     let settings = Settings::for_compat(Compat::Upstream);
     let pod_status = pod_status(11, Some((2, ago(3))));
     let quick = |observed: &ObservedContainers, policy: Option<&str>| {
@@ -82,7 +82,7 @@ fn a_kill_counts_only_in_containers_that_are_observed_and_sized() {
 }
 
 #[test]
-fn a_vpa_sets_its_own_time_for_quick_kills_behind_its_gate() {
+fn a_vpa_sets_its_own_quick_oom_threshold_only_with_the_feature_gate() {
     let pod_status = pod_status(11, Some((15, ago(3))));
     let mut spec = spec("Auto");
     spec.update_policy.as_mut().expect("set").evict_after_oom_seconds = Some(1200);
@@ -93,7 +93,7 @@ fn a_vpa_sets_its_own_time_for_quick_kills_behind_its_gate() {
 }
 
 #[test]
-fn the_edges_are_upstreams() {
+fn thresholds_are_inclusive_as_in_upstream() {
     let settings = Settings::for_compat(Compat::Upstream);
     let priority = |difference| Priority { resource_diff: difference, ..Priority::default() };
     let at = |hours| {

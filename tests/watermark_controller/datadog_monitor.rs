@@ -67,7 +67,7 @@ fn controlled(name: &str, more: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_stay_while_the_monitor_is_not_well_and_where_nobody_knows_as_it_is_asked_for() {
+async fn replicas_stay_unless_the_monitor_is_healthy_or_unknown_is_tolerated() {
     let Some(fixture) = Fixture::new("monitor", &[]).await else { return };
     define(&fixture).await;
     monitor(&fixture, "web").await;
@@ -115,7 +115,7 @@ async fn replicas_stay_while_the_monitor_is_not_well_and_where_nobody_knows_as_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_whose_gate_is_taken_away_is_blocked_no_more_and_says_so() {
+async fn an_object_without_its_lifecycle_annotation_is_unblocked() {
     let Some(fixture) = Fixture::private("released", &[]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 1_000.0);
@@ -136,8 +136,7 @@ async fn an_object_whose_gate_is_taken_away_is_blocked_no_more_and_says_so() {
 
 /// Vectors F6 and F7 of upstream's reconciler.
 #[tokio::test(flavor = "multi_thread")]
-async fn by_the_originals_way_a_missing_monitor_is_asked_for_every_two_minutes_and_nothing_else_runs()
- {
+async fn in_upstreams_mode_a_missing_monitor_is_retried_every_two_minutes_and_blocks() {
     let Some(fixture) = Fixture::new("gate", &["--compat=upstream"]).await else { return };
     define(&fixture).await;
     monitor(&fixture, "well").await;

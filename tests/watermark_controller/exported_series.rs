@@ -41,7 +41,7 @@ async fn all_series(fixture: &Fixture, name: &str) -> BTreeMap<String, f64> {
 
 /// The families that upstream exports, in section 14.2 of its description.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
+async fn every_upstream_series_appears_and_disappears_with_its_object() {
     let Some(fixture) = Fixture::new("series", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 150.0);
@@ -88,7 +88,7 @@ async fn every_series_of_the_original_comes_with_its_object_and_goes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_its_value() {
+async fn while_a_metric_is_unavailable_countdowns_run_and_no_value_is_exported() {
     let Some(fixture) = Fixture::new("away", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 150.0);
@@ -120,7 +120,7 @@ async fn while_a_metric_is_away_the_time_left_runs_down_and_nothing_is_told_of_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_wants_upstreams_ways_has_upstreams_reasons() {
+async fn upstreams_mode_has_upstreams_restriction_reasons() {
     let Some(fixture) = Fixture::new("reasons", &["--compat=upstream"]).await else { return };
     fixture.deployment("web", 3).await;
     fixture.metric("web", 75.0);
@@ -132,7 +132,7 @@ async fn whoever_wants_upstreams_ways_has_upstreams_reasons() {
 }
 
 #[tokio::test]
-async fn that_nothing_is_to_be_done_is_an_event_for_those_who_ask_for_it() {
+async fn idle_passes_send_events_only_if_enabled() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new("idle", &["-skipNotScalingEvents=false"]).await else {
         return;
@@ -156,7 +156,7 @@ async fn that_nothing_is_to_be_done_is_an_event_for_those_who_ask_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn explain_reads_from_the_cluster_what_the_role_has_decided() {
+async fn explain_reads_the_decision_from_the_cluster() {
     let Some(fixture) = Fixture::new("explained", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 1_000.0);

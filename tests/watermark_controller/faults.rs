@@ -207,7 +207,7 @@ impl Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_at_any_moment_of_a_change_neither_loses_nor_doubles_it() {
+async fn a_crash_at_any_step_of_a_scale_neither_loses_nor_repeats_it() {
     let Some(fixture) = Fixture::new("kill-scale").await else { return };
     let proxy = fixture.proxy("way").await;
     let moments: [HeldMoment; 4] = [
@@ -232,7 +232,7 @@ async fn a_kill_at_any_moment_of_a_change_neither_loses_nor_doubles_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_dies_right_after_a_change_is_followed_by_one_that_knows_of_it() {
+async fn a_standby_knows_the_scale_of_a_crashed_leader() {
     let Some(fixture) = Fixture::new("failover").await else { return };
     let (proxy, other) = (fixture.proxy("first").await, fixture.proxy("second").await);
     proxy.hold((Scale, HoldPoint::Answer));
@@ -251,7 +251,7 @@ async fn a_leader_that_dies_right_after_a_change_is_followed_by_one_that_knows_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_it_does_nothing() {
+async fn a_leader_frozen_before_a_scale_does_nothing_after_another_made_it() {
     let Some(fixture) = Fixture::new("frozen").await else { return };
     let (proxy, other) = (fixture.proxy("first").await, fixture.proxy("second").await);
     proxy.hold((Scale, HoldPoint::Request));
@@ -295,7 +295,7 @@ async fn a_leader_that_freezes_before_a_change_and_thaws_after_another_one_made_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_is_away_for_a_while_costs_no_change_and_doubles_none() {
+async fn an_api_server_outage_loses_no_scale_and_repeats_none() {
     let Some(fixture) = Fixture::private("outage").await else { return };
     let proxy = fixture.proxy("way").await;
     proxy.hold((Scale, HoldPoint::Request));

@@ -1,4 +1,4 @@
-//! Runs a watermark controller in this process on a namespace of its own, with a metrics API and a fake clock.
+//! Runs a watermark controller in this process on its own namespace, with a metrics API and a fake clock.
 
 use std::time::Duration;
 
@@ -161,8 +161,8 @@ impl Fixture {
 
     pub async fn wait_until_idle(&self) {
         let pause = Duration::from_millis(3);
-        wait::often(pause, wait::PATIENCE, "everybody had a turn", || async {
-            if self.role.is_idle() { Ok(()) } else { Err("somebody waits".to_owned()) }
+        wait::often(pause, wait::PATIENCE, "all objects are reconciled", || async {
+            if self.role.is_idle() { Ok(()) } else { Err("some objects are due".to_owned()) }
         })
         .await;
     }

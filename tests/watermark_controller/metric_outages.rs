@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_of_bounds() {
+async fn an_unavailable_metric_changes_nothing_but_replicas_out_of_bounds() {
     let Some(fixture) = Fixture::new("outage", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 75.0);
@@ -56,7 +56,7 @@ async fn a_metric_that_is_away_for_ten_minutes_changes_nothing_but_what_is_out_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it() {
+async fn a_hanging_metrics_api_delays_only_the_objects_that_use_it() {
     const UNANSWERED_METRIC: &str = "--workers=1";
     let Some(fixture) = Fixture::new("hung", &[UNANSWERED_METRIC]).await else { return };
     let proxy = ApiProxy::start(fixture.bed.client(), |_, _| pass_through()).await;
@@ -124,7 +124,7 @@ async fn a_metrics_api_that_never_answers_holds_up_nobody_but_those_who_ask_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_metric_that_nobody_knows_or_that_is_empty_or_zero_scales_nothing_down() {
+async fn an_unknown_or_empty_metric_never_scales_down() {
     let Some(fixture) = Fixture::new("absent", &[]).await else { return };
     fixture.deployment("web", 4).await;
     // The metric has never been available for this object.

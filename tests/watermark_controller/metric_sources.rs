@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_container_of_each_pod_is_followed_and_no_other() {
+async fn only_the_configured_container_of_each_pod_counts() {
     let Some(fixture) = Fixture::new("container", &[]).await else { return };
     fixture.deployment("web", 3).await;
     fixture.usage.at(fixture.clock.now().into());
@@ -49,7 +49,7 @@ async fn one_container_of_each_pod_is_followed_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_is_asked_says_how_many_there_are_to_be_within_bounds_and_speed() {
+async fn a_recommender_sets_replicas_within_bounds_and_rates() {
     let server = LoopbackServer::start_plain(|request| {
         let request: Value = serde_json::from_str(&request.body).expect("JSON");
         let now = &request["state"]["currentReplicas"];

@@ -25,7 +25,7 @@ const DEFINITION: &str = "watermarkpodautoscalers.datadoghq.com";
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
+async fn datadogs_finalizer_is_removed_so_that_deletion_does_not_hang() {
     let Some(fixture) = Fixture::new("finalizers", &[]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 75.0);
@@ -53,7 +53,7 @@ async fn a_finalizer_of_the_original_is_taken_away_so_that_no_delete_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_whose_finalizer_may_not_be_taken_away_is_followed_all_the_same() {
+async fn an_object_whose_finalizer_cannot_be_removed_is_reconciled_anyway() {
     let alone = "--enable-leader-election=false";
     let Some(fixture) = Fixture::new("kept", &[alone]).await else { return };
     let is_change = |method: &Method, path: &str| method == Method::PATCH && path.ends_with("/web");
@@ -76,7 +76,7 @@ async fn an_object_whose_finalizer_may_not_be_taken_away_is_followed_all_the_sam
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() {
+async fn defaults_are_applied_in_memory_and_written_to_the_object_only_in_upstreams_mode() {
     for (flags, written) in [(&[][..], false), (&["--compat=upstream"][..], true)] {
         let Some(fixture) = Fixture::new("gaps", flags).await else { return };
         fixture.deployment("web", 2).await;
@@ -98,7 +98,7 @@ async fn gaps_are_filled_in_memory_by_ours_and_in_the_object_by_upstreams_way() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
+async fn an_invalid_object_is_reported_once_and_reconciled_as_soon_as_it_is_valid() {
     let Some(fixture) = Fixture::new("invalid", &[]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 250.0);
@@ -125,7 +125,7 @@ async fn what_makes_no_sense_is_said_once_and_followed_as_soon_as_it_does() {
 
 /// Vectors F3 to F5 of upstream's reconciler.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_no_sense_is_not_looked_at_again_before_it_changes() {
+async fn an_invalid_object_is_not_reconciled_again_before_it_changes() {
     let Some(fixture) = Fixture::new("refused", &["--compat=upstream"]).await else { return };
     let metrics = |marks: serde_json::Value| {
         let mut external = json!({
@@ -176,7 +176,7 @@ async fn what_makes_no_sense_is_not_looked_at_again_before_it_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_shows_everything_and_changes_nothing() {
+async fn a_dry_run_reports_everything_and_changes_nothing() {
     let Some(fixture) = Fixture::new("dry", &[]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 500.0);
@@ -201,7 +201,7 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
     for field in ["scalingEventsCount", "lastScaleTime"] {
         assert_eq!(after[field], before[field], "{after:#}");
     }
-    assert_eq!(after["desiredReplicas"], 8, "what it would be: {after:#}");
+    assert_eq!(after["desiredReplicas"], 8, "the computed replicas: {after:#}");
     let before = fixture.get("web").await;
     fixture.advance_seconds(600).await;
     let after = fixture.get("web").await;
@@ -210,7 +210,7 @@ async fn a_dry_run_shows_everything_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
+async fn a_dry_run_of_the_whole_role_exports_decisions_and_writes_nothing() {
     let Some(fixture) = Fixture::new("looking", &["--dry-run"]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 500.0);
@@ -234,7 +234,7 @@ async fn a_dry_run_of_the_whole_role_decides_says_so_and_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mere_value_is_written_once_a_minute_at_most() {
+async fn a_changed_metric_value_alone_is_written_at_most_once_a_minute() {
     let Some(fixture) = Fixture::new("values", &[]).await else { return };
     fixture.deployment("web", 3).await;
     fixture.metric("web", 75.0);
@@ -280,7 +280,7 @@ async fn a_mere_value_is_written_once_a_minute_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
+async fn an_invalid_spec_is_reported_as_soon_as_the_status_can_be_written() {
     let alone = "--enable-leader-election=false";
     let Some(fixture) = Fixture::new("unsaid", &[alone]).await else { return };
     let busy = Arc::new(AtomicBool::new(false));
@@ -327,7 +327,7 @@ async fn what_is_wrong_with_an_object_is_said_as_soon_as_it_can_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_definition_that_drops_decisions_no_status_is_written_for_them() {
+async fn with_a_crd_that_drops_decisions_no_status_is_written_for_them() {
     let Some(fixture) = Fixture::private("dropped", &[]).await else { return };
     let definitions = Api::<CustomResourceDefinition>::all(fixture.bed.client());
     let mut definition =

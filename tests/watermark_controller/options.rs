@@ -19,7 +19,7 @@ fn annotated(name: &str, fields: Value, annotations: Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_replica_goes_when_there_is_nothing_to_do_and_comes_back_when_there_is() {
+async fn the_last_replica_is_removed_when_idle_and_restored_on_demand() {
     let Some(fixture) = Fixture::new("zero", &[]).await else { return };
     for name in ["web", "plain"] {
         fixture.deployment(name, 1).await;
@@ -49,7 +49,7 @@ async fn the_last_replica_goes_when_there_is_nothing_to_do_and_comes_back_when_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fallback_is_gone_to_after_so_many_periods_without_a_value() {
+async fn fallback_replicas_apply_after_some_periods_without_a_value() {
     let Some(fixture) = Fixture::new("fallback", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 75.0);
@@ -71,7 +71,7 @@ async fn a_fallback_is_gone_to_after_so_many_periods_without_a_value() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_is_too_old_changes_nothing_and_says_so() {
+async fn a_stale_value_changes_nothing_and_is_reported() {
     let Some(fixture) = Fixture::new("stale", &["--max-metric-age=2m"]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 75.0);
@@ -100,7 +100,7 @@ async fn a_value_that_is_too_old_changes_nothing_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_firing_alert_holds_replicas_that_a_query_asks_for_but_not_the_bounds() {
+async fn a_firing_alert_blocks_a_query_but_not_the_bounds() {
     // The role's clock is one hour ahead of the wall clock.
     let start = wall_now() + SignedDuration::from_hours(1);
     let quiet_from = start + SignedDuration::from_mins(20);

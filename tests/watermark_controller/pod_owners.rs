@@ -106,13 +106,13 @@ async fn replicas(fixture: &Fixture) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_those_of_the_target_that_stands_above_them_whatever_is_between_is_called() {
+async fn pods_belong_to_their_topmost_owner_whatever_the_intermediate_names() {
     let Some(fixture) = fixture("chain", &[]).await else { return };
     assert_eq!(replicas(&fixture).await, 6, "{:#}", fixture.status("web").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_the_originals_way_names_tell_whose_pods_they_are() {
+async fn in_upstreams_mode_pods_are_assigned_by_name() {
     let Some(fixture) = fixture("names", &["--compat=upstream"]).await else { return };
     fixture.advance_seconds(60).await;
     assert_eq!(replicas(&fixture).await, 3);

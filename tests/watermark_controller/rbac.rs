@@ -101,7 +101,7 @@ async fn scales(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
 }
 
 #[tokio::test]
-async fn the_originals_rights_are_enough_to_take_over() {
+async fn datadogs_rbac_is_sufficient_to_take_over() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else {
         return report_skipped("a whole control plane");
     };
@@ -113,7 +113,7 @@ async fn the_originals_rights_are_enough_to_take_over() {
 }
 
 #[tokio::test]
-async fn our_rights_are_enough() {
+async fn our_rbac_is_sufficient() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else {
         return report_skipped("a whole control plane");
     };

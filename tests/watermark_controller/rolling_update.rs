@@ -20,7 +20,7 @@ async fn patch(fixture: &Fixture, spec: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_update_with_twice_the_pods_asks_for_no_more_of_them() {
+async fn a_rolling_update_with_twice_the_pods_adds_no_replicas() {
     let Some(fixture) = Fixture::new("surge", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 75.0);

@@ -50,7 +50,7 @@ async fn watched(fixture: &Fixture, proxy: &ApiProxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_scale_of_a_deployment_is_asked_for_only_before_it_is_written() {
+async fn the_scale_of_a_deployment_is_read_only_before_it_is_written() {
     let Some((fixture, proxy)) = fixture("watched", &Arc::default(), &[]).await else { return };
     fixture.deployment("web", 2).await;
     fixture.metric("web", 75.0);
@@ -69,7 +69,7 @@ async fn the_scale_of_a_deployment_is_asked_for_only_before_it_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_is_behind_neither_undoes_nor_doubles_what_others_and_this_process_did() {
+async fn a_delayed_watch_neither_reverts_nor_repeats_a_scale() {
     let deaf = Arc::<AtomicBool>::default();
     let Some((fixture, proxy)) = fixture("behind", &deaf, &[]).await else { return };
     fixture.deployment("web", 2).await;
@@ -101,7 +101,7 @@ async fn a_watch_that_is_behind_neither_undoes_nor_doubles_what_others_and_this_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_wants_upstreams_ways_has_the_scale_asked_for_at_each_look() {
+async fn in_upstreams_mode_the_scale_is_read_in_each_reconcile() {
     let upstream = ["--compat=upstream"];
     let Some((fixture, proxy)) = fixture("asked", &Arc::default(), &upstream).await else { return };
     fixture.deployment("web", 2).await;
@@ -114,7 +114,7 @@ async fn whoever_wants_upstreams_ways_has_the_scale_asked_for_at_each_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_was_made_although_the_answer_was_an_error_is_not_made_again() {
+async fn a_scale_with_an_error_response_that_took_effect_is_not_repeated() {
     let Some(fixture) = Fixture::new("late", &[ALONE]).await else { return };
     let (late, broken) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicBool>::default());
     let stuck = Arc::<AtomicBool>::default();

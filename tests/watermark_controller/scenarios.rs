@@ -5,7 +5,7 @@ use serde_json::json;
 use super::fixture::{Fixture, object};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn between_the_marks_nothing_is_scaled_for_an_hour() {
+async fn between_the_watermarks_nothing_is_scaled_for_an_hour() {
     let Some(fixture) = Fixture::new("bounds", &[]).await else { return };
     fixture.deployment("web", 3).await;
     fixture.metric("web", 75.0);
@@ -29,7 +29,7 @@ async fn between_the_marks_nothing_is_scaled_for_an_hour() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_step_is_larger_than_its_percentage() {
+async fn no_step_exceeds_its_percentage() {
     let Some(fixture) = Fixture::new("velocity", &[]).await else { return };
     for (name, percent, up, down) in [("thirty", "30", 13, 7), ("less", "29", 12, 8)] {
         fixture.deployment(name, 10).await;
@@ -62,7 +62,7 @@ async fn no_step_is_larger_than_its_percentage() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn during_a_window_a_proposal_is_ignored_and_the_time_left_runs_down() {
+async fn within_a_forbidden_window_a_proposal_is_ignored_and_the_countdown_runs() {
     let Some(fixture) = Fixture::new("cooldown", &[]).await else { return };
     fixture.deployment("web", 4).await;
     fixture.metric("web", 150.0);
@@ -96,7 +96,7 @@ async fn during_a_window_a_proposal_is_ignored_and_the_time_left_runs_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bands_go_before_speed_and_that_before_windows_and_bounds_win_over_all() {
+async fn bands_precede_rates_windows_and_bounds_override_all() {
     let Some(fixture) = Fixture::new("precedence", &[]).await else { return };
     fixture.deployment("web", 4).await;
     // Within the band nothing is proposed, although rates and cooldowns would allow it.

@@ -42,7 +42,7 @@ fn pod_in_phase(phase: Phase, number: usize) -> Pod {
 }
 
 #[test]
-fn usage_of_pods_is_compared_as_upstream_compares_it() {
+fn pod_usage_is_compared_with_watermarks_as_upstream_does() {
     use Phase::{Failed as F, Pending as P, Running as R};
     let low = 20_000;
     let none: &[Phase] = &[];
@@ -91,7 +91,7 @@ fn usage_of_pods_is_compared_as_upstream_compares_it() {
 }
 
 #[test]
-fn pods_of_a_rolling_update_do_not_count_until_something_is_known_of_them() {
+fn pods_of_a_rolling_update_without_metrics_do_not_count() {
     for fixes in both_modes() {
         let mut case = DecisionCase::new(
             fixes,
@@ -106,7 +106,7 @@ fn pods_of_a_rolling_update_do_not_count_until_something_is_known_of_them() {
 }
 
 #[test]
-fn a_pod_that_is_not_ready_does_not_count() {
+fn an_unready_pod_does_not_count() {
     for fixes in both_modes() {
         for (algorithm, expected) in
             [("absolute", (6, 110_000, Above, 2)), ("average", (3, 55_000, Above, 2))]
@@ -122,7 +122,7 @@ fn a_pod_that_is_not_ready_does_not_count() {
 }
 
 #[test]
-fn metrics_of_no_object_are_compared_as_upstream_compares_them() {
+fn external_metrics_are_compared_with_watermarks_as_upstream_does() {
     #[rustfmt::skip]
     let vectors: [SumMetricVector; 27] = [
         ("C28", json!({"tolerance": "20m"}), 4, 8_600, (2_000, 4_000), (9, 8_600, Above, 4)),
@@ -167,7 +167,7 @@ fn metrics_of_no_object_are_compared_as_upstream_compares_them() {
 }
 
 #[test]
-fn fewer_ready_pods_than_replicas_make_no_proposal_against_the_value() {
+fn fewer_ready_pods_than_replicas_never_propose_against_the_value() {
     for fixes in both_modes() {
         let case = |ready, sum| {
             let fields = json!({"tolerance": "20m"});
@@ -182,7 +182,7 @@ fn fewer_ready_pods_than_replicas_make_no_proposal_against_the_value() {
 }
 
 #[test]
-fn pods_that_are_starting_count_for_as_long_as_they_may() {
+fn starting_pods_count_until_their_readiness_delay_ends() {
     let low_high = (75_000, 85_000);
     for fixes in both_modes() {
         let case = |pods: Vec<Pod>, delay: i32, sum: i64| {
@@ -215,7 +215,7 @@ fn pods_that_are_starting_count_for_as_long_as_they_may() {
 }
 
 #[test]
-fn too_few_ready_pods_let_nothing_be_computed() {
+fn too_few_ready_pods_are_an_error() {
     for fixes in both_modes() {
         let fields = json!({"algorithm": "average", "minAvailableReplicaPercentage": 30});
         let mut case =
@@ -243,7 +243,7 @@ fn too_few_ready_pods_let_nothing_be_computed() {
 }
 
 #[test]
-fn what_is_not_known_has_its_own_word_and_upstreams_text() {
+fn each_metric_error_has_its_own_name_and_upstreams_message() {
     for fixes in both_modes() {
         for (why, word) in [
             (
@@ -274,7 +274,7 @@ fn what_is_not_known_has_its_own_word_and_upstreams_text() {
 }
 
 #[test]
-fn a_value_of_too_long_ago_is_not_taken_for_one_of_now() {
+fn a_stale_value_is_an_error() {
     let case = DecisionCase::new(
         both_modes()[1],
         json!({}),

@@ -34,7 +34,7 @@ fn passes(gate: &Cooldown, from: i32, to: i32) -> bool {
 }
 
 #[test]
-fn windows_and_delays_hold_changes_as_upstreams_do() {
+fn windows_and_delays_block_changes_as_upstreams_do() {
     for gate in gates() {
         let long_down = Cooldown { downscale_window: secs(600), ..gate };
         assert!(!passes(&long_down, 20, 10), "G1");
@@ -63,7 +63,7 @@ fn windows_and_delays_hold_changes_as_upstreams_do() {
 }
 
 #[test]
-fn before_the_first_change_upstream_lets_anything_pass_and_ours_what_would_pass_later() {
+fn before_the_first_change_upstream_skips_delays_and_plimsoll_applies_them() {
     let [theirs, ours] = gates().map(|gate| Cooldown {
         last_scale_time: None,
         upscale_delay: secs(60),
@@ -78,7 +78,7 @@ fn before_the_first_change_upstream_lets_anything_pass_and_ours_what_would_pass_
 }
 
 #[test]
-fn who_waits_is_told_until_when() {
+fn a_blocked_change_reports_when_it_is_allowed() {
     for gate in gates() {
         let soon = Cooldown { last_scale_time: Some(ago(20)), ..gate };
         let until = |seconds| -> Time { NOW.later(secs(seconds)) };

@@ -55,7 +55,7 @@ fn decision(compat: Compat, fields: &Value, wanted: i32, sum: i64) -> Decision {
 
 /// Section 6, steps 8, and section 13.3.
 #[test]
-fn a_change_is_told_in_upstreams_words_whatever_came_of_it() {
+fn each_outcome_of_a_scale_has_upstreams_messages() {
     let fields = json!({"maxReplicas": 10});
     let spec = spec(fields.clone());
     for compat in COMPATS {
@@ -88,7 +88,7 @@ fn a_change_is_told_in_upstreams_words_whatever_came_of_it() {
 
 /// Vector W6.
 #[test]
-fn two_metrics_that_burst_at_once_are_told_by_what_came_of_them() {
+fn two_metrics_that_burst_at_once_report_a_successful_scale() {
     let fields = json!({
         "maxReplicas": 5, "upscaleForbiddenWindowSeconds": 30, "scaleUpLimitFactor": 100,
         "downscaleForbiddenWindowSeconds": 60, "downscaleDelayBelowWatermarkSeconds": 60,
@@ -111,7 +111,7 @@ fn two_metrics_that_burst_at_once_are_told_by_what_came_of_them() {
 
 /// Vector K4.
 #[test]
-fn advice_is_written_as_one_metric_with_its_reason() {
+fn a_recommendation_is_written_as_one_metric_with_its_reason() {
     let fields = json!({"maxReplicas": 10, "recommender": {"url": "http://recommender:8080"}});
     let spec = spec(fields.clone());
     let name = "recommender{targetType:fake}";
@@ -146,7 +146,7 @@ fn advice_is_written_as_one_metric_with_its_reason() {
 
 /// Section 6, steps 9, and section 13.3.
 #[test]
-fn a_pass_without_a_change_is_told_in_upstreams_words_in_an_event_or_a_condition() {
+fn a_pass_without_a_change_has_upstreams_message_in_an_event_or_a_condition() {
     let fields = json!({"maxReplicas": 10});
     let spec = spec(fields.clone());
     for compat in COMPATS {
@@ -189,7 +189,7 @@ fn a_pass_without_a_change_is_told_in_upstreams_words_in_an_event_or_a_condition
 
 /// Sections 8.4 and 13.3: the error of the source alone comes first, then the full message.
 #[test]
-fn a_metric_that_says_nothing_is_told_twice_in_upstreams_words() {
+fn an_unavailable_metric_has_two_events_with_upstreams_messages() {
     let fields = json!({"maxReplicas": 10});
     let spec = spec(fields.clone());
     for compat in COMPATS {
@@ -211,7 +211,7 @@ fn a_metric_that_says_nothing_is_told_twice_in_upstreams_words() {
 
 /// Section 13.3: which of the two reasons is reported when a status update fails.
 #[test]
-fn a_status_that_cannot_be_written_is_told_by_what_was_to_be_written() {
+fn a_failed_status_update_has_the_reason_of_what_was_to_be_written() {
     let fields = json!({"maxReplicas": 10});
     let grows = decision(Compat::Upstream, &fields, 4, 4_000);
     let refused = ScaleOutcome::Failed("a conflict".to_owned());
@@ -232,7 +232,7 @@ fn a_status_that_cannot_be_written_is_told_by_what_was_to_be_written() {
 
 /// Vectors M1 and F7: an object with a healthy monitor, no metrics, and no replicas.
 #[test]
-fn what_was_said_last_stands_first_even_within_one_second() {
+fn the_latest_condition_is_first_even_within_one_second() {
     let fields = json!({"minReplicas": 3, "maxReplicas": 5});
     let spec = spec(fields.clone());
     let case = DecisionCase::new(Fixes::for_compat(Compat::Upstream), fields, 0, Vec::new());
@@ -263,7 +263,7 @@ fn what_was_said_last_stands_first_even_within_one_second() {
 
 /// Vector F6.
 #[test]
-fn a_monitor_that_is_in_the_way_stands_first() {
+fn a_blocking_monitor_is_the_first_condition() {
     let mut status = WatermarkPodAutoscalerStatus::default();
     let [inactive, _] = ConditionUpdate::unprocessed();
     conditions::set_condition(&mut status, &inactive, NOW);

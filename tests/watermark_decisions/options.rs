@@ -47,7 +47,7 @@ fn new_replicas(decision: &Decision) -> Option<i32> {
 }
 
 #[test]
-fn one_metric_that_answers_adds_replicas_alone_only_where_that_is_asked_for() {
+fn one_available_metric_adds_replicas_only_if_enabled() {
     let partial = WpaOptions { partial_metrics: true, ..WpaOptions::default() };
     for (sum, options, expected) in [
         (30_000, WpaOptions::default(), None),
@@ -78,7 +78,7 @@ fn one_metric_that_answers_adds_replicas_alone_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
+fn fallback_replicas_apply_after_their_delay_within_rate_windows_and_bounds() {
     let fallback = Fallback { replicas: 8, after: Duration::from_mins(5) };
     let with = WpaOptions { fallback: Some(fallback), ..WpaOptions::default() };
     let decide = |wanted: i32, silent_for: u64, options: WpaOptions, scaled: u64| {
@@ -151,7 +151,7 @@ fn a_fallback_is_gone_to_after_its_time_and_no_faster_than_anything_else() {
 }
 
 #[test]
-fn replicas_that_nobody_may_have_are_refused_or_held_to_the_bounds_of_the_object() {
+fn fallback_replicas_out_of_range_are_rejected_or_bounded() {
     let read = |text: &str| {
         let annotation = ("plimsoll.dev/fallback-replicas".to_owned(), text.to_owned());
         let (options, bad) =
@@ -187,7 +187,7 @@ fn replicas_that_nobody_may_have_are_refused_or_held_to_the_bounds_of_the_object
 }
 
 #[test]
-fn nothing_is_known_from_the_first_look_that_says_so_until_one_that_does_not() {
+fn metrics_are_unknown_since_the_first_pass_without_a_value() {
     let mut case = DecisionCase::new(
         plimsoll_fixes(),
         fields_without_limits(&json!({})),
@@ -203,7 +203,7 @@ fn nothing_is_known_from_the_first_look_that_says_so_until_one_that_does_not() {
 }
 
 #[test]
-fn with_delays_of_their_own_metrics_that_take_turns_satisfy_none() {
+fn with_per_metric_delays_alternating_metrics_do_not_add_up() {
     use Position::{Above, Below, Inside};
     let each = WpaOptions { delay_per_metric: true, ..WpaOptions::default() };
     let fields = fields_without_limits(&json!({
@@ -249,7 +249,7 @@ fn with_delays_of_their_own_metrics_that_take_turns_satisfy_none() {
 }
 
 #[test]
-fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
+fn the_history_is_written_to_the_status_and_read_back() {
     let mut case = DecisionCase::new(
         plimsoll_fixes(),
         fields_without_limits(&json!({})),
@@ -268,7 +268,7 @@ fn what_is_remembered_is_told_in_the_status_and_read_from_there() {
 }
 
 #[test]
-fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
+fn the_last_replica_is_removed_and_restored_only_if_enabled() {
     let to_zero = WpaOptions { scale_to_zero: true, ..WpaOptions::default() };
     let (single, two) = (json!({}), json!({"minReplicas": 2}));
     let decide = |fields: &Value, wanted: i32, sums: &[i64], options: WpaOptions| {
@@ -325,7 +325,7 @@ fn the_last_replica_goes_and_comes_back_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
+fn replicas_are_a_multiple_only_if_enabled() {
     let modulo = WpaOptions { modulo_of_result: true, ..WpaOptions::default() };
     let both = WpaOptions { scale_to_zero: true, ..modulo };
     let fields = |more: Value| {
@@ -362,7 +362,7 @@ fn what_is_written_is_a_multiple_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
+fn the_two_meanings_of_the_readiness_delay_can_be_set_separately() {
     let fields = fields_without_limits(&json!({"readinessDelaySeconds": 60}));
     // Three pods are ready, one has been pending for half a minute.
     let ready = |options: WpaOptions| {
@@ -399,7 +399,7 @@ fn the_two_meanings_of_the_readiness_delay_can_be_set_apart() {
 }
 
 #[test]
-fn what_pods_used_too_long_ago_says_nothing() {
+fn stale_pod_usage_is_an_error() {
     let mut source = cpu_metric(&[100, 100], 1, 2);
     let Ok(MetricValue::Usage { at, .. }) = &mut source.value else { panic!("it is usage") };
     *at = Some(ago(120));

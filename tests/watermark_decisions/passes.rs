@@ -34,7 +34,7 @@ fn case(fixes: Fixes, fields: Value, wanted: i32, proposed: i32) -> DecisionCase
 }
 
 #[test]
-fn bounds_go_before_everything_and_nothing_stays_nothing() {
+fn bounds_take_precedence_and_a_target_at_zero_stays_at_zero() {
     for fixes in both_modes() {
         let decision = case(fixes, json!({"minReplicas": 1, "maxReplicas": 10}), 18, 18).decide();
         assert_eq!(
@@ -63,7 +63,7 @@ fn bounds_go_before_everything_and_nothing_stays_nothing() {
 }
 
 #[test]
-fn windows_count_from_now_and_growth_is_capped() {
+fn forbidden_windows_count_from_now_and_growth_is_capped() {
     for fixes in both_modes() {
         let fields = json!({
             "minReplicas": 1, "maxReplicas": 5, "scaleUpLimitFactor": 150,
@@ -87,7 +87,7 @@ fn windows_count_from_now_and_growth_is_capped() {
 }
 
 #[test]
-fn who_has_to_wait_below_waits() {
+fn a_downscale_within_its_delay_is_postponed() {
     for fixes in both_modes() {
         let fields = json!({
             "minReplicas": 1, "maxReplicas": 10, "upscaleForbiddenWindowSeconds": 30,
@@ -109,7 +109,7 @@ fn who_has_to_wait_below_waits() {
 }
 
 #[test]
-fn two_metrics_that_burst_at_once_are_followed_at_once() {
+fn two_metrics_that_burst_at_once_are_followed_immediately() {
     for fixes in both_modes() {
         let fields = json!({
             "maxReplicas": 5, "upscaleForbiddenWindowSeconds": 30, "scaleUpLimitFactor": 100,
@@ -127,7 +127,7 @@ fn two_metrics_that_burst_at_once_are_followed_at_once() {
 }
 
 #[test]
-fn converging_knows_no_delay_but_windows() {
+fn converging_ignores_delays_but_not_windows() {
     for fixes in both_modes() {
         let case = |window| {
             let fields = json!({
@@ -157,7 +157,7 @@ fn converging_knows_no_delay_but_windows() {
 }
 
 #[test]
-fn a_metric_that_was_below_for_long_enough_is_followed() {
+fn a_metric_below_its_watermark_for_long_enough_is_followed() {
     for fixes in both_modes() {
         let fields = json!({
             "maxReplicas": 10, "upscaleForbiddenWindowSeconds": 30, "scaleDownLimitFactor": 50,
@@ -176,7 +176,7 @@ fn a_metric_that_was_below_for_long_enough_is_followed() {
 }
 
 #[test]
-fn pods_of_a_rolling_update_are_no_reason_to_grow_and_no_base_to_shrink_from() {
+fn surge_pods_of_a_rolling_update_neither_add_nor_keep_replicas() {
     for fixes in both_modes() {
         let mut surging = case(fixes, json!({"maxReplicas": 40}), 25, 25).scaled_ago(120);
         surging.scale.status_replicas = 50;
@@ -197,7 +197,7 @@ fn pods_of_a_rolling_update_are_no_reason_to_grow_and_no_base_to_shrink_from() {
 }
 
 #[test]
-fn the_largest_proposal_holds_and_is_named() {
+fn the_largest_proposal_wins_and_is_named() {
     for fixes in both_modes() {
         let of = |name: &str, replicas: i64| {
             let sum = replicas * 1_000 / 5;
@@ -218,7 +218,7 @@ fn the_largest_proposal_holds_and_is_named() {
 }
 
 #[test]
-fn one_metric_that_says_nothing_leaves_everything_as_it_is() {
+fn one_unavailable_metric_blocks_all_changes() {
     let silent = || source("deadbeef", Err(MetricError::Failed("cause".to_owned())), (1, 2));
     for fixes in both_modes() {
         let mut sources = metric_proposing(3, 8);
@@ -239,7 +239,7 @@ fn one_metric_that_says_nothing_leaves_everything_as_it_is() {
 }
 
 #[test]
-fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
+fn restrictions_have_names_from_a_fixed_list() {
     let fixes = both_modes()[1];
     let fields = json!({
         "maxReplicas": 12, "scaleUpLimitFactor": 30, "dryRun": true,
@@ -268,7 +268,7 @@ fn what_restricts_a_workload_is_told_in_the_words_of_a_closed_list() {
 }
 
 #[test]
-fn a_proposal_that_is_too_fast_and_too_far_is_held_by_the_bound_that_it_ends_at() {
+fn a_proposal_beyond_rate_and_bound_reports_the_one_that_limits_it() {
     for fixes in both_modes() {
         let of = |max: i32, wanted, proposed| {
             let case = case(fixes, json!({"minReplicas": 1, "maxReplicas": max}), wanted, proposed);

@@ -41,7 +41,7 @@ fn pod_since(number: usize, started: u64, ready: bool, since: u64) -> Pod {
 }
 
 #[test]
-fn what_a_starting_pod_uses_of_cpu_does_not_count() {
+fn cpu_usage_of_a_starting_pod_does_not_count() {
     for fixes in both_modes() {
         let unknown = Pod { ready: None, ..pod(0) };
         for (name, pods, is_cpu, samples, expected) in [
@@ -65,7 +65,7 @@ fn what_a_starting_pod_uses_of_cpu_does_not_count() {
 }
 
 #[test]
-fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
+fn a_pod_that_was_ready_at_once_is_ignored_forever_only_by_upstream() {
     // P10: a pod without a ready condition, one that was ready when it started, and one without a sample.
     let three = vec![Pod { ready: None, ..pod(0) }, pod_since(1, 60, true, 60), pod(2)];
     let grouped = |fixes| {
@@ -84,7 +84,7 @@ fn a_pod_that_was_ready_at_once_is_ignored_for_life_by_upstream_only() {
 }
 
 #[test]
-fn pods_are_counted_as_upstream_counts_them() {
+fn ready_pods_are_counted_as_upstream_does() {
     for fixes in both_modes() {
         let count = |pods: &[Pod]| readiness(fixes).ready_pods(pods, scale(100));
         assert_eq!(count(&pods(3)), Ok(3), "P14");
@@ -116,7 +116,7 @@ fn pods_are_counted_as_upstream_counts_them() {
 }
 
 #[test]
-fn owners_go_by_their_names_as_upstream_has_it() {
+fn owners_are_recognized_by_name_as_upstream_does() {
     for (name, kind, owner, target, expected) in [
         ("O1", "StatefulSet", "foo", "foo", true),
         ("O2", "StatefulSet", "foo-ssdsdd", "foo", false),
@@ -132,7 +132,7 @@ fn owners_go_by_their_names_as_upstream_has_it() {
 }
 
 #[test]
-fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
+fn the_share_of_ready_pods_is_of_all_pods() {
     // Two of eight pods are ready and use something; six are starting.
     let mut eight = pods(8);
     for pod in eight.iter_mut().skip(2) {
@@ -149,7 +149,7 @@ fn a_share_of_ready_pods_is_one_of_all_that_there_are_to_us() {
 
 /// Vector C46: the message names the target.
 #[test]
-fn too_few_ready_pods_are_those_of_the_target_and_not_of_the_autoscaler() {
+fn the_error_about_too_few_ready_pods_names_the_target() {
     let target = json!({"scaleTargetRef": {"kind": "Deployment", "name": "foo-bar-123"}});
     let spec = spec(target);
     let object = plimsoll_core::watermark::spec::target_name("", &spec);

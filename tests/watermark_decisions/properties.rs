@@ -128,7 +128,7 @@ proptest! {
     #![proptest_config(tier::properties(64, 5_000))]
 
     #[test]
-    fn above_the_high_mark_there_are_never_fewer_than_now(
+    fn a_value_above_the_high_watermark_never_removes_replicas(
         drawn in drawn(), is_upstream in any::<bool>(),
     ) {
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn bounds_hold_whatever_the_metric_says_and_the_object_asks_for(
+    fn bounds_hold_for_any_metric_and_any_spec(
         drawn in drawn(), is_known in any::<bool>(),
     ) {
         let mut case = with_options(&drawn, case(&drawn, drawn.sum, Fixes::default()));
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_is_faster_than_may_be(
+    fn no_change_exceeds_the_scale_rate(
         drawn in drawn(), is_upstream in any::<bool>(), is_known in any::<bool>(),
     ) {
         let compat = if is_upstream { Compat::Upstream } else { Compat::Plimsoll };
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn a_larger_value_never_asks_for_fewer_unless_it_goes_towards_a_mark(
+    fn a_larger_value_never_proposes_fewer_replicas_unless_converging(
         drawn in drawn(), more in 0..100_000_i64,
     ) {
         // Between the watermarks, an object that converges towards one of them scales against the value.
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_known_changes_nothing_inside_of_the_bounds(
+    fn an_unavailable_metric_changes_nothing_within_the_bounds(
         drawn in drawn(), is_upstream in any::<bool>(), error_case in 0..4_u8,
     ) {
         use plimsoll_core::scaling::MetricError;
@@ -233,7 +233,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_question_has_the_same_answer_and_none_panics(
+    fn the_same_input_gives_the_same_decision_without_a_panic(
         drawn in drawn(), sum in any::<i64>(), low in any::<i64>(), high in any::<i64>(),
     ) {
         for compat in [Compat::Upstream, Compat::Plimsoll] {

@@ -38,7 +38,7 @@ fn proposals(wanted: i32, converge: &str, source: &MetricInput) -> Vec<(i32, Pos
 }
 
 #[test]
-fn advice_is_followed_and_its_bounds_say_where_the_value_lies() {
+fn a_recommendation_is_followed_and_its_bounds_give_the_position() {
     for (name, wanted, converge, advice, expected) in [
         ("R1", 3, "", (3, 2, 6), (3, Inside)),
         ("R2", 1, "", (5, 2, 6), (5, Above)),
@@ -60,7 +60,7 @@ fn advice_is_followed_and_its_bounds_say_where_the_value_lies() {
 }
 
 #[test]
-fn a_recommender_that_says_nothing_is_told_with_its_address() {
+fn a_recommender_error_includes_its_address() {
     for fixes in both_modes() {
         let url = "http://recommender:8080";
         let mut silent = recommender_metric(1, 1, 1);
@@ -76,7 +76,7 @@ fn a_recommender_that_says_nothing_is_told_with_its_address() {
 }
 
 #[test]
-fn a_recommendation_of_nothing_says_nothing_unless_it_is_tolerated() {
+fn a_recommendation_of_zero_is_an_error_unless_tolerated() {
     for (fixes, expected) in both_modes().into_iter().zip([7, 10]) {
         let mut case = DecisionCase::new(fixes, json!({}), 10, vec![recommender_metric(0, 0, 0)]);
         case.pods.truncate(7);

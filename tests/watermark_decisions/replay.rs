@@ -40,7 +40,7 @@ fn series(noise: &mut Random, model: &ReferenceModel) -> Vec<(i64, i64)> {
 
 #[test]
 #[expect(clippy::print_stdout, reason = "the seed replays what failed, and how much there was")]
-fn objects_follow_their_series_as_the_formulas_have_it() {
+fn simulated_objects_scale_as_the_reference_formulas_say() {
     let objects = tier::cases(80, 5_000);
     for seed in random::seeds("watermark-replay", 7) {
         let mut changes = 0;

@@ -81,7 +81,7 @@ fn proposals_stay_within_their_limits() {
 }
 
 #[test]
-fn upstream_shows_a_cap_on_growth_for_good_and_takes_back_the_other_one() {
+fn upstream_never_clears_upscale_capping_but_clears_downscale_capping() {
     let limits = limits(1, 60, "30", "30");
     let caps = |proposed, fixes| {
         let normal = limits.apply_limits(10, proposed, 10, fixes);

@@ -68,7 +68,7 @@ fn condition_reason(status: &WatermarkPodAutoscalerStatus, fact: ConditionType) 
 }
 
 #[test]
-fn a_change_that_was_made_is_counted_and_told() {
+fn a_successful_scale_is_counted_and_reported() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         let (status, events) = reconcile(
             compat,
@@ -94,7 +94,7 @@ fn a_change_that_was_made_is_counted_and_told() {
 }
 
 #[test]
-fn a_change_that_was_refused_costs_nothing_and_is_told() {
+fn a_failed_scale_does_not_use_windows_and_is_reported() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         let refused = ScaleOutcome::Failed("a conflict".to_owned());
         let before = WatermarkPodAutoscalerStatus { desired_replicas: 9, ..Default::default() };
@@ -110,7 +110,7 @@ fn a_change_that_was_refused_costs_nothing_and_is_told() {
 }
 
 #[test]
-fn a_dry_run_uses_up_windows_for_upstream_only() {
+fn a_dry_run_uses_windows_only_in_upstreams_mode() {
     let counts = [Compat::Upstream, Compat::Plimsoll].map(|compat| {
         let none = WatermarkPodAutoscalerStatus::default();
         let (status, events) = reconcile(compat, &none, 3_000, &ScaleOutcome::DryRun, 0);
@@ -122,7 +122,7 @@ fn a_dry_run_uses_up_windows_for_upstream_only() {
 }
 
 #[test]
-fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
+fn an_unchanged_condition_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
     let none = WatermarkPodAutoscalerStatus::default();
     let (first, _) = reconcile(Compat::Plimsoll, &none, 3_000, &ScaleOutcome::Done, 0);
     let (inside, events) = reconcile(Compat::Plimsoll, &first, 1_500, &ScaleOutcome::NoChange, 15);
@@ -148,7 +148,7 @@ fn what_is_so_again_keeps_its_time_and_a_quiet_pass_writes_the_same_status() {
 }
 
 #[test]
-fn a_metric_that_says_nothing_leaves_what_was_written_and_is_told_twice() {
+fn an_unavailable_metric_keeps_the_status_and_sends_two_events() {
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         let none = WatermarkPodAutoscalerStatus::default();
         let (before, _) = reconcile(compat, &none, 3_000, &ScaleOutcome::Done, 0);
@@ -175,7 +175,7 @@ fn a_metric_that_says_nothing_leaves_what_was_written_and_is_told_twice() {
 }
 
 #[test]
-fn a_pass_without_a_change_may_be_told_in_a_condition() {
+fn a_pass_without_a_change_can_be_reported_in_a_condition() {
     for (compat, wanted, expected) in [
         (Compat::Upstream, 4, "NotScaling"),
         (Compat::Plimsoll, 4, "NotScaling"),

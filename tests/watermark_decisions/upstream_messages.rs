@@ -31,7 +31,7 @@ fn condition_fields(update: &ConditionUpdate) -> ConditionFields<'_> {
 
 /// Sections 6, 11 and 13.2.
 #[test]
-fn conditions_of_any_pass_are_in_upstreams_words() {
+fn conditions_of_every_pass_have_upstreams_messages() {
     let backoff = "the time since the previous scale is still within";
     let [down, up, neither] = [
         "the downscale forbidden window",
@@ -102,7 +102,7 @@ fn conditions_of_any_pass_are_in_upstreams_words() {
 
 /// The table of section 9, whose reasons and messages look swapped.
 #[test]
-fn going_towards_a_mark_is_told_in_upstreams_words() {
+fn converging_to_a_watermark_has_upstreams_messages() {
     let high = "Allow downscaling to converge to the High Watermark";
     let low = "Allow upscaling to converge to the Low Watermark";
     let stable = "Converging to Watermark only allowed in stable regime";
@@ -127,7 +127,7 @@ fn going_towards_a_mark_is_told_in_upstreams_words() {
 
 /// Sections 6 and 10.
 #[test]
-fn limits_and_bounds_are_told_in_upstreams_words() {
+fn limits_and_bounds_have_upstreams_messages() {
     for (limited, reason, message) in [
         (
             LimitHit::DownscaleRate,
@@ -169,7 +169,7 @@ fn limits_and_bounds_are_told_in_upstreams_words() {
 
 /// Step 8 of section 5, and vector F6.
 #[test]
-fn monitors_are_told_in_upstreams_words_with_the_time_of_the_next_look() {
+fn monitors_have_upstreams_messages_and_requeue_times() {
     let minutes = |minutes| Some(Duration::from_mins(minutes));
     for (monitor, reason, message, pause) in [
         (
@@ -228,7 +228,7 @@ fn recommender_metric(replicas: i32, reason: &str) -> MetricInput {
 
 /// Section 13.2, with vectors K4 and W1.
 #[test]
-fn what_a_pass_found_is_told_in_upstreams_words() {
+fn the_outcome_of_a_pass_has_upstreams_messages() {
     let active = |case: &DecisionCase| {
         let decision = case.decide();
         let update = last_condition(&decision, ConditionType::ScalingActive)
@@ -269,7 +269,7 @@ fn what_a_pass_found_is_told_in_upstreams_words() {
 
 /// Section 13.3: reasons for a scale update, starting at four replicas.
 #[test]
-fn changes_have_upstreams_reasons() {
+fn scale_updates_have_upstreams_reasons() {
     let limits = json!({"minReplicas": 1, "maxReplicas": 10, "scaleUpLimitFactor": 100});
     let with = |key: &str, value: Value| {
         let mut fields = limits.clone();
@@ -313,7 +313,7 @@ fn changes_have_upstreams_reasons() {
 
 /// Sections 7.2, 7.3, 8.1, 8.2 and 8.4; vectors C46, C48, P16, K2 and K5.
 #[test]
-fn errors_of_sources_are_told_in_upstreams_words() {
+fn metric_errors_have_upstreams_messages() {
     let failed = |api: &str| {
         MetricError::Failed(format!("unable to fetch metrics from {api} metrics API: gone"))
     };
@@ -413,7 +413,7 @@ fn errors_of_sources_are_told_in_upstreams_words() {
 
 /// Step 1 of section 6.
 #[test]
-fn targets_that_cannot_be_read_are_told_in_upstreams_words() {
+fn unreadable_targets_have_upstreams_messages() {
     for (why, text) in [
         (
             ScaleReadError::InvalidVersion("unexpected GroupVersion string: a/b/c".to_owned()),

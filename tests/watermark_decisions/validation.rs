@@ -23,7 +23,7 @@ fn filled(fields: Value) -> String {
 }
 
 #[test]
-fn objects_are_refused_in_upstreams_words() {
+fn invalid_objects_have_upstreams_messages() {
     let empty = WatermarkPodAutoscalerSpec::default();
     assert_eq!(
         check(&empty),
@@ -74,7 +74,7 @@ fn objects_are_refused_in_upstreams_words() {
 }
 
 #[test]
-fn metrics_are_refused_in_upstreams_words() {
+fn invalid_metrics_have_upstreams_messages() {
     let external = |fields: Value| {
         let mut block = json!({"metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}}});
         for (key, value) in fields.as_object().into_iter().flatten() {
@@ -123,7 +123,7 @@ fn metrics_are_refused_in_upstreams_words() {
 
 /// Vectors F3 to F5: the first condition in the status of an invalid object.
 #[test]
-fn why_an_object_is_refused_stands_first_in_its_status() {
+fn the_reason_of_an_invalid_object_is_the_first_condition() {
     let with = |marks: Value| {
         let mut block = json!({"metricName": "deadbeef", "metricSelector": {"matchLabels": {"label": "value"}}});
         for (key, value) in marks.as_object().into_iter().flatten() {
@@ -166,7 +166,7 @@ fn why_an_object_is_refused_stands_first_in_its_status() {
 }
 
 #[test]
-fn an_object_that_is_larger_than_any_that_is_meant_is_not_followed_and_says_why() {
+fn an_object_beyond_the_size_limits_is_rejected_with_the_reason() {
     let metric = |name: &str, labels: Value| {
         json!({"type": "External", "external": {
             "metricName": name, "metricSelector": {"matchLabels": labels}, "highWatermark": "2",

@@ -24,12 +24,12 @@ use crate::{
 };
 
 #[tokio::test]
-async fn certificates_that_end_are_made_anew_and_every_pod_is_admitted() {
+async fn expiring_certificates_are_renewed_and_every_pod_is_admitted() {
     renewed(PACED_LOAD).await;
 }
 
 #[tokio::test]
-async fn with_upstreams_rights_certificates_in_files_are_changed_under_load() {
+async fn with_upstreams_rbac_certificate_files_are_replaced_under_load() {
     changed(PACED_LOAD).await;
 }
 
@@ -37,12 +37,12 @@ mod deep {
     use super::super::cluster::FULL_LOAD;
 
     #[tokio::test]
-    async fn certificates_that_end_are_made_anew_under_full_load_and_every_pod_is_admitted() {
+    async fn expiring_certificates_are_renewed_under_full_load_and_every_pod_is_admitted() {
         super::renewed(FULL_LOAD).await;
     }
 
     #[tokio::test]
-    async fn with_upstreams_rights_certificates_in_files_are_changed_under_full_load() {
+    async fn with_upstreams_rbac_certificate_files_are_replaced_under_full_load() {
         super::changed(FULL_LOAD).await;
     }
 }

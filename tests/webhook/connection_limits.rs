@@ -49,7 +49,7 @@ async fn read_to_end_of_response(mut stream: impl tokio::io::AsyncRead + Unpin) 
 }
 
 #[tokio::test]
-async fn who_does_not_get_on_with_it_is_cut_off() {
+async fn clients_that_are_too_slow_are_disconnected() {
     let (served, trusts) = impatient(100).await;
     // Nothing at all, instead of a handshake.
     let stream = TcpStream::connect(("127.0.0.1", served.port)).await.expect("connects");
@@ -85,7 +85,7 @@ async fn who_does_not_get_on_with_it_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_is_refused_and_not_kept() {
+async fn a_body_that_is_too_long_is_rejected_without_buffering_it() {
     let (served, trusts) = impatient(100).await;
     let mut two = WebhookClient::http2(served.port, &trusts).await.expect("connects");
     let (status, _) = two.post(vec![b' '; 10_001]).await.expect("response");
@@ -115,7 +115,7 @@ async fn a_body_that_is_too_long_is_refused_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_crowd_that_asks_nothing_keeps_nobody_out() {
+async fn idle_connections_do_not_block_other_clients() {
     let (pair, trusts) = certificate();
     let limits = WebhookLimits { connections: 4, ..WebhookLimits::default() };
     let served = serve(&pair, limits, MinVersion::Tls12).await;

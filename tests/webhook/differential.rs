@@ -130,7 +130,7 @@ impl PlimsollWebhook {
 }
 
 #[tokio::test]
-async fn ours_answers_about_random_pods_as_upstream_did() {
+async fn responses_for_random_pods_match_the_recording_of_upstream() {
     let (scenarios, golden) = recorded();
     let recording: Vec<RecordedRun> = golden.read();
     assert_eq!(recording.len(), RUNS.len());

@@ -106,7 +106,7 @@ async fn serve_with_limits(limits: WebhookLimits) -> (WebhookFixture, CaBundle) 
 }
 
 #[tokio::test]
-async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_out() {
+async fn slow_request_bodies_stay_within_their_memory_and_do_not_block_others() {
     let limits = WebhookLimits {
         // As long as the test's timeout: bodies do not end and make room within it.
         body_timeout: 2 * LIMIT,
@@ -153,7 +153,7 @@ async fn a_crowd_that_trickles_bodies_stays_within_its_memory_and_keeps_nobody_o
 }
 
 #[tokio::test]
-async fn one_address_takes_no_more_than_its_part_of_the_connections() {
+async fn one_address_has_a_limited_share_of_the_connections() {
     let limits =
         WebhookLimits { connections: 8, connections_per_peer: 3, ..WebhookLimits::default() };
     let (served, trusts) = serve_with_limits(limits).await;

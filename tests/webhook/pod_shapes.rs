@@ -78,7 +78,7 @@ async fn start_webhook(
 }
 
 #[tokio::test]
-async fn a_native_sidecar_is_sized_under_its_gate_and_an_init_container_never() {
+async fn native_sidecars_are_sized_with_their_gate_and_init_containers_never() {
     for (gate, proxy, limit, observed) in [
         ("--feature-gates=NativeSidecar=true", "250m", "500m", "main, proxy"),
         ("--feature-gates=NativeSidecar=false", "10m", "20m", "main"),
@@ -99,7 +99,7 @@ async fn a_native_sidecar_is_sized_under_its_gate_and_an_init_container_never() 
 }
 
 #[tokio::test]
-async fn a_pod_starts_with_its_boost_and_with_a_note_of_what_it_had() {
+async fn a_pod_starts_boosted_and_annotated_with_its_original_resources() {
     let boost = ", startupBoost: {cpu: {type: Factor, factor: 3, durationSeconds: 60}}";
     let flags = ["--feature-gates=CPUStartupBoost=true", "--max-allowed-cpu-boost=700m"];
     let Some((bed, namespace, web, served)) = start_webhook(&flags, boost).await else { return };

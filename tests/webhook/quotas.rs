@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_pod_that_a_quota_would_refuse_for_its_size_is_created_as_it_is() {
+async fn a_pod_that_would_exceed_a_quota_is_created_unchanged() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };
@@ -32,12 +32,26 @@ spec: {hard: {requests.cpu: 400m}}
     wait_until_ready(&served).await;
     wait_until_called(&bed, &namespace).await;
     let pods = Api::<Pod>::namespaced(bed.client(), &namespace);
-    let asks = |cpu_wanted: &'static str| move |pod: &Pod| cpu(pod) == Some(cpu_wanted);
-    wait_until_created(&bed, &namespace, &pod(&web, "web-0"), "there is room", asks("250m")).await;
+    let requests_cpu = |cpu_wanted: &'static str| move |pod: &Pod| cpu(pod) == Some(cpu_wanted);
+    wait_until_created(
+        &bed,
+        &namespace,
+        &pod(&web, "web-0"),
+        "there is room",
+        requests_cpu("250m"),
+    )
+    .await;
     let first = pods.create(&PostParams::default(), &pod(&web, "web-0")).await.expect("created");
     assert_eq!(cpu(&first), Some("250m"));
     // 150m are left. Until the watch reports that, the API server rejects the recommended request.
-    wait_until_created(&bed, &namespace, &pod(&web, "web-1"), "there is less", asks("100m")).await;
+    wait_until_created(
+        &bed,
+        &namespace,
+        &pod(&web, "web-1"),
+        "there is less",
+        requests_cpu("100m"),
+    )
+    .await;
     let second = pods.create(&PostParams::default(), &pod(&web, "web-1")).await.expect("created");
     assert_eq!(cpu(&second), Some("100m"));
     let address = format!("http://{}/metrics", served.running.address());
@@ -49,7 +63,7 @@ spec: {hard: {requests.cpu: 400m}}
 }
 
 #[tokio::test]
-async fn who_may_not_read_quotas_sizes_pods_all_the_same() {
+async fn pods_are_sized_without_permission_to_read_quotas() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };

@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn the_rules_of_the_admission_controller_are_enough_and_reach_nothing_else() {
+async fn the_rbac_of_the_admission_controller_is_sufficient_and_minimal() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };

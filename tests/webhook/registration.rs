@@ -36,7 +36,7 @@ fn bare(object: &MutatingWebhookConfiguration) -> Value {
 }
 
 #[tokio::test]
-async fn the_registration_is_upstreams_to_the_field_and_is_mended_without_a_gap() {
+async fn the_webhook_configuration_matches_upstream_and_is_repaired_without_a_gap() {
     let Some(bed) = Testbed::private().await else { return };
     let theirs = serde_json::from_str(&REGISTRATION.read()).expect("JSON");
     assert_registered_and_repaired(&bed, &theirs).await;

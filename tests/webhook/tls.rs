@@ -20,7 +20,7 @@ use super::{
 use crate::support::wait;
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
+async fn new_connections_get_a_new_certificate_and_old_ones_stay_open() {
     let ((first_pair, trusts_one), (second_pair, trusts_two)) = (certificate(), certificate());
     let served = serve(&first_pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let mut old = WebhookClient::http2(served.port, &trusts_one).await.expect("trusted");
@@ -46,7 +46,7 @@ async fn a_new_certificate_is_shown_to_new_connections_and_old_ones_stay() {
 }
 
 #[tokio::test]
-async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
+async fn http_1_and_http_2_are_negotiated_and_serve_many_concurrent_requests() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let mut client = WebhookClient::http1(served.port, &trusts).await.expect("connects");
@@ -59,11 +59,11 @@ async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
     // From now on the client knows the limit of concurrent streams, and queues the others.
     two.review("c").await.expect("response");
     let WebhookClient::Http2(sender) = two else { panic!("it speaks HTTP/2") };
-    let asks = (0..200).map(|number| {
+    let reviews = (0..200).map(|number| {
         let mut caller = WebhookClient::Http2(sender.clone());
         async move { caller.review(&format!("pod-{number}")).await.map(drop) }
     });
-    let answers = futures::future::join_all(asks).await;
+    let answers = futures::future::join_all(reviews).await;
     assert_eq!(
         answers.into_iter().collect::<Result<Vec<_>, _>>().map(|responses| responses.len()),
         Ok(200)
@@ -73,7 +73,7 @@ async fn http_2_and_http_1_are_spoken_as_tls_agrees_and_many_ask_at_once() {
 }
 
 #[tokio::test]
-async fn the_oldest_version_is_the_one_that_was_set() {
+async fn the_minimum_tls_version_is_the_configured_one() {
     let (pair, trusts) = certificate();
     for (minimum, old) in [(MinVersion::Tls12, true), (MinVersion::Tls13, false)] {
         let served = serve(&pair, WebhookLimits::default(), minimum).await;
@@ -85,7 +85,7 @@ async fn the_oldest_version_is_the_one_that_was_set() {
 }
 
 #[tokio::test]
-async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
+async fn no_request_fails_while_certificates_change() {
     let ((first_pair, trusts_one), (second_pair, trusts_two)) = (certificate(), certificate());
     let trusts = trusts_one.union(&trusts_two);
     let served = serve(&first_pair, WebhookLimits::default(), MinVersion::Tls12).await;
@@ -134,7 +134,7 @@ async fn certificates_change_all_the_time_and_nobody_is_turned_away() {
 }
 
 #[tokio::test]
-async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
+async fn the_self_check_succeeds_only_for_a_client_that_trusts_the_certificate() {
     let ((pair, trusts), (_, other_trusts)) = (certificate(), certificate());
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let address = ([127, 0, 0, 1], served.port).into();
@@ -157,7 +157,7 @@ async fn the_webhook_finds_itself_only_as_who_trusts_it_would() {
 }
 
 #[tokio::test]
-async fn answers_under_way_are_finished_at_the_end() {
+async fn responses_in_progress_are_finished_at_shutdown() {
     let (pair, trusts) = certificate();
     let served = serve(&pair, WebhookLimits::default(), MinVersion::Tls12).await;
     let (port, gate) = (served.port, Arc::clone(&served.gate));

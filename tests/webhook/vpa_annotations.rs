@@ -79,7 +79,7 @@ fn cpu_of(pod: &Pod, name: &str) -> (Option<String>, Option<String>) {
 }
 
 #[tokio::test]
-async fn a_limit_policy_on_a_vpa_goes_before_the_flag_and_nonsense_is_warned_of_and_ignored() {
+async fn a_limit_policy_annotation_overrides_the_flag_and_an_invalid_one_gives_a_warning() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };
@@ -128,7 +128,7 @@ async fn warnings_of(bed: &Testbed, namespace: &str, patch: &Value) -> Vec<Strin
 }
 
 #[tokio::test]
-async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resources() {
+async fn creating_a_vpa_warns_about_an_hpa_on_the_same_resources() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };
@@ -171,7 +171,7 @@ async fn whoever_writes_a_vpa_is_warned_of_an_hpa_that_goes_by_the_same_resource
 }
 
 #[tokio::test]
-async fn a_sidecar_that_is_injected_later_is_sized_only_where_the_vpa_names_it() {
+async fn a_sidecar_that_is_injected_later_is_sized_only_if_the_vpa_names_it() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };

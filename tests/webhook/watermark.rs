@@ -44,7 +44,7 @@ fn with_query(name: &str, query: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_followed_is_refused_and_one_that_is_there_can_be_taken_away() {
+async fn an_invalid_wpa_is_rejected_and_an_existing_one_can_be_deleted() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The self-check of the webhook: whether an API server calls it, and the Lease that tells updaters so.
+//! The self-check of the webhook: whether an API server calls it, and the Lease that reports this to updaters.
 
 use std::sync::{
     Arc,
@@ -33,7 +33,7 @@ const REGISTRATIONS: &str = "/mutatingwebhookconfigurations";
 const LEASE: &str = "/leases/vpa-admission-controller";
 
 #[tokio::test]
-async fn the_api_server_calls_and_pods_get_what_is_recommended() {
+async fn the_api_server_calls_the_webhook_and_pods_get_the_recommendation() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };
@@ -100,7 +100,7 @@ async fn the_api_server_calls_and_pods_get_what_is_recommended() {
 }
 
 #[tokio::test]
-async fn the_lease_is_renewed_only_while_the_api_server_would_believe_the_webhook() {
+async fn the_lease_is_renewed_only_while_the_api_server_would_trust_the_webhook() {
     let Some(bed) = Testbed::exclusive_for_webhooks().await.filter(Testbed::has_controllers) else {
         return;
     };

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_boards_that_are_checked_in_are_those_of_the_code() {
+    fn the_committed_boards_are_up_to_date() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is below the root");
         for (name, text) in all() {
             let path = root.join(FOLDER).join(format!("{name}.json"));
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn boards_are_written_once_and_then_left_alone() {
+    fn boards_are_written_only_if_changed() {
         let root = tempfile::tempdir().expect("a folder");
         assert_eq!(write(root.path()).expect("written").len(), all().len());
         assert!(write(root.path()).expect("written").is_empty());

@@ -99,17 +99,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_made_once_and_then_found() {
+    fn a_cache_entry_is_built_once_and_then_found() {
         let cache = tempfile::tempdir().expect("a temporary folder");
         let make = |dir: &Path| Ok(fs::write(dir.join("part"), "made")?);
-        let path = fetch_in(cache.path(), "a", "making a part", make).expect("the first makes it");
+        let path =
+            fetch_in(cache.path(), "a", "making a part", make).expect("the first call builds it");
         assert_eq!(fs::read_to_string(path.join("part")).expect("the part"), "made");
-        let never = |_: &Path| bail!("made again");
-        fetch_in(cache.path(), "a", "making a part", never).expect("the second finds it");
+        let never = |_: &Path| bail!("built again");
+        fetch_in(cache.path(), "a", "making a part", never).expect("the second call finds it");
     }
 
     #[test]
-    fn a_part_that_failed_half_way_is_not_taken_for_a_whole_one() {
+    fn a_failed_build_does_not_count_as_a_complete_entry() {
         let cache = tempfile::tempdir().expect("a temporary folder");
         let fail_half_way = |dir: &Path| {
             fs::write(dir.join("half"), "")?;
@@ -117,7 +118,7 @@ mod tests {
         };
         fetch_in(cache.path(), "a", "making a part", fail_half_way).expect_err("the build failed");
         let make = |dir: &Path| Ok(fs::write(dir.join("part"), "made")?);
-        let path = fetch_in(cache.path(), "a", "making a part", make).expect("made again");
+        let path = fetch_in(cache.path(), "a", "making a part", make).expect("built again");
         assert!(path.join("part").exists() && !path.join("half").exists());
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_well_at_every_size() {
+    fn durations_are_printed_in_suitable_units() {
         assert_eq!(seconds(Duration::from_millis(430)), "0.4 s");
         assert_eq!(seconds(Duration::from_secs(42)), "42 s");
         assert_eq!(seconds(Duration::from_secs(250)), "4 min 10 s");

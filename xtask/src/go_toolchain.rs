@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_and_candidates_of_go_are_told_apart_from_older_ones() {
+    fn go_releases_and_candidates_are_distinguished_from_older_ones() {
         assert_eq!(release("go version go1.26.8 linux/amd64"), Some((1, 26)));
         assert_eq!(release("go version go1.27rc1 linux/amd64"), Some((1, 27)));
         assert_eq!(release("go version devel"), None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_source_flag_or_toolchain_is_another_part() {
+    fn another_source_flag_or_toolchain_has_another_cache_key() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::write(folder.path().join("main.go"), "package main").expect("written");
         let go = |version: &str| Go { program: "go".into(), version: version.into() };

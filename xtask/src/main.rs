@@ -294,7 +294,7 @@ fn set_up() -> Vec<(&'static str, Option<String>)> {
         ("Helm", test_programs::helm().map(|_| ())),
         ("the Prometheus operator's definitions", test_programs::operator_crds().map(|_| ())),
         (
-            "the original watermark controller's manifests",
+            "the manifests of Datadog's watermark controller",
             test_programs::watermark_manifests().map(|_| ()),
         ),
     ];

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_deep_runs_what_is_in_a_module_of_that_name() {
+    fn tests_in_a_deep_module_run_only_in_the_deep_tier() {
         assert!(
             Tier::Gate.includes("storage::file_damage::one")
                 && Tier::Deep.includes("storage::file_damage::one")
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_a_part_of_a_name_or_its_beginning() {
+    fn a_filter_matches_a_substring_or_a_prefix_of_a_name() {
         assert!(matches_filter("updater::differential::deep::one", "differential"));
         assert!(!matches_filter("updater::differential::deep::one", "^differential"));
         assert!(matches_filter("differential::deep::one", "^differential"));

@@ -77,7 +77,7 @@ const HPA_ORACLE: Module = Module {
 };
 /// Not built: only its CRDs are used.
 const OPERATOR: Module = Module { folder: "operator", targets: &[], flags: &[], link: "" };
-/// Not built, because its dependencies are not available: only the original's manifests and chart are used.
+/// Not built, because its dependencies are not available: only Datadog's manifests and chart are used.
 const WATERMARK: Module = Module { folder: "watermark", targets: &[], flags: &[], link: "" };
 
 /// A program and the arguments that come before all others.
@@ -220,7 +220,7 @@ pub fn autoscaler_manifests() -> Result<PathBuf> {
     Ok(module.join("deploy"))
 }
 
-/// The original watermark controller, release 0.11.0: `chart/watermarkpodautoscaler`, and `config` for kustomize.
+/// Datadog's watermark controller, release 0.11.0: `chart/watermarkpodautoscaler`, and `config` for kustomize.
 pub fn watermark_manifests() -> Result<PathBuf> {
     dependency(&WATERMARK, "github.com/DataDog/watermarkpodautoscaler")
 }
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_prometheus_2_42_passes_for_one() {
+    fn only_prometheus_2_42_is_accepted_as_such() {
         assert!(is_2_42("2.42.0+ds") && is_2_42("2.42"));
         assert!(!is_2_42("2.53.3") && !is_2_42("2.420.0") && !is_2_42("3.15.0"));
     }

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_makes_no_sense_is_named_with_what_would() {
+    fn an_invalid_value_is_reported_with_the_valid_forms() {
         let annotations = |value: &str| [(MARGIN.name.to_owned(), value.to_owned())].into();
         let parse = |text: &str| text.parse::<f64>().ok();
         assert_eq!(MARGIN.read(&BTreeMap::new(), parse), Ok(None));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_too_long_is_not_read_and_only_its_beginning_is_shown() {
+    fn a_value_that_is_too_long_is_not_parsed_and_only_its_beginning_is_shown() {
         let annotations = |value: String| [(MARGIN.name.to_owned(), value)].into();
         let parse = |text: &str| Some(text.len());
         let longest = "é".repeat(MAX_VALUE_BYTES / 2);

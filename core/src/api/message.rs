@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_at_a_character_and_says_how_long_it_was() {
+    fn long_text_is_truncated_at_a_character_with_its_length() {
         assert_eq!(truncate("short", 5), "short");
         assert_eq!(truncate(&"x".repeat(100), 20), "xxxxx… (100 bytes)");
         for longest in 0..100 {

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_keeps_its_names_in_order_and_its_last_amounts() {
+    fn a_list_keeps_the_order_of_names_and_the_last_amounts() {
         let json = r#"{"memory":"1Gi","example.com/gpu":1,"cpu":0.5,"memory":"2Gi"}"#;
         let list: ResourceList = serde_json::from_str(json).expect("a list");
         assert_eq!(list.cpu().expect("cpu").to_string(), "500m");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_keeps_its_names_in_order_and_its_last_amounts_too() {
+    fn a_long_list_keeps_the_order_of_names_and_the_last_amounts() {
         let entries = |amount: usize| (0..40).rev().map(move |n| format!(r#""r{n:02}":{amount}"#));
         let json = entries(1).chain(entries(2)).collect::<Vec<_>>().join(",");
         let list: ResourceList = serde_json::from_str(&format!("{{{json}}}")).expect("a list");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_amount_is_named_in_the_error() {
+    fn an_invalid_amount_is_named_in_the_error() {
         let error = serde_json::from_str::<ResourceList>(r#"{"cpu":"lots"}"#)
             .expect_err("not an amount")
             .to_string();

@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_containers_own_policy_beats_the_one_for_all() {
+    fn a_policy_for_a_container_overrides_the_default_policy() {
         let policy =
             |name: &str| ContainerPolicy { container_name: name.into(), ..Default::default() };
         let mut spec: VerticalPodAutoscalerSpec =

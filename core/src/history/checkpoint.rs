@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_without_a_reference_are_refused_by_field() {
+    fn weights_without_a_reference_time_are_rejected_by_field() {
         let status = serde_json::from_value(json!({
             "version": VERSION,
             "memoryHistogram": {"totalWeight": 1.0, "bucketWeights": {"3": 10000}},
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_status_prints_zero_times_as_null_and_nothing_else() {
+    fn an_empty_status_has_only_zero_times_as_null() {
         let text = serde_json::to_string(&VerticalPodAutoscalerCheckpointStatus::default());
         assert_eq!(
             text.expect("serialises"),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_survives_as_far_as_the_format_goes() {
+    fn a_snapshot_survives_as_far_as_the_format_allows() {
         let second = |at: i64| Some(Time::from_secs(at));
         let snapshot = Snapshot {
             cpu: weights(&[(8, 52_988.5)]),

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn without_metrics_cpu_is_held_at_eighty_percent() {
+    fn without_metrics_the_default_is_80_percent_cpu() {
         let mut spec = HorizontalPodAutoscalerSpec::default();
         complete(&mut spec);
         assert_eq!(spec.min_replicas, Some(1));

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fix_is_found_by_its_name_and_is_a_bit_of_its_own() {
+    fn every_fix_has_a_unique_name_and_bit() {
         let mut set = Fixes::UPSTREAM;
         for fix in Fix::ALL {
             assert_eq!(fix.name().parse(), Ok(fix));

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn production_schemes_have_176_buckets_and_the_published_anchors() {
+    fn standard_schemes_have_176_buckets_and_the_published_starts() {
         let (cpu, memory) =
             (Buckets::cpu(BucketScheme::Standard), Buckets::memory(BucketScheme::Standard));
         assert_eq!((cpu.count(), memory.count()), (176, 176));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fine_schemes_start_at_one_millicore_and_one_mebibyte_and_fit_a_byte() {
+    fn fine_schemes_start_at_one_millicore_and_one_mebibyte_and_fit_a_byte() {
         let (cpu, memory) = (Buckets::cpu(BucketScheme::Fine), Buckets::memory(BucketScheme::Fine));
         assert!(cpu.count() > 200 && memory.count() > 200);
         assert!((cpu.start(1) - 0.001).abs() < 1e-12);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_boundaries_are_refused() {
+    fn invalid_boundaries_are_rejected() {
         assert_eq!(Buckets::linear(0.0, 1.0, 1.0), Err(InvalidBuckets::OutOfRange));
         assert_eq!(Buckets::linear(1.0, 1.0, f64::NAN), Err(InvalidBuckets::OutOfRange));
         assert_eq!(Buckets::exponential(1.0, 1.0, 0.0, 1.0), Err(InvalidBuckets::OutOfRange));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn around_every_edge_a_value_is_found_where_the_formula_has_it() {
+    fn around_every_edge_a_value_is_in_the_bucket_of_the_formula() {
         for buckets in all() {
             for &start in &buckets.starts {
                 let steps = (0..2000).chain((0..63).map(|power| 1 << power));
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_is_found_where_the_formula_has_it(
+        fn any_value_is_in_the_bucket_of_the_formula(
             share in 0.0..1.1_f64,
             power in -3.0..13.0_f64,
             millicores in 0..2_000_000_i64,
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_land_in_a_bucket_that_exists() {
+    fn extreme_values_are_in_an_existing_bucket() {
         let cpu = Buckets::cpu(BucketScheme::Standard);
         for (value, bucket) in
             [(f64::NAN, 0), (-1.0, 0), (f64::NEG_INFINITY, 0), (f64::INFINITY, 175), (1e300, 175)]

@@ -105,7 +105,7 @@ mod tests {
     const DAY: Duration = Duration::from_hours(24);
 
     #[test]
-    fn a_clock_that_is_wrong_at_the_start_is_doubted() {
+    fn a_wrong_clock_is_detected_at_start() {
         let agrees = Some(NOW.later(Duration::from_secs(50)));
         let behind = Some(NOW.earlier(DAY * 10));
         let ahead = Some(NOW.later(DAY * 10));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_told_apart_by_when_they_were_written() {
+    fn usable_expired_and_future_records_are_counted_separately() {
         let stats = |last: Time| SampleStats { count: 1, first: None, last: Some(last) };
         let mut stored = StoredTimes::default();
         let none = SampleStats::default();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_until_it_has_confirmed_the_time_or_an_hour_is_over() {
+    fn the_server_time_is_requested_until_it_is_confirmed_or_an_hour_has_passed() {
         let evidence = |minutes, server| {
             let running = Duration::from_mins(minutes);
             ClockEvidence { now: NOW, running, server }

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_moves_only_when_a_status_flips() {
+    fn the_transition_time_changes_only_with_the_status() {
         let (one, two) = (Time::from_secs(100), Time::from_secs(200));
         let none = merge(&[], one, &ConditionInput::default());
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_quotes_what_a_user_wrote_is_short() {
+    fn quoted_user_input_in_messages_is_short() {
         let invalid =
             |key| InvalidAnnotation { key, value: "x".repeat(100_000), wanted: "a number" };
         let ignored = ["a", "b", "c", "d", "e"].map(invalid);
@@ -181,7 +181,7 @@ mod tests {
         let merged = merge(&[], Time::EPOCH, &input);
         let message = |kind: &str| {
             let of_kind = |condition: &&Condition| condition.kind == kind;
-            merged.iter().find(of_kind).expect("is there").message.clone()
+            merged.iter().find(of_kind).expect("the condition exists").message.clone()
         };
         assert!(message(CONFIG_UNSUPPORTED).ends_with("… (100000 bytes)"));
         let of_annotations = message(ANNOTATIONS_IGNORED);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_of_others_stay_and_the_deprecated_one_goes() {
+    fn foreign_conditions_stay_and_the_deprecated_one_is_removed() {
         let other = |kind: &str| Condition {
             kind: kind.into(),
             status: "Unknown".into(),

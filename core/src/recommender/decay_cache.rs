@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_what_would_be_worked_out(
+        fn cached_decay_equals_computed_decay(
             queries in prop::collection::vec((-20_000..20_000_i64, 0..3_i64, 1..3_i64), 1..300),
         ) {
             let mut cache = DecayCache::with_cache();

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_samples_of_endless_pods_are_bounded_and_the_earliest_time_counts() {
+    fn early_samples_of_many_pods_are_bounded_and_the_earliest_time_counts() {
         let mut early = EarlySamples::default();
         let usage = (Some(MilliCpu(1)), Some(Bytes(1)));
         for number in 0..100_000_i64 {

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_is_the_explanation() {
+    fn a_written_explanation_reads_back() {
         let original = recommendation(3);
         let limit = "2"
             .parse()
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn another_recommendation_another_version_and_other_texts_are_ignored_for_their_reason() {
+    fn a_stale_newer_or_invalid_annotation_is_ignored_with_the_reason() {
         let original = recommendation(1);
         let (text, object) = (written(&original, PodLimits::default()), object(&original));
         let mut other = object.clone();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_containers_the_first_are_explained_and_of_none_nothing() {
+    fn of_too_many_containers_the_first_are_explained() {
         let many = recommendation(100);
         let text = written(&many, PodLimits::default());
         assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 2000, "{} bytes", text.len());
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_recommendation_in_other_words_has_the_same_fingerprint_and_another_has_not() {
+    fn equal_recommendations_have_the_same_hash_and_others_have_not() {
         let with = |path: &str, value: Value| {
             let mut sample = sample();
             *sample.pointer_mut(&format!("/containerRecommendations{path}")).expect(path) = value;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_a_format_and_stays_as_it_is() {
+    fn the_hash_format_is_stable() {
         assert_eq!(format!("{:016x}", parsed(sample())), "d9955b686c272a8c");
     }
 }

@@ -92,7 +92,7 @@ mod tests {
 
     /// Minutes, and the bits of two to the power of that many days in Go 1.26.
     #[test]
-    fn two_to_a_fraction_has_the_bits_that_upstreams_language_gives_it() {
+    fn fractional_powers_of_two_are_bit_identical_to_go() {
         let table: [(i64, u64); 24] = [
             (1, 0x3ff0_01f8_db1a_5615),
             (-1, 0x3fef_fc0e_c62f_ed35),

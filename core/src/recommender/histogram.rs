@@ -349,7 +349,7 @@ mod tests {
     /// Two pods with two windows each, in which the other pod has the larger peak: each bucket has half of the weight, and
     /// the last bit of a sum decides the median.
     #[test]
-    fn a_median_between_equal_weights_ends_where_upstreams_does() {
+    fn a_median_between_equal_weights_equals_upstreams() {
         let minutes = |minutes: i64| Time::from_secs(1_767_225_600 + minutes * 60);
         let config = HistogramConfig {
             buckets: Buckets::memory(BucketScheme::Standard),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_leaves_the_other_side_as_it_was() {
+    fn a_merge_does_not_change_the_merged_histogram() {
         let config = HistogramConfig {
             buckets: Buckets::cpu(BucketScheme::Standard),
             half_life: Some(HOUR * 24),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn several_percentiles_in_one_walk_equal_single_ones() {
+    fn several_percentiles_at_once_equal_single_ones() {
         let config = HistogramConfig {
             buckets: Buckets::cpu(BucketScheme::Standard),
             half_life: Some(HOUR * 24),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn other_boundaries_keep_the_weight_and_nearly_the_percentiles() {
+    fn a_change_of_buckets_keeps_the_weight_and_nearly_the_percentiles() {
         let (from, to) =
             (Buckets::memory(BucketScheme::Standard), Buckets::memory(BucketScheme::Fine));
         let config = HistogramConfig { buckets: from, half_life: Some(HOUR * 24) };

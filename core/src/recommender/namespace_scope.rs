@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_one_namespace_or_all_but_the_ignored() {
+    fn a_scope_is_one_namespace_or_all_except_ignored_ones() {
         let all = NamespaceScope::default();
         let single = NamespaceScope { only: Some("web".into()), ..NamespaceScope::default() };
         let without_ignored = NamespaceScope {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_counted_from_one() {
+    fn shards_are_counted_from_one() {
         assert_eq!("2/3".parse(), Ok(Shard { index: 2, count: 3 }));
         for invalid in ["", "1", "0/3", "4/3", "1/0", "-1/3", "1/3/5", "a/b", "1/1001"] {
             assert!(invalid.parse::<Shard>().is_err(), "{invalid}");
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_never_changes_its_shard() {
+    fn the_shard_of_a_namespace_is_stable() {
         // Pinned: a release with another hash would leave namespaces without a recommender during its rollout.
         let hashes = ["default", "kube-system", "team-1"].map(namespace_hash);
         assert_eq!(hashes, [0xd470_84e0_f7c5_d5ad, 0xe313_d0e7_4eaa_50dc, 0x0e34_b3c2_4c5a_a919]);
     }
 
     #[test]
-    fn shards_are_about_as_large_as_each_other() {
+    fn shards_have_similar_sizes() {
         for count in [2, 3, 4, 8, 16] {
             for index in 1..=count {
                 let shard = Shard { index, count };
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shards_are_disjoint_and_together_cover_everything(namespace in "[a-z0-9-]{1,63}", count in 1_u32..50) {
+        fn shards_are_disjoint_and_cover_all_namespaces(namespace in "[a-z0-9-]{1,63}", count in 1_u32..50) {
             let scopes = (1..=count).map(|index| NamespaceScope { shard: Some(Shard { index, count }), ..NamespaceScope::default() });
             prop_assert_eq!(scopes.filter(|scope| scope.includes(&namespace)).count(), 1);
         }

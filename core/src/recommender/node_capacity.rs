@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toleration_covers_the_taints_that_kubernetes_says_it_does() {
+    fn tolerations_match_taints_as_kubernetes_does() {
         let taint = Taint::new("gpu", Some("a100"), "NoSchedule").expect("keeps pods away");
         for (key, operator, value, effect, covers) in [
             ("gpu", "Equal", "a100", "NoSchedule", true),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_largest_shapes_of_nodes_that_take_all_pods_count() {
+    fn only_the_largest_node_shapes_that_accept_all_pods_count() {
         let gpu = Taint::new("gpu", None, "NoSchedule").expect("keeps pods away");
         let mut capacities = NodeCapacities::default();
         for (taints, cpu, memory) in [

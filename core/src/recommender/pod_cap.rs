@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_fitted_into_the_one_node_that_takes_the_least_from_it() {
+    fn a_pod_is_capped_to_the_single_node_that_reduces_it_least() {
         let nodes = [capacity("32", "16Gi"), capacity("8", "128Gi"), capacity("24", "24Gi")];
         for (cpu, memory, fits) in [
             // It fits a node, though not the other ones.
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_share_the_room_of_their_pod_in_proportion() {
+    fn containers_share_the_capacity_of_a_pod_in_proportion() {
         let containers = vec![container("a", "3", "1Gi"), container("b", "1", "1Gi")];
         let mut recommendation = Recommendation { containers, stale: Vec::new() };
         let cap = ResourceAmounts { cpu: "2".parse().ok(), memory: "4Gi".parse().ok() };
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_the_room_never_add_up_to_more_than_the_room() {
+    fn shares_of_containers_never_exceed_the_capacity() {
         let containers = ["a", "b", "c"].map(|name| container(name, "1", "1Gi")).into();
         let mut recommendation = Recommendation { containers, stale: Vec::new() };
         let cap = ResourceAmounts { cpu: "2".parse().ok(), memory: "2Gi".parse().ok() };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_stays_between_its_bounds_whatever_the_shares() {
+    fn a_target_stays_between_its_bounds_after_capping() {
         let cpu = |text: &str| ResourceAmounts { cpu: text.parse().ok(), memory: None };
         let with = |name: &str, lower, target, upper| ContainerRecommendation {
             lower: cpu(lower),

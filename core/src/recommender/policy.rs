@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_several_policies_for_every_container_holds() {
+    fn the_last_of_several_default_policies_applies() {
         let policy = |name: &str, off| ContainerPolicy {
             container: name.into(),
             off,

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_cut_into_the_samples_of_its_minutes() {
+    fn a_span_is_split_into_one_sample_per_minute() {
         assert_eq!(split(60, None), (vec![3600], 1.0));
         assert_eq!(split(300, None), (vec![3360, 3420, 3480, 3540, 3600], 1.0));
         assert_eq!(split(30, None), (vec![3600], 0.5));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_span_does_not_count_again() {
+    fn the_known_part_of_a_span_does_not_count_again() {
         assert_eq!(split(300, Some(3300)).0.len(), 5);
         assert_eq!(split(300, Some(3480)), (vec![3540, 3600], 1.0));
         assert_eq!(split(60, Some(3585)), (vec![3600], 0.25));

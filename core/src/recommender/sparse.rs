@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_plain_array(
+        fn a_sparse_array_behaves_like_a_dense_one(
             writes in prop::collection::vec((any::<u8>(), -1e9..1e9_f64), 0..300),
             (low, high) in (any::<u8>(), any::<u8>()),
         ) {

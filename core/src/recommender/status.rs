@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drifting_bound_is_written_when_it_leaves_the_band_and_a_target_at_once() {
+    fn a_bound_is_written_when_it_leaves_the_dead_band_and_a_target_at_once() {
         let known = published(&recommendation("200m", "1"));
         for (target, upper, band, change) in [
             ("200m", "1000m", 0.0, StatusChange::None),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_recommendation_takes_the_place_of_one_that_was_not() {
+    fn an_empty_recommendation_replaces_an_existing_one() {
         let empty = patch(&[], &Recommendation::default(), None);
         let list = &empty["status"]["recommendation"];
         assert_eq!(
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn another_generation_container_or_condition_is_written() {
+    fn a_changed_generation_container_or_condition_is_written() {
         let now = recommendation("200m", "1");
         let known = published(&now);
         assert_eq!(known.change(&[], &now, Some(4), 1.0), StatusChange::Write);

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_raised_by_what_is_throttled_too_much_and_never_beyond_the_most() {
+    fn throttling_above_the_target_raises_cpu_up_to_a_maximum() {
         let rules = ModelRules::default();
         for (share, target, factor) in [
             (0.5, None, 1.0),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_raises_nothing() {
+    fn unknown_throttling_raises_nothing() {
         let settings = Settings { cpu_throttling_target: Some(0.0), ..Settings::default() };
         let rules = ModelRules::default();
         let at = |throttled, periods, now| {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn single_values_go_before_the_profile() {
+    fn single_values_override_the_profile() {
         let annotations = annotations(&[
             ("plimsoll.dev/profile", "latency"),
             ("plimsoll.dev/margin", "0.5"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_ignored_and_named() {
+    fn invalid_values_are_ignored_and_reported() {
         for (key, value) in [
             ("plimsoll.dev/profile", "fastest"),
             ("plimsoll.dev/cpu-percentile", "90"),

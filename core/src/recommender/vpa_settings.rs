@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn overrides_count_only_where_the_gate_is_open() {
+    fn overrides_apply_only_with_the_feature_gate() {
         let overrides = Overrides { oom_ratio: Some(3.0), ..Overrides::default() };
         let policy =
             ContainerPolicy { container: "app".into(), overrides, ..ContainerPolicy::default() };

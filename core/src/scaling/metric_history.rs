@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_as_before_keeps_its_time_and_all_else_begins_now() {
+    fn an_unchanged_finding_keeps_its_time_and_others_start_now() {
         let at = Time::from_secs;
         let first = MetricHistory::default().next(
             [("a", MetricState::At('x')), ("b", MetricState::At('x')), ("c", MetricState::Unknown)]

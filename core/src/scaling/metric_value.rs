@@ -138,7 +138,7 @@ mod tests {
 
     /// Vectors K1 and H5.
     #[test]
-    fn sources_are_called_as_upstream_calls_them() {
+    fn metric_sources_have_upstreams_names() {
         let labels = [("zone", "b"), ("app", "web")];
         assert_eq!(display_name("requests", labels), "requests{map[app:web zone:b]}");
         assert_eq!(display_name("requests", []), "requests{map[]}");

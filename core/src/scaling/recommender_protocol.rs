@@ -236,7 +236,7 @@ mod tests {
 
     /// Vectors H3, H4 and R6.
     #[test]
-    fn what_is_zero_is_left_out_and_what_has_to_be_known_is_not() {
+    fn zero_values_are_omitted_except_required_ones() {
         assert_eq!(
             build_request(&CONTEXT, "cpu", "100m", "300m", &[("lookbackWindowSeconds", "600")]),
             json!({
@@ -264,7 +264,7 @@ mod tests {
 
     /// Vectors H6, H11 and H12.
     #[test]
-    fn a_reply_is_read_strictly_and_only_the_first_target_counts() {
+    fn a_response_is_parsed_strictly_and_only_the_first_target_counts() {
         let read = |value: &Value| parse_reply(value.to_string().as_bytes());
         let response = read(&json!({
             "timestamp": "2026-11-23T00:00:00Z", "targetReplicas": 6, "lowerBoundReplicas": "4",
@@ -282,7 +282,7 @@ mod tests {
         };
         assert_eq!(response, Ok(expected));
         assert_eq!(read(&json!({})), Ok(RecommendResponse::default()));
-        // In protobuf's JSON null is what is not there, and a number may be written as a text.
+        // In protobuf's JSON, null means unset, and a number may be a string.
         let nothing = json!({
             "error": null, "timestamp": null, "targetReplicas": null, "reason": null, "observedTargets": null,
         });

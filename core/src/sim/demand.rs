@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diurnal_demand_is_high_at_two_in_the_afternoon_and_low_at_night_and_on_sundays() {
+    fn diurnal_demand_peaks_at_two_in_the_afternoon_and_is_low_at_night_and_on_sundays() {
         let demand =
             CpuDemand::Diurnal { night: MilliCpu(100), peak: MilliCpu(1000), weekend: 0.4 };
         let at = |hour| demand.at(&moment(hour, 0)).0;
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_fills_to_its_maximum_and_never_shrinks() {
+    fn a_heap_grows_to_its_maximum_and_never_shrinks() {
         let demand = MemoryDemand::Heap {
             start: Bytes(100),
             max: Bytes(1000),
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_starts_again_only_with_a_restart() {
+    fn a_memory_leak_starts_over_only_after_a_restart() {
         let demand = MemoryDemand::Leak { start: Bytes(100 * MIB), per_hour: Bytes(60 * MIB) };
         assert_eq!(demand.at(&moment(5, 0)).0, 100 * MIB);
         assert!(demand.at(&moment(5, 600)).0 > 400 * MIB);
     }
 
     #[test]
-    fn a_starting_container_is_busy_first_and_ordinary_after() {
+    fn a_container_uses_more_cpu_only_at_its_start() {
         let demand = CpuDemand::Starting {
             burst: MilliCpu(2000),
             minutes: 3,

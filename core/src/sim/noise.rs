@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_place_and_time_give_the_same_bits_for_ever() {
+    fn the_same_stream_and_time_always_give_the_same_bits() {
         // Pinned: a change here changes every published number of the demo and the backtests.
         let noise = Noise::new(42).for_name("web").for_number(3);
         assert_eq!(noise.bits(7), Noise::new(42).for_name("web").for_number(3).bits(7));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_different_seed_name_or_number_differ() {
+    fn streams_with_another_seed_name_or_number_differ() {
         let base = Noise::new(1).for_name("web").for_number(0);
         for other in [
             Noise::new(2).for_name("web").for_number(0),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn values_keep_their_range_and_their_middle() {
+    fn values_stay_within_their_range_and_have_their_mean() {
         let noise = Noise::new(9);
         let (mut uniform, mut bell) = (0.0, 0.0);
         for tick in 0..100_000 {

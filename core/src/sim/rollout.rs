@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_off_the_target_in_all_is_due_after_a_day() {
+    fn a_pod_a_tenth_off_the_target_in_total_is_due_after_a_day() {
         let advice = advice(amount(100, 100), amount(1, 1), amount(1000, 1000));
         let off = pods(&[0, 0], amount(106, 106));
         assert_eq!(Rollout::default().next(PROTECTED_MINUTES - 1, &off, &advice), None);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_is_not_recommended_makes_no_pod_due() {
+    fn a_resource_without_a_recommendation_makes_no_pod_due() {
         let memory = |bytes| OptionalAmounts { cpu: None, memory: Some(Bytes(bytes)) };
         let recommendation =
             ResourceRecommendation { target: memory(100), lower: memory(80), upper: memory(120) };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_waits_until_all_its_containers_are_known_but_not_for_ever() {
+    fn a_pod_waits_for_recommendations_of_all_containers_but_not_forever() {
         let spec = |name: &str| ContainerSpec {
             name: name.into(),
             container_type: ContainerType::Main,
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_go_one_a_minute_until_all_are_new() {
+    fn one_pod_a_minute_is_replaced_until_all_are_new() {
         let advice = advice(amount(100, 100), amount(80, 80), amount(120, 120));
         let mut rollout = Rollout::default();
         let mut replicas = pods(&[0, 0, 0], amount(50, 100));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_replica_and_a_container_without_advice_are_left_alone() {
+    fn single_replicas_and_containers_without_a_recommendation_are_not_updated() {
         let far = advice(amount(1000, 1000), amount(900, 900), amount(2000, 2000));
         assert_eq!(Rollout::default().next(9999, &pods(&[0], amount(5, 5)), &far), None);
         let many = pods(&[0, 0], amount(5, 5));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_forms_of_a_time_mean_the_same() {
+    fn the_three_time_formats_are_equivalent() {
         let forms = [
             "ts,value\n1767571200,1.5\n1767571260,2\n",
             "timestamp,value\n2026-01-05T00:00:00Z,1.5\n2026-01-05T00:01:00Z,2\n",
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_holds_until_the_next_and_the_recording_repeats() {
+    fn a_value_lasts_until_the_next_and_the_recording_repeats() {
         let series = read("0,1\n60,2\n180,3\n").expect("three points");
         let at = |secs| series.at(Time::from_secs(secs));
         assert_eq!(
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_turns_percent_into_cores() {
+    fn a_scale_converts_percent_to_cores() {
         let series = Series::read(Path::new("x"), "0,50\n60,100".as_bytes(), 0.01).expect("reads");
         assert_eq!(series.points().iter().map(|p| p.value).collect::<Vec<_>>(), [0.5, 1.0]);
     }
 
     #[test]
-    fn every_kind_of_bad_line_is_named_with_its_place_and_remedy() {
+    fn every_invalid_line_is_reported_with_its_position_and_a_remedy() {
         let cases: [(&str, &str); 16] = [
             (
                 "ts,value\n1,2,3\n",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_recording_there_can_be_overflows_nothing() {
+    fn the_longest_possible_recording_does_not_overflow() {
         let series = read("0,1\n4102444799,2\n").expect("two points");
         assert_eq!(series.span(), Duration::from_secs(2 * 4_102_444_799));
         assert_eq!(series.at(Time::from_secs(4_102_444_799)), 2.0);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_or_endless_line_is_refused_without_taking_it_in() {
+    fn a_binary_or_endless_line_is_rejected_without_buffering_it() {
         let endless = io::repeat(b'7');
         let error =
             Series::read(Path::new("z"), BufReader::new(endless), 1.0).expect_err("endless");

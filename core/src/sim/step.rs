@@ -62,7 +62,7 @@ mod tests {
     };
 
     #[test]
-    fn a_step_survives_json() {
+    fn a_step_survives_json_serialization() {
         let amount = ResourceAmounts { cpu: MilliCpu(250), memory: Bytes(1 << 20) };
         let step = ContainerMinute {
             at: Time::from_secs(60),

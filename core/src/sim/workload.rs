@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_stays_no_limit_and_one_without_a_request_stays_as_it_is() {
+    fn no_limit_stays_unset_and_a_limit_without_a_request_is_unchanged() {
         let share = ContainerResources {
             request: ResourceAmounts::default(),
             limit: ResourceLimits { cpu: None, memory: Some(Bytes(1500)) },

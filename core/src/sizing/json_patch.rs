@@ -94,7 +94,7 @@ mod tests {
 
     /// Golden vectors 93 and 94.
     #[test]
-    fn names_with_slashes_and_tildes_are_one_segment() {
+    fn slashes_and_tildes_are_escaped_in_a_path_segment() {
         for (name, expected) in [
             ("nvidia.com/gpu", "nvidia.com~1gpu"),
             ("custom~domain.com/resource/name", "custom~0domain.com~1resource~1name"),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_always_writes_its_value() {
+    fn an_operation_always_includes_its_value() {
         let text = serde_json::to_string(&Operation::remove("/a")).expect("serialises");
         assert_eq!(text, r#"{"op":"remove","path":"/a","value":null}"#);
     }

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_several_with_one_key_is_found_among_few_and_among_many() {
+    fn the_first_of_several_equal_keys_is_found_in_short_and_long_lists() {
         for count in [3, 2 * LINEAR_SEARCH_MAX] {
             let pairs = || (0..count).map(|index| (index % 2, index));
             let lookup = Lookup::new(count, pairs());

@@ -44,7 +44,7 @@ mod tests {
 
     /// Golden vectors 302 and 303.
     #[test]
-    fn only_what_upstream_would_write_is_read() {
+    fn only_lists_as_upstream_writes_them_are_parsed() {
         assert_eq!(
             parse_observed_containers("test1, test2, test3"),
             Some(vec!["test1", "test2", "test3"])

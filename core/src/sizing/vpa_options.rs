@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_goes_before_the_flag_and_counts_for_nothing_in_upstreams_mode() {
+    fn an_annotation_overrides_the_flag_and_is_ignored_in_upstreams_mode() {
         let vpa = annotated(&[
             ("plimsoll.dev/limit-policy", "requestsOnly"),
             ("plimsoll.dev/managed-sidecars", "proxy, log-agent"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_makes_no_sense_is_named_and_the_others_hold() {
+    fn an_invalid_value_is_reported_and_the_others_apply() {
         for (key, value) in [
             ("plimsoll.dev/limit-policy", "double"),
             ("plimsoll.dev/limit-policy", "fixed:0.5"),

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fix_is_found_by_its_name_and_switches_alone() {
+    fn every_fix_has_a_unique_name_and_can_be_disabled_separately() {
         for fix in Fix::ALL {
             assert_eq!(fix.name().parse::<Fix>(), Ok(fix));
             let without = Fixes::for_compat(Compat::Plimsoll).without(fix);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_fix_is_answered_with_the_known_ones() {
+    fn an_unknown_fix_is_rejected_with_the_known_ones() {
         let error = "no-such".parse::<Fix>().expect_err("is unknown");
         assert!(error.contains("`no-such`") && error.contains("stale-containers-leave"), "{error}");
     }

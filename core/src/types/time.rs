@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prints_and_parses_as_rfc_3339() {
+    fn times_are_printed_and_parsed_as_rfc_3339() {
         let time = Time::from_nanos(1_767_225_600_000_000_001);
         assert_eq!(time.to_string(), "2026-01-01T00:00:00.000000001Z");
         let json = serde_json::to_string(&time).expect("serialises");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_value_survive_the_flipped_sign() {
+    fn order_and_value_survive_the_internal_representation() {
         let nanos = [i64::MIN + 1, -5, -1, 0, 1, 5, i64::MAX];
         assert!(nanos.map(Time::from_nanos).is_sorted());
         assert_eq!(nanos.map(|nanos| Time::from_nanos(nanos).as_nanos()), nanos);

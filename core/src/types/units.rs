@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn measured_cores_are_the_same_in_whole_numbers(
+        fn integer_rounding_of_measured_cores_equals_float_rounding(
             power in -10.0..7.0_f64,
             billionths in 0..2_000_000_000_000_u64,
             half in 0..2_u64,
@@ -181,7 +181,7 @@ mod tests {
 
     /// Golden vectors V106 to V109.
     #[test]
-    fn floats_are_cut_never_rounded() {
+    fn floats_are_truncated() {
         let cores =
             [0.069_946, 0.615_351_12, 0.017_207_1, 0.004_55, 0.012_345_678_9, 0.001_234_567_89];
         let millis = [69, 615, 17, 4, 12, 1];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_cores_are_what_a_metrics_api_makes_of_them() {
+    fn measured_cores_are_rounded_up_like_the_metrics_api_does() {
         for (cores, millis) in [
             (0.0, 0),
             (0.25, 250),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_cuts_after_the_multiplication() {
+    fn scaling_truncates_after_the_multiplication() {
         for (amount, factor, expected) in
             [(4, 2.124, 8), (12, 1.1, 13), (1213, 1.2414, 1505), (41208, 1e-6, 0)]
         {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn infinite_and_undefined_floats_stay_inside_the_model() {
+    fn infinite_and_undefined_floats_are_clamped() {
         assert_eq!(Bytes::from_f64(f64::INFINITY), Bytes(MAX_AMOUNT));
         assert_eq!(Bytes::from_f64(f64::NEG_INFINITY), Bytes(0));
         assert_eq!(Bytes::from_f64(f64::NAN), Bytes(0));

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_lists_all_and_what_is_empty_lists_none() {
+    fn an_invalid_annotation_means_all_containers_and_an_empty_one_none() {
         let only = |names: &[&str]| {
             ObservedContainers::Only(names.iter().map(|&name| name.into()).collect())
         };

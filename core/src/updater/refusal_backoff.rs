@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_refused_is_asked_more_seldom_each_time_until_it_is_done() {
+    fn a_rejected_request_backs_off_until_it_succeeds() {
         let mut now = Time::from_secs(1_000_000);
         let mut backoff = RefusalBackoff::default();
         let request =

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_goes_before_in_progress_and_each_reason_has_its_status() {
+    fn pending_precedes_in_progress_and_each_reason_has_its_status() {
         for (pending, progress, expected) in [
             (None, None, ResizeStatus::None),
             (Some(condition("Deferred", "")), None, ResizeStatus::Deferred),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_of_a_resize_before_the_last_one_says_nothing_of_the_last() {
+    fn a_resize_condition_from_before_the_last_resize_is_ignored() {
         let at = Time::from_secs(1_000);
         let mut status = PodStatus {
             resize_pending: Some(ResizeCondition {

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_of_a_webhook_take_turns_over_namespaces_and_then_over_workloads() {
+    fn webhook_trials_rotate_over_namespaces_and_then_over_workloads() {
         let workloads = ["a/1", "a/2", "a/3", "b/1", "b/2", "c/1"];
         let tried = tried(&workloads, 24);
         assert_eq!(tried[..3], [vpa("a/1"), vpa("b/1"), vpa("c/1")], "each namespace");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_cluster_budget_begins_the_next_pass() {
+    fn workloads_that_wait_for_the_cluster_budget_are_first_in_the_next_pass() {
         let mut workloads: Vec<ObjectKey> =
             (0..26_u8).map(|letter| vpa(&format!("{}/web", char::from(b'a' + letter)))).collect();
         let mut next_order = NextPassOrder::default();

@@ -103,7 +103,7 @@ mod tests {
 
     /// Vectors X1 to X4.
     #[test]
-    fn whoever_is_on_an_adjusted_mark_is_inside() {
+    fn a_value_on_an_adjusted_watermark_is_inside() {
         for (band, value, expected) in [
             (band(80, 80, 10), 81, Position::Above),
             (band(2000, 4000, 20), 4080, Position::Inside),
@@ -120,7 +120,7 @@ mod tests {
 
     /// Vectors M8 to M11.
     #[test]
-    fn a_mark_that_is_left_out_is_the_other_one() {
+    fn an_unset_watermark_equals_the_other_one() {
         let both = |low, high| Band::new(low, high, 0).map(|band| (band.low, band.high));
         assert_eq!(both(None, Some(80)), Some((80, 80)));
         assert_eq!(both(Some(50), None), Some((50, 50)));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_at_the_ends_of_what_fits_do_not_wrap() {
+    fn watermarks_at_the_integer_limits_do_not_overflow() {
         let band = band(i64::MIN, i64::MAX, 1000);
         assert_eq!((band.adjusted_low(), band.adjusted_high()), (0, i64::MAX));
         assert_eq!(band.position(i64::MAX, u32::MAX), Position::Inside);

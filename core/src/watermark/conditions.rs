@@ -256,7 +256,7 @@ mod tests {
 
     /// Vectors M1 to M3.
     #[test]
-    fn what_changed_last_stands_first_and_what_did_not_change_keeps_its_time() {
+    fn the_last_changed_condition_is_first_and_unchanged_ones_keep_their_time() {
         let mut status = WatermarkPodAutoscalerStatus::default();
         set_condition(&mut status, &ConditionUpdate::dry_run(false), ago(10));
         set_condition(&mut status, &ConditionUpdate::above_high_watermark(false), ago(2));

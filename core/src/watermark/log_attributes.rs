@@ -38,7 +38,7 @@ mod tests {
 
     /// Vectors M4 to M7.
     #[test]
-    fn an_objects_pairs_are_read_and_what_is_no_object_is_refused() {
+    fn log_attributes_are_read_from_a_json_object_and_anything_else_is_rejected() {
         assert_eq!(parse(None), Ok(None));
         assert_eq!(parse(Some("{}")), Ok(None));
         assert_eq!(parse(Some(r#"{"test": "foo"}"#)), Ok(Some("test=foo".to_owned())));

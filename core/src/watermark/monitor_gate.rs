@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_switched_on_by_what_go_takes_for_true() {
+    fn the_lifecycle_annotation_accepts_gos_booleans() {
         for (text, expected) in
             [("true", true), ("1", true), ("T", true), ("", false), ("F", false)]
         {
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_monitor_that_is_well_lets_it_be_followed() {
+    fn only_a_healthy_monitor_allows_reconciles() {
         let evaluate = |monitor| evaluate_monitor("shop/web", &monitor, false);
         let ok = evaluate(Monitor::State("OK".into()));
         assert_eq!((ok.blocked, ok.condition.reason.as_str()), (None, "DatadogMonitorOK"));
         for state in ["Alert", "Warn", "No Data", ""] {
             let result = evaluate(Monitor::State(state.into()));
-            let (why, retry_after) = result.blocked.expect("it is not well");
+            let (why, retry_after) = result.blocked.expect("the monitor blocks");
             assert_eq!(retry_after, Duration::from_mins(1), "{why}");
         }
         let unreadable = evaluate(Monitor::Unreadable("forbidden".into()));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_nothing_may_be_taken_for_well_where_that_is_asked_for() {
+    fn an_unknown_monitor_state_counts_as_healthy_only_if_enabled() {
         for monitor in [
             Monitor::Unreadable("forbidden".into()),
             Monitor::NoState,

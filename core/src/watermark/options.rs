@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_upstream_has_it() {
+    fn unset_options_have_upstreams_defaults() {
         assert_eq!(read(&[]), (WpaOptions::default(), Vec::new()));
         let defaults = [
             ("plimsoll.dev/partial-metrics", "hold"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_can_be_said_is_read() {
+    fn all_options_are_read() {
         let pairs = [
             ("plimsoll.dev/partial-metrics", "upscale"),
             ("plimsoll.dev/fallback-replicas", "8 after 20"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named_and_the_rest_holds() {
+    fn invalid_options_are_reported_and_the_others_apply() {
         for key in WPA_KEYS {
             // These are read where Prometheus or a monitor is queried.
             let read_elsewhere =

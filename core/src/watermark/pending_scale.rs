@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_booked_and_not_made_gives_its_time_back() {
+    fn a_pending_scale_that_was_not_made_restores_the_last_scale_time() {
         let scale = |replicas| Scale { spec_replicas: replicas, status_replicas: replicas };
         let resolved = resolve_pending_scale(&status(PENDING), scale(3), &rules());
         let last = resolved.last_scale_time.as_ref().map(conditions::from_timestamp);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dry_run_would_have_changed_is_nothing_that_was_booked() {
+    fn a_pending_scale_of_a_dry_run_is_ignored() {
         let mut before = status(PENDING);
         conditions::set_condition(&mut before, &ConditionUpdate::dry_run(true), NOW);
         assert_eq!(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_was_made_or_said_stays() {
+    fn a_scale_that_was_made_or_reported_stays() {
         let scale = |replicas| Scale { spec_replicas: replicas, status_replicas: replicas };
         for (reason, replicas) in
             [(PENDING, 5), (INDETERMINATE, 5), ("SuccessfulScale", 3), ("SucceededGetScale", 3)]

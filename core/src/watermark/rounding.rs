@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_float_that_is_no_number_of_replicas_is_the_smallest_of_all() {
+    fn a_float_that_is_no_replica_count_becomes_the_minimum_integer() {
         for (value, expected) in [
             (2.0, 2),
             (-3.5, -3),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_rounded_the_way_that_is_asked_for() {
+    fn ratios_are_rounded_in_the_requested_direction() {
         assert_eq!((divide_rounding_up(7, 2), divide_rounding_down(7, 2)), (Some(4), Some(3)));
         assert_eq!((divide_rounding_up(8, 2), divide_rounding_down(8, 2)), (Some(4), Some(4)));
         assert_eq!((divide_rounding_up(-7, 2), divide_rounding_down(-7, 2)), (Some(-3), Some(-4)));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_rounded_towards_where_it_comes_from() {
+    fn a_multiple_is_rounded_towards_the_current_replicas() {
         for (from, to, expected) in [
             (4, 9, 8),
             (4, 6, 4),

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_filled_in_and_means_the_same_before_and_after() {
+    fn defaults_are_filled_in_and_do_not_change_the_meaning() {
         let bare = spec(&json!({}));
         let filled = with_defaults(&bare);
         assert!(!has_defaults(&bare) && has_defaults(&filled));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_of_nothing_cannot_be_said_and_a_little_is_rounded_up() {
+    fn a_tolerance_of_zero_means_the_default_and_a_tiny_one_is_rounded_up() {
         for (text, expected) in [("0", 100), ("0.0", 100), ("1m", 1), ("100u", 1), ("0.05", 50)] {
             let rules = EffectiveSpec::from_spec(&spec(&json!({"tolerance": text})));
             assert_eq!(rules.tolerance, expected, "{text}");

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_is_named_once_and_what_is_not_is_not() {
+    fn each_suspicious_setting_gives_one_warning() {
         let none = WpaOptions::default();
         let to_zero = WpaOptions { scale_to_zero: true, ..none };
         let fallback = Some(Fallback { replicas: 9, after: Duration::from_mins(1) });

@@ -110,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_whoever_was_named_and_then_who_is_in_the_environment() {
+    fn credentials_come_from_flags_and_otherwise_from_the_environment() {
         let secret = |text: &str| Secret::from(text);
         let path = |text: &str| PathBuf::from(text);
-        for (flags, wanted) in [
+        for (flags, expected) in [
             (&[][..], basic("amy", secret("hunter2"))),
             (&["--username=bob"], basic("amy", secret("hunter2"))),
             (&["--username=bob", "--password=x"], basic("bob", secret("x"))),
@@ -145,7 +145,7 @@ mod tests {
         ] {
             let transport = transport_config(flags, &ENVIRONMENT)
                 .unwrap_or_else(|why| panic!("{flags:?}: {why}"));
-            assert_eq!(transport.auth, wanted, "{flags:?}");
+            assert_eq!(transport.auth, expected, "{flags:?}");
         }
         assert_eq!(
             transport_config(&[], &[]).map(|transport| transport.auth),

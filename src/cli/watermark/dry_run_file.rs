@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_row_reads_back() {
         for dry_run in [true, false] {
             assert_eq!(read("f", &write(&web(dry_run))), [ParsedLine::Row(web(dry_run))]);
         }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spreadsheets_make_of_a_row_is_still_one() {
+    fn rows_changed_by_spreadsheets_are_accepted() {
         for text in [
             "shop,web,disabled",
             "shop,web,disabled\r\n",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_nobody_knows_is_taken_for_enabled_with_a_warning() {
+    fn an_unknown_word_means_enabled_with_a_warning() {
         let lines = read("f", "shop,web,yes");
         let [ParsedLine::Ambiguous(row, warning)] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!(row, &web(true));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_row_is_one_line_that_says_where_and_the_others_are_read() {
+    fn an_invalid_row_is_reported_with_its_line_and_the_others_are_read() {
         let lines = read(
             "f",
             "shop,web\nshop,web,enabled,x\n,web,enabled\nshop,../x,enabled\nshop,web,enabled",

@@ -58,7 +58,7 @@ mod tests {
     use crate::{cli::watermark_config, controllers::runtime::config::LogFormat};
 
     #[test]
-    fn levels_and_forms_are_those_of_upstreams_library() {
+    fn log_levels_and_formats_are_those_of_zap() {
         let of = |flags: &[&str]| {
             let config = watermark_config(flags, |_| String::new()).expect("flags that make sense");
             (config.log.verbosity, config.log.format)

@@ -298,7 +298,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
     }
 
     #[test]
-    fn each_kind_selects_in_its_own_way() {
+    fn selectors_are_read_for_each_kind() {
         let template = "spec: {jobTemplate: {spec: {template: {metadata: {labels: {a: b}}}}}}";
         let expected = Selector::parse("a=b");
         let meta = "metadata: {name: x, namespace: y}";
@@ -316,7 +316,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
     }
 
     #[test]
-    fn what_was_not_read_yet_is_not_missing() {
+    fn a_lookup_before_the_first_list_is_not_missing() {
         let (controllers, kind) = (ControllerCache::new(), WellKnown::ReplicaSet);
         assert_eq!(controllers.find(kind, "shop", "web"), Lookup::NotSynced);
         controllers.restart(kind);
@@ -366,7 +366,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
     }
 
     #[test]
-    fn how_many_pods_a_controller_is_to_have_is_known_where_it_says_so() {
+    fn desired_replicas_are_known_if_set() {
         let controllers = ControllerCache::new();
         let put = |name: &str, spec: &str, status: &str| {
             let text = format!(

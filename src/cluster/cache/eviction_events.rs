@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_told_once_and_forgotten_with_the_server() {
+    fn an_event_is_reported_once_and_dropped_when_the_server_drops_it() {
         let mut seen = SeenEvictions::default();
         let mut apply =
             |change| seen.apply(change).map(|found| (found.uid.to_string(), found.is_preexisting));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_found_by_the_labels_that_they_have_now_in_order_of_their_names() {
+    fn objects_are_found_by_their_current_labels_in_order_of_names() {
         let mut objects = LabelStore::default();
         put(&mut objects, "b", &[("app", "web")]);
         put(&mut objects, "a", &[("app", "web"), ("track", "canary")]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_begins_anew_hides_nothing_until_it_is_complete() {
+    fn a_restarted_list_hides_nothing_until_it_is_complete() {
         let mut objects = LabelStore::default();
         for name in ["gone", "unreadable", "stays"] {
             put(&mut objects, name, &[("app", "web")]);
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_index_finds_what_a_look_at_everybody_finds(
+        fn the_index_finds_the_same_as_a_full_scan(
             steps in prop::collection::vec((0_usize..6, 0_usize..4, 0_usize..3, any::<bool>()), 1..60),
             text in prop_oneof![
                 Just("a=0"), Just("a=1,b=2"), Just("a=2,b!=0"), Just("a"), Just("!a"), Just("b in (0,1)"),

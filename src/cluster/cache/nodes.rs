@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_have_left_is_told_node_by_node() {
+    fn free_capacity_is_computed_for_each_node() {
         let mut nodes = NodeCache::default();
         let none = json!([]);
         nodes.apply_node(node("much-cpu", "32", "8Gi", &none));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_in_namespaces_of_others_count_until_they_are_gone() {
+    fn daemonset_pods_of_ignored_namespaces_use_capacity_until_deleted() {
         let mut nodes = NodeCache::default();
         nodes.apply_node(node("one", "8", "16Gi", &json!([])));
         let scope =

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_found_by_what_they_say_now() {
+    fn objects_are_found_by_their_current_fields() {
         let mut store = ObjectStore::default();
         put(&mut store, "b", Some("web"), 1);
         put(&mut store, "a", Some("web"), 2);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_begins_anew_hides_nothing_until_it_is_complete() {
+    fn a_restarted_list_hides_nothing_until_it_is_complete() {
         let mut store = ObjectStore::default();
         for name in ["gone", "unreadable", "stays"] {
             put(&mut store, name, Some("web"), 1);

@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_nobody_uses_any_more_are_forgotten() {
+    fn unused_interned_names_are_dropped() {
         let mut names = StringInterner::default();
         let kept: Vec<_> = (0..100).map(|n| names.intern(&format!("kept-{n}"))).collect();
         for n in 0..50 * MIN_PRUNE_THRESHOLD {

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_is_kept_how_far_it_is_and_everybody_who_owns_it() {
+    fn a_cached_pod_has_its_readiness_and_all_owners() {
         let pod = kept(&json!({
             "phase": "Running", "startTime": "2026-01-01T00:00:00Z",
             "conditions": [
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_made_up() {
+    fn missing_pod_fields_are_unknown() {
         let pod = kept(&json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}));
         assert_eq!((pod.pod.phase, pod.pod.started), (Phase::Unknown, None));
         assert_eq!(pod.pod.ready, Some((false, Time::EPOCH)));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_quota_counts_and_what_is_left_of_it_are_read_from_its_status_and_scopes() {
+    fn a_quota_is_read_from_its_status_and_scopes() {
         let quota = |spec: &str| -> Quota {
             let text = format!(
                 r#"{{"metadata": {{"name": "q"}}, "spec": {spec}, "status": {{

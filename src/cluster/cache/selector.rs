@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_matches_as_the_api_does() {
+    fn a_selector_matches_as_the_api_server_does() {
         for (text, canonical, matching, other) in [
             ("app=web", "app=web", &[("app", "web"), ("x", "y")][..], &[("app", "web2")][..]),
             ("app==web", "app=web", &[("app", "web")], &[("ap", "web")]),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn an_invalid_selector_is_rejected() {
         for text in [
             ",",
             "a=b,",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn label_selectors_of_objects_are_read_with_their_expressions() {
+    fn label_selectors_are_converted_with_their_expressions() {
         let of = |yaml: &str| -> Result<Selector, SelectorError> {
             let selector: LabelSelector = serde_saphyr::from_str(yaml).expect("a selector");
             Selector::from_label_selector(Some(&selector))
@@ -337,7 +337,7 @@ matchExpressions:
     }
 
     #[test]
-    fn nothing_and_everything_are_what_they_say() {
+    fn nothing_matches_nothing_and_everything_matches_everything() {
         let pod = labels(&[("app", "web"), ("plimsoll.dev/nothing", "x")]);
         assert!(!Selector::nothing().matches(&pod) && !Selector::nothing().matches(&labels(&[])));
         assert!(Selector::everything().matches(&pod) && !Selector::everything().is_nothing());
@@ -366,7 +366,7 @@ matchExpressions:
 
     proptest! {
         #[test]
-        fn a_selector_survives_its_text(
+        fn a_printed_selector_parses_to_the_same_selector(
             terms in proptest::collection::vec(term(), 0..5),
             pod in proptest::collection::btree_map("[a-d]", value(), 0..4),
         ) {
@@ -385,7 +385,7 @@ matchExpressions:
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "[ab=!,() <>notin]{0,16}") {
+        fn any_text_is_parsed_or_rejected_without_a_panic(text in "[ab=!,() <>notin]{0,16}") {
             if let Ok(selector) = Selector::parse(&text) {
                 prop_assert_eq!(Selector::parse(selector.as_str()), Ok(selector));
             }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boosted_container_is_starting_until_it_was_ready_for_as_long_as_its_vpa_says() {
+    fn a_boosted_container_is_starting_until_its_boost_duration_after_readiness() {
         let lasting = boosts(&json!({"startupBoost": boost(60)})).expect("it boosts");
         let startup = startup(&ready()).expect("the pod is boosted");
         for (container, seconds, expected) in [
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boosted_pod_that_is_not_ready_is_starting_however_long_it_takes() {
+    fn a_boosted_pod_that_is_not_ready_is_starting() {
         let lasting =
             boosts(&json!({"startupBoost": boost(1)})).expect("the VPA configures a boost");
         let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": at(0)});
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boost_of_a_policy_goes_before_that_of_its_vpa() {
+    fn the_boost_of_a_container_policy_overrides_that_of_the_vpa() {
         let policies = json!({"containerPolicies": [
             {"containerName": "main", "startupBoost": boost(10)},
             {"containerName": "plain"},
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_boosts_keeps_nothing() {
+    fn a_pod_without_boosts_stores_nothing() {
         let pod = serde_json::from_value(json!({
             "metadata": {"namespace": "web", "name": "a-1", "annotations": {"else": "long"}},
             "status": {"conditions": [ready()]},

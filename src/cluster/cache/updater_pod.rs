@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pod_its_sizes_and_its_life_are_kept_and_foreign_annotations_are_not() {
+    fn a_cached_pod_keeps_its_resources_and_status_and_drops_foreign_annotations() {
         let pod: UpdaterPod = serde_json::from_str(POD).expect("a pod");
         assert!(!pod.is_terminating());
         let annotations = pod.sizing.annotations.as_ref().expect("annotations are stored");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_says_nothing_yet_is_pending_and_not_known_to_be_ready() {
+    fn a_pod_without_a_status_is_pending_with_unknown_readiness() {
         let text =
             r#"{"metadata": {"name": "a", "namespace": "b"}, "status": {"phase": "Pending"}}"#;
         let pod: UpdaterPod = serde_json::from_str(text).expect("a pod");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_conditions_of_a_resize_the_first_says_whether_there_is_one() {
+    fn the_first_of_two_resize_conditions_counts() {
         let resizing = |statuses: [(usize, &str); 2]| {
             let conditions = statuses.map(|(kind, status)| {
                 serde_json::json!({"type": RESIZE_CONDITIONS[kind], "status": status, "reason": "Deferred"})

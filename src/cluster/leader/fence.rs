@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_held_until_its_end_and_no_longer() {
+    fn a_fence_is_granted_until_its_end() {
         let now = Instant::now();
         let fence = Fence::closed();
         assert!(fence.check().is_err());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_was_suspended_holds_no_fence_over_it() {
+    fn a_suspended_machine_loses_its_fence() {
         let renewed = Clocks::now();
         let after = |monotonic, wall| Clocks {
             monotonic: renewed.monotonic + Duration::from_millis(monotonic),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waits_hears_of_holding_releasing_and_running_out() {
+    async fn waiters_are_notified_of_granted_revoked_and_expired_fences() {
         let fence = Fence::closed();
         let (held, other) = (fence.clone(), fence.clone());
         let waits = tokio::spawn(async move { held.acquired().await });
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_term_that_ended_is_over_even_if_another_began_before_anybody_looked() {
+    async fn an_ended_term_is_over_even_if_another_began_unobserved() {
         let fence = Fence::closed();
         let hour = Duration::from_hours(1);
         fence.grant_until(Instant::now() + hour);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_from_recommender_and_shard() {
+    fn lease_names_consist_of_recommender_and_shard() {
         let long = "a".repeat(61);
         for (recommender, shard, expected) in [
             ("default", None, "plimsoll-default"),
@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_is_one_that_an_object_can_have(text in ".{0,300}", shard in "([0-9]/[0-9]|.{0,90})") {
+        fn every_lease_name_is_a_valid_object_name(text in ".{0,300}", shard in "([0-9]/[0-9]|.{0,90})") {
             let name = lease_name(&text, Some(&shard));
             let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
             prop_assert!(name.len() <= 253 && name.chars().all(fits), "{name}");
@@ -287,7 +287,7 @@ mod tests {
         }
 
         #[test]
-        fn a_name_that_fits_stays(text in "[a-z]([-a-z0-9]{0,40}[a-z])?") {
+        fn a_valid_name_is_unchanged(text in "[a-z]([-a-z0-9]{0,40}[a-z])?") {
             prop_assert_eq!(slug(&text), text);
         }
     }

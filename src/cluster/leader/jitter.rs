@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_stay_within_their_bounds_and_differ() {
+    fn jittered_waits_stay_within_their_bounds_and_differ() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         for (failures, full) in [(0, 1), (1, 1), (2, 2), (4, 8), (7, 60), (u32::MAX, 60)] {
             let full = Duration::from_secs(full);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_takeover_counts_and_a_renewal_does_not() {
+    fn a_takeover_counts_as_a_transition_and_a_renewal_does_not() {
         let first = new_lease("lease", "ns", "a", LEASE, at(10));
         assert_eq!((holder(&first), transitions(&first)), (Some("a"), 0));
         let renewed = acquired_lease(&first, "a", LEASE, at(12));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_keep_on_the_object_stays() {
+    fn fields_of_others_in_the_lease_stay() {
         let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
         lease.metadata.resource_version = Some("7".into());
         lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_left_alone_as_long_as_it_asks_for_since_it_was_seen_to_change() {
+    fn a_lease_is_respected_for_its_duration_since_its_last_observed_change() {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let blind = Duration::from_secs(2);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_durations_are_never_shorter_than_meant() {
+    fn recorded_durations_are_rounded_up() {
         for (milliseconds, expected) in [(1, 1), (1000, 1), (1001, 2), (15_000, 15)] {
             assert_eq!(seconds(Duration::from_millis(milliseconds)), expected);
         }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_processes_have_one_name() {
+    fn every_process_has_a_unique_identity() {
         let (first, second) = (identity(), identity());
         assert_ne!(first, second);
         let (host, random) = first.rsplit_once('_').expect("two parts");

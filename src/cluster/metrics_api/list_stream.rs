@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_found_however_the_text_is_cut_into_pieces() {
+    fn items_are_found_in_chunks_of_any_size() {
         let text = r#" {"kind":"items","metadata":{"items":[{"no":1}]},"x":["items"],
             "items" : [ {"a":"}]\"{","b":[{}]} , {"c":{"items":[{"d":1}]}}, {} ], "more":[{"e":1}]}
         "#;
@@ -366,12 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_survives_a_query() {
+    fn a_selector_is_encoded_for_a_query() {
         assert_eq!(encode_query("app in (a,b),pod=x-1"), "app%20in%20%28a%2Cb%29%2Cpod%3Dx-1");
     }
 
     #[test]
-    fn a_text_that_is_no_list_is_told_from_one_that_broke_off() {
+    fn a_response_without_a_list_is_distinguished_from_a_truncated_one() {
         for (text, count, flaw) in [
             (r#"{"items":[]}"#, 0, None),
             (r#"{"items":null}"#, 0, None),

@@ -285,7 +285,7 @@ mod tests {
             ("{}", None, None),
         ] {
             let (report, pod) = read(&item(usage));
-            let container = pod.expect("handed out").containers.remove(0);
+            let container = pod.expect("a pod").containers.remove(0);
             assert_eq!(
                 (container.cpu, container.memory),
                 (cpu.map(MilliCpu), memory.map(Bytes)),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_with_a_bad_amount_is_left_out_and_named() {
+    fn a_container_with_an_invalid_amount_is_skipped_and_named() {
         for (usage, why) in [
             (r#"{"cpu":"NaN","memory":"1Mi"}"#, r#"n/p/c: cpu "NaN": "NaN" is not a quantity"#),
             (r#"{"cpu":"1m","memory":"-1"}"#, r#"n/p/c: memory "-1": must not be negative"#),

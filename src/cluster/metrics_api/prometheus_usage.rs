@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_asked_for_together_as_long_as_their_pattern_is_short() {
+    fn namespaces_are_queried_together_while_their_pattern_is_short() {
         let names: Vec<String> = (0..500).map(|number| format!("team-{number:03}")).collect();
         let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
         wanted.extend(["team-007", "team-008"]);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_has_two_samples_of_each_series_whenever_it_is_asked() {
+    fn the_query_window_always_contains_two_samples_of_each_series() {
         for (longest, seconds) in [(1, 12), (15, 40), (60, 130), (300, 630)] {
             let pace = Duration::from_secs(longest);
             let window = query_window(ScrapeInterval { interval: pace, longest_gap: pace });

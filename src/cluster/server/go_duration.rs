@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn durations_are_printed_as_go_prints_them() {
-        for (nanos, wanted) in [
+        for (nanos, expected) in [
             (0, "0s"),
             (1, "1ns"),
             (1_100, "1.1µs"),
@@ -52,7 +52,7 @@ mod tests {
             (3_600_000_000_000, "1h0m0s"),
             (86_465_000_000_000, "24h1m5s"),
         ] {
-            assert_eq!(go_duration(Duration::from_nanos(nanos)), wanted);
+            assert_eq!(go_duration(Duration::from_nanos(nanos)), expected);
         }
     }
 }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_a_role_holds_its_locks_its_last_answer_holds() {
+    async fn a_timed_out_readiness_check_returns_the_last_result() {
         let (release, results) = channel();
         let readiness = ReadinessCheck::new(Arc::new(Blocking(Mutex::new(results))));
         let patient = ReadinessCheck { timeout: Duration::from_hours(1), ..readiness.clone() };

@@ -265,9 +265,9 @@ mod tests {
         let scaled = at("x.io/v1", "Scaled", "s");
         let custom = |key: &ObjectReference, scale| KnownScales::from([(key.clone(), scale)]);
         let missing = || Arc::new(Scale::Missing("not found".to_owned()));
-        let top = |owner: &str, asked: &KnownScales, key: &ObjectReference| match topmost(
+        let top = |owner: &str, known: &KnownScales, key: &ObjectReference| match topmost(
             &cluster(owner),
-            asked,
+            known,
             key,
         ) {
             Ok(Some(top)) => format!("{}/{}", top.kind, top.name),
@@ -351,9 +351,9 @@ mod tests {
 
     #[test]
     fn a_target_is_judged_in_the_words_that_users_know() {
-        let judged = |asked: &KnownScales, key: &ObjectReference| match resolve_target(
+        let judged = |known: &KnownScales, key: &ObjectReference| match resolve_target(
             &cluster(""),
-            asked,
+            known,
             key,
         ) {
             Ok(TargetResolution::Found { selector, owner }) => format!("{owner} by {selector}"),
@@ -394,8 +394,8 @@ mod tests {
                 "The target x.io/v1.Scaled/s has a parent controller but it should point to a topmost well-known or scalable controller",
             ),
         ] {
-            let asked = KnownScales::from([(scaled.clone(), found(owner))]);
-            assert_eq!(judged(&asked, &scaled), expected);
+            let known = KnownScales::from([(scaled.clone(), found(owner))]);
+            assert_eq!(judged(&known, &scaled), expected);
         }
         let unread =
             resolve_target(&ControllerCache::new(), &none, &at("apps/v1", "Deployment", "web"));

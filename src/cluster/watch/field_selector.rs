@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selector_lets_the_objects_through_that_the_server_would_send() {
+    fn a_field_selector_matches_the_objects_that_the_server_would_send() {
         let lets = |selector: &str, text: &str| {
             FieldFilter::parse(Some(selector)).expect("a supported selector").matches(text)
         };

@@ -98,7 +98,7 @@ mod tests {
     use plimsoll_core::api::VerticalPodAutoscaler;
 
     #[test]
-    fn an_unreadable_object_among_good_ones_is_named() {
+    fn an_unreadable_object_among_valid_ones_is_named() {
         let text = r#"[
             {"metadata":{"name":"a"},"spec":{"targetRef":{"kind":"Deployment","name":"a"}}},
             {"metadata":{"name":"b","namespace":"n","resourceVersion":"7"},"spec":{"targetRef":5}},

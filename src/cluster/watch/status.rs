@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unreadable_object_is_forgotten_when_it_is_mended_or_no_longer_listed() {
+    fn an_unreadable_object_is_cleared_when_it_is_repaired_or_no_longer_listed() {
         let status = WatchStatus::new("test");
         status.on_restart();
         status.on_invalid_object("n", "mended", "no target");

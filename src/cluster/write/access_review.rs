@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_reads_as_it_stands_in_a_role() {
+    fn an_access_rule_prints_like_an_rbac_rule() {
         let lease = AccessRule::new("update", "coordination.k8s.io", "leases")
             .in_namespace("kube-system")
             .for_name("vpa-recommender-lease");

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_that_goes_while_a_write_waits_stops_that_write() {
+    async fn a_lease_lost_while_a_write_waits_stops_that_write() {
         let fence = Fence::open();
         let permit = Permit::new(fence.clone(), RateLimiter::new(20.0, 1));
         permit.acquire().await.expect("the fence is open");
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_fence_costs_no_token() {
+    async fn a_closed_fence_uses_no_token() {
         let permit = Permit::new(Fence::closed(), RateLimiter::new(0.001, 1));
         permit.acquire().await.expect_err("closed");
         permit.limiter().acquire().await;

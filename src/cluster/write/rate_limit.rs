@@ -148,7 +148,7 @@ mod tests {
     proptest! {
         /// However the calls are spread: no time window gets more than its rate and one burst.
         #[test]
-        fn never_more_than_the_rate_and_one_burst(
+        fn any_time_window_gets_at_most_its_rate_and_one_burst(
             qps in 0.1_f32..500.0,
             burst in 1_u32..50,
             gaps in prop::collection::vec(0_u64..400, 1..300),
@@ -173,7 +173,7 @@ mod tests {
 
         /// A caller that waits for the returned time gets a token: the rate is used fully, not only respected.
         #[test]
-        fn a_wait_as_told_is_enough(qps in 0.01_f32..500.0, burst in 1_u32..20) {
+        fn waiting_for_the_returned_time_is_enough_for_a_token(qps in 0.01_f32..500.0, burst in 1_u32..20) {
             let mut now = Instant::now();
             let mut bucket = Bucket::new(qps, burst, now);
             for _ in 0..burst {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_the_default_and_less_means_no_limit() {
+    fn zero_means_the_default_and_a_negative_rate_no_limit() {
         let now = Instant::now();
         let at_once = |qps, burst| {
             let mut bucket = Bucket::new(qps, burst, now);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_put_off_leaves_half_a_burst_to_what_cannot() {
+    async fn low_priority_callers_leave_half_a_burst_to_others() {
         let limiter = RateLimiter::new(0.001, 4);
         for spare in [true, true, true, false] {
             assert_eq!(limiter.has_spare_capacity(), spare);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_can_be_put_off_takes_only_what_nobody_else_needs() {
+    async fn low_priority_callers_use_only_spare_capacity() {
         let limiter = RateLimiter::new(10.0, 8);
         let spare = {
             let limiter = limiter.clone();
@@ -240,24 +240,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asked_first_goes_first() {
+    async fn waiters_get_tokens_in_order() {
         let limiter = RateLimiter::new(500.0, 1);
         limiter.acquire().await;
         let order = Arc::new(Shared::new(Vec::new()));
-        let asks = (0..40).map(|number| {
+        let waiters = (0..40).map(|number| {
             let (limiter, order) = (limiter.clone(), Arc::clone(&order));
             async move {
                 limiter.acquire().await;
                 order.lock().expect("no panic").push(number);
             }
         });
-        futures::future::join_all(asks).await;
+        futures::future::join_all(waiters).await;
         assert!(order.lock().expect("no panic").is_sorted());
         assert_eq!(limiter.waiting(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_is_lapsed_takes_nothing_and_holds_nobody_up() {
+    async fn a_cancelled_wait_uses_no_token_and_delays_no_other() {
         let limiter = RateLimiter::new(2.0, 1);
         limiter.acquire().await;
         let mut lapsed = 0;

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_the_bundle_has_all_authorities() {
+    fn stored_certificates_read_back_and_the_bundle_has_all_cas() {
         let now = Time::from_secs(1_800_000_000);
         let wanted = CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: 9 * DAY };
         let pairs = [issue(&wanted, now).expect("issued"), issue(&wanted, now).expect("issued")];
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_good_while_it_has_a_third_of_its_life_left_and_is_for_all_names() {
+    fn a_certificate_is_current_for_two_thirds_of_its_lifetime_and_with_all_names() {
         let now = Time::from_secs(1_800_000_000);
         let wanted = CertificateSpec { names: vec!["a.svc".to_owned()], lifetime: 9 * DAY };
         let other = CertificateSpec {

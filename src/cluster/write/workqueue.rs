@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stalest_key_goes_first_and_one_never_written_before_all() {
+    fn the_stalest_key_is_first_and_keys_never_written_before_all() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for (name, written) in
             [("young", Some(90)), ("old", Some(10)), ("new", None), ("older", Some(5))]
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_queued_once_whatever_is_pushed() {
+    fn a_key_is_queued_once() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for _ in 0..5 {
             queue.push(key("web"), None, now);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_pushed_while_it_is_written_is_written_again() {
+    fn a_key_pushed_during_its_write_is_written_again() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         queue.push(key("web"), None, now);
         queue.pop(now);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_key_waits_longer_each_time_and_a_push_does_not_shorten_it() {
+    fn a_failed_key_backs_off_and_a_push_does_not_shorten_it() {
         let (mut queue, start) = (WorkQueue::default(), Instant::now());
         queue.push(key("web"), None, start);
         let mut now = start;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_holds_everything_until_its_end() {
+    fn a_pause_blocks_all_keys_until_its_end() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         let end = now + Duration::from_secs(5);
         queue.pause(end);

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_new_status_lacks_is_taken_away() {
+    fn fields_missing_in_a_new_status_are_removed() {
         let of = |fields: Value| {
             let mut status = json!({"currentReplicas": 1, "desiredReplicas": 1});
             for (key, value) in fields.as_object().into_iter().flatten() {

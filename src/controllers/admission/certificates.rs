@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_registered_before_goes_after_a_while_and_what_came_later_stays() {
+    fn a_foreign_ca_is_removed_after_its_retention_time_unless_it_is_new() {
         let (ours, before, later) = (authority(), authority(), authority());
         let mut state = CertificateState::default();
         let start = Instant::now();
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_two_are_kept_and_what_is_shown_whatever_comes() {
+    fn the_two_newest_certificates_and_the_served_one_are_kept() {
         let certificates = Certificates::default();
         let pairs: Vec<IssuedCertificate> = (0..4).map(|_| pair()).collect();
         certificates.add_pair(pairs[0].clone()).expect("is fine");

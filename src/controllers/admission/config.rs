@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_a_webhook_are_those_that_it_is_called_by() {
+    fn a_certificate_has_all_names_of_the_webhook_service() {
         let service = WebhookClientConfig::Service {
             namespace: "kube-system".into(),
             name: "vpa-webhook".into(),

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_goes_by_cpu_or_memory_of_pods_or_says_nothing_uses_resources() {
+    fn an_hpa_on_pod_cpu_or_memory_or_without_metrics_conflicts() {
         let utilization = json!({"type": "Utilization", "averageUtilization": 60});
         let resource = |name: &str| json!([{"type": "Resource", "resource": {"name": name, "target": utilization}}]);
         let container = json!([{

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_cannot_be_right_keeps_an_object_out_and_one_that_may_be_does_not() {
+    fn an_invalid_query_is_rejected_and_a_doubtful_one_gets_a_warning() {
         let query = |query: &str| {
             let result =
                 validate_object(&object(&json!({"query.plimsoll.dev/load": query}), "load"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_controller_would_not_follow_is_refused_where_it_is_wrong() {
+    fn an_invalid_wpa_is_rejected_with_the_path_of_the_field() {
         let mut wrong = object(&json!({}), "load");
         wrong.spec.max_replicas = 0;
         let result = validate_object(&wrong);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vpa_of_the_same_pods_is_named_where_both_go_by_what_they_use() {
+    fn a_vpa_that_controls_the_same_resources_gives_a_warning() {
         let vpa: VerticalPodAutoscaler = serde_json::from_value(json!({
             "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
             "metadata": {"name": "sizes"},

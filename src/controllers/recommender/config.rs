@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_storage_is_checkpoints_or_a_directory() {
+    fn storage_is_checkpoint_prometheus_or_a_directory() {
         for (text, shown) in [
             ("", "checkpoint"),
             ("checkpoint", "checkpoint"),

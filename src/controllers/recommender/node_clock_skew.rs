@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_whose_clock_is_ahead_is_warned_of_once() {
+    fn each_node_with_a_fast_clock_is_reported_once() {
         let found = |nodes: &[&str]| -> BTreeMap<Arc<str>, Time> {
             nodes.iter().map(|node| (Arc::from(*node), Time::EPOCH)).collect()
         };

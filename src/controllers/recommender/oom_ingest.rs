@@ -138,7 +138,7 @@ mod tests {
     use plimsoll_core::{recommender::OomKill, types::units::Bytes};
 
     #[test]
-    fn kills_that_wait_for_a_history_are_bounded_and_the_newest_stay() {
+    fn pending_oom_kills_are_bounded_and_the_newest_are_kept() {
         let kill = |container: &str, at: usize| ObservedOomKill {
             namespace: "shop".into(),
             pod: format!("pod-{at}").into(),

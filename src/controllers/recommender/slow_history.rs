@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_longer_than_a_pass_says_so_and_nobody_else() {
+    fn a_vpa_without_history_for_longer_than_a_pass_is_overdue() {
         let key = ObjectKey::new("shop", "web");
         let at = Time::from_secs;
         let mut slow = SlowHistory::with_threshold(Duration::from_mins(1));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_tells_itself_whether_it_is_of_a_deployment() {
+    fn labels_and_owners_tell_whether_a_pod_belongs_to_a_deployment() {
         let set = |name: &str| json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "rs"}]);
         let hash = json!({"pod-template-hash": "5d9c"});
         for (kind, labels, owners, expected) in [

@@ -29,7 +29,7 @@ mod tests {
     use plimsoll_core::api::annotations::VPA_KEYS;
 
     #[test]
-    fn no_annotation_is_read_without_its_nonsense_being_named() {
+    fn every_invalid_annotation_is_reported() {
         for key in VPA_KEYS {
             let annotations = [(key.name.to_owned(), "(nonsense)".to_owned())].into();
             let invalid = find_invalid(&annotations);

@@ -120,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verb_of_a_request_is_that_of_rbac() {
-        for (method, uri, wanted) in [
+    fn requests_have_the_verbs_of_rbac() {
+        for (method, uri, expected) in [
             (Method::GET, "/api/v1/namespaces/shop/pods?limit=500", "list"),
             (Method::GET, "/api/v1/pods?&watch=true&timeoutSeconds=290", "watch"),
             (Method::GET, "/api/v1/namespaces/shop/pods/web-1", "get"),
@@ -138,7 +138,7 @@ mod tests {
             (Method::GET, "/apis", "get"),
         ] {
             let uri: Uri = uri.parse().expect("an address");
-            assert_eq!(verb(&method, &uri), wanted, "{method} {uri}");
+            assert_eq!(verb(&method, &uri), expected, "{method} {uri}");
         }
     }
 }

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_go_reads_it() {
+    fn addresses_are_parsed_like_go_does() {
         for (text, host, port) in [
             (":8942", "", 8942),
             ("0.0.0.0:80", "0.0.0.0", 80),

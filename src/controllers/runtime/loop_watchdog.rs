@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_late_only_after_it_began_to_turn() {
+    fn a_loop_can_be_late_only_after_it_started() {
         let watchdog = LoopWatchdog::default();
         assert!(watchdog.check(Duration::ZERO, "a loop").is_ok(), "it has not started yet");
         watchdog.tick();

@@ -248,7 +248,7 @@ mod tests {
     const LATE: &str = "2026-01-01T00:01:00.000000Z";
 
     #[test]
-    fn a_heartbeat_counts_once_it_was_seen_to_change() {
+    fn a_heartbeat_counts_after_an_observed_change() {
         let heartbeats = Heartbeats::default();
         let of = |recommender| heartbeats.for_vpa(&vpa(recommender), "shop");
         assert_eq!(of(None), RecommenderHeartbeat::NotYetObserved, "there was no poll yet");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_look_goes_by_when_a_lease_says_that_it_was_renewed() {
+    fn a_single_read_uses_the_renew_time_of_the_lease() {
         let wall = |text: &str| serde_json::from_value::<Time>(text.into()).expect("a time");
         let mut brief = lease("plimsoll-default", EARLY, "loaded");
         brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(30);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sharded_recommender_the_shard_of_the_namespace_counts() {
+    fn with_a_sharded_recommender_the_shard_of_the_namespace_counts() {
         let heartbeats = Heartbeats::default();
         let shards = ["1/3", "2/3", "3/3"];
         let own =

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_whose_scale_hangs_holds_up_no_other_kind() {
+    async fn a_kind_whose_scale_hangs_does_not_delay_other_kinds() {
         let lookups = OwnerLookups::default();
         let all = [("Hanging", 300), ("Well", 100)];
         let began = Instant::now();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn any_number_of_kinds_that_hang_ends_a_pass_in_time_and_comes_last_in_the_next() {
+    async fn hanging_kinds_do_not_exceed_the_pass_timeout_and_are_last_in_the_next_pass() {
         let lookups = OwnerLookups::default();
         let names: Vec<String> = (0..20).map(|number| format!("Hanging{number}")).collect();
         let mut all: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 40)).collect();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_asked_at_once_than_may_be() {
+    async fn concurrent_lookups_are_limited() {
         let (now, most) = (Rc::new(Cell::new(0_usize)), Rc::new(Cell::new(0_usize)));
         let ask = |key: ObjectReference| {
             let (now, most) = (Rc::clone(&now), Rc::clone(&most));

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_replica_is_not_forgotten_with_its_vpa() {
+    fn a_second_replica_outlives_its_vpa() {
         let mut state = UpdaterState::default();
         for name in ["gone", "stays"] {
             surged(&mut state, &workload(name, name));
@@ -408,11 +408,11 @@ mod tests {
         let (persisted, _) = state.recall(&workload("stays", "another"));
         assert_eq!(persisted.workload, WorkloadState::default());
         assert_eq!(left(&mut state), ["stays"]);
-        assert!(left(&mut state).is_empty(), "each is taken back once");
+        assert!(left(&mut state).is_empty(), "each is removed once");
     }
 
     #[test]
-    fn a_second_replica_whose_vpa_was_deleted_while_no_updater_led_is_in_the_ledger() {
+    fn a_second_replica_whose_vpa_was_deleted_without_a_leader_is_in_the_ledger() {
         let mut ledger = DisruptionBudget::default();
         for name in ["gone", "stays", "recreated"] {
             ledger.record_surge(&workload(name, name).key, name);

@@ -319,7 +319,7 @@ mod tests {
     const THEN: Time = Time::from_secs(1_800_000_000);
 
     #[test]
-    fn conditions_of_others_stay_and_ours_is_written_on_change_only() {
+    fn foreign_conditions_stay_and_ours_is_written_only_on_change() {
         let theirs = json!([{"type": "RecommendationProvided", "status": "True"}]);
         let open = PauseReason { code: "breaker_open", message: "pods got worse".to_owned() };
         assert_eq!(
@@ -338,16 +338,16 @@ mod tests {
         assert_eq!((closed[1].status.as_str(), closed[1].message.as_str()), ("False", ""));
         assert_eq!(closed[1].last_transition_time, Some(to_meta_time(later)));
         let other = PauseReason { code: "cool_down", message: "it rests".to_owned() };
-        let other = desired_conditions(&now, Some(&other), later).expect("it is another one");
+        let other = desired_conditions(&now, Some(&other), later).expect("the conditions differ");
         assert_eq!(
             other[1].last_transition_time,
             Some(to_meta_time(THEN)),
-            "it was held back before"
+            "it was blocked before"
         );
     }
 
     #[test]
-    fn every_guard_has_a_word_of_the_closed_list() {
+    fn every_guard_has_a_known_skip_reason() {
         for word in SkipReason::GUARDS {
             assert!(SkipReason::NAMES.contains(&word), "{word}");
         }

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_would_wait_for_one_who_does_not_answer_are_told_at_once_while_a_few_go_on() {
+    async fn a_circuit_opens_after_timeouts_and_rejects_further_requests_at_once() {
         let breaker = Arc::new(CircuitBreaker::new(2));
         let wait = |namespace| {
             let breaker = Arc::clone(&breaker);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn recommenders_of_one_namespace_share_a_bound_whatever_their_addresses() {
+    async fn recommenders_of_one_namespace_share_a_circuit() {
         let breaker = Arc::new(CircuitBreaker::new(4));
         let fine = |namespace| {
             let call = ServiceCall { service: "http://fine", kind: "recommenders", namespace };
@@ -278,7 +278,7 @@ mod tests {
             error.contains("8 requests of namespace a to recommenders have been waiting"),
             "{error}"
         );
-        assert_eq!(fine("b").await, Ok(1), "another namespace is not held up");
+        assert_eq!(fine("b").await, Ok(1), "another namespace is not blocked");
         let call = ServiceCall { service: "Prometheus", kind: "Prometheus", namespace: "a" };
         assert_eq!(
             breaker.call(call, LIMIT, async { Ok(1) }).await,
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_namespace_whose_requests_time_out_does_not_keep_those_of_others_from_the_service() {
+    async fn timeouts_of_one_namespace_do_not_block_other_namespaces() {
         let breaker = Arc::new(CircuitBreaker::new(8));
         let of = |namespace| ServiceCall { service: "Prometheus", kind: "Prometheus", namespace };
         for _ in 0..20 {

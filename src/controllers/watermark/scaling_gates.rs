@@ -281,7 +281,7 @@ mod tests {
     use plimsoll_core::api::annotations::WPA_KEYS;
 
     #[test]
-    fn an_alert_is_asked_for_by_its_name_and_what_else_is_said_of_it() {
+    fn an_alert_is_queried_by_its_name_and_matchers() {
         assert_eq!(
             alert_query("CheckoutBroken").as_deref(),
             Some(r#"count(ALERTS{alertstate="firing",alertname="CheckoutBroken"}) or vector(0)"#)
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_of_another_namespace_cannot_be_asked_for_and_is_not_taken_for_quiet() {
+    fn an_alert_of_another_namespace_cannot_be_queried_and_counts_as_unknown() {
         let scope = TenantScope { label: "namespace".to_owned(), unrestricted: Vec::new() };
         let tenant = scope.matcher("shop").expect("it is confined");
         let confined = |text: &str| {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn no_annotation_is_read_without_its_nonsense_being_named() {
+    fn every_invalid_annotation_is_reported() {
         for key in WPA_KEYS.into_iter().filter(|key| *key != QUERY) {
             let annotations = [(key.name.to_owned(), "(non{sense)".to_owned())].into();
             let (_, bad) = read_annotations(&annotations, Duration::from_secs(15));
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_names_its_metric() {
+    fn a_query_annotation_contains_its_metric_name() {
         assert_eq!(queried_metric("query.plimsoll.dev/requests"), Some("requests"));
         assert_eq!(queried_metric("plimsoll.dev/monitor"), None);
     }

@@ -26,7 +26,7 @@ mod tests {
     const NOW: Time = Time::from_secs(1_800_000_000);
 
     #[test]
-    fn turns_are_spread_over_the_period_and_none_is_lost() {
+    fn reconciliations_are_spread_over_the_period_and_none_is_skipped() {
         let period = Duration::from_secs(15);
         let mut places = BTreeSet::new();
         for number in 0..100 {

@@ -66,14 +66,14 @@ mod tests {
     use super::{CellAggregation::*, *};
 
     #[test]
-    fn heights_are_shares_of_full() {
+    fn heights_are_shares_of_the_maximum() {
         let values: Vec<_> = (0..=8).map(|eighth| Some(eighth * 100)).collect();
         assert_eq!(sparkline(&values, 800, 1, Max, Glyphs::Unicode), "▁▂▃▄▅▆▇██");
         assert_eq!(sparkline(&values, 800, 1, Max, Glyphs::Ascii), "_.:-=+*##");
     }
 
     #[test]
-    fn nothing_is_blank_and_a_cell_shows_its_highest_or_its_mean() {
+    fn a_gap_is_blank_and_a_cell_shows_its_maximum_or_mean() {
         let values = [Some(0), Some(800), None, None, None, Some(300), Some(1)];
         assert_eq!(sparkline(&values, 800, 2, Max, Glyphs::Ascii), "# -_");
         assert_eq!(sparkline(&values, 800, 2, Mean, Glyphs::Ascii), "= -_");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_or_absurd_scales_do_not_fail() {
+    fn zero_and_huge_scales_do_not_fail() {
         assert_eq!(sparkline(&[], 10, 4, Mean, Glyphs::Ascii), "");
         assert_eq!(sparkline(&[Some(5)], 0, 0, Mean, Glyphs::Ascii), "#");
         assert_eq!(sparkline(&[Some(i64::MAX), Some(-5)], 7, 1, Mean, Glyphs::Ascii), "#_");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_prints_in_millicores_until_there_is_no_bound_at_all() {
+    fn cpu_prints_in_millicores_unless_unbounded() {
         for (millicores, printed) in
             [(0, "0m"), (2000, "2000m"), (99_999, "99999m"), (100_000_000_000_000, "100G")]
         {

@@ -158,7 +158,7 @@ mod tests {
     use crate::report::demo::sparkline::Glyphs;
 
     #[test]
-    fn colours_change_nothing_but_colour() {
+    fn color_changes_nothing_else() {
         let style = |colour| Style {
             width: 80,
             colour,

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_without_series_are_a_problem_where_a_vpa_has_no_others() {
+    fn pods_without_series_are_a_problem_if_their_vpa_has_no_others() {
         let without = |with_series| PartlyCoveredVpa {
             namespace: "shop".to_owned(),
             name: "web".to_owned(),

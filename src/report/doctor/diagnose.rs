@@ -237,7 +237,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_there_was_no_time_for_is_said_and_not_judged() {
+    fn skipped_checks_are_reported_and_not_judged() {
         let mut facts = facts(&[(0, 5), (24, 5)]);
         facts.cluster_coverage = ClusterCoverage::Compared(CoverageReport::default(), Vec::new());
         for (stage, words, others) in [
@@ -264,7 +264,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_kept_for_less_than_is_wanted_is_warned_of() {
+    fn a_retention_shorter_than_the_history_length_gives_a_warning() {
         for (retention_text, level) in [
             ("15d", Some(Level::Ok)),
             ("24h", Some(Level::Warning)),
@@ -279,7 +279,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn times_are_read_as_prometheus_writes_them() {
+    fn prometheus_durations_are_parsed() {
         for (text, hours) in [("15d", 360), ("1w2d", 216), ("36h", 36), ("1y", 8760)] {
             assert_eq!(
                 parse_prometheus_duration(text),

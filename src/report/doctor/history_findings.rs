@@ -152,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn history_that_is_short_or_has_gaps_is_told() {
+    fn a_short_history_or_one_with_gaps_is_reported() {
         let (ok, warning, problem) = (Level::Ok, Level::Warning, Level::Problem);
-        for (depth, wanted) in [
+        for (depth, expected) in [
             (&[(0, 5), (24, 5), (192, 5)][..], &[("history_length", ok)][..]),
             (&[(0, 5), (24, 5), (192, 0)], &[("history_short", warning)]),
             (&[(0, 5), (24, 0), (192, 5)], &[("history_length", ok), ("history_gaps", warning)]),
@@ -162,7 +162,11 @@ mod tests {
             (&[(0, 0), (24, 0), (192, 0)], &[("history_none", problem)]),
         ] {
             let facts = facts(depth);
-            assert_eq!(codes_and_levels(&history(&facts, oldest_age(&facts))), wanted, "{depth:?}");
+            assert_eq!(
+                codes_and_levels(&history(&facts, oldest_age(&facts))),
+                expected,
+                "{depth:?}"
+            );
         }
         let mut facts = facts(&[(0, 5), (192, 5)]);
         facts.depth[1].containers = not();
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn vpas_without_history_beside_others_that_have_one_are_named() {
+    fn vpas_without_history_are_reported_if_others_have_one() {
         let query = |points| Evidence { points, ..Evidence::default() };
         let sample = |points, without_history: &[&str], failure: Option<&str>| SampleRead {
             scope: "8 VPAs of namespace shop".to_owned(),
@@ -204,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_cannot_be_read_is_no_cost() {
+    fn an_unreadable_history_has_no_cost_estimate() {
         let range =
             Range { from: Time::from_secs(60), to: Time::from_secs(3600), step_seconds: 60.0 };
         let query = |points, error: Option<&str>| Evidence {

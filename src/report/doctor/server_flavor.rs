@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_told_by_what_they_say_and_by_where_they_are() {
+    fn the_server_flavor_is_detected_from_build_info_or_address() {
         let flags =
             |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect();
         let thanos: BTreeMap<_, _> = flags(&["query.replica-label", "grpc-address"]);

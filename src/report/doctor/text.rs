@@ -204,7 +204,7 @@ mod tests {
     use crate::report::style::Glyphs;
 
     #[test]
-    fn queries_are_folded_into_lines_that_fit_and_lose_nothing() {
+    fn wrapped_queries_fit_the_width_and_lose_nothing() {
         let query = "count by (namespace) (container_memory_working_set_bytes{job=\"kubelet\",container!=\"\"})";
         for width in [10, 40, 66, 200] {
             let lines = wrap_query(query, width);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
+    fn color_changes_nothing_else_and_ascii_output_is_pure_ascii() {
         let sample = include_str!("../../../tests/data/doctor-prometheus.json");
         let report: DoctorReport = serde_json::from_str(sample).expect("a report");
         let style = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_or_a_bound_that_was_not_worth_a_write_is_drift_and_more_is_not() {
+    fn a_difference_within_a_bucket_or_the_dead_band_is_drift() {
         let now = numbers("1000m", "900m", "1500m");
         let at = Time::from_secs(100 * 3600);
         for (status, expected) in [
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_history_moves_its_upper_bound_by_more() {
+    fn the_upper_bound_of_a_young_history_may_drift_further() {
         let mut young = chain();
         young.evidence.confidence = 0.001;
         young.evidence.last = Some(Time::from_secs(0));

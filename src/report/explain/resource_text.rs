@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_in_few_digits() {
+    fn numbers_are_printed_with_few_digits() {
         for (number, expected) in
             [(0.0, "0"), (15.0, "15"), (0.006_94, "0.0069"), (145.6, "146"), (1.25, "1.25")]
         {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_told_with_what_could_be_done_about_it() {
+    fn throttling_is_explained_with_the_flag_that_would_raise_cpu() {
         for (share, target, expected) in [
             (0.0, None, "in none of its periods"),
             (

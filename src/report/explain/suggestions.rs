@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_names_come_first_and_alone_and_without_any_there_are_still_some() {
+    fn similar_names_are_suggested_and_otherwise_some_existing_ones() {
         let names = ["worker", "web", "web-db", "billing", "wbe"];
         assert_eq!(suggestions("webb", names), ["web", "web-db"]);
         assert_eq!(suggestions("billling", names), ["billing"]);
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn distance_counts_letters() {
+    fn the_edit_distance_counts_letters() {
         for (one, other, count) in [
             ("", "", 0),
             ("abc", "abc", 1),

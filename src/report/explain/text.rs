@@ -224,7 +224,7 @@ mod tests {
     use crate::report::style::Glyphs;
 
     #[test]
-    fn colours_change_nothing_but_colour_and_ascii_is_seven_bits() {
+    fn color_changes_nothing_else_and_ascii_output_is_pure_ascii() {
         let sample = include_str!("../../../tests/data/explain-vpa.json");
         let mut report: VpaReport = serde_json::from_str(sample).expect("a report");
         report.notes.push("This is good to know.".to_owned());

@@ -49,14 +49,14 @@ mod tests {
     }
 
     #[test]
-    fn one_raised_pod_hides_none_of_the_others() {
+    fn a_single_raised_pod_does_not_hide_the_others() {
         let summary = of_cpu(&[Some(100), Some(700), Some(100), Some(100)]);
         let expected = PodRequests { largest: Some(0.7), smallest: 0.1, sum: 1.0 };
         assert_eq!(summary, Some(expected));
     }
 
     #[test]
-    fn a_pod_without_a_request_reserves_nothing_and_no_pod_tells_nothing() {
+    fn a_pod_without_a_request_counts_as_zero_and_no_pods_give_nothing() {
         let expected = PodRequests { largest: Some(0.25), smallest: 0.0, sum: 0.25 };
         assert_eq!(of_cpu(&[Some(250), None]), Some(expected));
         let expected = PodRequests { largest: None, smallest: 0.0, sum: 0.0 };

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_once_is_remembered_until_its_object_or_its_part_is_gone() {
+    fn an_ended_restriction_is_remembered_until_its_object_or_container_is_gone() {
         let restrictions = SeenRestrictions::default();
         let inactive = [("a", "main", 0), ("b", "main", 0), ("c", "main", 0)];
         assert_eq!(scrape(&restrictions, &inactive), [0, 0, 0]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_scrape_at_once_forget_nothing() {
+    fn concurrent_scrapes_keep_all_restrictions() {
         let restrictions = SeenRestrictions::default();
         scrape(&restrictions, &[("a", "main", 1), ("b", "main", 1), ("c", "main", 1)]);
         let mut page = restrictions.page();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_told_by_their_power_of_two() {
+    fn workload_sizes_are_grouped_by_powers_of_two() {
         for (size, power) in [(0, "0"), (1, "0"), (2, "1"), (3, "1"), (4, "2"), (1 << 21, "20")] {
             assert_eq!(log2(size), power, "{size}");
         }

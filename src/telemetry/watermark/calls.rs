@@ -136,8 +136,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recommender_is_shown_without_its_secrets() {
-        for (url, wanted) in [
+    fn a_recommender_url_is_shown_without_secrets() {
+        for (url, expected) in [
             ("https://recommender.team.svc:8443/scale", "https://recommender.team.svc:8443/scale"),
             ("http://user:secret@host/path?token=secret#secret", "http://host/path"),
             ("http://host", "http://host"),
@@ -148,7 +148,7 @@ mod tests {
             ("host:80/path", UNREADABLE),
             ("", UNREADABLE),
         ] {
-            assert_eq!(client_label(url), wanted, "{url}");
+            assert_eq!(client_label(url), expected, "{url}");
         }
     }
 }

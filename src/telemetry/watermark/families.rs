@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_have_five_seven_and_eight_labels_about_an_object() {
+    fn each_upstream_release_has_its_number_of_object_labels() {
         assert_eq!(OBJECT.map(<[_]>::len), [5, 7, 8]);
         for family in &FAMILIES {
             assert!(family.labels.iter().all(|set| set.is_sorted()), "{}", family.definition.name);

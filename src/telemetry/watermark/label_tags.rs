@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_a_name_of_its_own_that_prometheus_takes() {
+    fn every_label_key_becomes_a_valid_and_unique_name() {
         let found =
             names(&["team/name", "a.b", "a-b", "a_b", "1st", "wpa_name", "__name__", "", "é"]);
         let wanted = [
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_keys_are_given_does_not_matter() {
+    fn the_order_of_label_keys_does_not_matter() {
         assert_eq!(names(&["a.b", "a-b", "a.b"]), names(&["a-b", "a.b"]));
         let taken = names(&["a.b", "a-b", "a_b_2"]);
         assert_eq!(taken.len(), 3);

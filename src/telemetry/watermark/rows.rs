@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_put_into_it_and_nothing_else() {
+    fn a_set_contains_exactly_what_was_inserted() {
         for restriction in Restriction::ALL {
             let set = Restrictions::from_iter([restriction]);
             let found = Restriction::ALL.into_iter().filter(|other| set.has(*other));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_with_the_status_in_its_place() {
+    fn a_written_annotation_reads_back_with_the_status() {
         let (original, status) = (snapshot(5, 0), Snapshot::default());
         let text = encode(&original, 7).expect("it fits");
         let expected = Snapshot { memory_closed: Some(status.memory.clone()), ..original };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn another_status_another_version_and_other_texts_are_ignored_for_their_reason() {
+    fn a_stale_newer_or_invalid_annotation_is_ignored_with_the_reason() {
         let text = encode(&snapshot(1, 0), 7).expect("it fits");
         let newer = text.replacen("\"v\":1", "\"v\":2", 1);
         let status = Snapshot::default();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_pods_those_with_the_largest_open_peaks_stay_in_their_order() {
+    fn of_too_many_pods_those_with_the_largest_open_peaks_are_kept_in_order() {
         let original = snapshot(300, 300);
         let text = encode(&original, 7).expect("it fits");
         assert!(text.len() <= MAX_BYTES && text.len() > MAX_BYTES - 400, "{} bytes", text.len());
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_without_any_pod_is_not_written() {
+    fn a_snapshot_that_does_not_fit_without_pods_is_not_written() {
         let owner = Some("x".repeat(MAX_BYTES).into());
         assert_eq!(encode(&Snapshot { owner, ..snapshot(1, 1) }, 7), None);
     }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn of(status: Value) -> u64 {
-        fingerprint(&serde_json::from_value(status).expect("a status")).expect("a good one")
+        fingerprint(&serde_json::from_value(status).expect("a status")).expect("a valid status")
     }
 
     fn with(pointer: &str, value: Value) -> Value {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_api_server_may_do_to_the_text_changes_nothing() {
+    fn changes_that_an_api_server_may_make_keep_the_fingerprint() {
         for (place, value) in [
             ("/lastUpdateTime", json!("2026-01-02T00:00:00Z")),
             ("/lastUpdateTime", json!(null)),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_is_a_format_and_stays_as_it_is() {
+    fn the_fingerprint_format_is_stable() {
         assert_eq!(format!("{:016x}", of(status())), "b8f6936f33c8ebe5");
     }
 }

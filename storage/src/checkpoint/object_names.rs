@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_upstreams_unless_it_is_taken_or_too_long() {
+    fn an_object_has_upstreams_name_unless_it_is_taken_or_too_long() {
         assert_eq!(object_name(&key("web", "app"), false), "web-app");
         assert_eq!(upstream_name(&key("a", "b-c")), upstream_name(&key("a-b", "c")));
         let (one, other) =
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_object_can_have_are_told() {
+    fn invalid_object_names_are_reported_with_the_reason() {
         assert_eq!(invalid_key_reason(&key("web.v1", "app-2")), None);
         for (vpa, container) in
             [("", "a"), ("a", ""), ("a/b", "c"), ("a", "Ä"), ("-a", "b"), ("a", "../x")]

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn every_selector_of_a_tenants_query_reads_its_own_series_only() {
+    fn every_selector_of_a_tenants_query_is_restricted_to_its_namespace() {
         let tenant = LabelMatcher::new("namespace", MatchOperator::Equals, "shop");
         let cluster: LabelMatchers = ["cluster=\"qa\"".parse().expect("one")].into_iter().collect();
         let of = |text: &str| Query::from_tenant(text, &LabelMatchers::default(), &tenant);

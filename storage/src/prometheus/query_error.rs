@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart_by_what_can_be_done() {
+    fn errors_are_classified_by_their_remedy() {
         let too_many =
             "query processing would load too many samples into memory in query execution";
         let points = "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution";
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_called_by_their_title() {
+    fn an_html_page_is_named_by_its_title() {
         let page = "<!doctype html>\n<html><head>\n<TITLE lang=en>\n Sign in\n to Grafana </TITLE>";
         let failure = envelope(200, "text/html; charset=utf-8").failure(None, page).to_string();
         assert!(

@@ -101,7 +101,7 @@ impl LeaderOverlaps {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_is_named_to_those_who_do_not_lead_and_by_the_words_of_client_go() {
+async fn standbys_report_the_leader_and_log_leader_changes_like_client_go() {
     let (log, _guard) = captured_log::capture();
     let api = InMemoryApiServer::new();
     let first = start(&api, "first", SHORT);
@@ -121,7 +121,7 @@ async fn a_leader_is_named_to_those_who_do_not_lead_and_by_the_words_of_client_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
+async fn a_takeover_lasts_the_lease_duration_and_its_requests() {
     for times in [UPSTREAM, SHORT] {
         let lease = ms(times[0]);
         for latency in [0, 100].map(ms) {
@@ -155,7 +155,7 @@ async fn a_takeover_takes_the_lease_and_the_requests_for_it_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handover_takes_one_look_and_the_requests_for_it_and_no_longer() {
+async fn a_released_lease_is_acquired_with_the_next_attempt() {
     for times in [UPSTREAM, SHORT] {
         for latency in [0, 20, 100].map(ms) {
             let api = slow(latency);
@@ -192,7 +192,7 @@ const REFUSES: u8 = 1;
 const HANGS: u8 = 2;
 
 #[tokio::test(start_paused = true)]
-async fn without_answers_a_leader_holds_until_its_deadline_and_leads_again_once_there_are_some() {
+async fn an_unreachable_leader_leads_until_its_renew_deadline_and_leads_again_later() {
     for (fault, longest) in [(REFUSES, longest_retry(UPSTREAM)), (HANGS, ms(UPSTREAM[1] / 2))] {
         let state = Arc::new(AtomicU8::new(FINE));
         let api = InMemoryApiServer::with_interceptor({
@@ -249,7 +249,7 @@ async fn write(api: &InMemoryApiServer, spec: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_led_under_again() {
+async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_acquired_again() {
     for latency in [0, 20, 100].map(ms) {
         let api = slow(latency);
         let one = start(&api, "one", UPSTREAM);
@@ -307,8 +307,7 @@ fn lease_with_clock_skew(wrong_by: i64, transitions: i32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_whose_clock_is_wrong_keeps_the_lease_while_it_renews_and_for_its_duration_after_that()
- {
+async fn a_holder_with_a_wrong_clock_keeps_its_lease_while_it_renews_and_for_its_duration() {
     for wrong_by in [-3_600, 3_600] {
         let api = slow(ms(20));
         let first = json!({"metadata": {"name": NAME}, "spec": lease_with_clock_skew(wrong_by, 0)});

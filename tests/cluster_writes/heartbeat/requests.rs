@@ -33,7 +33,7 @@ async fn holder(api: &InMemoryApiServer) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_frozen_between_two_requests_overwrites_no_other_heartbeat() {
+async fn a_leader_frozen_between_two_requests_does_not_overwrite_another_heartbeat() {
     let delay = Arc::new(AtomicUsize::new(0));
     let api = InMemoryApiServer::with_interceptor({
         let delay = Arc::clone(&delay);
@@ -65,7 +65,7 @@ async fn a_leader_that_was_frozen_between_two_requests_overwrites_no_other_heart
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_access_review_without_an_answer_is_repeated_and_a_denial_ends_the_heartbeat() {
+async fn a_failed_access_review_is_repeated_and_a_denial_ends_the_heartbeat() {
     let code = Arc::new(AtomicU16::new(503));
     let api = InMemoryApiServer::with_interceptor({
         let code = Arc::clone(&code);

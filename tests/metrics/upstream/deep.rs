@@ -27,7 +27,7 @@ use crate::support::{
 use crate::webhook::webhook_client::WebhookClient;
 
 #[tokio::test]
-async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
+async fn upstreams_admission_controller_exports_the_recorded_families() {
     let Some(bed) = Testbed::private().await else { return };
     let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     let port = Port::claim();
@@ -58,7 +58,7 @@ async fn upstreams_admission_controller_has_the_families_that_were_recorded() {
 }
 
 #[tokio::test]
-async fn upstreams_recommender_has_the_families_that_were_recorded() {
+async fn upstreams_recommender_exports_the_recorded_families() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     let Some(prometheus) = PrometheusServer::start(PrometheusRelease::V3, None, &[]).await else {

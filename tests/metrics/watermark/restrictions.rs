@@ -10,7 +10,7 @@ use plimsoll_core::types::ObjectKey;
 use super::{WatermarkFixture, WatermarkFixtures, lines_of_family, scrape_text, web};
 
 #[test]
-fn a_restriction_of_a_wpa_that_never_held_has_no_series_and_one_that_ends_is_zero() {
+fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_zero() {
     struct ChangingWatermarks(Mutex<Vec<WatermarkFixture>>);
     impl WpaMetricsSource for ChangingWatermarks {
         fn visit(
@@ -50,7 +50,7 @@ fn a_restriction_of_a_wpa_that_never_held_has_no_series_and_one_that_ends_is_zer
 }
 
 #[test]
-fn names_that_many_metrics_have_are_told_apart_in_linear_time() {
+fn many_metrics_with_the_same_name_are_numbered_in_linear_time() {
     let source = |value| SourceRow { value_milli: Some(value), ..SourceRow::default() };
     let sources: Vec<_> = (0..20_000).map(|number| source(f64::from(number))).collect();
     let text = scrape_text(
@@ -67,7 +67,7 @@ fn names_that_many_metrics_have_are_told_apart_in_linear_time() {
 }
 
 #[test]
-fn only_restrictions_and_whole_objects_are_left_of_ours_when_asked_so() {
+fn cardinality_restricted_exports_only_restrictions_and_objects_of_ours() {
     let text = scrape_text(vec![web()], Cardinality::Restricted, LabelSet::V12, &[]);
     assert_eq!(lines_of_family(&text, "plimsoll_restricted_scaling").len(), 2);
     assert_eq!(lines_of_family(&text, "plimsoll_effective").len(), 1);

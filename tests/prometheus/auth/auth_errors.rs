@@ -18,7 +18,7 @@ fn bearer() -> AuthConfig {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_says_where_it_went() {
+async fn a_redirect_is_not_followed_and_its_target_is_reported() {
     let elsewhere = LoopbackServer::start(|_| ok_response("a page to sign in with")).await;
     let to = format!("{}/login?return=hunter2", elsewhere.address);
     let server = LoopbackServer::start(move |_| TestResponse {
@@ -43,7 +43,7 @@ async fn a_redirect_is_not_followed_and_says_where_it_went() {
 }
 
 #[tokio::test]
-async fn who_is_refused_reads_with_what_and_what_to_do() {
+async fn rejected_credentials_are_named_in_the_error_with_a_remedy() {
     for (status, words) in [
         (401, "rejected this bearer token (401): check the token"),
         (403, "denied access with this bearer token (403): grant permission"),
@@ -63,7 +63,7 @@ async fn who_is_refused_reads_with_what_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn nobody_there_and_no_answer_in_time_may_pass() {
+async fn a_refused_connection_and_a_timeout_are_transient_errors() {
     let server = LoopbackServer::start(|_| ok_response("")).await;
     let address = server.address.clone();
     drop(server);
@@ -85,7 +85,7 @@ async fn nobody_there_and_no_answer_in_time_may_pass() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_missing_empty_or_odd_is_named() {
+async fn a_missing_empty_or_invalid_credential_file_is_named() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("token");
     let http_transport = transport_with_sign_in(
@@ -115,7 +115,7 @@ async fn a_file_that_is_missing_empty_or_odd_is_named() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_none_is_named() {
+async fn an_invalid_certificate_file_is_named() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = super::write(folder.path(), "ca.crt", "hello");
     let identity = ClientCertificateFiles { certificate: path.clone(), key: path.clone() };
@@ -137,7 +137,7 @@ async fn a_certificate_that_is_none_is_named() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_before_anything_is_asked() {
+fn an_invalid_configuration_is_rejected_before_any_request() {
     let header = |name: &str| Header { name: name.into(), value: Secret::from("x").into() };
     let with =
         |address: &str| TransportConfig { address: address.into(), ..TransportConfig::default() };

@@ -92,7 +92,7 @@ fn sign_in(aws: Aws) -> AuthConfig {
 }
 
 #[tokio::test]
-async fn keys_of_the_environment_sign_every_request() {
+async fn keys_from_the_environment_sign_every_request() {
     let valid_keys = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
     let (id, secret, session) = issue_credentials(&valid_keys, "ENV");
@@ -117,7 +117,7 @@ async fn keys_of_the_environment_sign_every_request() {
 }
 
 #[tokio::test]
-async fn keys_of_files_are_read_again_as_soon_as_they_are_refused() {
+async fn keys_from_files_are_reloaded_after_a_rejection() {
     let valid_keys = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
     let folder = tempfile::tempdir().expect("temporary directory");
@@ -138,7 +138,7 @@ async fn keys_of_files_are_read_again_as_soon_as_they_are_refused() {
 }
 
 #[tokio::test]
-async fn a_token_of_the_cluster_is_exchanged_for_a_roles_keys() {
+async fn a_service_account_token_is_exchanged_for_the_keys_of_a_role() {
     let valid_keys = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
     let wanted = Arc::new(Mutex::new("jwt-1".to_owned()));
@@ -188,7 +188,7 @@ async fn a_token_of_the_cluster_is_exchanged_for_a_roles_keys() {
 }
 
 #[tokio::test]
-async fn a_role_is_taken_on_with_signed_credentials() {
+async fn a_role_is_assumed_with_signed_credentials() {
     let valid_keys = ValidKeys::default();
     let own = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
@@ -220,7 +220,7 @@ async fn a_role_is_taken_on_with_signed_credentials() {
 }
 
 #[tokio::test]
-async fn an_agent_beside_the_pod_gives_keys_to_the_token_of_now() {
+async fn the_pod_identity_agent_returns_keys_for_the_current_token() {
     let valid_keys = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
     let wanted = Arc::new(Mutex::new("agent-1".to_owned()));
@@ -256,7 +256,7 @@ async fn an_agent_beside_the_pod_gives_keys_to_the_token_of_now() {
 }
 
 #[tokio::test]
-async fn the_instances_metadata_give_its_roles_keys_in_a_session() {
+async fn the_instance_metadata_service_returns_the_keys_of_its_role_in_a_session() {
     let valid_keys = ValidKeys::default();
     let server = prometheus(&valid_keys).await;
     let sessions = Arc::new(AtomicUsize::new(0));

@@ -75,7 +75,7 @@ fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<AuthConfig> {
 }
 
 #[tokio::test]
-async fn no_secret_is_in_any_log_line_error_or_debug_output() {
+async fn no_secret_appears_in_any_log_line_error_or_debug_output() {
     // At trace level, which includes the libraries.
     let (log, guard) = captured_log::capture_filtered("trace");
     let folder = tempfile::tempdir().expect("temporary directory");

@@ -101,7 +101,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_example_that_aws_publishes_is_verified_and_a_changed_one_is_not() {
+fn the_published_example_of_aws_verifies_and_a_modified_one_does_not() {
     let key = Key {
         id: "AKIDEXAMPLE",
         secret: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY",

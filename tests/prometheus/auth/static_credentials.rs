@@ -35,7 +35,7 @@ fn basic(password: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_form_arrives_as_it_was_asked_below_the_path_of_the_address() {
+async fn a_post_request_has_its_form_in_the_body_below_the_configured_path() {
     let server = LoopbackServer::start(|request| {
         assert_eq!(request.method, Method::POST);
         assert_eq!(request.uri.path(), "/select/0/prometheus/api/v1/query");
@@ -55,7 +55,7 @@ async fn a_form_arrives_as_it_was_asked_below_the_path_of_the_address() {
 }
 
 #[tokio::test]
-async fn a_get_has_its_form_in_the_query_beside_that_of_the_address() {
+async fn a_get_request_has_its_form_and_the_configured_query_in_the_url() {
     let server = LoopbackServer::start(|request| {
         let query = request.query();
         ok_response(format!("{} {} {}", request.method, query["extra"], query["match[]"]))
@@ -71,7 +71,7 @@ async fn a_get_has_its_form_in_the_query_beside_that_of_the_address() {
 }
 
 #[tokio::test]
-async fn a_password_of_a_file_is_read_again_as_soon_as_it_is_refused() {
+async fn a_password_file_is_reloaded_after_a_rejection() {
     let (server, wanted) = server_requiring("authorization").await;
     let folder = tempfile::tempdir().expect("temporary directory");
     *wanted.lock().expect("no panic") = basic("one:1 ü");
@@ -91,7 +91,7 @@ async fn a_password_of_a_file_is_read_again_as_soon_as_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_and_password_in_the_address_sign_in_and_are_not_shown() {
+async fn credentials_in_the_address_are_used_and_not_shown() {
     let (server, wanted) = server_requiring("authorization").await;
     *wanted.lock().expect("no panic") = basic("hunter+2 3");
     let address = server.address.replace("http://", "http://vpa:hunter+2%203@");
@@ -102,7 +102,7 @@ async fn a_name_and_password_in_the_address_sign_in_and_are_not_shown() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_rotated_without_a_refusal_is_used_within_a_minute() {
+async fn a_rotated_token_file_is_used_within_a_minute() {
     // Both tokens are valid, as with service account tokens, whose old one expires later.
     let server =
         LoopbackServer::start(|request| ok_response(request.header("authorization"))).await;
@@ -124,7 +124,7 @@ async fn a_token_that_is_rotated_without_a_refusal_is_used_within_a_minute() {
 }
 
 #[tokio::test]
-async fn headers_and_the_tenant_are_in_every_request_and_follow_their_files() {
+async fn headers_and_the_tenant_are_sent_with_every_request_and_follow_their_files() {
     let (server, wanted) = server_requiring("x-key").await;
     let folder = tempfile::tempdir().expect("temporary directory");
     let file = write(folder.path(), "key", "k1");

@@ -52,7 +52,7 @@ fn encrypted(server: &LoopbackServer, reload_interval: Duration, tls: Tls) -> Ht
 }
 
 #[tokio::test]
-async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
+async fn a_server_is_trusted_only_by_the_configured_ca() {
     let authority = CertificateAuthority::new("own");
     let server = LoopbackServer::start_tls(shared(side(&authority, None)), |request| {
         assert!(request.header("accept-encoding").contains("gzip"), "compression must be accepted");
@@ -98,7 +98,7 @@ async fn a_server_is_believed_by_its_authoritys_file_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_new_authority_of_the_server_is_believed_as_soon_as_it_is_in_the_file() {
+async fn a_new_ca_is_trusted_as_soon_as_its_file_has_it() {
     let (old, new) = (CertificateAuthority::new("old"), CertificateAuthority::new("new"));
     let tls = shared(side(&old, None));
     let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
@@ -117,7 +117,7 @@ async fn a_new_authority_of_the_server_is_believed_as_soon_as_it_is_in_the_file(
 }
 
 #[tokio::test]
-async fn a_server_that_demands_a_certificate_gets_the_one_that_is_in_the_file_now() {
+async fn a_server_that_requires_a_client_certificate_gets_the_current_one() {
     let own = CertificateAuthority::new("own");
     let (old, new) =
         (CertificateAuthority::new("old clients"), CertificateAuthority::new("new clients"));

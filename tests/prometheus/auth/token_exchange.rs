@@ -32,11 +32,11 @@ struct TokenIssuer {
 }
 
 impl TokenIssuer {
-    fn issue(&self, lives: impl Into<Value>) -> TestResponse {
+    fn issue(&self, expires_in: impl Into<Value>) -> TestResponse {
         let token = format!("token-{}", self.given.fetch_add(1, Ordering::Relaxed) + 1);
         self.good.lock().expect("no panic").push(token.clone());
         let response =
-            json!({"access_token": token, "token_type": "Bearer", "expires_in": lives.into()});
+            json!({"access_token": token, "token_type": "Bearer", "expires_in": expires_in.into()});
         ok_response(response.to_string())
     }
 
@@ -112,7 +112,7 @@ fn client(server: &LoopbackServer, secret: SecretSource) -> AuthConfig {
 }
 
 #[tokio::test]
-async fn client_credentials_are_exchanged_once_for_all_who_wait() {
+async fn concurrent_requests_share_one_client_credentials_exchange() {
     for in_form in [false, true] {
         let tokens = TokenIssuer::default();
         let prometheus = tokens.prometheus().await;
@@ -127,7 +127,7 @@ async fn client_credentials_are_exchanged_once_for_all_who_wait() {
 }
 
 #[tokio::test]
-async fn a_client_secret_that_was_rotated_is_exchanged_anew_as_soon_as_its_token_is_refused() {
+async fn a_rotated_client_secret_is_used_after_its_token_is_rejected() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let secret = Arc::new(Mutex::new("old".to_owned()));
@@ -144,7 +144,7 @@ async fn a_client_secret_that_was_rotated_is_exchanged_anew_as_soon_as_its_token
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_refuses_is_one_line_without_the_secret() {
+async fn a_token_endpoint_error_is_one_line_without_the_secret() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let secret = Arc::new(Mutex::new("right".to_owned()));
@@ -188,7 +188,7 @@ async fn a_token_endpoint_that_refuses_is_one_line_without_the_secret() {
 }
 
 #[tokio::test]
-async fn azure_takes_the_clusters_token_of_now() {
+async fn azure_workload_identity_uses_the_current_service_account_token() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let assertion = Arc::new(Mutex::new("jwt-1".to_owned()));
@@ -229,7 +229,7 @@ async fn azure_takes_the_clusters_token_of_now() {
 }
 
 #[tokio::test]
-async fn azures_metadata_give_a_managed_identitys_token() {
+async fn azure_metadata_returns_a_token_of_the_managed_identity() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({
@@ -255,7 +255,7 @@ async fn azures_metadata_give_a_managed_identitys_token() {
 }
 
 #[tokio::test]
-async fn googles_metadata_give_a_service_accounts_token_and_a_new_one_before_it_ends() {
+async fn google_metadata_returns_a_service_account_token_and_renews_it_before_it_expires() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({
@@ -313,7 +313,7 @@ fn is_genuine(assertion: &str, audience: &str, id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_service_accounts_key_signs_for_a_token_and_the_next_key_for_the_next() {
+async fn a_google_service_account_key_signs_assertions_and_follows_its_file() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let wanted = Arc::new(Mutex::new("k1"));
@@ -360,7 +360,7 @@ async fn a_service_accounts_key_signs_for_a_token_and_the_next_key_for_the_next(
 }
 
 #[tokio::test]
-async fn a_token_of_the_cluster_is_exchanged_with_google_and_for_a_service_account() {
+async fn a_service_account_token_is_exchanged_with_google_and_used_for_impersonation() {
     let tokens = TokenIssuer::default();
     let prometheus = tokens.prometheus().await;
     let server = LoopbackServer::start({

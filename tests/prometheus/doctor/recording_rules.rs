@@ -25,7 +25,7 @@ fn recorded(mut history: History, pods: &[(&str, &str)], hours: i64) -> History 
 }
 
 #[tokio::test]
-async fn recorded_usage_is_told_and_read_where_it_is_all() {
+async fn recorded_usage_is_reported_and_used_only_if_complete() {
     for (pods, hours, code, level, words, is_read) in [
         (&PODS[..], 24, "recorded", "ok", "cover usage for 20 h", true),
         (&PODS, 2, "recorded_young", "ok", "but not yet for 20 h", false),

@@ -23,7 +23,7 @@ async fn refused(arguments: &[&str], code: i32) -> String {
 }
 
 #[tokio::test]
-async fn whatever_answers_no_queries_is_one_line() {
+async fn an_address_that_is_no_prometheus_is_a_one_line_error() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = format!("http://{}", silent.local_addr().expect("an address"));
     for (address, words) in [("http://127.0.0.1:1", "cannot be reached"), (&*silent, "within 5s")] {
@@ -56,7 +56,7 @@ async fn whatever_answers_no_queries_is_one_line() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
+async fn a_hanging_server_does_not_block_and_skipped_checks_are_reported() {
     let history = shop(&OPERATOR, days(1, SignedDuration::from_mins(1)));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
@@ -92,7 +92,7 @@ async fn a_server_that_hangs_holds_nobody_and_what_was_not_asked_is_said() {
 }
 
 #[tokio::test]
-async fn a_login_page_before_a_server_is_called_what_it_is() {
+async fn a_login_page_in_front_of_the_server_is_reported_as_such() {
     let history = days(1, SignedDuration::from_mins(5)).series("up", &[], |_| Some(1.0));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {
         return;
@@ -117,7 +117,7 @@ async fn a_login_page_before_a_server_is_called_what_it_is() {
 }
 
 #[tokio::test]
-async fn secrets_are_not_repeated_and_what_contradicts_itself_is_usage() {
+async fn secrets_are_not_printed_and_contradictory_flags_are_usage_errors() {
     let empty = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
     let server = LoopbackServer::start(move |_| ok_response(empty)).await;
     let address = server.address.replace("http://", "http://amy:hunter2@");

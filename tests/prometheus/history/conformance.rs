@@ -50,11 +50,14 @@ impl Storage for ServedHistory {
 
 #[async_trait]
 impl ReadOnlyFixture for FilledPrometheus {
-    async fn backend_with(&self, lives: &[ContainerLifetime]) -> Result<Arc<dyn Storage>, String> {
+    async fn backend_with(
+        &self,
+        lifetimes: &[ContainerLifetime],
+    ) -> Result<Arc<dyn Storage>, String> {
         let Self { flavor, release, now, .. } = self;
         let begin = *now - SignedDuration::from_hours(13);
         let mut history = History::new(begin, *now, SignedDuration::from_mins(1));
-        for lifetime in lives {
+        for lifetime in lifetimes {
             let ContainerLifetime { namespace, pod, container, owner, cores, bytes, .. } =
                 *lifetime;
             let (from, to) = (lifetime.start, lifetime.end);
@@ -93,7 +96,7 @@ impl ReadOnlyFixture for FilledPrometheus {
 }
 
 #[tokio::test]
-async fn history_from_a_prometheus_passes_every_case_of_what_only_reads() {
+async fn history_from_prometheus_passes_the_read_only_conformance_suite() {
     for (flavor, release) in by_turns([OPERATOR, MANAGED]) {
         let is_missing = AtomicBool::default();
         let filled = FilledPrometheus { flavor, release, now: hours(1).1, is_missing };

@@ -92,7 +92,7 @@ fn shop(mut history: History, end: Timestamp) -> History {
 }
 
 #[tokio::test]
-async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_others() {
+async fn throttling_is_measured_per_container_over_all_pods_of_the_workload_only() {
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         let (history, end) = hours(3);
         let Some(server) = PrometheusServer::with_history(release, shop(history, end)).await else {
@@ -146,7 +146,7 @@ async fn throttling_is_told_by_container_over_all_pods_of_its_workload_and_no_ot
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_in_one_place_is_told_and_leaves_what_is_answered_in_others() {
+async fn a_failed_throttling_query_for_one_namespace_is_reported_and_others_count() {
     let (mut history, end) = hours(3);
     for namespace in ["bank", "shop"] {
         history = OPERATOR.usage(history, MEMORY_METRIC, [namespace, "db-0", "app"], |_| Some(1e8));

@@ -13,7 +13,7 @@ use crate::prometheus::series_collector::short_limits;
 use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer};
 
 #[tokio::test]
-async fn a_victoria_metrics_is_told_not_to_move_the_beginning_of_a_range() {
+async fn victoria_metrics_queries_disable_alignment_of_the_range_start() {
     let (mut history, end) = hours(3);
     let used = |now: Timestamp| Some((now.as_second() - 1_700_000_000) as f64 * 0.5);
     history = AGENT.usage(history, CPU_METRIC, ["shop", "db-0", "app"], used);

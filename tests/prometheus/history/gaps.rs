@@ -13,7 +13,7 @@ use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusSe
 const POD: &str = "db-0";
 
 #[tokio::test]
-async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
+async fn gaps_counter_resets_and_invalid_values_only_lose_their_own_samples() {
     for release in releases() {
         let (history, end) = hours(9);
         let before = move |hours: i64| end - SignedDuration::from_hours(hours);
@@ -72,7 +72,7 @@ async fn gaps_resets_and_numbers_that_are_none_cost_only_themselves() {
 }
 
 #[tokio::test]
-async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
+async fn many_slices_give_the_same_history_as_few_slices() {
     const DAYS: i64 = 15;
     for release in releases() {
         let (mut history, end) = hours(24 * DAYS + 1);
@@ -105,7 +105,7 @@ async fn eight_and_fifteen_days_in_many_slices_are_what_they_are_in_few() {
 const ENDED: u64 = 0x7ff0_0000_0000_0002;
 
 #[tokio::test]
-async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_for_it() {
+async fn a_series_that_ended_has_no_later_samples_and_its_successor_continues_it() {
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         let (mut history, end) = hours(5);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
@@ -157,7 +157,7 @@ async fn a_series_that_has_ended_is_not_said_to_go_on_and_the_next_one_goes_on_f
 }
 
 #[tokio::test]
-async fn nodes_that_stamp_their_own_times_leave_no_step_empty() {
+async fn irregular_scrape_times_leave_no_step_empty() {
     let end = hours(1).1;
     // Intervals of 60, 75, 45 and 60 seconds.
     let is_sampled = |now: Timestamp| [0, 60, 135, 180].contains(&(now.as_second() % 240));

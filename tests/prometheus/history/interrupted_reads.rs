@@ -48,7 +48,7 @@ fn small_limits() -> HistorySettings {
 }
 
 #[tokio::test]
-async fn reading_goes_on_where_it_stopped() {
+async fn an_interrupted_history_read_resumes_where_it_stopped() {
     let Some((server, end)) = server().await else { return };
     let (uninterrupted, report) = read(&server.url(), small_limits(), end, &VPAS).await;
     let proxy = FaultyProxy::start(&server.url()).await;
@@ -112,7 +112,7 @@ fn faults() -> Vec<(Fault, usize, &'static str)> {
 }
 
 #[tokio::test]
-async fn each_fault_is_one_line_and_is_forgotten_when_it_is_over() {
+async fn each_fault_is_one_line_and_is_cleared_when_it_ends() {
     let Some((server, end)) = server().await else { return };
     let (uninterrupted, _) = read(&server.url(), small_limits(), end, &VPAS).await;
     let proxy = FaultyProxy::start(&server.url()).await;
@@ -151,7 +151,7 @@ async fn each_fault_is_one_line_and_is_forgotten_when_it_is_over() {
 }
 
 #[tokio::test]
-async fn a_server_that_lets_little_be_loaded_at_once_is_asked_for_less() {
+async fn queries_are_split_for_a_server_with_low_limits() {
     for release in releases() {
         let (history, end) = day();
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
@@ -170,7 +170,7 @@ async fn a_server_that_lets_little_be_loaded_at_once_is_asked_for_less() {
 }
 
 #[tokio::test]
-async fn giving_up_in_the_middle_loses_nothing() {
+async fn cancelling_a_history_read_loses_nothing() {
     let Some((server, end)) = server().await else { return };
     let (uninterrupted, _) = read(&server.url(), small_limits(), end, &VPAS).await;
     let proxy = FaultyProxy::start(&server.url()).await;
@@ -194,7 +194,7 @@ async fn giving_up_in_the_middle_loses_nothing() {
 }
 
 #[tokio::test]
-async fn one_batch_that_fails_leaves_the_others() {
+async fn a_failed_batch_does_not_affect_the_others() {
     let (mut history, end) = hours(3);
     for namespace in ["shop", "bank"] {
         let names = [namespace, "db-0", "app"];
@@ -224,7 +224,7 @@ async fn one_batch_that_fails_leaves_the_others() {
 }
 
 #[tokio::test]
-async fn after_a_downtime_only_the_missing_hours_are_asked_for() {
+async fn after_a_downtime_only_the_missing_hours_are_queried() {
     let Some((server, end)) = server().await else { return };
     let storage = storage(&server.url(), short_limits(), last(24), end);
     let mut sink = CollectingSink::default();
@@ -238,7 +238,7 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for() {
 }
 
 #[tokio::test]
-async fn what_was_too_slow_to_come_is_asked_for_in_smaller_parts_the_next_time_too() {
+async fn queries_that_timed_out_stay_split_on_the_next_attempt() {
     let Some((server, end)) = server().await else { return };
     let proxy = FaultyProxy::start(&server.url()).await;
     // Long enough for healthy responses, even if the machine stalls for a second.

@@ -61,7 +61,7 @@ fn live(pods: &[&str]) -> LivePods {
 }
 
 #[tokio::test]
-async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
+async fn running_pods_are_read_whatever_their_names() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hours(4);
         let history = shop(&flavor, history, &[USUAL, FRONT, ALIKE, STRANGER]);
@@ -91,7 +91,7 @@ async fn pods_that_are_there_now_are_read_whatever_they_are_called() {
 }
 
 #[tokio::test]
-async fn names_that_are_too_long_for_one_query_are_asked_for_in_several() {
+async fn pod_names_that_exceed_one_query_are_split_over_several() {
     // Enough pods for three queries, and enough that all pods are queried without names.
     for many in [300, 1_200] {
         let (history, end) = hours(3);
@@ -116,7 +116,7 @@ async fn names_that_are_too_long_for_one_query_are_asked_for_in_several() {
 }
 
 #[tokio::test]
-async fn pods_that_are_there_now_are_added_to_those_that_labels_tell() {
+async fn running_pods_are_added_to_those_found_by_labels() {
     let (history, end) = hours(4);
     let labels = [("namespace", "shop"), ("pod", USUAL), ("label_app", "web")];
     let history = CHART.state(history, "kube_pod_labels", &labels, |_| Some(1.0));

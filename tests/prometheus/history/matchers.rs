@@ -34,7 +34,7 @@ fn count(query: &str) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn every_selector_has_the_matchers_of_the_user() {
+async fn every_selector_has_the_configured_matchers() {
     let (mut history, end) = hours(3);
     let flavor = LabelFlavor {
         usage: &[("job", "kubelet"), ("cluster", "qa")],

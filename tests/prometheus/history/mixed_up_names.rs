@@ -70,7 +70,7 @@ fn small_limits() -> HistorySettings {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_half_way_is_one_line_until_there_is_a_new_one() {
+async fn an_expired_token_is_a_one_line_error_until_it_is_replaced() {
     let Some((server, end)) = server().await else { return };
     let (uninterrupted, _) = read(&server.url(), small_limits(), end, &VPAS).await;
     let folder = tempfile::tempdir().expect("temporary directory");
@@ -115,7 +115,7 @@ async fn a_token_that_expires_half_way_is_one_line_until_there_is_a_new_one() {
 }
 
 #[tokio::test]
-async fn a_login_page_in_place_of_owners_gives_nobody_the_pods_of_others() {
+async fn a_login_page_instead_of_owners_assigns_no_pods_to_other_workloads() {
     let Some((server, end)) = server().await else { return };
     let (uninterrupted, report) = read(&server.url(), small_limits(), end, &VPAS).await;
     assert_eq!((uninterrupted.pods("web"), report.without_owner_info), (vec![OWN, ODD], 0));
@@ -139,7 +139,7 @@ async fn a_login_page_in_place_of_owners_gives_nobody_the_pods_of_others() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_tells_owners_is_read_by_the_names_of_pods() {
+async fn without_owner_series_pods_are_assigned_by_name() {
     let Some((server, end)) = server().await else { return };
     let proxy = FaultyProxy::start(&server.url()).await;
     proxy.respond_not_found_at("/api/v1/series");
@@ -148,7 +148,7 @@ async fn a_server_that_never_tells_owners_is_read_by_the_names_of_pods() {
 }
 
 #[tokio::test]
-async fn pods_of_the_same_names_in_another_namespace_are_no_part_of_a_history() {
+async fn pods_with_the_same_name_in_another_namespace_are_excluded() {
     let twins = [("shop", 0.1, 1e8), ("market", 3.0, 4e9)];
     let Some((server, end)) = server_of(&twins).await else { return };
     let of = |namespace: &str| ObjectKey::new(namespace, "web");

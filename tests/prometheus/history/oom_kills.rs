@@ -16,7 +16,7 @@ const RESTARTS: &str = "kube_pod_container_status_restarts_total";
 const REASON: &str = "kube_pod_container_status_last_terminated_reason";
 
 #[tokio::test]
-async fn kills_count_once_each_with_what_was_asked_for_then() {
+async fn each_oom_kill_counts_once_with_the_request_at_that_time() {
     for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (mut history, end) = hours(7);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);
@@ -84,7 +84,7 @@ fn pod_with_oom_kills(
 }
 
 #[tokio::test]
-async fn a_kill_counts_once_where_one_history_ends_and_the_next_begins() {
+async fn an_oom_kill_between_two_histories_counts_once() {
     for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (mut history, end) = hours(7);
         let ago = move |minutes: i64| end - SignedDuration::from_mins(minutes);

@@ -30,15 +30,15 @@ fn pod(
     mut history: History,
     pod: &str,
     (cores, bytes): (f64, f64),
-    lives: impl Fn(Timestamp) -> bool + Send + Clone + 'static,
+    is_running: impl Fn(Timestamp) -> bool + Send + Clone + 'static,
 ) -> History {
     let names = ["shop", pod, "app"];
-    let alive = lives.clone();
+    let alive = is_running.clone();
     let used = move |now: Timestamp| {
         alive(now).then_some((now.as_second() - 1_700_000_000) as f64 * cores)
     };
     history = flavor.usage(history, CPU_METRIC, names, used);
-    flavor.usage(history, MEMORY_METRIC, names, move |now| lives(now).then_some(bytes))
+    flavor.usage(history, MEMORY_METRIC, names, move |now| is_running(now).then_some(bytes))
 }
 
 /// An owner series of kube-state-metrics.
@@ -81,7 +81,7 @@ fn shop(flavor: &LabelFlavor, mut history: History, half: Timestamp) -> History 
 }
 
 #[tokio::test]
-async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
+async fn each_workload_gets_its_own_pods_with_every_labelling() {
     for (flavor, release) in by_turns(ALL) {
         let (history, end) = hours(26);
         let half = end - SignedDuration::from_hours(12);
@@ -104,7 +104,7 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
         assert_eq!(sink.pods("web"), pods, "{name}");
         assert_eq!(sink.pods("again"), pods, "{name}: both VPAs have it");
 
-        let first = sink.samples_of("web", "app", FIRST).expect("deleted since");
+        let first = sink.samples_of("web", "app", FIRST).expect("the deleted pod has samples");
         let second = sink.samples_of("web", "app", SECOND).expect("alive");
         // Two scrapes make a sample, and the last two are visible for a minute more.
         assert_eq!((first.cpu.len(), second.cpu.len()), (721, 719), "{name}");
@@ -124,7 +124,7 @@ async fn each_workload_gets_its_own_pods_however_series_are_labelled() {
 }
 
 #[tokio::test]
-async fn a_matcher_keeps_clusters_in_one_server_apart() {
+async fn a_matcher_separates_clusters_in_one_server() {
     for release in releases() {
         let (mut history, end) = hours(3);
         let flavor = |cluster: &'static [(&'static str, &'static str)]| LabelFlavor {
@@ -155,7 +155,7 @@ async fn a_matcher_keeps_clusters_in_one_server_apart() {
 }
 
 #[tokio::test]
-async fn as_a_storage_it_reads_everything_and_never_writes() {
+async fn as_a_storage_backend_prometheus_reads_everything_and_never_writes() {
     let (history, end) = hours(3);
     let history = shop(&OPERATOR, history, end - SignedDuration::from_hours(1));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, history).await else {

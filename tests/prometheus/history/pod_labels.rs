@@ -106,7 +106,7 @@ async fn read(url: &str, settings: HistorySettings, end: Timestamp) -> Collectin
 }
 
 #[tokio::test]
-async fn labels_tell_whose_pods_there_were_however_they_are_asked_for() {
+async fn labels_select_the_pods_of_a_workload_however_they_are_queried() {
     const BARE: &str = "kube_pod_labels";
     const RANGE: &str = "kube_pod_labels[1d]";
     let own = BTreeSet::from([USUAL, DELETED, ODD]);
@@ -128,7 +128,7 @@ async fn labels_tell_whose_pods_there_were_however_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn where_labels_tell_of_no_pod_owners_and_names_do() {
+async fn without_label_series_pods_are_found_by_owners_and_names() {
     let (history, end) = hours(26);
     let past = shop(&CHART, history, end - SignedDuration::from_hours(12));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, past).await else {
@@ -179,7 +179,7 @@ impl VpaMatcher for SelectBoth {
 }
 
 #[tokio::test]
-async fn a_pod_that_two_vpas_select_is_of_both_and_half_an_answer_tells_nothing() {
+async fn a_pod_selected_by_two_vpas_belongs_to_both_and_a_partial_response_is_discarded() {
     let (history, end) = hours(26);
     let past = shop(&CHART, history, end - SignedDuration::from_hours(12));
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, past).await else {

@@ -116,7 +116,7 @@ fn same(one: &PodSamples, other: &PodSamples) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_recorded_of_all_of_a_history_is_read_and_is_the_same() {
+async fn complete_recording_rules_are_used_and_give_the_same_history() {
     for (flavor, release) in by_turns([OPERATOR, AGENT]) {
         let (history, end, half) = usage(&flavor, 6);
         let always = end - SignedDuration::from_hours(6) + SignedDuration::from_mins(1);
@@ -144,7 +144,7 @@ async fn what_is_recorded_of_all_of_a_history_is_read_and_is_the_same() {
 }
 
 #[tokio::test]
-async fn rules_that_are_younger_than_the_history_are_read_for_no_more_than_they_have() {
+async fn recording_rules_are_used_only_if_they_cover_the_requested_time() {
     let (history, end, half) = usage(&OPERATOR, 6);
     let recent = end - SignedDuration::from_mins(70);
     let history = recordings(history, (recent, half, end));
@@ -175,7 +175,7 @@ async fn rules_that_are_younger_than_the_history_are_read_for_no_more_than_they_
 }
 
 #[tokio::test]
-async fn the_rules_that_are_shipped_record_what_is_read_in_the_past_too() {
+async fn the_shipped_rules_record_the_same_as_the_history_queries() {
     for release in releases() {
         let (history, end, half) = usage(&OPERATOR, 6);
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
@@ -226,7 +226,7 @@ fn promtool(server: &PrometheusServer, arguments: &[&str]) {
 }
 
 #[tokio::test]
-async fn the_rules_that_are_shipped_fold_copies_and_leave_sandboxes_out() {
+async fn the_shipped_rules_deduplicate_series_and_exclude_sandboxes() {
     let container = |more: &str| format!(r#"{{namespace="shop",pod="db-0"{more}}}"#);
     let series = |metric: &str, more: &str, values: &str| json!({"series": format!("{metric}{}", container(more)), "values": values});
     let app = r#",container="app",job="kubelet",prometheus_replica="a""#;

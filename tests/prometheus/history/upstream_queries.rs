@@ -19,7 +19,7 @@ use crate::support::prometheus_server::PrometheusServer;
 const POD: &str = "web-7d5f9c4b6d-x2x4z";
 
 #[tokio::test]
-async fn with_the_weighting_of_upstream_each_sample_is_one_that_upstream_reads() {
+async fn with_upstreams_weighting_each_sample_is_one_that_upstream_reads() {
     let hour = Duration::from_hours(1);
     for release in releases() {
         let (mut history, end) = hours(26);

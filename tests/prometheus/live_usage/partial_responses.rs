@@ -61,7 +61,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_question_that_fails_takes_no_other_along() {
+async fn a_failed_query_does_not_affect_other_queries() {
     let Some(fixture) = Fixture::new().await else { return };
     let main = |cpu, memory| vec![("main", cpu, memory)];
     let fine = || main(Some(250), Some(100_000_000));
@@ -117,7 +117,7 @@ async fn a_question_that_fails_takes_no_other_along() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
+async fn a_response_that_is_too_large_is_split() {
     let Some(fixture) = Fixture::new().await else { return };
     fixture.proxy.fail_next([LARGE, Fault::None, LARGE]);
     let before = fixture.proxy.request_count();
@@ -137,7 +137,7 @@ async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_silent_is_given_up_in_time() {
+async fn a_silent_server_times_out() {
     let Some(fixture) = Fixture::new().await else { return };
     for (faults, pods) in [
         (vec![Fault::Hang], 0),

@@ -45,7 +45,7 @@ async fn wait_until_down(server: &PrometheusServer) {
 }
 
 #[tokio::test]
-async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_use() {
+async fn scraped_usage_equals_the_metrics_api() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let usage = MetricsServer::serve(&bed).await;
     let Some(three) = scraping(PrometheusRelease::V3, &usage, "/metrics/cadvisor/stamped").await
@@ -140,7 +140,7 @@ async fn what_was_scraped_is_what_the_metrics_api_says_of_constant_and_changing_
 }
 
 #[tokio::test]
-async fn what_is_scraped_by_the_second_is_read_as_it_goes() {
+async fn usage_scraped_every_second_is_read_up_to_date() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let usage = MetricsServer::serve(&bed).await;
     usage.set("shop", "web-0", "main", UsageValue { cpu: 0.5, memory: 100 * MEBIBYTE });

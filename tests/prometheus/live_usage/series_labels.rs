@@ -39,7 +39,7 @@ fn used(
 }
 
 #[tokio::test]
-async fn usage_is_read_however_its_series_are_labelled() {
+async fn usage_is_read_with_every_labelling() {
     let flavors = ALL.into_iter().chain([DOCKER]);
     for (flavor, release) in
         flavors.zip([PrometheusRelease::V2, PrometheusRelease::V3].into_iter().cycle())
@@ -81,7 +81,7 @@ async fn usage_is_read_however_its_series_are_labelled() {
 }
 
 #[tokio::test]
-async fn a_matcher_of_the_user_chooses_the_cluster() {
+async fn a_configured_matcher_selects_the_cluster() {
     let (mut history, end) = minutes(STEP);
     for (cluster, bytes) in [
         (&[("job", "kubelet"), ("cluster", "qa")], 1e8),
@@ -126,7 +126,7 @@ fn copies(mut history: History) -> History {
 }
 
 #[tokio::test]
-async fn of_two_copies_the_fresher_one_counts() {
+async fn the_fresher_of_two_copies_of_a_series_counts() {
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         let (history, end) = minutes(SignedDuration::from_secs(5));
         let Some(server) = PrometheusServer::with_history(release, copies(history)).await else {
@@ -207,7 +207,7 @@ fn odd(mut history: History, end: Timestamp) -> History {
 }
 
 #[tokio::test]
-async fn what_is_no_amount_or_too_old_is_unknown_and_never_zero() {
+async fn invalid_and_stale_usage_is_unknown_and_never_zero() {
     for release in [PrometheusRelease::V2, PrometheusRelease::V3] {
         let (history, end) = minutes(STEP);
         let Some(server) = PrometheusServer::with_history(release, odd(history, end)).await else {

@@ -28,7 +28,7 @@ async fn stepped(
 }
 
 #[tokio::test]
-async fn a_container_that_is_held_back_is_recommended_more_cpu_where_that_is_asked_for() {
+async fn a_throttled_container_gets_more_cpu_only_if_enabled() {
     let Some(fixture) = Fixture::new(24).await else { return };
     let target =
         |vpa: &VerticalPodAutoscaler| recommendation(vpa).map(|recommended| cores(recommended)[1]);

@@ -23,7 +23,7 @@ fn earliest(requests: &[String]) -> Option<Time> {
 }
 
 #[tokio::test]
-async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_are_the_same() {
+async fn after_a_downtime_only_missing_hours_are_read_and_the_numbers_are_the_same() {
     let Some(mut fixture) = Fixture::new(4 * 24).await else { return };
     let end = fixture.clock.now();
     // The first run ends five hours before the end of the series.
@@ -52,12 +52,12 @@ async fn after_a_downtime_only_the_missing_hours_are_asked_for_and_the_numbers_a
     running.stop().await;
 
     // As many samples as one uninterrupted run would have, except at the edges.
-    let lived = 4 * 24 * 60;
-    assert!((lived - 20..=lived + 20).contains(&resumed), "{resumed} of {lived}");
+    let minutes = 4 * 24 * 60;
+    assert!((minutes - 20..=minutes + 20).contains(&resumed), "{resumed} of {minutes}");
 }
 
 #[tokio::test]
-async fn while_the_server_is_away_checkpoints_stand_in_and_the_gap_is_filled_when_it_is_back() {
+async fn checkpoints_replace_an_unavailable_server_and_the_gap_is_filled_later() {
     let Some(mut fixture) = Fixture::new(4 * 24).await else { return };
     let end = fixture.clock.now();
     fixture.clock = plimsoll::cluster::clock::Clock::fake(end.earlier(Duration::from_hours(5)));

@@ -8,7 +8,7 @@ use super::fixture::{
 use crate::recommender::in_process::wait_until_written;
 
 #[tokio::test]
-async fn days_of_history_are_in_the_first_recommendation_and_nothing_is_saved_beside_them() {
+async fn the_first_recommendation_has_days_of_history_and_nothing_is_saved() {
     let Some(fixture) = Fixture::new(4 * 24).await else { return };
     let running = fixture.start(&["--bounds-dead-band=0"]).await;
     fixture.wait_for_history(&running).await;

@@ -15,7 +15,7 @@ use crate::support::prometheus_server::{PrometheusRelease, PrometheusServer, Scr
 use crate::support::{MetricsServer, Testbed, manifests, wait};
 
 #[tokio::test]
-async fn without_a_metrics_api_the_samples_of_a_prometheus_are_taken() {
+async fn without_a_metrics_api_usage_is_read_from_prometheus() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     let namespace = bed.namespace("web").await;

@@ -12,7 +12,7 @@ use crate::support::{captured_log, manifests};
 const CONDITION: &str = "HistoryNotFound";
 
 #[tokio::test]
-async fn live_pods_have_a_history_whatever_they_are_called_and_a_missing_one_is_reported_once() {
+async fn running_pods_have_a_history_and_a_missing_one_is_reported_once() {
     let more = |past, namespace: &str, end| with_usage(past, namespace, "front", CORES, end);
     let Some(fixture) = Fixture::ending_later(20, more).await else { return };
     for name in ["odd", "silent"] {

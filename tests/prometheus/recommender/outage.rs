@@ -7,7 +7,7 @@ use crate::recommender::in_process::{wait_for_passes, wait_until_written};
 const AWAY: Fault = Fault::Replaced(503, "text/plain", "no healthy upstream");
 
 #[tokio::test]
-async fn until_the_server_answers_a_vpa_says_that_its_history_is_read_and_nothing_else() {
+async fn until_the_server_responds_the_vpa_only_has_the_condition_fetching_history() {
     let Some(fixture) = Fixture::new(3 * 24).await else { return };
     fixture.proxy.fail_all(AWAY);
     let running = fixture.start(&[]).await;
@@ -45,7 +45,7 @@ async fn until_the_server_answers_a_vpa_says_that_its_history_is_read_and_nothin
 }
 
 #[tokio::test]
-async fn with_an_optional_history_it_works_without_and_takes_it_in_when_it_comes() {
+async fn with_optional_history_recommendations_start_without_it_and_add_it_later() {
     let Some(fixture) = Fixture::new(3 * 24).await else { return };
     fixture.proxy.fail_all(AWAY);
     let running = fixture.start(&["--history-optional"]).await;

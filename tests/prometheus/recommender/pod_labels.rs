@@ -7,7 +7,7 @@ use crate::prometheus::label_flavors::OPERATOR;
 const LEGACY: &str = "legacy";
 
 #[tokio::test]
-async fn a_vpa_gets_the_history_of_the_pods_that_its_target_selects_whatever_they_were_called() {
+async fn a_vpa_gets_the_history_of_the_pods_that_its_target_selects() {
     let fixture = Fixture::with_past(4 * 24, |history, namespace, end| {
         let history = with_usage(history, namespace, LEGACY, CORES * 4.0, end);
         let labels = [("namespace", namespace), ("pod", LEGACY), ("label_app", "web")];
@@ -23,9 +23,9 @@ async fn a_vpa_gets_the_history_of_the_pods_that_its_target_selects_whatever_the
     ] {
         let running = fixture.start(flags).await;
         fixture.wait_for_history(&running).await;
-        let what = format!("{usual} cores are known of with {flags:?}");
+        let description = format!("{usual} cores are known of with {flags:?}");
         let vpa = fixture
-            .vpa("web", &what, |vpa| {
+            .vpa("web", &description, |vpa| {
                 let target = recommendation(vpa).map(|recommended| cores(recommended)[1]);
                 target.is_some_and(|target| (usual..usual * 1.4).contains(&target))
             })

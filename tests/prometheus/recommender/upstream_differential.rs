@@ -161,8 +161,8 @@ impl GeneratedCluster {
         })
         .await;
         step(&running, &clock, Duration::from_millis(500)).await;
-        let what = format!("both say the same (seed {})", self.seed);
-        let same = wait::until_ok(&what, || async {
+        let description = format!("both say the same (seed {})", self.seed);
+        let same = wait::until_ok(&description, || async {
             let found = found().await;
             if found.differences.is_empty() { Ok(found) } else { Err(found.report()) }
         })
@@ -174,7 +174,7 @@ impl GeneratedCluster {
 }
 
 #[tokio::test]
-async fn with_the_weighting_of_upstream_the_first_recommendation_is_upstreams_to_the_digit() {
+async fn with_upstreams_weighting_the_first_recommendation_equals_the_recorded_one() {
     let world = GeneratedCluster::draw(SEED, RECORDED);
     let Recording { end, now, statuses } = world.recording().read();
     let Some(bed) = Testbed::private().await else { return };

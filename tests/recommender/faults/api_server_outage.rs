@@ -20,7 +20,7 @@ const NAMES: &[&str] = &["front", "worker"];
 const VPAS: &str = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers";
 
 #[tokio::test]
-async fn an_api_server_that_is_away_ends_nothing_and_loses_nothing() {
+async fn an_api_server_outage_stops_nothing_and_loses_nothing() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::private(NAMES).await else { return };
     let clock = fixture.clock();
@@ -84,7 +84,7 @@ async fn an_api_server_that_is_away_ends_nothing_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_watch_that_expired_lists_anew_and_misses_nothing_of_what_happened_meanwhile() {
+async fn an_expired_watch_lists_again_and_misses_no_change() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::private(NAMES).await else { return };
     let (gate, open) = watch::channel(true);

@@ -13,7 +13,7 @@ use crate::support::wait;
 const NAMES: &[&str] = &["front", "worker"];
 
 #[tokio::test]
-async fn a_server_that_answers_429_is_asked_now_and_then_and_caught_up_with_afterwards() {
+async fn a_throttling_api_server_gets_few_requests_and_everything_is_written_later() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let busy = Arc::new(AtomicBool::new(false));

@@ -47,7 +47,7 @@ async fn stored_samples(fixture: &Fixture) -> (String, u64) {
 }
 
 #[tokio::test]
-async fn a_target_that_breaks_and_heals_costs_neither_the_recommendation_nor_the_history() {
+async fn a_target_that_breaks_and_recovers_keeps_recommendation_and_history() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     fixture.set_constant_usage(0.5, 700);

@@ -11,7 +11,7 @@ const DAY: Duration = Duration::from_hours(24);
 const BACK: Duration = Duration::from_hours(2);
 
 #[tokio::test]
-async fn a_clock_that_jumps_stops_no_loop_loses_no_history_and_moves_no_target() {
+async fn clock_jumps_stop_no_loop_lose_no_history_and_change_no_target() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     fixture.set_constant_usage(0.5, 700);

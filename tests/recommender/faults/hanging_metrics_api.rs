@@ -16,7 +16,7 @@ const FAILED: &[&str] = &["is_error=\"true\""];
 const INTERVAL: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-async fn passes_go_on_without_an_answer_about_usage_and_kills_still_count() {
+async fn passes_continue_while_the_metrics_api_hangs_and_oom_kills_count() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     fixture.set_constant_usage(0.5, 200);

@@ -18,7 +18,7 @@ fn is_early(method: &Method, path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn no_history_is_asked_for_and_nothing_is_written_before_each_list_is_complete() {
+async fn history_is_loaded_and_statuses_are_written_only_after_all_lists_are_complete() {
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let clock = fixture.clock();
     let running = fixture.start(&clock, &[]).await;

@@ -14,7 +14,7 @@ const FAILED: &[&str] = &["is_error=\"true\""];
 const SAMPLES: &str = "plimsoll_samples_total";
 
 #[tokio::test]
-async fn without_usage_or_with_half_of_it_recommendations_stay_and_nothing_is_taken_for_zero() {
+async fn without_usage_recommendations_stay_and_nothing_counts_as_zero() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::private(NAMES).await else { return };
     fixture.set_constant_usage(0.5, 700);

@@ -20,8 +20,7 @@ const NAMES: &[&str] = &["api", "cache", "front", "worker"];
 
 #[tokio::test]
 #[expect(clippy::print_stdout, reason = "the seed replays what failed")]
-async fn a_kill_at_any_moment_goes_back_to_the_last_save_and_no_oom_kill_that_still_shows_is_lost()
-{
+async fn a_crash_at_any_time_restores_the_last_save_and_visible_oom_kills() {
     let seed = random::seed(9);
     println!("{}={seed}", random::SEED);
     let Some(fixture) = Fixture::new(NAMES).await else { return };
@@ -130,7 +129,7 @@ async fn a_graceful_stop_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_stop_in_the_middle_of_a_save_saves_that_anew() {
+async fn a_stop_during_a_save_saves_again() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let (gate, open) = tokio::sync::watch::channel(true);

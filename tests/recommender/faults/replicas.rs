@@ -59,7 +59,7 @@ async fn holder(fixture: &Fixture) -> String {
 }
 
 #[tokio::test]
-async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
+async fn a_leader_that_froze_writes_nothing_after_it_resumes() {
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let processes =
         RecommenderProcesses::new(&fixture, wall_now() - SignedDuration::from_hours(72));
@@ -127,7 +127,7 @@ async fn a_leader_that_freezes_and_thaws_writes_nothing_afterwards() {
 }
 
 #[tokio::test]
-async fn both_replicas_restarted_at_once_say_the_same_and_store_nothing_poorer() {
+async fn after_a_restart_of_both_replicas_recommendations_are_the_same() {
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let processes =
         RecommenderProcesses::new(&fixture, wall_now() - SignedDuration::from_hours(72));
@@ -202,7 +202,7 @@ async fn start(fixture: &Fixture, client: Client) -> RecommenderHandle {
 }
 
 #[tokio::test]
-async fn a_leader_that_cannot_renew_its_lease_for_long_writes_nothing_more_and_stands_by() {
+async fn a_leader_that_cannot_renew_its_lease_stops_writing_and_becomes_standby() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let mut hour = wall_now() - SignedDuration::from_hours(72);

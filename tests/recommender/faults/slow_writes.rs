@@ -21,7 +21,7 @@ const SLOW: Duration = Duration::from_secs(3);
 
 /// W30: garbage collection has its own timeout instead of the rest of the save's.
 #[tokio::test]
-async fn saves_that_take_all_of_their_time_do_not_cost_the_collection_of_orphans() {
+async fn saves_that_use_their_whole_timeout_do_not_prevent_garbage_collection() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let clock = fixture.clock();

@@ -13,7 +13,7 @@ const NAMES: &[&str] = &["front", "worker"];
 const STATE: &str = "plimsoll_history_state";
 
 #[tokio::test]
-async fn a_history_that_cannot_be_read_is_done_without_and_taken_in_when_it_comes() {
+async fn recommendations_continue_without_an_unreadable_history_and_load_it_later() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let clock = fixture.clock();

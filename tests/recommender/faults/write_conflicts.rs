@@ -36,7 +36,7 @@ async fn write_first(client: Client, path: String, number: usize) {
 }
 
 #[tokio::test]
-async fn a_conflict_on_every_second_write_keeps_nothing_from_being_written_and_wipes_nothing() {
+async fn conflicts_on_every_second_write_lose_no_write_and_no_foreign_field() {
     let (log, _guard) = captured_log::capture();
     let Some(fixture) = Fixture::new(NAMES).await else { return };
     let vpas = Api::<VerticalPodAutoscaler>::namespaced(fixture.client(), &fixture.namespace);

@@ -159,8 +159,8 @@ impl Fixture {
         resource: &str,
         amount: &str,
     ) {
-        let what = format!("{resource} of {container} by {vpa} in {namespace} is {amount}");
-        wait::until_ok(&what, || async {
+        let description = format!("{resource} of {container} by {vpa} in {namespace} is {amount}");
+        wait::until_ok(&description, || async {
             let found = self.vpa(namespace, vpa).await;
             let last = target(&found, container, resource);
             let differs = || format!("it is {last:?}\n{found}\n{}", self.log.tail());

@@ -46,7 +46,7 @@ pub async fn a_rollout_of_a_deployment_keeps_its_history(fixture: &Fixture) {
     recommender.stop().await;
 }
 
-pub async fn a_deploy_of_a_custom_resource_keeps_its_history(fixture: &Fixture) {
+pub async fn a_rollout_of_a_custom_resource_keeps_its_history(fixture: &Fixture) {
     fixture.send(create_definition()).await;
     let namespace = fixture.namespace("argo").await;
     let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Rollout");
@@ -105,7 +105,7 @@ pub async fn a_deploy_of_a_custom_resource_keeps_its_history(fixture: &Fixture) 
     recommender.stop().await;
 }
 
-pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does_not(
+pub async fn a_renamed_vpa_inherits_history_and_one_for_another_workload_does_not(
     fixture: &Fixture,
 ) {
     let namespace = fixture.namespace("heirs").await;
@@ -154,7 +154,7 @@ pub async fn a_vpa_under_another_name_inherits_and_one_for_another_workload_does
     recommender.stop().await;
 }
 
-pub async fn a_vpa_that_comes_later_is_loaded_on_first_sight(fixture: &Fixture) {
+pub async fn the_history_of_a_vpa_created_later_is_loaded_at_once(fixture: &Fixture) {
     let namespace = fixture.namespace("later").await;
     fixture.deploy(&namespace, "web").await;
     fixture.set_usage(&namespace, "web-", 0.1, 100);

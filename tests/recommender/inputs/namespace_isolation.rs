@@ -38,9 +38,7 @@ async fn autoscale(fixture: &Fixture, namespace: &str, mode: &str) {
     fixture.create_vpa_with(namespace, "web", &spec).await;
 }
 
-pub async fn a_vpa_reaches_neither_pods_nor_histories_of_a_namespace_that_looks_the_same(
-    fixture: &Fixture,
-) {
+pub async fn a_vpa_affects_no_pods_and_no_history_of_an_identical_namespace(fixture: &Fixture) {
     let (ours, other) = (fixture.bed.namespace("ours").await, fixture.bed.namespace("other").await);
     let before = [twin(fixture, &ours).await, twin(fixture, &other).await].map(|pods| uids(&pods));
     fixture.set_usage(&ours, "web-", 0.1, 700);

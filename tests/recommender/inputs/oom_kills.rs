@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fixture::{Fixture, MEBIBYTE, REQUEST, target_after_oom_kill};
 use crate::support::{manifests, wait};
 
-pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(fixture: &Fixture) {
+pub async fn an_oom_kill_before_the_first_list_counts_once_across_a_restart(fixture: &Fixture) {
     let namespace = fixture.namespace("first").await;
     fixture.create_vpa(&namespace, "web", "web").await;
     let pod = fixture.deploy(&namespace, "web").await;
@@ -67,7 +67,7 @@ pub async fn a_kill_before_the_first_list_counts_once_also_after_a_restart(fixtu
     recommender.stop().await;
 }
 
-pub async fn a_kill_before_any_sample_is_recommended_for(fixture: &Fixture) {
+pub async fn an_oom_kill_before_any_sample_gives_a_recommendation(fixture: &Fixture) {
     let namespace = fixture.namespace("quick").await;
     fixture.create_vpa(&namespace, "web", "web").await;
     let pod = fixture.deploy(&namespace, "web").await;
@@ -81,7 +81,7 @@ pub async fn a_kill_before_any_sample_is_recommended_for(fixture: &Fixture) {
     recommender.stop().await;
 }
 
-pub async fn an_eviction_counts_what_was_used(fixture: &Fixture) {
+pub async fn an_eviction_counts_the_usage_of_its_event(fixture: &Fixture) {
     let namespace = fixture.namespace("evicted").await;
     fixture.create_vpa(&namespace, "web", "web").await;
     let pod = fixture.deploy(&namespace, "web").await;
@@ -178,7 +178,7 @@ spec:
     recommender.stop().await;
 }
 
-pub async fn a_local_storage_remembers_a_kill_over_a_restart(fixture: &Fixture) {
+pub async fn local_storage_keeps_an_oom_kill_across_a_restart(fixture: &Fixture) {
     let namespace = fixture.namespace("local").await;
     fixture.create_vpa(&namespace, "web", "web").await;
     let pod = fixture.deploy(&namespace, "web").await;

@@ -92,7 +92,7 @@ pub async fn orphans_are_collected_but_not_in_ignored_namespaces(fixture: &Fixtu
     recommender.stop().await;
 }
 
-pub async fn one_namespace_alone_is_looked_after(fixture: &Fixture) {
+pub async fn only_the_configured_namespace_is_watched(fixture: &Fixture) {
     let (ours, other) = (fixture.bed.namespace("ours").await, fixture.bed.namespace("other").await);
     for namespace in [&ours, &other] {
         fixture.deploy(namespace, "web").await;
@@ -109,9 +109,7 @@ pub async fn one_namespace_alone_is_looked_after(fixture: &Fixture) {
     recommender.stop().await;
 }
 
-pub async fn a_malformed_vpa_is_skipped_counted_and_named_and_keeps_its_checkpoint(
-    fixture: &Fixture,
-) {
+pub async fn a_malformed_vpa_is_skipped_and_reported_and_keeps_its_checkpoint(fixture: &Fixture) {
     let namespace = fixture.bed.namespace("malformed").await;
     fixture.deploy(&namespace, "web").await;
     fixture.set_usage(&namespace, "web-", 0.1, 700);

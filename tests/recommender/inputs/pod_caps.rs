@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Fixture, target_for_usage};
 
-pub async fn a_pod_is_kept_within_the_largest_node_and_within_a_limit(fixture: &Fixture) {
+pub async fn a_pod_is_capped_to_the_largest_node_and_to_a_limit(fixture: &Fixture) {
     // A larger node that these pods cannot use.
     fixture.bed.nodes().add("large", "64", "256Gi").await;
     let taint = json!({ "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } });
@@ -60,7 +60,7 @@ pub async fn a_pod_is_kept_within_the_largest_node_and_within_a_limit(fixture: &
 /// The policy, flags, cores in use, the reason, and the resulting CPU and memory.
 type Held = (Value, &'static [&'static str], f64, &'static str, [&'static str; 2]);
 
-pub async fn whatever_holds_a_recommendation_is_told_by_its_own_reason(fixture: &Fixture) {
+pub async fn each_cap_of_a_recommendation_has_its_own_reason(fixture: &Fixture) {
     const GLOBAL: &[&str] = &[
         "--container-recommendation-max-allowed-cpu=900m",
         "--container-recommendation-max-allowed-memory=900Mi",

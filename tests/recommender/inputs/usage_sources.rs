@@ -9,7 +9,7 @@ use crate::support::clock::wall_now;
 use crate::support::metrics_server::UsageValue;
 use crate::support::{manifests, wait};
 
-pub async fn a_native_sidecar_is_recommended_for_unless_its_gate_is_shut(fixture: &Fixture) {
+pub async fn a_native_sidecar_gets_a_recommendation_unless_its_gate_is_disabled(fixture: &Fixture) {
     for (flags, has_sidecar) in [(&[][..], true), (&["--feature-gates=NativeSidecar=false"], false)]
     {
         let namespace = fixture.bed.namespace("sidecar").await;
@@ -45,7 +45,7 @@ spec:
     }
 }
 
-pub async fn external_metrics_are_taken_also_one_alone(fixture: &Fixture) {
+pub async fn external_metrics_are_used_even_for_a_single_resource(fixture: &Fixture) {
     let cpu = "--external-metrics-cpu-metric=used_cores";
     let memory = "--external-metrics-memory-metric=used_bytes";
     for (flags, samples) in [(&[cpu, memory][..], 2), (&[memory], 1)] {
@@ -75,7 +75,7 @@ pub async fn external_metrics_are_taken_also_one_alone(fixture: &Fixture) {
     }
 }
 
-pub async fn drifting_bounds_are_not_written_unless_upstreams_writes_are_wanted(fixture: &Fixture) {
+pub async fn drifting_bounds_are_written_only_in_upstreams_mode(fixture: &Fixture) {
     let namespace = fixture.bed.namespace("drift").await;
     fixture.deploy(&namespace, "web").await;
     fixture.set_usage(&namespace, "web-", 1.0, 4 * 1024);

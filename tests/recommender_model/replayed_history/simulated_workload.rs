@@ -147,24 +147,24 @@ impl WorkloadBehaviour {
         let tick = |second: i64| second / TICK * TICK;
         let first = self.born * 86_400 + noise.below(90);
         let (alive, between) = self.life;
-        let mut lives = Vec::new();
+        let mut intervals = Vec::new();
         if self.active_hours != (0, 24) {
             for day in 0..8 {
                 let jitter = noise.below(120);
                 let at = |hour: i64| tick(day * 86_400 + hour * 3600 + jitter);
-                lives.push((at(self.active_hours.0), at(self.active_hours.1)));
+                intervals.push((at(self.active_hours.0), at(self.active_hours.1)));
             }
         } else if alive > 0.0 {
             let mut at = first;
             while at < SPAN {
                 let lasts = alive * 3600.0 * (0.8 + 0.4 * share(noise));
-                lives.push((tick(at), tick(at + lasts as i64).min(SPAN)));
+                intervals.push((tick(at), tick(at + lasts as i64).min(SPAN)));
                 at += (between * 3600.0) as i64 + noise.below(30);
             }
         } else {
-            lives.push((tick(first), SPAN));
+            intervals.push((tick(first), SPAN));
         }
-        lives
+        intervals
     }
 
     fn runs(&self, start: i64, end: i64, size: f64, noise: &mut Random) -> Vec<ContainerRun> {

@@ -65,12 +65,12 @@ fn compare_lives(restarts: bool) {
 }
 
 #[test]
-fn random_lives_end_in_the_same_numbers_as_with_upstreams_own_code() {
+fn random_histories_give_the_same_numbers_as_upstream() {
     compare_lives(false);
 }
 
 #[test]
-fn lives_go_on_after_a_restart_as_with_upstreams_own_code() {
+fn histories_continue_after_a_restart_as_upstreams_do() {
     compare_lives(true);
 }
 
@@ -83,7 +83,7 @@ fn timeless(answer: &str) -> serde_json::Value {
 }
 
 #[test]
-fn upstreams_own_code_answers_what_was_recorded() {
+fn upstream_gives_the_recorded_numbers() {
     let program = match xtask::test_programs::autoscaler_model() {
         Ok(program) => program,
         Err(reason) => return report_skipped(format!("{reason:#}")),

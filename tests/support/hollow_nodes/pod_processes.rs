@@ -49,7 +49,8 @@ impl PodProcesses {
         let Some(container) = find(pod, container) else { return };
         let name = name(pod, &container.name, run);
         let kubeconfig = plane.process_guard().folder().join(format!("{name}.kubeconfig"));
-        fs::write(&kubeconfig, plane.kubeconfig_for(&token)).expect("the bed's folder is writable");
+        fs::write(&kubeconfig, plane.kubeconfig_for(&token))
+            .expect("the testbed's folder is writable");
 
         let command = container.command.as_deref().filter(|words| !words.is_empty());
         let mut words = command.unwrap_or(entry_point).to_vec();

@@ -27,7 +27,7 @@ pub async fn register(client: &Client, port: u16) {
     Api::<Service>::namespaced(client.clone(), "kube-system")
         .create(&PostParams::default(), &service)
         .await
-        .expect("a bed serves usage once");
+        .expect("a testbed serves usage once");
     let registrations = Api::<APIService>::all(client.clone());
     for (group, version) in APIS {
         let registration = json!({

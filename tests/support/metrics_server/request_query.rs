@@ -102,7 +102,7 @@ pub fn decode(text: &str) -> String {
 }
 
 #[test]
-fn selectors_select_as_the_api_server_would() {
+fn selectors_select_like_the_api_server() {
     let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
     for (text, selected) in [
         ("", true),

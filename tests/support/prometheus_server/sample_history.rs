@@ -72,7 +72,7 @@ impl History {
             .spawn()
             .expect("the writer starts");
         let pipe = BufWriter::with_capacity(1 << 20, child.stdin.take().expect("piped"));
-        self.write_records(pipe).expect("the writer takes all");
+        self.write_records(pipe).expect("all samples are written");
         assert!(child.wait().expect("it ends").success(), "the writer of history failed");
     }
 

@@ -22,7 +22,7 @@ const HOLD: &str = "PLIMSOLL_HOLD_A_BED";
 const STARTUP_TIMEOUT: Duration = Duration::from_mins(3);
 
 #[tokio::test]
-async fn a_bed_starts_and_answers() {
+async fn a_testbed_starts_and_responds() {
     let Some(bed) = Testbed::shared().await else { return };
     let version = bed.client().apiserver_version().await.expect("the server answers");
     assert_eq!(version.major, "1", "{}", version.git_version);
@@ -32,14 +32,14 @@ async fn a_bed_starts_and_answers() {
 }
 
 #[tokio::test]
-async fn tests_on_the_shared_bed_have_namespaces_of_their_own() {
+async fn tests_on_the_shared_testbed_have_their_own_namespaces() {
     let Some(bed) = Testbed::shared().await else { return };
     let (one, two) = (bed.namespace("twin").await, bed.namespace("twin").await);
     assert_ne!(one, two);
 }
 
 #[tokio::test]
-async fn a_service_account_may_do_only_what_rbac_gives_it() {
+async fn a_service_account_has_only_the_permissions_of_its_rbac() {
     let Some(bed) = Testbed::shared().await else { return };
     let namespace = bed.namespace("rbac").await;
     let account = bed.service_account(&namespace, "nobody").await;
@@ -50,7 +50,7 @@ async fn a_service_account_may_do_only_what_rbac_gives_it() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
+async fn a_killed_api_server_restarts_with_its_data() {
     let Some(bed) = Testbed::api_server_only().await else { return };
     let namespace = bed.namespace("outage").await;
     bed.control_plane().kill_api_server().await;
@@ -62,7 +62,7 @@ async fn an_api_server_that_was_killed_comes_back_with_what_it_knew() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_dropped_bed_is_left() {
+async fn a_dropped_testbed_leaves_nothing() {
     let Some(bed) = Testbed::private().await else { return };
     let folder = bed.process_guard().folder().to_owned();
     let processes = processes(&bed);
@@ -72,7 +72,7 @@ async fn nothing_of_a_dropped_bed_is_left() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted() {
+async fn killing_or_interrupting_the_owner_of_a_testbed_leaves_nothing() {
     if std::env::var_os(HOLD).is_some() {
         return hold_until_killed().await;
     }
@@ -85,7 +85,7 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
             .arg("--default-signal=INT")
             .arg(std::env::current_exe().expect("this program"))
             .args(["--exact", "--nocapture", "--test-threads=1"])
-            .arg("testbed::deep::control_plane::nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupted")
+            .arg("testbed::deep::control_plane::killing_or_interrupting_the_owner_of_a_testbed_leaves_nothing")
             .env(HOLD, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -99,9 +99,10 @@ async fn nothing_is_left_when_a_process_that_holds_a_bed_is_killed_or_interrupte
                     return held.to_owned();
                 }
             }
-            panic!("the other process ended without a bed");
+            panic!("the other process ended without a testbed");
         };
-        let held = tokio::time::timeout(STARTUP_TIMEOUT, held).await.expect("it holds a bed soon");
+        let held =
+            tokio::time::timeout(STARTUP_TIMEOUT, held).await.expect("it has a testbed in time");
         let (folder, ids) = held.split_once(' ').expect("a folder and processes");
         let ids: Vec<u32> = ids.split(' ').map(|id| id.parse().expect("a number")).collect();
         assert!(Path::new(folder).exists() && ids.iter().all(|id| runs(*id)));

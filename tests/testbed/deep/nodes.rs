@@ -17,7 +17,7 @@ use crate::support::hollow_nodes::{
 use crate::support::{Clock, Testbed, manifests, wait};
 
 #[tokio::test]
-async fn pods_of_a_deployment_run_through_the_real_scheduler() {
+async fn pods_of_a_deployment_are_scheduled_by_the_real_scheduler() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("web").await;
     let web = manifests::deployment("web", 3, "100m", "64Mi");
@@ -67,7 +67,7 @@ async fn a_deleted_pod_terminates_and_its_owner_replaces_it() {
 }
 
 #[tokio::test]
-async fn a_disruption_budget_refuses_an_eviction() {
+async fn a_pdb_rejects_an_eviction() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("budget").await;
     let web = manifests::deployment("web", 2, "100m", "64Mi");
@@ -99,7 +99,7 @@ spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 }
 
 #[tokio::test]
-async fn a_resize_goes_through_without_a_restart() {
+async fn a_resize_completes_without_a_restart() {
     let Some(bed) = Testbed::shared().await else { return };
     let (namespace, pod) = running_pod(&bed, "resize").await;
     let before = main_container(&pod).restart_count;
@@ -116,7 +116,7 @@ async fn a_resize_goes_through_without_a_restart() {
 }
 
 #[tokio::test]
-async fn a_resize_beyond_what_is_free_waits_until_there_is_room() {
+async fn a_resize_beyond_the_free_capacity_is_deferred_until_it_fits() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     bed.nodes().add("small", "2", "4Gi").await;
     let namespace = bed.namespace("deferred").await;
@@ -138,7 +138,7 @@ async fn a_resize_beyond_what_is_free_waits_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_resize_beyond_the_size_of_the_node_is_refused_by_the_server() {
+async fn a_resize_beyond_the_node_capacity_is_rejected_by_the_server() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     bed.nodes().add("small", "2", "4Gi").await;
     let namespace = bed.namespace("beyond").await;
@@ -153,7 +153,7 @@ async fn a_resize_beyond_the_size_of_the_node_is_refused_by_the_server() {
 }
 
 #[tokio::test]
-async fn a_resize_that_a_test_wants_infeasible_is() {
+async fn a_test_can_make_a_resize_infeasible() {
     let Some(bed) = Testbed::shared().await else { return };
     let (namespace, _) = running_pod(&bed, "infeasible").await;
     let behaviour = Behaviour { resize: ResizeBehaviour::Infeasible, ..Behaviour::default() };
@@ -188,7 +188,7 @@ async fn a_resize_can_stall_and_fail_on_the_node() {
 }
 
 #[tokio::test]
-async fn an_oom_kill_shows_in_the_last_state() {
+async fn an_oom_kill_appears_in_the_last_state() {
     let Some(bed) = Testbed::shared().await else { return };
     let (namespace, _) = running_pod(&bed, "oom").await;
     bed.nodes().oom_kill(&namespace, "one", "main").await;
@@ -211,7 +211,7 @@ async fn an_oom_kill_shows_in_the_last_state() {
 }
 
 #[tokio::test]
-async fn init_containers_run_in_order_and_sidecars_stay() {
+async fn init_containers_run_in_order_and_sidecars_keep_running() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("inits").await;
     let yaml = "
@@ -262,7 +262,7 @@ async fn a_pod_can_stay_pending_or_unready() {
 }
 
 #[tokio::test]
-async fn nodes_stamp_times_from_the_clock_of_the_test() {
+async fn nodes_use_the_clock_of_the_test() {
     let start: Timestamp = "2031-05-01T00:00:00Z".parse().expect("a time");
     let clock = Clock::frozen_at(start);
     let Some(bed) =

@@ -10,7 +10,7 @@ use crate::support::hollow_nodes::{Behaviour, ContainerMode, VariableValue, is_r
 use crate::support::{Testbed, manifests, wait};
 
 #[tokio::test]
-async fn a_pod_is_a_local_process_with_its_own_rights_and_reports_its_exit_code() {
+async fn a_pod_runs_as_a_local_process_with_its_account_and_reports_its_exit_code() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("process").await;
     let run = ContainerMode::Process { entry_point: Vec::new(), environment: Vec::new() };
@@ -44,7 +44,7 @@ spec:
 }
 
 #[tokio::test]
-async fn a_deleted_process_is_asked_to_end_before_its_pod_goes() {
+async fn a_deleted_process_receives_sigterm_before_its_pod_is_removed() {
     let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else { return };
     let namespace = bed.namespace("graceful").await;
     let entry_point = vec!["sh".to_owned(), "-c".to_owned()];

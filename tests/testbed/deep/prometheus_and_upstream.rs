@@ -22,7 +22,7 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const MEBIBYTE: u64 = 1 << 20;
 
 #[tokio::test]
-async fn prometheus_2_answers_for_days_that_were_written_as_blocks() {
+async fn prometheus_2_answers_queries_about_days_written_as_blocks() {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V2, eight_days(end)).await
     else {
@@ -35,7 +35,7 @@ async fn prometheus_2_answers_for_days_that_were_written_as_blocks() {
 }
 
 #[tokio::test]
-async fn prometheus_3_answers_for_days_that_were_written_as_blocks() {
+async fn prometheus_3_answers_queries_about_days_written_as_blocks() {
     let end = Timestamp::from_second(wall_now().as_second() / 3600 * 3600).expect("a time");
     let Some(server) = PrometheusServer::with_history(PrometheusRelease::V3, eight_days(end)).await
     else {
@@ -69,7 +69,7 @@ async fn answers_for_eight_days(server: &PrometheusServer, end: Timestamp) {
 }
 
 #[tokio::test]
-async fn prometheus_scrapes_the_series_of_the_pods_of_a_bed() {
+async fn prometheus_scrapes_the_pods_of_a_testbed() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     bed.nodes().add("node", "8", "16Gi").await;
     let usage = MetricsServer::serve(&bed).await;
@@ -97,7 +97,7 @@ async fn prometheus_scrapes_the_series_of_the_pods_of_a_bed() {
 }
 
 #[tokio::test]
-async fn upstreams_updater_and_webhook_run_on_a_bed() {
+async fn upstreams_updater_and_webhook_run_on_a_testbed() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     let port = upstream.start(Role::AdmissionController, &[]);
@@ -123,7 +123,7 @@ async fn upstreams_updater_and_webhook_run_on_a_bed() {
 }
 
 #[tokio::test]
-async fn upstreams_recommender_lives_through_a_day_in_seconds_and_recommends() {
+async fn upstreams_recommender_simulates_a_day_in_seconds() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     bed.nodes().add("node", "8", "16Gi").await;

@@ -13,7 +13,7 @@ use crate::support::{MetricsServer, Testbed, manifests, wait};
 const MEBIBYTE: u64 = 1 << 20;
 
 #[tokio::test]
-async fn usage_of_pods_arrives_through_the_api_server() {
+async fn usage_of_pods_is_served_through_the_api_server() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     bed.nodes().add("node", "8", "16Gi").await;
     let usage = MetricsServer::serve(&bed).await;
@@ -88,7 +88,7 @@ async fn assert_faults_come_and_go(bed: &Testbed, usage: &MetricsServer, path: &
     let list = get(bed.client(), path).await.expect("answered");
     assert_eq!(list["items"][0]["containers"][0]["usage"]["cpu"], "NaN");
     usage.set_fault(MetricsApi::Resource, None);
-    get(bed.client(), path).await.expect("mended");
+    get(bed.client(), path).await.expect("the fault is over");
 }
 
 async fn assert_hang(bed: &Testbed, usage: &MetricsServer, path: &str) {

@@ -46,7 +46,7 @@ pub struct ExpectedDifference {
 /// All expected differences.
 pub const EXPECTED_DIFFERENCES: [ExpectedDifference; 1] = [ExpectedDifference {
     reason: "a resize that names no amount is not sent: upstream takes a container without resources for one that \
-                 gets some, and asks until the pod is gone",
+                 gets some, and retries until the pod is gone",
     covers: |action| matches!(&action.act, PodWrite::Resize(amounts) if amounts.is_empty()),
 }];
 

@@ -50,7 +50,7 @@ pub struct LivePart {
 }
 
 #[tokio::test]
-async fn upstreams_updater_and_ours_touch_the_same_pods_in_order_and_tell_prometheus_the_same() {
+async fn upstreams_updater_and_plimsoll_change_the_same_pods_and_export_the_same_metrics() {
     let seed = random::seed(SEED);
     let is_usual = seed == SEED;
     let Some((bed, run)) = run_both(seed).await else { return };

@@ -230,12 +230,12 @@ fn status(
     if noise.chance(95) {
         status["startTime"] = ago(now, *noise.pick(&ages)).into();
     }
-    let tells = noise.below(10);
+    let form = noise.below(10);
     let mut statuses: Vec<Value> = Vec::new();
     for (target, container) in targets.iter().zip(containers) {
         let mut container_status = container_status(noise, &target.container, phase, now);
         let spec = &container["resources"];
-        match tells {
+        match form {
             0..6 => container_status["resources"] = spec.clone(),
             6 => {
                 let choice = noise.below(5);

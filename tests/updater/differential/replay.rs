@@ -100,7 +100,7 @@ pub async fn replay_recording(
     let unknown = replay.0.unknown.lock().expect("no panic").clone();
     assert!(
         unknown.is_empty(),
-        "ours asks what upstream's recording has no answer to: run `cargo xtask record updater` and review the \
+        "Plimsoll sent a request that the recording of upstream has no response to: run `cargo xtask record updater` and review the \
          difference: {unknown:?}"
     );
     let notes = replay.0.notes();
@@ -126,7 +126,7 @@ impl Inner {
     /// Waits until there are no new requests: boosts are removed concurrently with the passes, with pauses of 200 ms.
     async fn is_quiet(&self) {
         let state = Cell::new((0, 0));
-        wait::often(POLL_INTERVAL, wait::PATIENCE, "nothing more is asked", || async {
+        wait::often(POLL_INTERVAL, wait::PATIENCE, "no more requests arrive", || async {
             let (before, polls) = state.get();
             let count = self.notes().asked.len();
             state.set((count, if count == before { polls + 1 } else { 0 }));

@@ -33,7 +33,7 @@ const FLAGS: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing() {
+async fn an_api_server_outage_stops_no_process_and_repeats_no_change() {
     let Some(bed) = Testbed::private().await.filter(Testbed::has_controllers) else { return };
     create_definitions(&bed).await;
     bed.nodes().add("node", "16", "64Gi").await;
@@ -85,7 +85,7 @@ async fn an_api_server_that_is_away_for_a_while_ends_nothing_and_repeats_nothing
 }
 
 #[tokio::test]
-async fn a_pass_that_cannot_know_whether_pods_can_be_resized_is_no_success() {
+async fn a_pass_that_cannot_check_resize_support_does_not_succeed() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("silent").await else { return };
     bed.nodes().add("node-silent", "16", "64Gi").await;
     deployment(&bed, &namespace, "web", 1).await;

@@ -44,7 +44,7 @@ async fn change(bed: &Testbed, namespace: &str, spec: Value) {
 }
 
 #[tokio::test]
-async fn a_leader_whose_clock_is_an_hour_behind_is_let_alone_for_as_long_as_its_lease_lasts() {
+async fn a_leader_with_a_slow_clock_keeps_its_lease() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("clock-behind").await else {
         return;
     };
@@ -72,7 +72,7 @@ async fn a_leader_whose_clock_is_an_hour_behind_is_let_alone_for_as_long_as_its_
 }
 
 #[tokio::test]
-async fn a_leader_that_died_with_a_clock_an_hour_ahead_is_followed() {
+async fn a_crashed_leader_with_a_fast_clock_is_replaced() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("clock-ahead").await else {
         return;
     };

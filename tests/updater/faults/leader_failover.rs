@@ -87,8 +87,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_leader_that_dies_in_the_middle_of_a_rollout_is_followed_by_one_that_goes_on_from_there()
-{
+async fn a_standby_continues_the_rollout_of_a_crashed_leader() {
     let Some(fixture) = Fixture::new("failover", HoldPoint::Answer, LONG_LEASE_FLAGS).await else {
         return;
     };
@@ -120,7 +119,7 @@ async fn a_leader_that_dies_in_the_middle_of_a_rollout_is_followed_by_one_that_g
 }
 
 #[tokio::test]
-async fn a_leader_that_freezes_in_the_middle_of_a_rollout_and_thaws_does_nothing_any_more() {
+async fn a_leader_that_froze_during_a_rollout_starts_nothing_after_it_resumes() {
     let Some(fixture) = Fixture::new("frozen", HoldPoint::Request, SHORT_LEASE_FLAGS).await else {
         return;
     };

@@ -58,7 +58,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn the_second_replica_of_a_vpa_that_was_deleted_while_no_updater_ran_is_removed() {
+async fn the_second_replica_of_a_vpa_deleted_without_an_updater_is_removed() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("orphaned-surge").await else {
         return;
     };

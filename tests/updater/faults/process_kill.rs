@@ -43,7 +43,7 @@ async fn kill_at(
 }
 
 #[tokio::test]
-async fn a_kill_at_any_moment_of_an_eviction_evicts_nobody_twice_and_breaks_no_budget() {
+async fn a_crash_at_any_step_of_an_eviction_evicts_no_pod_twice_and_breaks_no_budget() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("kill-evict").await else { return };
     deployment(&bed, &namespace, "web", 8).await;
     vpa(&bed, &namespace, "web", "Recreate", "250m").await;
@@ -90,7 +90,7 @@ async fn a_kill_at_any_moment_of_an_eviction_evicts_nobody_twice_and_breaks_no_b
 }
 
 #[tokio::test]
-async fn a_kill_at_any_moment_of_a_resize_resizes_nobody_twice_and_evicts_nobody() {
+async fn a_crash_at_any_step_of_a_resize_resizes_no_pod_twice_and_evicts_none() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("kill-resize").await else {
         return;
     };

@@ -82,7 +82,7 @@ async fn min_available(
 }
 
 #[tokio::test]
-async fn two_at_once_one_of_them_blind_never_take_down_more_than_the_budget() {
+async fn two_concurrent_updaters_stay_within_the_disruption_budget() {
     let Some(least) =
         min_available("pair", FLAGS, (RoleWrite::Ledger, HoldPoint::Request), 4).await
     else {
@@ -93,7 +93,7 @@ async fn two_at_once_one_of_them_blind_never_take_down_more_than_the_budget() {
 
 /// Shows that the other test can fail.
 #[tokio::test]
-async fn two_at_once_without_notes_as_upstream_has_it_take_down_everything() {
+async fn two_concurrent_updaters_without_records_evict_everything() {
     let mut flags = FLAGS.to_vec();
     flags.push("--compat=upstream");
     let moment = (RoleWrite::Eviction, HoldPoint::Request);
@@ -102,7 +102,7 @@ async fn two_at_once_without_notes_as_upstream_has_it_take_down_everything() {
 }
 
 #[tokio::test]
-async fn two_at_once_share_the_budget_of_a_namespace_and_a_third_one_knows_it_too() {
+async fn concurrent_updaters_share_the_budget_of_a_namespace_with_a_third() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("pair-budget").await else {
         return;
     };

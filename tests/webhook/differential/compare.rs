@@ -144,7 +144,7 @@ fn sorted_items(text: &str) -> String {
 }
 
 #[test]
-fn items_of_a_container_have_no_order_and_containers_have_one() {
+fn resources_within_a_container_are_compared_in_any_order_and_containers_in_order() {
     let text = "Pod resources updated by web: container 0: cpu request, memory request, cpu limit; container 2: b: c, a";
     assert_eq!(
         sorted_items(text),

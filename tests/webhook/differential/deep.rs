@@ -16,22 +16,22 @@ use crate::support::upstream_process::UpstreamProcesses;
 use crate::support::{Testbed, bulk_objects, random, tier, upstream_recording, wait};
 
 #[tokio::test]
-async fn upstreams_webhook_and_ours_answer_the_same_about_random_pods() {
+async fn upstreams_webhook_and_plimsoll_respond_the_same_for_random_pods() {
     run_with_another_seed(RUNS[0]).await;
 }
 
 #[tokio::test]
-async fn upstreams_webhook_and_ours_answer_the_same_with_a_cap_on_boosts() {
+async fn upstreams_webhook_and_plimsoll_respond_the_same_with_a_limit_on_boosts() {
     run_with_another_seed(RUNS[1]).await;
 }
 
 #[tokio::test]
-async fn upstreams_webhook_and_ours_answer_the_same_without_boosts() {
+async fn upstreams_webhook_and_plimsoll_respond_the_same_without_boosts() {
     run_with_another_seed(RUNS[2]).await;
 }
 
 #[tokio::test]
-async fn upstreams_webhook_answers_what_was_recorded() {
+async fn upstreams_webhook_responds_as_recorded() {
     let (scenarios, recording) = recorded();
     let mut played = Vec::new();
     for (settings, scenario) in RUNS.iter().zip(&scenarios) {

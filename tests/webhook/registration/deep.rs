@@ -12,7 +12,7 @@ use crate::support::{
 use crate::webhook::cluster::configurations;
 
 #[tokio::test]
-async fn upstream_registers_itself_as_was_recorded_and_ours_does_the_same() {
+async fn upstream_registers_its_webhook_as_recorded_and_plimsoll_does_the_same() {
     let Some(bed) = Testbed::private().await else { return };
     let Some(upstream) = UpstreamProcesses::new(&bed).await else { return };
     upstream.start(Role::AdmissionController, &["--register-webhook=true"]);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_are_written_out() {
+    fn selectors_are_expanded() {
         assert_eq!(
             query("max by (name) (\n    plimsoll_target{@vpa, resource=\"cpu\"}\n)"),
             "max by (name) ( plimsoll_target{cluster=~\"$cluster\", job=~\"$job\", \

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_upstream_takes_out_of_a_map_is_no_difference_and_everything_else_is() {
+    fn only_the_order_of_a_map_is_no_difference() {
         let pass = |message: &str, written: bool, age: f64| {
             json!({"id": "a", "hpa": "s/w", "at": 15, "statusWritten": written, "calls": ["scale.get d/w"],
                 "status": {"currentMetrics": null, "conditions": [{"message": message}]},
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_taken_by_a_write_that_only_the_order_of_a_map_caused_ends_the_comparison() {
+    fn a_failed_write_caused_by_map_order_ends_the_comparison() {
         let pass = |message: &str, failed: bool| {
             let events = if failed { json!([{"reason": "FailedUpdateStatus"}]) } else { json!([]) };
             json!({"id": "a", "hpa": "s/w", "at": 15, "events": events,

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_the_same_moment_come_in_the_order_of_the_heap() {
+    fn keys_due_at_the_same_time_are_returned_in_heap_order() {
         let mut queue = DelayingQueue::default();
         for key in ["a", "b", "c"] {
             queue.add(key, 10);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_are_those_that_upstream_made_when_it_was_recorded() {
+    fn decisions_equal_the_recording_of_upstream() {
         let text = recording(&root()).expect("a recording");
         let header: Value =
             serde_json::from_str(text.lines().next().expect("a header")).expect("JSON");
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_refused_as_the_api_server_refuses_them() {
+    fn objects_are_rejected_as_the_api_server_rejects_them() {
         let text = std::fs::read_to_string(root().join(VALIDATION)).expect("a recording");
         let mut count = 0;
         for line in text.lines() {
@@ -240,7 +240,7 @@ mod tests {
         use super::*;
 
         #[test]
-        fn fresh_scenarios_are_decided_as_upstream_decides_them() {
+        fn random_scenarios_are_decided_as_upstream_decides_them() {
             let seed = std::env::var("PLIMSOLL_SEED").ok().and_then(|seed| seed.parse().ok());
             let (found, passes) =
                 differences(seed.unwrap_or(1), 3000).expect("upstream's controller");

@@ -123,7 +123,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_set_for_one_field_goes_before_what_is_set_for_all() {
+    fn field_overrides_take_precedence_over_defaults() {
         let panel = json!({"fieldConfig": {
             "defaults": {
                 "unit": "s", "custom": {"lineWidth": 1},

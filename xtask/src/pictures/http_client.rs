@@ -139,16 +139,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_bad_ones_named() {
+    fn addresses_are_parsed_and_invalid_ones_named() {
         let server = |host: &str, prefix: &str| Server { host: host.into(), prefix: prefix.into() };
-        for (url, wanted) in [
+        for (url, expected) in [
             ("http://localhost:9090", server("localhost:9090", "")),
             ("http://localhost:9090/", server("localhost:9090", "")),
             ("http://prometheus/select/0/", server("prometheus:80", "/select/0")),
             ("http://[::1]:9090/x", server("[::1]:9090", "/x")),
             ("http://[::1]", server("[::1]:80", "")),
         ] {
-            assert_eq!(Server::at(url).expect(url), wanted);
+            assert_eq!(Server::at(url).expect(url), expected);
         }
         for url in ["https://localhost", "localhost:9090", "http://", "http:///x"] {
             assert!(Server::at(url).is_err(), "{url}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_in_chunks_with_a_length_and_to_their_end() {
+    fn responses_are_read_chunked_with_a_length_or_to_the_end() {
         for text in [
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=1\r\nabcd\r\n2\r\nef\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabcdefgh",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_escaped() {
+    fn form_fields_are_escaped() {
         assert_eq!(
             form(&[("query", "a{b=\"ä\"}"), ("n", "1.5")]),
             "query=a%7Bb%3D%22%C3%A4%22%7D&n=1.5"

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_no_shorter_than_the_panel_says() {
+    fn steps_are_at_least_the_interval_of_the_panel() {
         let window = Window { from: 0.0, to: 21_600.0 };
         assert_eq!(steps(&json!({}), &json!({"interval": "1m"}), window), (60.0, 60.0));
         let few = json!({"maxDataPoints": 100});

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stays_the_same_is_one_bar_and_a_gap_ends_it() {
+    fn equal_values_are_one_bar_that_ends_at_a_gap() {
         let points = [(0.0, 1.0), (60.0, 1.0), (120.0, 0.0), (300.0, 0.0), (360.0, 0.0)];
         assert_eq!(spans(&points), [(0.0, 120.0, 1.0), (120.0, 180.0, 0.0), (300.0, 420.0, 0.0)]);
         assert!(spans(&[]).is_empty());

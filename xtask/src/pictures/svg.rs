@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_escaped_and_cut() {
+    fn text_is_escaped_and_truncated() {
         let mut svg = Svg::new(100.0, 50.0, "a < b");
         svg.write_within(
             (1.0, 2.0),

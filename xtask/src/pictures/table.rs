@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_that_agree_become_one() {
+    fn rows_with_the_same_labels_are_merged() {
         let row = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };

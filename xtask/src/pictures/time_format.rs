@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_and_written() {
+    fn times_are_parsed_and_printed() {
         assert_eq!(moment("2026-11-22T12:34:56Z").expect("a time"), 1_795_350_896.0);
         assert_eq!(moment("1795350896").expect("a time"), 1_795_350_896.0);
         assert_eq!(date_and_time(1_795_350_896.0), "2026-11-22 12:34");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_read() {
+    fn lengths_of_time_are_parsed() {
         assert_eq!(length("6h"), Some(21_600.0));
         assert_eq!(length("1.5d"), Some(129_600.0));
         for text in ["", "h", "6", "6y", "-1h", "0s"] {

@@ -140,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_in_their_units() {
-        for (value, unit, decimals, wanted) in [
+    fn values_are_printed_in_their_units() {
+        for (value, unit, decimals, expected) in [
             (0.0, "none", None, "0"),
             (-0.0001, "none", Some(1), "0.0"),
             (12.0, "none", None, "12"),
@@ -163,12 +163,12 @@ mod tests {
             (60_000.0, "dateTimeAsIsoNoDateIfToday", None, "00:01"),
             (-60_000.0, "dateTimeAsIsoNoDateIfToday", None, "1969-12-31 23:59"),
         ] {
-            assert_eq!(write(value, unit, decimals, 2_000.0), wanted, "{value} {unit}");
+            assert_eq!(write(value, unit, decimals, 2_000.0), expected, "{value} {unit}");
         }
     }
 
     #[test]
-    fn axes_have_steps_that_people_count_in() {
+    fn axes_have_round_steps() {
         assert_eq!(step(10.0, 5.0, "none"), 2.0);
         assert_eq!(step(0.9, 4.0, "none"), 0.25);
         assert_eq!(step(7_000.0, 5.0, "s"), 1_800.0);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_filled_in_and_nothing_else_is() {
+    fn only_variables_are_substituted() {
         let more = [("__range", "21600s".to_owned())];
         assert_eq!(
             variables()

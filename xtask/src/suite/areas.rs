@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_run_leaves_out_tests_on_a_cluster() {
+    fn the_quick_run_excludes_tests_on_a_cluster() {
         let areas = BTreeSet::from(["updater".to_owned()]);
         let suite = || Suite::parse(TEXT).expect("TOML");
         let quick = Selection::of(suite(), areas.clone(), true);

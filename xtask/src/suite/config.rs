@@ -182,7 +182,7 @@ mod tests {
     "#;
 
     #[test]
-    fn the_longest_beginning_of_a_tests_name_decides_about_its_lane() {
+    fn the_longest_prefix_of_a_test_name_selects_its_lane() {
         let suite = Suite::parse(TEXT).expect("valid TOML");
         let lane = |name: &str| suite.lane(name).map(|lane| (lane.name.as_str(), lane.threads));
         assert_eq!(lane("updater::workload_kinds::one"), Some(("cluster", 6)));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_beginning_of_a_path_decides_about_its_areas() {
+    fn the_longest_prefix_of_a_path_selects_its_areas() {
         let suite = Suite::parse(TEXT).expect("valid TOML");
         let areas = |path: &str| -> Vec<String> {
             suite.areas_of(path).iter().map(|area| area.name.clone()).collect()
@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_refused() {
+    fn a_misspelled_key_is_rejected() {
         assert!(Suite::parse("[[lane]]\nnam = 'x'\n").is_err());
     }
 
     #[test]
-    fn the_files_of_this_repository_can_be_read() {
+    fn the_committed_configuration_files_are_valid() {
         let suite = Suite::load().expect("tests/suite.toml");
         Suite::flaky().expect("tests/flaky.toml");
         assert!(suite.area_names().count() > 5);

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_of_busy_cores_is_that_of_all_time_but_idle_and_waiting() {
+    fn busy_time_excludes_idle_and_io_wait() {
         let then = System::parse("cpu  100 0 50 800 50 0 0 0 0 0");
         let now = System::parse("cpu  160 0 60 820 60 0 0 0 0 0");
         assert_eq!(now.busy_since(&then), Some(70));
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_spread_below_their_limit() {
+    fn random_numbers_are_below_their_limit() {
         let mut random = Random(7);
         let drawn: Vec<u64> = (0..200).map(|_| random.below(4)).collect();
         assert!((0..4).all(|number| drawn.contains(&number)) && drawn.iter().all(|n| *n < 4));
     }
 
     #[test]
-    fn a_process_of_another_run_is_left_alone() {
+    fn processes_of_another_run_are_not_reported() {
         assert!(processes(Path::new("/nowhere")).is_empty());
     }
 }

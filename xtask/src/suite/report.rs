@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_planes_and_waits_are_added_up() {
+    fn control_planes_and_waits_are_summed() {
         let text = "bed\tprivate\t4.5\nbed\tshared\t3.5\nslot-wait\t2.0\nbed\tprivate\t4.0\nbroken";
         let events = TestbedUsage::parse(text);
         assert_eq!(events.beds.get("private"), Some(&2));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_put_into_the_lanes_that_the_file_names_and_the_slowest_lane_starts_first() {
+    fn tests_are_assigned_to_lanes_and_the_slowest_lane_starts_first() {
         let suite = Suite::parse(
             r#"
             area = []

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_final_and_a_wait_is_tried_once_more() {
+    fn an_assertion_failure_is_final_and_a_timeout_is_retried_once() {
         let planned = ["a", "b", "c", "d", "e"].map(test);
         let finished = vec![
             ended("a", None),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_two_flaky_tests_or_one_that_was_flaky_before_are_red() {
+    fn more_than_two_flaky_tests_or_a_known_flaky_one_fail_the_run() {
         let run = |names: &[&str], known: &[&str]| {
             let planned: Vec<_> = names.iter().map(|name| test(name)).collect();
             let finished =
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_looks_for_flaky_tests_repeats_nothing() {
+    fn a_run_that_searches_flaky_tests_repeats_nothing() {
         let finished = vec![ended("a", None), ended("a", Some(FailureKind::Timeout))];
         let verdict = SuiteOutcome::of(&[test("a")], finished, Vec::new()).without_repetition();
         assert_eq!(names(&verdict.failed), ["a"]);

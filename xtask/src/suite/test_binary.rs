@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn unit_tests_are_named_after_their_crate_and_integration_tests_are_not() {
+    fn unit_tests_are_prefixed_with_their_crate_and_integration_tests_are_not() {
         let unit = found(&message("lib", true)).expect("a test binary");
         assert_eq!(unit.full_name("key::works"), "plimsoll_storage::key::works");
         assert_eq!(unit.folder, Path::new("/src/storage"));

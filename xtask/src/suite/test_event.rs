@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_libtest_are_read() {
+    fn libtest_events_are_parsed() {
         let started = r#"{ "type": "test", "event": "started", "name": "a::b" }"#;
         assert_eq!(Event::parse(started), Some(Event::Started("a::b".to_owned())));
         let ok = r#"{ "type": "test", "name": "a::b", "event": "ok", "exec_time": 1.5 }"#;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wait_without_an_end_is_a_failure_of_patience() {
+    fn only_an_endless_wait_is_a_timeout() {
         let panic =
             |message: &str| format!("thread 'a' (7) panicked at tests/a.rs:1:2:\n{message}\n");
         let class = |output: &str| TestFailure::of(output).kind;

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_bounded_in_number_and_length_and_say_how_many_are_left_out() {
+    fn messages_are_limited_in_number_and_length_and_report_what_is_omitted() {
         let (mut warnings, mut errors) = (Warnings::default(), Errors::default());
         let long = "\u{e9}".repeat(MAX_MESSAGE_BYTES);
         for _ in 0..MAX_MESSAGES + 7 {

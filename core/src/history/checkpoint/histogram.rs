@@ -144,7 +144,7 @@ pub(super) mod tests {
 
     /// Golden vectors V63 to V65.
     #[test]
-    fn weights_are_written_in_parts_of_the_heaviest() {
+    fn weights_are_written_as_fractions_of_the_heaviest() {
         for (buckets, expected, total) in [
             (vec![(3, 1.0)], json!({"3": 10000}), 1.0),
             (vec![(0, 1.0), (1, 100_000.0)], json!({"1": 10000}), 100_001.0),
@@ -162,7 +162,7 @@ pub(super) mod tests {
 
     /// Golden vector V66.
     #[test]
-    fn the_total_is_spread_over_the_parts() {
+    fn the_total_weight_is_distributed_over_the_buckets() {
         let read =
             decode(&checkpoint(6.0, &json!({"0": 1, "1": 2})), BUCKETS, EPSILON).expect("decodes");
         assert_eq!(read.buckets, [(0, 2.0), (1, 4.0)]);
@@ -171,7 +171,7 @@ pub(super) mod tests {
 
     /// Golden vector V67, except for the missing histogram, which the types cannot express.
     #[test]
-    fn what_cannot_be_read_is_refused_with_the_reason() {
+    fn an_invalid_histogram_is_rejected_with_the_reason() {
         for (total, buckets, message) in [
             (1.0, json!({"-1": 1}), "bucket -1 is outside of 0 to 10"),
             (1.0, json!({"99": 1}), "bucket 99 is outside of 0 to 10"),
@@ -218,7 +218,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_histogram_of_no_weight_still_takes_its_reference() {
+    fn a_histogram_without_weight_keeps_its_reference_time() {
         let mut empty = checkpoint(5.0, &json!({"3": 0}));
         empty.reference_timestamp = Some(truncate_to_seconds(Time::from_secs(7)));
         let read = decode(&empty, BUCKETS, EPSILON).expect("decodes");
@@ -227,7 +227,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn fine_buckets_are_refused_instead_of_being_misread() {
+    fn fine_buckets_are_rejected_instead_of_misread() {
         let fine = HistogramWeights { scheme: BucketScheme::Fine, ..weights(&[(1, 1.0)]) };
         assert_eq!(encode(&fine), Err(FormatError::Scheme));
     }
@@ -243,7 +243,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn reading_back_loses_less_than_a_part_of_each_bucket(original in any_weights()) {
+        fn a_saved_histogram_loses_less_than_one_unit_per_bucket(original in any_weights()) {
             let saved = encode(&original).expect("encodes");
             let loaded = decode(&saved, STANDARD_BUCKETS, STANDARD_EPSILON).expect("decodes");
             prop_assert_eq!(loaded.total.to_bits(), original.total.to_bits());
@@ -259,7 +259,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn saving_what_was_loaded_writes_the_same_parts(original in any_weights()) {
+        fn saving_a_loaded_histogram_writes_the_same_weights(original in any_weights()) {
             let saved = encode(&original).expect("encodes");
             let loaded = decode(&saved, STANDARD_BUCKETS, STANDARD_EPSILON).expect("decodes");
             let again = encode(&loaded).expect("encodes");

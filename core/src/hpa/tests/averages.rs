@@ -16,7 +16,7 @@ fn tolerant(case: &mut Case, up: Option<&str>) {
 }
 
 #[test]
-fn averages_of_pods_follow_the_vectors() {
+fn pod_averages_are_computed_as_in_the_vectors() {
     const M: i64 = -1;
     type Row = (
         &'static str,
@@ -54,7 +54,7 @@ fn averages_of_pods_follow_the_vectors() {
 }
 
 #[test]
-fn values_follow_the_vectors() {
+fn values_are_computed_as_in_the_vectors() {
     const MOST: &str = "9223372036854775807m";
     for (name, is_external, current, ready, values, target, up, replicas) in [
         ("V1", false, 3, 3, vec!["20"], "15", None, 4),
@@ -91,7 +91,7 @@ fn values_follow_the_vectors() {
 }
 
 #[test]
-fn values_per_pod_follow_the_vectors() {
+fn values_per_pod_are_computed_as_in_the_vectors() {
     const MOST: &str = "9223372036854775807m";
     for (name, is_external, pods, value, target, up, replicas, average) in [
         ("A1", false, 3, "20", "5", None, 4, 6667),

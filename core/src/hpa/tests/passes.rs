@@ -24,7 +24,7 @@ fn used(case: Case, milli: &[i64]) -> Case {
 }
 
 #[test]
-fn more_and_fewer_replicas_by_cpu() {
+fn cpu_metrics_scale_up_and_down() {
     let new = |current, target, milli: &[i64], states: &[(usize, &str)]| {
         used(Case::new(current, cpu(target)).state(states), milli)
     };
@@ -72,7 +72,7 @@ fn more_and_fewer_replicas_by_cpu() {
 }
 
 #[test]
-fn pods_that_do_not_count_are_named_with_the_reason() {
+fn ignored_pods_are_named_with_the_reason() {
     let case = used(Case::new(3, cpu(30)).state(&[(0, "hot"), (3, "failed")]), &[300, 500]);
     let decision = case.decide();
     let proposal = decision.evaluations[0].outcome.as_ref().expect("a proposal");
@@ -88,7 +88,7 @@ fn pods_that_do_not_count_are_named_with_the_reason() {
 }
 
 #[test]
-fn more_and_fewer_replicas_by_other_metrics() {
+fn other_metrics_scale_up_and_down() {
     let metric = |current, metrics, object, external: &'static str| {
         Case::new(current, metrics).change(|case| {
             case.object = Ok(object);
@@ -134,7 +134,7 @@ fn woken(status: &str) -> Value {
 }
 
 #[test]
-fn to_zero_and_back() {
+fn scales_to_zero_and_back() {
     let new = |current, min, gate, condition: Option<&str>, value| {
         Case::new(current, object("Value", "15")).bounds(min, 6).change(|case| {
             case.config.scale_to_zero = gate;
@@ -203,7 +203,7 @@ fn to_zero_and_back() {
 }
 
 #[test]
-fn out_of_bounds_metrics_are_not_read() {
+fn metrics_are_not_read_for_replicas_out_of_bounds() {
     for (name, current, min, max, expected, zone) in [
         ("E57", 2, 3, 6, 3, Zone::BelowMin),
         ("E58", 10, 2, 5, 5, Zone::AboveMax),
@@ -222,7 +222,7 @@ fn out_of_bounds_metrics_are_not_read() {
 }
 
 #[test]
-fn metrics_that_fail_block_fewer_replicas_and_not_more() {
+fn failed_metrics_block_scale_down_and_not_scale_up() {
     let unknown = json!({"type": "CheddarCheese"});
     let two = |target, other: &Value| json!([cpu(target)[0], other]);
     let up = |metrics| used(Case::new(3, metrics), &[300, 400, 500]);
@@ -267,7 +267,7 @@ fn metrics_that_fail_block_fewer_replicas_and_not_more() {
 }
 
 #[test]
-fn rates_and_windows_hold_a_pass() {
+fn rates_and_windows_limit_a_pass() {
     let behavior =
         json!({"scaleUp": {"policies": [{"type": "Percent", "value": 700, "periodSeconds": 60}]}});
     for (name, max, expected, limited) in
@@ -295,7 +295,7 @@ fn rates_and_windows_hold_a_pass() {
 }
 
 #[test]
-fn selectors_have_to_be_there_and_of_one_object() {
+fn selectors_must_be_set_valid_and_unambiguous() {
     let with = |selector: &str| {
         used(Case::new(3, cpu(30)), &[300, 500, 700]).change(|case| {
             if let Ok(scale) = &mut case.scale {

@@ -37,7 +37,7 @@ fn aged(start: i64, status: ReadyStatus, since: i64) -> Pod {
 }
 
 #[test]
-fn pods_are_grouped_by_the_vectors() {
+fn pods_are_grouped_as_in_the_vectors() {
     use NotCounted::{Failed, NeverReady, NoReadiness, NoSample, Pending, Starting, Terminating};
     let without = |change: fn(&mut Pod)| {
         let mut pod = pod(0, 1000);
@@ -110,7 +110,7 @@ fn request(pod: &Pod, container: Option<&str>) -> Result<i64, Cause> {
 }
 
 #[test]
-fn requests_follow_the_vectors() {
+fn requests_are_computed_as_in_the_vectors() {
     assert_eq!(PodRequests::of(&[], RULES), Ok(PodRequests::default()), "Q1");
     let mut two = pod(0, 100);
     two.containers[1].requests = requests(50);
@@ -167,7 +167,7 @@ fn a_request_of_the_pod_itself_is_the_effective_one() {
 }
 
 #[test]
-fn answers_are_read_by_the_vectors() {
+fn metric_responses_are_read_as_in_the_vectors() {
     let answer = |containers: &[(&str, i64)]| {
         containers.iter().map(|(name, milli)| ((*name).to_owned(), requests(*milli))).collect()
     };
@@ -186,7 +186,7 @@ fn answers_are_read_by_the_vectors() {
     assert_eq!(read(None), [pair("pod0", 100), pair("pod1", 700)], "M1");
     assert_eq!(read(Some("c1")), [pair("pod0", 100), pair("pod1", 300)], "M2");
     assert_eq!(read(Some("c2")), [pair("pod1", 400)], "M3");
-    assert_eq!(read(Some("c9")), [], "a list in which nothing survives is no error of the client");
+    assert_eq!(read(Some("c9")), [], "an empty list is no client error");
     let cause = |found: Result<Samples, crate::hpa::error::MetricError>| {
         found.expect_err("no values").cause
     };

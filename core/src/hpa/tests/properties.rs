@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn missing_metrics_never_remove_replicas(mut case in cases()) {
+    fn missing_metrics_never_scale_down(mut case in cases()) {
         let known = case.decide();
         if let Ok(usage) = &mut case.usage {
             usage.clear();
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn one_metric_that_fails_never_removes_replicas(mut case in cases()) {
+    fn one_failed_metric_never_scales_down(mut case in cases()) {
         case.spec["metrics"] = json!([super::fixture::cpu(50)[0], external("Value", "5")[0]]);
         case.memory.recommendations = Some(Vec::new());
         case.external = Err("no".to_owned());

@@ -6,7 +6,7 @@ use super::fixture::{Case, ago, condition, cpu, external, object, pods, reason};
 use crate::hpa::{Fix, Fixes, Restriction};
 
 #[test]
-fn a_held_recommendation_raises_without_behavior_and_has_no_reason() {
+fn a_stabilized_recommendation_scales_up_without_behavior_and_has_no_reason() {
     let case = Case::new(3, cpu(50)).using(&[500; 3]).bounds(1, 20).change(|case| {
         case.memory =
             serde_json::from_value(json!({"recommendations": [{"replicas": 9, "at": ago(30)}]}))
@@ -23,7 +23,7 @@ fn a_held_recommendation_raises_without_behavior_and_has_no_reason() {
 }
 
 #[test]
-fn unready_workloads_shrink_by_a_value_and_stand_still_by_cpu() {
+fn unready_workloads_scale_down_by_a_value_and_stay_by_cpu() {
     let states: Vec<(usize, &str)> = (0..5).map(|index| (index, "unready")).collect();
     let by_value =
         Case::new(5, object("Value", "10")).state(&states).change(|case| case.object = Ok("50"));
@@ -36,7 +36,7 @@ fn unready_workloads_shrink_by_a_value_and_stand_still_by_cpu() {
 }
 
 #[test]
-fn an_average_below_zero_is_the_largest_number_and_a_value_the_least() {
+fn a_negative_average_is_the_maximum_and_a_negative_value_the_minimum() {
     let of =
         |kind| Case::new(3, external(kind, "10")).change(|case| case.external = Ok(vec!["-5"]));
     assert_eq!(of("AverageValue").decide().desired, Some(6));
@@ -58,7 +58,7 @@ fn without_status_replicas_the_average_is_undefined() {
 }
 
 #[test]
-fn no_metrics_at_all_set_a_condition_without_a_name() {
+fn without_metrics_a_condition_without_a_name_is_set() {
     let case = Case::new(3, json!([])).change(|case| case.no_defaults = true);
     let decision = case.written();
     assert_eq!((decision.desired, decision.error.as_deref()), (Some(2), None));
@@ -66,7 +66,7 @@ fn no_metrics_at_all_set_a_condition_without_a_name() {
 }
 
 #[test]
-fn an_observed_generation_is_dropped_by_a_pass_that_fills_the_status() {
+fn the_observed_generation_is_dropped_by_a_pass_that_fills_the_status() {
     let status = json!({"desiredReplicas": 4, "currentReplicas": 4, "observedGeneration": 3});
     let case = Case::new(3, cpu(50)).change(|case| case.status = status);
     assert_eq!(case.decide().status.observed_generation, None);
@@ -79,7 +79,7 @@ fn an_observed_generation_is_dropped_by_a_pass_that_fills_the_status() {
 }
 
 #[test]
-fn what_restricts_is_data() {
+fn restrictions_are_returned_as_data() {
     let decide = |case: Case| case.decide().restrictions;
     let recently = json!({"recommendations": [{"replicas": 6, "at": ago(60)}]});
     let slow = json!({"scaleUp": {"stabilizationWindowSeconds": 60,
@@ -111,7 +111,7 @@ fn what_restricts_is_data() {
 }
 
 #[test]
-fn a_decision_is_written_down_with_its_reasons() {
+fn a_decision_is_recorded_with_its_reasons() {
     let decision = Case::new(3, cpu(50)).using(&[900, 900]).bounds(2, 4).written();
     let record = serde_json::to_value(&decision).expect("JSON");
     let proposal = &record["evaluations"][0]["outcome"]["Ok"];

@@ -52,7 +52,7 @@ fn check(rows: Vec<Row>, select: SelectPolicy) {
 }
 
 #[test]
-fn bounds_and_rates_follow_the_vectors() {
+fn bounds_and_rates_are_applied_as_in_the_vectors() {
     check(
         vec![
             ("T1", [5, 7, 3, 8], vec![], &[], &[], 7, Nothing),
@@ -118,7 +118,7 @@ fn bounds_and_rates_follow_the_vectors() {
 }
 
 #[test]
-fn past_changes_spend_the_budget_of_a_period() {
+fn past_changes_use_the_budget_of_a_period() {
     const THREE: Events = &[(1, 20), (5, 60), (9, 100)];
     const TENS: Events = &[(10, 20), (10, 60), (10, 100)];
     const FOUR: Events = &[(8, 15), (12, 45), (9, 75), (11, 105)];
@@ -176,7 +176,7 @@ fn past_changes_spend_the_budget_of_a_period() {
 }
 
 #[test]
-fn policies_are_selected() {
+fn the_select_policy_chooses_a_policy() {
     check(
         vec![
             (
@@ -210,7 +210,7 @@ fn policies_are_selected() {
 }
 
 #[test]
-fn a_policy_says_what_it_allows_and_when_more() {
+fn a_policy_reports_what_it_allows_and_when_more() {
     let memory =
         HpaState { scale_up_events: events(&[(3, 20), (2, 50), (9, 70)]), ..HpaState::default() };
     let behavior = behavior(&[pods(7, 60)], SelectPolicy::Max);
@@ -220,7 +220,7 @@ fn a_policy_says_what_it_allows_and_when_more() {
 }
 
 #[test]
-fn events_are_stored_in_the_place_of_outdated_ones() {
+fn scale_events_replace_outdated_ones() {
     type Row = (&'static str, Events, Vec<Policy>, &'static [(i32, bool)]);
     let rows: Vec<Row> = vec![
         ("H2", &[], vec![pods(10, 60), percent(100, 60)], &[(5, false)]),

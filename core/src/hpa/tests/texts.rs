@@ -17,7 +17,7 @@ fn events(decision: &Decision) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_scale_that_cannot_be_read_or_written_says_why() {
+fn a_scale_that_cannot_be_read_or_written_is_reported_with_the_reason() {
     let decision = Case::new(3, cpu(50))
         .change(|case| {
             case.scale = Err(ScaleError::Failed("deployments.apps \"web\" not found".to_owned()));
@@ -44,7 +44,7 @@ fn a_scale_that_cannot_be_read_or_written_says_why() {
 }
 
 #[test]
-fn a_pass_that_scales_says_what_it_did() {
+fn a_pass_that_scales_reports_what_it_did() {
     let decision = Case::new(3, cpu(50)).using(&[1000; 3]).written();
     assert_eq!(
         message(&decision, "AbleToScale"),
@@ -67,7 +67,7 @@ fn a_pass_that_scales_says_what_it_did() {
 }
 
 #[test]
-fn what_limits_has_a_text() {
+fn each_limit_has_a_message() {
     for (used, min, max, text) in [
         (1000, 2, 4, "the desired replica count is more than the maximum replica count"),
         (1, 3, 6, "the desired replica count is less than the minimum replica count"),
@@ -79,7 +79,7 @@ fn what_limits_has_a_text() {
 }
 
 #[test]
-fn a_metric_that_fails_is_named_with_all_that_failed() {
+fn a_failed_metric_has_its_own_message_and_a_combined_one() {
     let described = "unable to get metric hits: Service on shop front/unable to fetch metrics from custom metrics API: no such object";
     let queue = "unable to get external metric shop/queue/nil: no metrics returned from external metrics API";
     let in_container = |change: fn(&mut Case)| {
@@ -158,7 +158,7 @@ fn a_metric_that_fails_is_named_with_all_that_failed() {
 }
 
 #[test]
-fn selectors_that_select_nothing_known_say_why() {
+fn invalid_and_missing_selectors_are_reported_with_the_reason() {
     let with = |selector: &str| {
         Case::new(1, cpu(50)).bounds(1, 6).using(&[100]).change(|case| {
             if let Ok(scale) = &mut case.scale {
@@ -206,7 +206,7 @@ fn selectors_that_select_nothing_known_say_why() {
 }
 
 #[test]
-fn metrics_have_the_names_of_upstream() {
+fn metrics_have_upstreams_names() {
     let selector = json!({"matchLabels": {"z": "a", "b": "c"},
         "matchExpressions": [{"key": "x", "operator": "In", "values": ["q", "p"]}, {"key": "y", "operator": "Exists"}]});
     let mut selected: Value = external("Value", "1");
@@ -233,7 +233,7 @@ fn metrics_have_the_names_of_upstream() {
 }
 
 #[test]
-fn a_status_shows_values_in_their_notation() {
+fn a_status_keeps_the_notation_of_values() {
     let of = |resource: &str, target: Value| json!([{"type": "Resource", "resource": {"name": resource, "target": target}}]);
     let average = |amount: &str| json!({"type": "AverageValue", "averageValue": amount});
     let shown =

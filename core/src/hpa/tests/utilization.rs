@@ -32,7 +32,7 @@ fn case(
 }
 
 #[test]
-fn utilization_follows_the_vectors() {
+fn utilization_is_computed_as_in_the_vectors() {
     const M: i64 = MISSING;
     type Row =
         (&'static str, i32, &'static [i64], &'static [(usize, &'static str)], i32, bool, [i64; 3]);
@@ -102,7 +102,7 @@ fn utilization_follows_the_vectors() {
 }
 
 #[test]
-fn tolerance_counts_in_each_direction() {
+fn tolerance_applies_to_each_direction() {
     for (name, used, target, down, up, replicas, utilization) in [
         ("R20", [1010, 1030, 1020], 100, 0.1, 0.1, 3, 102),
         ("R21", [909, 1010, 1111], 100, 0.0, 0.0, 4, 101),
@@ -129,7 +129,7 @@ fn tolerance_counts_in_each_direction() {
 }
 
 #[test]
-fn a_computed_tolerance_is_met_on_both_sides() {
+fn utilization_just_inside_and_just_outside_the_tolerance_is_distinguished() {
     for (name, target, replicas) in [("R40", 56, 9), ("R41", 55, 10)] {
         let mut case = case(10, &[150; 10], &[], target, false);
         let jitter = [100, -100, 10, -10, 2, -2, 1, -1, 0, 0];
@@ -144,7 +144,7 @@ fn a_computed_tolerance_is_met_on_both_sides() {
 }
 
 #[test]
-fn a_target_over_one_hundred_percent_fills_in_missing_pods_by_it() {
+fn with_a_target_above_100_percent_missing_pods_count_as_the_target() {
     let mut case = case(4, &[200, 100, 100, MISSING], &[(0, "unready")], 300, false);
     for (pod, milli) in case.pods.iter_mut().zip([1000, 1000, 2000, 2000]) {
         for container in &mut pod.containers {
@@ -185,7 +185,7 @@ fn without_pods_samples_or_requests_there_is_no_proposal() {
 }
 
 #[test]
-fn the_defaults_of_the_flags_are_those_of_the_release() {
+fn flag_defaults_are_those_of_the_release() {
     let config = Config::default();
     assert_eq!(config.tolerance, 0.1);
     assert_eq!(config.cpu_initialization_period.as_secs(), 300);

@@ -23,7 +23,7 @@ fn values(memory: &HpaState) -> Vec<i32> {
 }
 
 #[test]
-fn without_behavior_the_largest_recommendation_of_the_window_counts() {
+fn without_behavior_the_largest_recommendation_in_the_window_counts() {
     type Row = (&'static str, &'static [(i32, i64)], i32, i32, &'static [i32]);
     let rows: [Row; 7] = [
         ("S1", &[], 5, 5, &[5]),
@@ -58,7 +58,7 @@ fn hold(
 }
 
 #[test]
-fn with_behavior_each_direction_has_a_window() {
+fn with_behavior_each_direction_has_its_own_window() {
     type Row = (
         &'static str,
         i32,
@@ -113,13 +113,13 @@ fn with_behavior_each_direction_has_a_window() {
 }
 
 #[test]
-fn a_window_that_is_left_out_is_the_flags() {
+fn an_unset_window_is_that_of_the_flag() {
     assert_eq!(hold(&[(9, 299)], 9, 3, 0, None).0.stabilized, 9);
     assert_eq!(hold(&[(9, 301)], 9, 3, 0, None).0.stabilized, 3);
 }
 
 #[test]
-fn what_holds_is_named_with_the_moment_when_it_ends() {
+fn a_stabilized_recommendation_reports_when_it_ends() {
     let (found, _) = hold(&[(4, 120), (5, 60), (5, 90)], 100, 3, 0, Some(180));
     let held = found.held.expect("held");
     assert_eq!(held.by, Some(Recommendation { replicas: 5, at: ago(60) }));
@@ -130,7 +130,7 @@ fn what_holds_is_named_with_the_moment_when_it_ends() {
 
 /// The pass in which a window of ten minutes ends.
 #[test]
-fn replicas_fall_when_the_highest_recommendation_leaves_the_window() {
+fn replicas_decrease_when_the_highest_recommendation_leaves_the_window() {
     let mut memory = memory(&[]);
     let behavior = Behavior {
         scale_down: ScalingRules {

@@ -84,7 +84,7 @@ fn stored(minutes: u32, owner: Option<&str>) -> Snapshot {
 }
 
 #[test]
-fn nothing_is_saved_or_said_before_the_stored_history_was_read() {
+fn nothing_is_saved_or_recommended_before_stored_history_is_loaded() {
     let mut registry = registry(Compat::Plimsoll, &[]);
     registry.track(&vpa("web"), VpaSettings::default(), START);
     take(&mut registry, "web", minute(0));
@@ -97,7 +97,7 @@ fn nothing_is_saved_or_said_before_the_stored_history_was_read() {
 }
 
 #[test]
-fn a_load_for_a_vpa_that_was_made_anew_meanwhile_is_not_its_own() {
+fn a_load_for_a_vpa_recreated_meanwhile_is_discarded() {
     let mut registry = registry(Compat::Plimsoll, &[]);
     registry.track(&vpa("web"), VpaSettings::default(), START);
     let before = registry.load_generation(&vpa("web")).expect("tracked");
@@ -114,7 +114,7 @@ fn a_load_for_a_vpa_that_was_made_anew_meanwhile_is_not_its_own() {
 }
 
 #[test]
-fn an_owner_that_is_found_late_is_asked_for_something_to_inherit() {
+fn an_owner_found_late_triggers_a_load_of_inherited_history() {
     let mut registry = registry(Compat::Plimsoll, &["bare", "endowed"]);
     registry.restore(&key("endowed"), &stored(60, None), minute(60)).expect("good");
     take(&mut registry, "bare", minute(60));
@@ -134,7 +134,7 @@ fn an_owner_that_is_found_late_is_asked_for_something_to_inherit() {
 }
 
 #[test]
-fn another_workload_begins_anew_and_may_replace_what_is_stored() {
+fn another_workload_starts_without_history_and_may_replace_the_stored_one() {
     for owner in [Some("apps/Deployment/old"), None] {
         let mut registry = registry(Compat::Plimsoll, &[]);
         registry.track(&vpa("web"), VpaSettings::default(), START);
@@ -194,7 +194,7 @@ fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
 }
 
 #[test]
-fn a_kill_counts_once_whoever_stored_the_history() {
+fn an_oom_kill_counts_once_whichever_version_stored_the_history() {
     let now = minute(3000);
     let ours = {
         let mut registry = registry(Compat::Plimsoll, &["web"]);
@@ -224,7 +224,7 @@ fn a_kill_counts_once_whoever_stored_the_history() {
 }
 
 #[test]
-fn a_refusal_is_news_once_and_outdated_records_are_forgotten_once_collected() {
+fn a_rejection_is_reported_once_and_outdated_records_are_dropped_after_collection() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     assert!(registry.mark_rejected(&vpa("web")) && !registry.mark_rejected(&vpa("web")));
     take(&mut registry, "web", START);
@@ -239,7 +239,7 @@ fn a_refusal_is_news_once_and_outdated_records_are_forgotten_once_collected() {
 }
 
 #[test]
-fn a_fleet_says_what_a_container_should_request_and_when_it_first_did() {
+fn the_delay_until_the_first_recommendation_is_reported_once() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     let empty = registry.recommend(&vpa("web"), minute(1)).expect("loaded");
     assert_eq!(registry.store_summary(&vpa("web"), &empty, minute(1)), None);
@@ -255,7 +255,7 @@ fn a_fleet_says_what_a_container_should_request_and_when_it_first_did() {
 }
 
 #[test]
-fn both_limits_are_named_when_both_hold() {
+fn both_limits_are_reported_when_both_apply() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(2));
     let mut recommendation = registry.recommend(&vpa("web"), minute(3)).expect("loaded");
@@ -270,7 +270,7 @@ fn both_limits_are_named_when_both_hold() {
 }
 
 #[test]
-fn a_history_that_could_not_be_read_is_asked_for_again_and_not_written_over() {
+fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
     let mut registry = registry(Compat::Plimsoll, &[]);
     registry.track(&vpa("web"), VpaSettings::default(), START);
     registry.mark_missing(&vpa("web"));
@@ -291,7 +291,7 @@ fn a_history_that_could_not_be_read_is_asked_for_again_and_not_written_over() {
 }
 
 #[test]
-fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it() {
+fn a_stored_sample_counts_once_when_its_history_is_loaded_later() {
     let stats = |registry: &VpaRegistry| {
         let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));
         history.map(|history| (history.cpu_samples(), history.memory_samples()))
@@ -319,7 +319,7 @@ fn a_sample_that_is_stored_already_counts_once_when_the_history_comes_after_it()
 }
 
 #[test]
-fn throttling_is_forgotten_with_the_limit_and_saved_so() {
+fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(1));
     let measured = Throttling { throttled: 4.0, periods: 10.0, at: minute(2) };
@@ -336,7 +336,7 @@ fn throttling_is_forgotten_with_the_limit_and_saved_so() {
 }
 
 #[test]
-fn a_memory_sample_that_is_shown_again_counts_once_and_changes_nothing() {
+fn a_repeated_memory_sample_counts_once_and_changes_nothing() {
     let ingest = |compat: Compat| {
         let mut registry = registry(compat, &["web"]);
         let mut add = |bytes: i64| {
@@ -347,7 +347,7 @@ fn a_memory_sample_that_is_shown_again_counts_once_and_changes_nothing() {
             if bytes == 1000 {
                 save(&mut registry, "web", minute(2));
             }
-            (result.memory.expect("is there"), registry.unsaved_stats().0)
+            (result.memory.expect("a memory sample"), registry.unsaved_stats().0)
         };
         let results = [add(1000), add(1000), add(900), add(2000)];
         let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));

@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_history_is_reported_until_a_day_of_usage_has_taken_its_place() {
+    fn a_missing_history_is_reported_until_there_is_a_day_of_usage() {
         let at = Time::from_secs(1_000);
         let mut vpa = VpaState::default();
         assert!(!vpa.is_without_history(at));

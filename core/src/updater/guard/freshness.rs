@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_fresh_recommendations_with_history_are_acted_on() {
+    fn changes_require_fresh_recommendations_with_history() {
         use RecommenderHeartbeat::{Absent, Fresh, NotYetObserved, Stale, Unknown};
         let (loaded, loading) = (Fresh { history_loaded: true }, Fresh { history_loaded: false });
         for (heartbeat, auto, require) in [
@@ -134,7 +134,7 @@ mod tests {
 
     /// Section 6.12, Lease.
     #[test]
-    fn a_lease_counts_when_it_was_made_or_renewed_within_the_time() {
+    fn a_lease_is_ready_if_created_or_renewed_within_the_timeout() {
         let (now, timeout) = (Time::from_secs(10_000), Duration::from_secs(10));
         let (new, old) = (Some(now), Some(now.earlier(Duration::from_mins(1))));
         for (created, renewed, expected) in

@@ -163,7 +163,7 @@ mod tests {
 
     /// Section 6.8, infeasible memory.
     #[test]
-    fn only_a_resource_that_is_strictly_less_than_before_is_lower() {
+    fn only_a_strictly_lower_amount_of_a_resource_counts_as_less() {
         let before = amounts("200m", "512Mi");
         for (cpu, memory, expected) in [
             ("200m", "512Mi", false),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_believed_for_its_time_and_forgotten_with_its_pod() {
+    fn a_rejection_is_remembered_for_its_time_and_dropped_with_its_pod() {
         let (now, hour) = (Time::from_secs(1_000_000), Duration::from_hours(1));
         let mut refusals = InfeasibleResizes::default();
         for uid in ["a", "b"] {

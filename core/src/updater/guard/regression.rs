@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_trouble_counts_when_it_lasts_and_when_it_is_of_late() {
+    fn each_problem_counts_if_it_lasts_or_is_recent() {
         let ready = PodStatus {
             readiness: Readiness::Ready(ago(30)),
             created: ago(60),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn worse_is_what_more_pods_have_than_had_before() {
+    fn a_regression_is_a_problem_of_more_pods_than_before() {
         let pods = |pods, unready| Health { pods, unready, ..Health::default() };
         for (before, after, share, expected) in [
             (pods(10, 0), pods(1, 1), 0.1, Some(Regression::Unready)),

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pod_goes_first_and_the_others_follow_when_it_is_well() {
+    fn one_pod_is_changed_first_and_the_others_when_it_is_healthy() {
         let (mut state, old) = (WorkloadState::default(), NOW.earlier(minutes(600)));
         let unsettled = RolloutProgress { settled: false, ..SETTLED };
         assert_eq!(begin_change(&mut state, old, unsettled, NOW), Ok(RolloutEntry::Begin));
@@ -262,13 +262,13 @@ mod tests {
         assert_eq!(begin_change(&mut state, old, unsettled, until), Ok(RolloutEntry::Continue));
         let later = until.later(CANARY_AGAIN_AFTER);
         assert_eq!(begin_change(&mut state, old, SETTLED, later), Ok(RolloutEntry::Resume));
-        assert!(begin_change(&mut state, old, SETTLED, later).is_err(), "one goes first again");
-        let rollout = state.rollout.expect("is there");
+        assert!(begin_change(&mut state, old, SETTLED, later).is_err(), "one pod is first again");
+        let rollout = state.rollout.expect("there is a rollout");
         assert_eq!((rollout.began, rollout.streak), (NOW, 0), "it is still the same rollout");
     }
 
     #[test]
-    fn what_a_wave_wants_is_known_only_as_long_as_it_stays_the_same() {
+    fn the_target_of_a_rollout_is_known_only_while_it_stays_the_same() {
         let settings = GuardSettings::default();
         let wanted = |milli: i64| {
             let cpu = Quantity::from_milli(milli, Format::DecimalSi);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_had_its_turn_waits_twice_as_long_each_time() {
+    fn the_cool_down_doubles_with_each_change() {
         let (mut state, mut now) = (WorkloadState::default(), NOW);
         begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, now).expect("begins");
         for streak in 0..8_u32 {
@@ -310,11 +310,11 @@ mod tests {
         let made = now;
         now = now.later(minutes(24 * 60));
         begin_change(&mut state, made, SETTLED, now).expect("begins");
-        assert_eq!(state.rollout.expect("is there").streak, 0, "a day is long enough");
+        assert_eq!(state.rollout.expect("there is a rollout").streak, 0, "a day is long enough");
     }
 
     #[test]
-    fn a_pod_in_need_waits_less() {
+    fn a_pod_that_needs_more_resources_waits_less() {
         let (mut state, settings) = (WorkloadState::default(), GuardSettings::default());
         begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
         let admit = |urgent, at| state.admit_change(NOW, urgent, SETTLED, &settings, at);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_a_slow_clock_stamps_has_had_its_turn_too() {
+    fn a_pod_created_by_a_slow_clock_counts_as_changed() {
         let mut state = WorkloadState::default();
         begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
         let made = NOW.earlier(Duration::from_secs(30));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_get_worse_stop_it_and_longer_each_time() {
+    fn regressions_stop_a_rollout_for_a_growing_time() {
         let breaker = GuardSettings::default().breaker.expect("is on");
         let bad = RolloutProgress {
             health: Health { pods: 1, pending: 1, ..SETTLED.health },
@@ -341,7 +341,7 @@ mod tests {
         };
         let (mut state, old, mut now) = (WorkloadState::default(), NOW.earlier(minutes(600)), NOW);
         for hours in [1, 2, 4, 8, 16, 24, 24] {
-            let entry = begin_change(&mut state, old, SETTLED, now).expect("one goes first");
+            let entry = begin_change(&mut state, old, SETTLED, now).expect("one pod is first");
             assert_ne!(entry, RolloutEntry::Continue);
             let regression = state.find_regression(bad, &breaker, now).expect("got worse");
             assert_eq!(regression, Regression::Pending);

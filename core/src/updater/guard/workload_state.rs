@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_the_same_workload_only() {
+    fn persisted_state_is_read_only_by_the_same_workload() {
         for state in [WorkloadState::default(), full()] {
             let text = state.write(&target("web")).expect("it fits");
             assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_has_one_last_change_and_is_forgotten_when_it_is_gone() {
+    fn a_pod_has_one_last_change_which_is_dropped_with_the_pod() {
         let mut state = full();
         let last = change(999);
         state.record(PodChange { what: ChangeKind::Evicted, ..last.clone() });
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_in_other_words_has_the_same_hash_and_another_spec_has_not() {
+    fn equal_specs_have_the_same_hash_and_others_have_not() {
         let hash_of = |cpu: &str, memory: &str| {
             let list = ResourceList::cpu_and_memory(cpu.parse().ok(), memory.parse().ok());
             let resources = sizing::Resources { requests: Some(list), limits: None };

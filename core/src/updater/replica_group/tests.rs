@@ -32,7 +32,7 @@ fn evict_all(groups: &mut ReplicaGroups, pods: &[PodStatus]) -> usize {
         if groups.may_evict(pod, false).is_ok() {
             evicted_pods += 1;
             if pod.phase != Phase::Pending {
-                groups.get_mut(pod).expect("is there").budget.evicted += 1;
+                groups.get_mut(pod).expect("the group exists").budget.evicted += 1;
             }
         }
     }
@@ -50,7 +50,7 @@ fn count(
 
 /// Vectors 155 to 174.
 #[test]
-fn so_many_pods_may_go_in_one_pass() {
+fn the_budget_of_a_pass_follows_replicas_and_tolerance() {
     for (configured, share, running, tolerance, evictable) in [
         (1, 0.5, 1, 0, 1),
         (2, 0.5, 2, 1, 1),
@@ -84,7 +84,7 @@ fn so_many_pods_may_go_in_one_pass() {
 
 /// Vectors 175 to 183, 186 and 187. Both modes count the same pods as available here.
 #[test]
-fn pending_pods_go_in_any_case_and_running_ones_by_budget() {
+fn pending_pods_are_always_evictable_and_running_ones_within_the_budget() {
     for (configured, share, min, running, pending, evictable) in [
         (3, 0.5, 2, 3, 0, 1),
         (4, 0.5, 2, 4, 0, 2),
@@ -115,7 +115,7 @@ fn pending_pods_go_in_any_case_and_running_ones_by_budget() {
 
 /// Vector 188, and change 24 of 1.8.1.
 #[test]
-fn each_kind_says_in_its_own_way_how_many_pods_it_wants() {
+fn desired_replicas_are_known_for_each_kind() {
     for (kind, wanted) in [
         ("ReplicaSet", DesiredReplicas::Known(5)),
         ("StatefulSet", DesiredReplicas::Known(5)),
@@ -168,7 +168,7 @@ fn only_ready_pods_are_alive() {
         &rules(2, 0.5),
         &settings,
     );
-    assert_eq!(groups.may_evict(&pods[0], true), Ok(()), "a dead pod holds nothing up");
+    assert_eq!(groups.may_evict(&pods[0], true), Ok(()), "an unready pod blocks nothing");
     assert!(matches!(
         groups.may_evict(&pods[2], false),
         Err(SkipReason::Budget { alive: 2, wanted: 4 })
@@ -197,7 +197,7 @@ fn boost_lifts_unboost_only() {
 
 /// Vectors 182, 185 and 215.
 #[test]
-fn a_group_that_is_too_small_is_kept_for_resizes_that_skip_the_budget_only() {
+fn a_group_below_the_minimum_is_kept_only_for_resizes_that_skip_the_budget() {
     let pods = [pod("ReplicaSet", Phase::Running, true)];
     for compat in [Compat::Upstream, Compat::Plimsoll] {
         let skips = GroupRules { in_place_skips_budget: true, ..rules(2, 0.5) };
@@ -215,7 +215,7 @@ fn a_group_that_is_too_small_is_kept_for_resizes_that_skip_the_budget_only() {
 }
 
 #[test]
-fn each_owner_is_a_group_of_its_own() {
+fn each_owner_is_a_separate_group() {
     let mut pods = vec![pod("ReplicaSet", Phase::Running, true); 4];
     pods[2].owner = Some(PodOwner { kind: "ReplicaSet".into(), name: Arc::from("web-new") });
     pods[3] = pods[2].clone();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rarest_pair_that_a_selector_insists_on_is_looked_at() {
+    fn the_rarest_required_label_is_searched() {
         let mut index = LabelIndex::default();
         let names: Vec<Arc<str>> = (0..9).map(|number| format!("web-{number}").into()).collect();
         let of = |number: usize| {

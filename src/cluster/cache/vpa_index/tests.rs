@@ -187,7 +187,7 @@ fn compare(index: &VpaIndex, naive: &Naive) {
 
 proptest! {
     #[test]
-    fn every_vpa_has_the_pods_that_match_whatever_happened(
+    fn every_vpa_has_its_matching_pods_after_any_sequence_of_changes(
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let scope = NamespaceScope { ignored: vec!["ignored".into()], ..NamespaceScope::default() };
@@ -226,7 +226,7 @@ fn found(index: &mut VpaIndex) -> Vec<(String, OomKillSource, Vec<String>)> {
 }
 
 #[test]
-fn a_kill_is_found_once_and_again_for_a_vpa_that_gets_its_pod_later() {
+fn an_oom_kill_is_found_once_and_again_for_a_vpa_that_matches_its_pod_later() {
     let (first, second) = ("2026-03-01T12:00:00Z", "2026-03-01T12:10:00Z");
     let mut index = VpaIndex::new(NamespaceScope::default(), "default");
     index.put_pod(&killed(0, first));
@@ -245,7 +245,7 @@ fn a_kill_is_found_once_and_again_for_a_vpa_that_gets_its_pod_later() {
 }
 
 #[test]
-fn kills_after_one_from_the_future_are_found() {
+fn oom_kills_after_one_with_a_future_time_are_found() {
     let ahead = "2026-03-11T12:00:00Z";
     let mut index = VpaIndex::new(NamespaceScope::default(), "default");
     index.put_pod(&killed(0, ahead));
@@ -263,7 +263,7 @@ fn kills_after_one_from_the_future_are_found() {
 }
 
 #[test]
-fn a_kill_that_moves_from_the_current_state_to_the_last_is_found_once() {
+fn an_oom_kill_that_moves_from_state_to_last_state_is_found_once() {
     let status = |last: Option<&str>, current: Option<&str>| {
         let state = |finished: Option<&str>| match finished {
             Some(at) => json!({"terminated": {"reason": "OOMKilled", "finishedAt": at}}),
@@ -292,7 +292,7 @@ fn a_kill_that_moves_from_the_current_state_to_the_last_is_found_once() {
 }
 
 #[test]
-fn a_kill_of_a_pod_that_is_gone_is_still_for_the_vpas_it_had() {
+fn an_oom_kill_of_a_deleted_pod_counts_for_the_vpas_that_matched_it() {
     let mut index = VpaIndex::new(NamespaceScope::default(), "default");
     index.put_vpa(&vpa("one", 0, true));
     index.set_target(&key("one", 0), TargetState::Found, Some(selector(0)));
@@ -302,7 +302,7 @@ fn a_kill_of_a_pod_that_is_gone_is_still_for_the_vpas_it_had() {
 }
 
 #[test]
-fn an_unreadable_vpa_or_pod_stays_as_it_was_through_a_list() {
+fn an_unreadable_vpa_or_pod_stays_unchanged_through_a_list() {
     let mut index = VpaIndex::new(NamespaceScope::default(), "default");
     index.restart_vpas();
     index.restart_pods();
@@ -320,7 +320,7 @@ fn an_unreadable_vpa_or_pod_stays_as_it_was_through_a_list() {
 }
 
 #[test]
-fn what_a_watch_tells_late_does_not_undo_what_was_read_since() {
+fn a_stale_watch_event_does_not_overwrite_a_newer_read() {
     let at = |version: &str, kind: &str, uid: &str| -> VerticalPodAutoscaler {
         serde_json::from_value(json!({
             "metadata": {"namespace": "one", "name": "v0", "uid": uid, "resourceVersion": version},

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_two_whole_readings_in_a_row_lack_is_missed_until_it_is_there_again() {
+    fn a_pod_missing_in_two_complete_readings_counts_as_missing_until_it_returns() {
         let mut index = watched();
         for name in ["a-1", "a-2", "a-3"] {
             put(&mut index, name, name, "Running");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ended_was_replaced_or_has_no_vpa_is_not_missed() {
+    fn a_finished_replaced_or_unmatched_pod_does_not_count_as_missing() {
         let mut index = watched();
         for name in ["a-1", "a-2"] {
             put(&mut index, name, name, "Running");

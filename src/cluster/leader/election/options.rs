@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_let_two_lead_are_refused() {
+    fn durations_that_allow_two_leaders_are_rejected() {
         let options = |lease, deadline, retry| ElectionOptions {
             name: "lease".into(),
             namespace: "ns".into(),

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_of_a_pod_are_one_usage_at_the_time_of_its_latest_memory() {
+    fn the_usage_of_a_pod_has_the_time_of_its_latest_memory_sample() {
         let (found, malformed) = both(
             &[
                 ("b", "main", "", &[(1000, "7"), (1060, "100")]),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_of_one_resource_only_is_unknown_of_the_other() {
+    fn with_samples_of_one_resource_the_other_is_unknown() {
         let memory: &[TestSeries<'_>] = &[("a", "main", "", &[(1060, "100")])];
         let once: &[TestSeries<'_>] = &[("a", "main", "", &[(1060, "25")])];
         let cpu: &[TestSeries<'_>] = &[("a", "main", "", &[(1000, "10"), (1060, "25")])];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_counts_for_nothing_and_is_named() {
+    fn an_invalid_amount_is_skipped_and_named() {
         let points: &[(i64, &str)] = &[(1010, "10"), (1020, "11"), (1030, "NaN"), (1040, "-1")];
         let mut gathered = PodSamples::default();
         let series: &[TestSeries<'_>] =
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_or_has_ended_is_not_handed_out() {
+    fn stale_and_ended_series_are_excluded() {
         let memory: &[TestSeries<'_>] = &[
             ("stale", "main", "", &[(940, "1"), (999, "2")]),
             ("a", "main", "", &[(1060, "100")]),
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_one_and_the_freshest_of_them_counts() {
+    fn the_freshest_of_several_copies_of_a_series_counts() {
         let memory: &[TestSeries<'_>] = &[
             ("a", "main", "one", &[(1000, "1"), (1060, "2")]),
             ("a", "main", "two", &[(1005, "3"), (1065, "4")]),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn half_an_answer_counts_for_nothing() {
+    fn a_partial_response_is_discarded() {
         let mut gathered = PodSamples::default();
         take(&mut gathered, Resource::Memory, &[("a", "main", "", &[(1060, "100")])]);
         let mut report = UsageReport::default();
@@ -365,7 +365,7 @@ mod tests {
         let half = r#"{"status":"success","data":{"resultType":"matrix","result":[
             {"metric":{"namespace":"shop","pod":"a","container":"main"},"values":[[1000,"1"],[1060,"2"]]},
             {"metric":{"namespace":"shop","pod":"b","container":"main"},"values":[[1000,"NaN"]]},"#;
-        ResponseDecoder::new().push(half.as_bytes(), &mut taker).expect("fine so far");
+        ResponseDecoder::new().push(half.as_bytes(), &mut taker).expect("valid so far");
         taker.discard();
         assert_eq!(report, UsageReport::default());
         let main = ("main".to_owned(), None, Some(100));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_of_the_last_two_points() {
+    fn a_rate_is_computed_from_the_last_two_points() {
         let points = [(0, 0.0), (10, 100.0), (20, 105.0), (30, 107.5), (40, 112.5)];
         assert_eq!(rate(&points, None), Some((40, 0.5)));
         assert_eq!(rate(&points[..2], None), Some((10, 10.0)));
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_began_anew_is_not_negative() {
+    fn a_counter_reset_gives_no_negative_rate() {
         assert_eq!(rate(&[(0, 1000.0), (10, 5.0)], None), Some((10, 0.5)));
         assert_eq!(rate(&[(0, 1000.0), (10, 0.0)], None), Some((10, 0.0)));
         assert_eq!(rate(&[(0, 1000.0), (10, 5.0), (20, 6.0)], None), Some((20, 0.1)));
     }
 
     #[test]
-    fn a_rate_goes_with_a_time_where_it_can() {
+    fn a_rate_is_computed_up_to_the_given_time_if_possible() {
         let points = [(0, 0.0), (10, 1.0), (20, 3.0)];
         assert_eq!(rate(&points, Some(10)), Some((10, 0.1)));
         assert_eq!(rate(&points, Some(15)), Some((10, 0.1)));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_freshest_says_most() {
+    fn the_freshest_of_several_series_is_preferred() {
         let (old, new) = (tail(&[(0, 9.0), (10, 9.0)]), tail(&[(11, 1.0)]));
         assert!(new.is_preferred_over(&old) && !old.is_preferred_over(&new));
         let (long, short) = (tail(&[(0, 1.0), (10, 1.0)]), tail(&[(10, 1.0)]));

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_fall_back_one_by_one_and_all_else_is_the_objects_own() {
+    fn certificate_files_default_to_those_of_the_process_and_other_settings_do_not() {
         let defaults = TlsConfig {
             ca_file: "/ca".to_owned(),
             cert_file: "/cert".to_owned(),

@@ -98,7 +98,7 @@ mod tests {
     const API: MetricsApi = MetricsApi { name: "external", group: "external.metrics.k8s.io" };
 
     #[test]
-    fn an_amount_is_rounded_away_from_zero_and_what_is_none_is_no_zero() {
+    fn amounts_are_rounded_away_from_zero_and_invalid_ones_are_errors() {
         for (value, milli) in [
             (json!("1500m"), 1500),
             (json!("0.0001"), 1),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_metrics_are_one_piece_of_a_path() {
+    fn a_metric_name_is_encoded_as_one_path_segment() {
         assert_eq!(
             API.path("shop", "datadogmetric@shop:a/b", "app=web,tier in (a,b)"),
             "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/datadogmetric%40shop%3Aa%2Fb\

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_added_up_exactly_and_rounded_away_from_zero_once() {
+    fn samples_are_summed_exactly_and_rounded_away_from_zero_once() {
         for (values, milli) in [
             (&[42.0][..], 42_000),
             (&[0.0, -0.0], 0),

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_shown_as_it_was_written_or_without_its_secrets() {
+    fn an_address_is_shown_without_its_secrets() {
         for (written, expected) in [
             ("http://any", "http://any"),
             ("https://any:8443/a/b", "https://any:8443/a/b"),
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_says_is_kept_to_one_line() {
+    fn error_text_is_reduced_to_one_line() {
         assert_eq!(to_single_line(b"not\r\nso \xff"), "not  so \u{fffd}");
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_uses_what_its_containers_use_and_is_unknown_where_one_of_them_is() {
+    fn usage_of_a_pod_is_the_sum_of_its_containers_and_unknown_if_one_is() {
         let both = json!([
             {"name": "main", "usage": {"cpu": "250123456n", "memory": "100Mi"}},
             {"name": "side", "usage": {"cpu": "1m"}},
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_that_cannot_be_read_says_whose_it_is() {
+    fn an_invalid_amount_is_reported_with_its_container() {
         let container = |amount: &str| json!([{"name": "main", "usage": {"cpu": amount}}]);
         assert_eq!(
             used(&container("NaN"), "cpu", None),

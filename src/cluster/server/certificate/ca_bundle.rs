@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bundles_add_up_and_keep_what_is_there_once() {
+    fn ca_bundles_merge_without_duplicates() {
         let now = Time::from_secs(1_800_000_000);
         let (one, two) = (authority(now), authority(now.later(Duration::from_hours(2))));
         let windows = String::from_utf8(one.clone()).expect("PEM").replace('\n', "\r\n");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_passed_over() {
+    fn text_that_is_no_certificate_is_skipped() {
         for text in [
             "",
             "nothing",

@@ -115,7 +115,7 @@ mod tests {
     const NAME: &str = "vpa-webhook.kube-system.svc";
 
     #[test]
-    fn a_pair_is_believed_by_who_trusts_its_authority_as_long_as_it_holds() {
+    fn a_certificate_is_trusted_with_its_ca_while_it_is_valid() {
         let now = Time::from_secs(1_800_000_000);
         let names = vec![NAME.to_owned(), "10.0.0.1".to_owned()];
         let spec = CertificateSpec { names, lifetime: Duration::from_hours(24) };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn no_lifetime_is_too_long_or_too_short() {
+    fn any_certificate_lifetime_is_possible() {
         for lifetime in [Duration::from_secs(2), Duration::MAX] {
             let spec = CertificateSpec { names: vec![NAME.to_owned()], lifetime };
             let pair = issue(&spec, Time::from_secs(1_800_000_000)).expect("made");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_written_into_logs() {
+    fn debug_output_contains_no_key() {
         let spec =
             CertificateSpec { names: vec![NAME.to_owned()], lifetime: Duration::from_secs(9) };
         let pair = issue(&spec, Time::EPOCH).expect("made");

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_certificate_is_shown_once_callers_have_learned_of_it() {
+    fn a_new_certificate_is_served_once_clients_trust_it() {
         let old = |trusted| of(0, 1000, trusted);
         let new = |trusted| of(600, 2000, trusted);
         for (candidates, now, expected) in [
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_is_made_when_two_thirds_are_over() {
+    fn a_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
         for (now, due) in [(0, false), (599, false), (600, true), (5000, true), (-5, false)] {
             assert_eq!(
                 needs_renewal(of(0, 900, None).validity, Time::from_secs(now)),

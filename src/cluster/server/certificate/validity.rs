@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_time_are_read() {
+    fn both_asn1_time_formats_are_parsed() {
         for (tag, text, expected) in [
             (UTC_TIME, "260102030405Z", Some("2026-01-02T03:04:05Z")),
             (UTC_TIME, "491231235959Z", Some("2049-12-31T23:59:59Z")),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_of_a_certificate_are_those_that_it_was_made_with() {
+    fn the_validity_of_a_certificate_is_read_back() {
         let epoch = rcgen::date_time_ymd(1970, 1, 1);
         for (begins, ends) in [(1_700_000_000, 1_700_086_400), (0, 4_000_000_000_u64)] {
             let mut params = rcgen::CertificateParams::new(vec!["a.b.svc".into()]).expect("a name");
@@ -158,12 +158,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn validity_parsing_never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Validity::from_der(&CertificateDer::from(bytes));
         }
 
         #[test]
-        fn no_damage_makes_it_panic(at in 0_usize..2000, byte in any::<u8>()) {
+        fn validity_parsing_never_panics_on_a_damaged_certificate(at in 0_usize..2000, byte in any::<u8>()) {
             let key = rcgen::KeyPair::generate().expect("a key");
             let params = rcgen::CertificateParams::new(vec!["a".into()]).expect("a name");
             let mut bytes = params.self_signed(&key).expect("made").der().to_vec();

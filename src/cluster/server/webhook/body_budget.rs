@@ -212,7 +212,7 @@ mod tests {
     const TIMES: BodyTimeouts = BodyTimeouts { slow_after: SLOW, timeout: Duration::from_secs(10) };
 
     #[tokio::test]
-    async fn what_is_taken_is_counted_and_given_back() {
+    async fn reserved_memory_is_counted_and_released() {
         let budget = BodyBudget::new(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let mut lease = one.reserve(TIMES);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_address_has_no_more_than_its_share_however_much_is_free() {
+    async fn one_address_is_limited_to_its_share_however_much_is_free() {
         let budget = BodyBudget::new(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let mut first = one.reserve(TIMES);
@@ -240,14 +240,14 @@ mod tests {
         assert_eq!(second.grow(1).await, Err(BodyTimeout::NoMemory));
         assert_eq!(begun.elapsed(), TIMES.timeout, "an empty reservation waits until its deadline");
         let mut third = other.reserve(TIMES);
-        third.grow(40).await.expect("the rest is for others");
+        third.grow(40).await.expect("memory for other addresses is free");
         drop(first);
         one.reserve(TIMES).grow(60).await.expect("memory is free");
         assert_eq!(*budget.waiting.borrow(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_is_slow_gives_way_once_others_wait_and_not_before() {
+    async fn a_slow_body_is_dropped_only_when_others_wait() {
         let budget = BodyBudget::new(100, 100);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let slow = || async {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn tasks_take_turns_on_threads_of_their_own_until_these_end() {
+    async fn tasks_are_distributed_over_dedicated_runtimes_until_these_stop() {
         let mut runtimes = ConnectionRuntimes::start();
         let count = runtimes.handles.len();
         let mut threads = Vec::new();

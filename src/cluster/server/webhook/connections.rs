@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_been_silent_for_longest_goes_and_who_is_answered_stays() {
+    async fn the_longest_idle_connection_is_closed_and_busy_ones_stay() {
         let mut crowd = Crowd::new(2, 2);
         let (first, second) =
             (crowd.enter(1).expect("accepted"), crowd.enter(1).expect("accepted"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_takes_no_more_than_its_part_and_the_largest_crowd_makes_room() {
+    async fn an_address_has_a_limited_share_and_the_largest_user_loses_connections_first() {
         let mut crowd = Crowd::new(6, 3);
         let server = crowd.enter(1).expect("accepted");
         let others: Vec<_> = [2, 2, 2, 3, 3].map(|peer| crowd.enter(peer)).into_iter().collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_is_silent_when_nothing_is_under_way_for_long_enough() {
+    async fn a_connection_is_idle_after_a_time_without_requests() {
         let activity = Arc::new(Activity::default());
         let (short, long) = (Duration::from_millis(20), Duration::from_hours(1));
         activity.wait_until_idle(short, long).await;

@@ -315,7 +315,7 @@ mod tests {
 
     /// Golden vectors 294 to 296, and related cases.
     #[tokio::test]
-    async fn bad_requests_get_upstreams_answers_and_good_ones_their_own() {
+    async fn invalid_reviews_get_upstreams_responses() {
         let json = "application/json";
         let other = json!({"request": {"uid": "u", "resource": {"resource": "nodes"}}});
         for (kind, body, status, allowed, uid, counted) in [
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_too_long_lets_the_pod_through_while_the_api_server_still_waits() {
+    async fn a_review_that_times_out_admits_the_pod_unchanged_before_the_api_server_gives_up() {
         let begun = tokio::time::Instant::now();
         let (_, answer, counts) = ask("application/json", "?timeout=1s", pod("slow")).await;
         assert_eq!(begun.elapsed(), Duration::from_millis(800), "a fifth is left for the response");
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_review_that_never_ends_is_given_up_in_time_and_keeps_no_other_waiting() {
+    async fn a_large_review_that_hangs_times_out_and_delays_no_other() {
         let (go, may_go) = std::sync::mpsc::channel();
         let entered = tokio::sync::Semaphore::new(0);
         let stuck = Arc::new(Stuck { entered, may_go: Mutex::new(may_go) });
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_a_share_of_what_the_api_server_says() {
+    fn the_review_timeout_is_a_share_of_the_one_in_the_request() {
         for (query, expected) in [
             (None, 10_000),
             (Some("timeout=5s"), 4_000),

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_what_the_api_server_needs_and_no_more() {
+    fn a_response_has_only_what_the_api_server_needs() {
         let patched = AdmissionDecision::patch(&[json!({"op": "add"})]).expect("JSON");
         let patched = patched.with_warnings(vec!["old".to_owned()]);
         let expected = json!({
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_with_its_objects_left_as_they_came() {
+    fn a_request_is_parsed_with_its_objects_unchanged() {
         let body = br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#;
         let parts = split_review(body);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_nothing_is_told_apart_from_what_is_no_review() {
+    fn a_review_without_a_request_is_distinguished_from_an_unreadable_one() {
         for (body, expected) in [
             ("", ReviewError::Unreadable),
             ("{", ReviewError::Unreadable),
@@ -290,12 +290,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn parse_review_never_panics(body in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse_review(&body, split_review(&body).as_ref());
         }
 
         #[test]
-        fn every_uid_comes_back(uid in ".*") {
+        fn every_uid_is_returned(uid in ".*") {
             let body = json!({"request": {"uid": uid}}).to_string();
             let parts = split_review(body.as_bytes());
             let read = parse_review(body.as_bytes(), parts.as_ref()).expect("a request");

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_taken_out_as_they_came_and_the_rest_stays() {
+    fn objects_are_split_from_a_review_unchanged() {
         let body = br#" {"kind": "AdmissionReview", "request": { "uid":"a\"}b", "object" : {"a": "}\\\"", "b": [{}, 1]} ,
             "oldObject": null, "options":{"x":[]}}, "z": -1.5e3}"#;
         let parts = split_review(body).expect("a review");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_left_to_others() {
+    fn a_body_that_is_no_review_is_not_split() {
         for body in
             ["", "[]", "{", r#"{"request": 1}"#, r#"{"request": {"object": {"a": 1}"#, "\"\\"]
         {
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in prop::collection::vec(prop::sample::select(&b"{}[]\",:\\a1 \xff"[..]), 0..60)) {
+        fn split_review_never_panics(body in prop::collection::vec(prop::sample::select(&b"{}[]\",:\\a1 \xff"[..]), 0..60)) {
             let _ = split_review(&body);
             let nested = [&br#"{"request":{"object":"#[..], &body, b"}}"].concat();
             if let Some(SplitReview { envelope, object, .. }) = split_review(&nested) {

@@ -209,7 +209,7 @@ mod tests {
     use crate::cluster::server::certificate::{CertificateSpec, issue};
 
     #[test]
-    fn ciphers_are_chosen_by_gos_names_and_what_cannot_be_spoken_is_told() {
+    fn cipher_suites_have_gos_names_and_unsupported_ones_are_reported() {
         let ecdsa = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
         for (list, chosen, weak, unknown) in [
             ("", None, 0, 0),
@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_another_certificate_is_refused() {
+    fn a_key_of_another_certificate_is_rejected() {
         let spec = CertificateSpec {
             names: vec!["a.svc".into()],
             lifetime: std::time::Duration::from_hours(1),
         };
         let now = Time::from_secs(1_800_000_000);
         let (one, two) = (issue(&spec, now).expect("made"), issue(&spec, now).expect("made"));
-        certified_key(&one.chain, &one.key).expect("they belong together");
+        certified_key(&one.chain, &one.key).expect("key and certificate match");
         let mixed = certified_key(&one.chain, &two.key).expect_err("they do not");
         assert!(matches!(mixed, TlsError::Mismatch(_)), "{mixed}");
         for (chain, key) in [(&one.key, &one.key), (&one.chain, &one.chain)] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_version_is_named_as_upstream_names_it() {
+    fn the_minimum_tls_version_has_upstreams_names() {
         assert_eq!("".parse(), Ok(MinVersion::Tls12));
         assert_eq!("tls1_3".parse(), Ok(MinVersion::Tls13));
         assert!("tls1_1".parse::<MinVersion>().is_err());

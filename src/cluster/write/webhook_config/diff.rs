@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_left_alone_with_the_defaults_of_the_server() {
+    fn an_up_to_date_webhook_configuration_with_server_defaults_is_not_changed() {
         let trusts = authority();
         for namespaces in [
             WebhookNamespaces::All,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_changed_fields_are_written() {
         let trusts = authority();
         let current = stored(&wanted(), &trusts);
         let other = |change: &dyn Fn(&mut DesiredWebhook)| {

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_are_read_from_where_the_container_ends_that_was_seen_least() {
+    fn series_are_read_from_the_least_recently_seen_container_on() {
         let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
         let at = |seconds| Time::EPOCH.later(std::time::Duration::from_secs(seconds));
         let mut last_alive = LastAlive::default();

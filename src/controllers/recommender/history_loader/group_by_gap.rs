@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_lacks_days_does_not_have_days_asked_of_those_that_lack_hours() {
+    fn vpas_with_long_and_short_gaps_are_queried_separately() {
         let now = Time::from_secs(10_000_000);
         let ago = |minutes: u64| (now.earlier(Duration::from_mins(minutes)), minutes);
         let lacking = [0, 3, 59, 60, 70, 119, 130, 239, 300, 7 * 1440, 8 * 1440].map(ago);

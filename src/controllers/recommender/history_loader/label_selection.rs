@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_the_past_are_selected_as_those_of_today_are() {
+    fn past_pods_are_selected_by_label_as_current_ones_are() {
         let names = |exact: bool, namespace: &str, labels: &[(&str, &str)]| -> Vec<String> {
             let labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
             let vpas = selected(exact).matching_vpas(namespace, &labels.collect());

@@ -82,7 +82,7 @@ fn finished_pods_keep_no_container_alive() {
 }
 
 #[test]
-fn a_late_response_to_a_write_does_not_overwrite_what_the_watch_brought_since() {
+fn a_late_write_response_does_not_overwrite_a_newer_watch_event() {
     let state = state();
     let mut core = state.lock();
     let now = START.later(std::time::Duration::from_mins(1));

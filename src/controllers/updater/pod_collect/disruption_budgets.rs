@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_lets_as_many_go_as_it_says_and_two_of_them_none() {
+    fn a_pdb_allows_its_number_of_evictions_and_two_pdbs_allow_none() {
         let mut single = budgets(&[1]);
         assert_eq!(single.simulate_eviction(&pod("other")), StepResult::Done);
         assert_eq!(single.simulate_eviction(&pod("web")), StepResult::Done);

@@ -24,7 +24,7 @@ fn taken(queue: &ReconcileQueue, now: Time) -> Option<(ObjectKey, Box<ObjectStat
 }
 
 #[test]
-fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
+fn a_new_object_is_due_at_once_and_then_once_per_period() {
     let queue = ReconcileQueue::new(1);
     queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
     let (key, state) = taken(&queue, NOW).expect("it is new");
@@ -45,7 +45,7 @@ fn what_is_new_has_its_turn_at_once_and_then_in_its_period() {
 }
 
 #[test]
-fn what_changes_while_it_is_looked_at_is_looked_at_again() {
+fn an_object_that_changes_during_its_reconcile_is_reconciled_again() {
     let queue = ReconcileQueue::new(1);
     queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
     let (key, state) = taken(&queue, NOW).expect("it is new");
@@ -65,7 +65,7 @@ fn gone(name: &str) -> ObjectChange<WatermarkPodAutoscaler> {
 }
 
 #[test]
-fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_waits_for_that_look() {
+fn an_object_recreated_during_its_reconcile_waits_for_the_old_reconcile() {
     let queue = ReconcileQueue::new(1);
     queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
     let (key, state) = taken(&queue, NOW).expect("it is new");
@@ -91,7 +91,7 @@ fn what_is_deleted_and_created_anew_while_it_is_looked_at_is_the_new_one_and_wai
 }
 
 #[test]
-fn the_recommender_of_an_object_is_known_while_it_is_asked() {
+fn the_recommender_of_an_object_is_known_during_its_reconcile() {
     let queue = ReconcileQueue::new(1);
     let mut advised = object("a", 5);
     let recommender = json!({"url": "http://advice"});
@@ -106,7 +106,7 @@ fn the_recommender_of_an_object_is_known_while_it_is_asked() {
 }
 
 #[test]
-fn a_list_that_lacks_an_object_takes_it_away_but_not_those_of_other_lists() {
+fn a_list_removes_missing_objects_of_its_own_watch_only() {
     let queue = ReconcileQueue::new(2);
     queue.apply(0, ObjectChange::Applied(object("a", 5)), NOW);
     queue.apply(0, ObjectChange::Applied(object("b", 5)), NOW);

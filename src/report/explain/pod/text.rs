@@ -256,7 +256,7 @@ mod tests {
     use crate::report::style::Glyphs;
 
     #[test]
-    fn the_sample_reads_well_in_eighty_columns_of_seven_bits() {
+    fn the_sample_is_printed_in_80_columns_of_ascii() {
         let sample = include_str!("../../../../tests/data/explain-pod.json");
         let report: PodReport = serde_json::from_str(sample).expect("a report");
         let style =

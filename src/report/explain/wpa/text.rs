@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_several_sources_each_says_why_it_is_the_one_or_another_is() {
+    fn each_of_several_sources_has_the_reason_of_the_choice() {
         let source =
             |proposal, chosen| MetricDecision { proposal, chosen, ..MetricDecision::default() };
         let sources = [

@@ -29,7 +29,7 @@ impl Drop for TestDirectory {
 
 /// A file that cannot be synced.
 fn unsyncable() -> File {
-    let file = File::open("/dev/null").expect("is there");
+    let file = File::open("/dev/null").expect("exists on Linux");
     file.sync_all().expect_err("has no disk below it");
     file
 }
@@ -73,7 +73,7 @@ fn a_compaction_that_fails_before_the_rename_stops_no_save() {
     let unfinished = directory.0.join("history.plimsoll.new");
     fs::create_dir(&unfinished).expect("the directory is writable");
     for number in 1..10 {
-        history.save(&[record(number)]).expect("the file in use is whole");
+        history.save(&[record(number)]).expect("the file in use is complete");
         assert!(!history.needs_rewrite);
     }
     drop(history);

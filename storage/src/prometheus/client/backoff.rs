@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_their_bound_and_honour_the_server() {
+    fn pauses_grow_to_their_maximum_and_honor_retry_after() {
         let second = Duration::from_secs(1);
         let limits = QueryLimits {
             initial_backoff: second,

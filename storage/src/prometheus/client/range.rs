@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grid_has_its_ends_where_the_steps_meet_them() {
+    fn a_grid_ends_at_the_last_whole_step() {
         let (at, minute) = (Time::from_secs, Duration::from_mins(1));
         for (end, moments) in [(0, 1), (59, 1), (60, 2), (119, 2), (691_200, 11_521)] {
             let grid = QueryRange::new(at(0), at(end), minute).expect("a grid");

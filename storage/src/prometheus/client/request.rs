@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_answer_is_read_without_end() {
+    async fn every_response_has_size_limits() {
         let defaults = super::super::QueryLimits::default();
         assert!(defaults.max_response_bytes.is_some() && defaults.max_response_points.is_some());
         for limits in [
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_sent_to_the_millisecond() {
+    fn times_are_sent_in_milliseconds() {
         for (millis, text) in [(0, "0"), (1500, "1.500"), (1_700_000_000_007, "1700000000.007")] {
             assert_eq!(time(Time::from_nanos(millis * 1_000_000)), text);
         }

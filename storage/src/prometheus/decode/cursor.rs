@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_to_the_nanosecond() {
+    fn times_are_parsed_to_the_nanosecond() {
         for (text, nanos) in [
             ("0", 0),
             ("1700000000", 1_700_000_000_000_000_000),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_read_as_prometheus_prints_them() {
+    fn values_are_parsed_as_prometheus_prints_them() {
         for (text, value) in [("0", 0.0), ("-0.25", -0.25), ("1e+06", 1e6), ("5e-324", 5e-324)] {
             assert_eq!(number(text.as_bytes()), Some(value));
         }

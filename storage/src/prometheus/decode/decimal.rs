@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_end_where_something_else_begins() {
+    fn a_decimal_ends_at_the_first_other_character() {
         for (text, read) in [
             ("0\"", Some((0.0, 1))),
             ("0.", None),
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_that_servers_print_needs_no_other_parser() {
+    fn nearly_all_printed_floats_need_no_fallback_parser() {
         let values = (1..10_000_u32).map(|number| f64::from(number).sqrt() / 250.0);
         let unread = values.filter(|value| decimal(value.to_string().as_bytes()).is_none());
         assert!(unread.count() < 50);
     }
 
     #[test]
-    fn only_digits_are_digits() {
+    fn only_ascii_digits_count_as_digits() {
         for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
             for place in 0..8 {
                 let mut text = *b"90817263";
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_decimal_is_what_the_standard_library_reads(
+        fn a_decimal_equals_what_the_standard_library_parses(
             whole in "[0-9]{1,12}",
             fraction in "[0-9]{0,19}",
             after in "[\",\\]e ]?",
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn any_float_is_what_the_standard_library_reads(value in 0.0..1e18_f64, power in 0..19) {
+        fn any_float_equals_what_the_standard_library_parses(value in 0.0..1e18_f64, power in 0..19) {
             let text = (value / 10_f64.powi(power)).to_string();
             if let Some((value, length)) = decimal(text.as_bytes()) {
                 prop_assert_eq!(length, text.len());
@@ -186,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn what_53_bits_do_not_hold_is_rounded_as_by_the_standard_library(
+        fn numbers_beyond_53_bits_are_rounded_like_the_standard_library_does(
             number in 1 << 53..=u64::MAX,
             power in 0..=MOST_DIGITS,
             beside in -2..=2_i64,

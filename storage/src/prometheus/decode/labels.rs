@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_say_what_they_mean() {
+    fn json_strings_are_unescaped() {
         for (raw, text) in [
             ("", ""),
             ("web-0", "web-0"),

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_source_of_several_is_chosen_only_where_it_has_nearly_everything() {
+    fn one_of_several_sources_is_chosen_only_if_it_has_nearly_all_series() {
         let source = |job: &str, path: &str, containers| UsageJob {
             job: job.to_owned(),
             metrics_path: path.to_owned(),

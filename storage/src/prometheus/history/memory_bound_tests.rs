@@ -177,7 +177,7 @@ impl Sink for Count {
 }
 
 #[tokio::test]
-async fn a_slice_holds_what_it_may_however_many_pods_there_are_or_come_to_be() {
+async fn a_time_slice_stays_within_its_limit_for_any_number_of_pods() {
     const DAY: i64 = 86_400;
     let budget = 6_000;
     let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
@@ -208,7 +208,7 @@ async fn a_slice_holds_what_it_may_however_many_pods_there_are_or_come_to_be() {
 }
 
 #[tokio::test]
-async fn few_batches_are_begun_at_a_time_and_the_last_ones_end_together() {
+async fn few_batches_are_in_progress_and_the_last_ones_end_together() {
     let vpa = |index: u64| ObjectKey::new(format!("shop-{index}"), "web");
     let wanted = (0..20).map(|index| (vpa(index), Some("apps/StatefulSet/web".into())));
     let schema = Arc::new(schema(60, 60));
@@ -233,7 +233,7 @@ async fn few_batches_are_begun_at_a_time_and_the_last_ones_end_together() {
 }
 
 #[tokio::test]
-async fn what_comes_in_one_step_is_read_whatever_it_is() {
+async fn a_single_step_is_always_read() {
     let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
     let schema = Arc::new(schema(60, 60));
     let plan = QueryPlan::new(Weighting::default(), &schema);
@@ -247,7 +247,7 @@ async fn what_comes_in_one_step_is_read_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn owners_of_more_pods_than_anybody_would_hold_are_known_by_their_names() {
+async fn owners_of_too_many_pods_are_derived_from_names() {
     // 40 MB of labels.
     const JOBS: usize = 80_000;
     let schema = with_owners(schema(60, 60));
@@ -293,7 +293,7 @@ async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, LoadStats, usize
 }
 
 #[tokio::test]
-async fn what_is_known_of_owners_is_part_of_the_budget_and_asked_for_in_slices_of_time() {
+async fn owner_series_count_against_the_budget_and_are_read_in_time_slices() {
     let budget = 20_000;
     let samples = 2 * CONTAINERS.len() as u64 * (1440 + 288);
     // A few fit at once.

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_has_the_pods_that_its_controller_would_name_so_and_no_others() {
+    fn a_workload_owns_the_pods_that_its_controller_would_name_this_way() {
         let long = "a".repeat(52);
         let longer = "b".repeat(60);
         let cut_hash = format!("{long}-7d5f9x2x4z");
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_asked_for_the_same_names() {
+    fn the_pod_name_pattern_of_a_query_matches_the_same_names() {
         for (text, pattern) in [
             ("apps/Deployment/web", r"web-[4-9b-df]{5,10}-[b-df-hj-np-tv-xz24-9]{5}"),
             ("apps/StatefulSet/db.1", r"db\.1-[0-9]{1,10}"),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_is_recognised() {
+    fn intermediate_owners_are_recognized_by_name() {
         assert!(owner("apps/Deployment/web").generates_name("ReplicaSet", "web-7d5f9c4b6d"));
         assert!(!owner("apps/Deployment/web").generates_name("ReplicaSet", "web-api-7d5f9c4b6d"));
         assert!(!owner("apps/StatefulSet/web").generates_name("ReplicaSet", "web-7d5f9c4b6d"));

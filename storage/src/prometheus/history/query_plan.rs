@@ -255,7 +255,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn each_query_says_where_what_and_over_which_time() {
+    fn each_query_has_its_selector_window_and_step() {
         let (schema, batch) = (schema(60, 60), batch());
         let plan = QueryPlan::new(Weighting::default(), &schema);
         let pods = batch.patterns().remove(0);
@@ -279,7 +279,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_recorded_of_everything_is_read_unless_upstreams_queries_are_wanted() {
+    fn complete_recording_rules_are_used_unless_upstreams_queries_are_requested() {
         let batch = batch();
         let recorded = Schema { recording_rules: RecordingRules::Complete, ..schema(60, 60) };
         let plan = QueryPlan::new(Weighting::default(), &recorded);
@@ -312,7 +312,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn steps_are_no_finer_than_scrapes_and_windows_hold_two_of_them_whatever_the_step() {
+    fn steps_are_at_least_the_scrape_interval_and_windows_contain_two_scrapes() {
         for (interval, longest, cpu, memory, window) in [
             (15, 15, 60, 300, 31_500),
             (30, 45, 60, 300, 94_500),
@@ -333,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_history_begins_and_ends_with_whole_steps() {
+    fn a_history_consists_of_whole_steps() {
         let plan = QueryPlan::new(Weighting::default(), &schema(60, 60));
         let (after, to) = plan.span(Duration::from_hours(1), Time::from_secs(7_700));
         assert_eq!((after, to), (Time::from_secs(3_900), Time::from_secs(7_500)));

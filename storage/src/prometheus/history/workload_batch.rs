@@ -260,7 +260,7 @@ mod tests {
     use crate::prometheus::history::LivePods;
 
     #[test]
-    fn workloads_are_asked_for_together_within_a_namespace() {
+    fn workloads_of_a_namespace_are_queried_together() {
         let mut wanted = HashMap::new();
         for number in 0..100 {
             for namespace in ["a", "b"] {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_too_much_is_asked_for_in_halves() {
+    fn a_batch_that_is_too_large_is_split_in_half() {
         let owners = ["a", "b", "c"].map(|name| {
             let owner = format!("apps/StatefulSet/{name}");
             (ObjectKey::new("shop", name), Some(owner.into()))
@@ -305,7 +305,7 @@ mod tests {
         let labelled =
             [("one", 0), ("two", 1), ("three", 2)].map(|(pod, claim)| (pod.into(), claim));
         batch.labelled = Some(Arc::new(labelled.into_iter().collect()));
-        let [first, second] = batch.split().expect("three can be parted");
+        let [first, second] = batch.split().expect("a batch of three can be split");
         let names = |batch: &WorkloadBatch| {
             let all: Vec<String> = batch.vpas().map(|vpa| vpa.name.to_string()).collect();
             all.join(",")
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn where_labels_tell_names_and_owners_do_not() {
+    fn labels_take_precedence_over_names_and_owners() {
         let owners = ["web", "db"].map(|name| {
             let owner = format!("apps/StatefulSet/{name}");
             (ObjectKey::new("a", name), Some(owner.into()))
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_there_now_are_asked_for_by_their_own_names() {
+    fn running_pods_are_queried_by_their_names() {
         let usual = "web-7d5f9c4b6d-x2x4z";
         let batch = deployment(&["front.end", usual, "web-canary"]);
         let [pattern] = &batch.patterns()[..] else { panic!("one pattern") };
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn many_pods_that_are_there_now_are_asked_for_in_groups_and_very_many_all_at_once() {
+    fn many_running_pods_are_queried_in_groups_and_very_many_without_names() {
         let names = |count: usize| -> Vec<String> {
             (0..count).map(|number| format!("an-odd-name-of-a-pod-{number}")).collect()
         };
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_there_now_is_asked_for_once() {
+    fn a_running_pod_is_queried_once() {
         let mut wanted = HashMap::new();
         for (name, owner) in [("web", "apps/Deployment/web"), ("db", "apps/StatefulSet/db")] {
             wanted.insert(ObjectKey::new("a", name), Some(owner.into()));
@@ -400,7 +400,7 @@ mod tests {
         live.add(&ObjectKey::new("a", "web"), "apps/Deployment/web", ["db-7"]);
         live.assign_to(&mut batch);
         assert_eq!(batch.patterns().len(), 1);
-        let claim = batch.workload_of("db-7").expect("it is of one");
+        let claim = batch.workload_of("db-7").expect("the pod belongs to a workload");
         assert_eq!(&*batch.claims[claim].owner.name, "web", "the VPA selects it");
     }
 }

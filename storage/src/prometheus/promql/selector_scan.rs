@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matchers_go_into_each_selector_and_nowhere_else() {
+    fn matchers_are_added_to_each_selector_and_nowhere_else() {
         for (query, with) in [
             ("up", "up{M}"),
             (" up # all\n", " up{M} # all\n"),
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_that_is_one_selector_is_known_as_such() {
+    fn a_query_of_a_single_selector_is_recognized() {
         for bare in ["up", "up{job=\"x\"}", "{job=\"x\"}", " up # c\n"] {
             assert!(scan(bare).expect(bare).is_selector, "{bare}");
         }
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_query_is_refused_in_one_line() {
+    fn an_invalid_query_is_rejected_in_one_line() {
         for broken in [
             "",
             " # nothing",

@@ -29,7 +29,7 @@ fn schema(job: &str, containers: u64) -> Schema {
 }
 
 #[test]
-fn what_a_server_lacks_for_a_while_stays_as_it_was_known_before() {
+fn metrics_missing_temporarily_keep_their_detected_names() {
     let before = schema("kubelet", 7);
     let assumed = WithOrigin::assumed(ScrapeInterval::default());
     let young = Schema {
@@ -38,7 +38,7 @@ fn what_a_server_lacks_for_a_while_stays_as_it_was_known_before() {
         ..schema("cadvisor", 3)
     };
     let merged = young.or_previous(&before);
-    assert_eq!(merged.usage.job.value.as_deref(), Some("cadvisor"), "what is there is new");
+    assert_eq!(merged.usage.job.value.as_deref(), Some("cadvisor"), "detected names are updated");
     assert_eq!(
         (&merged.kube_state_metrics, &merged.scrape_interval),
         (&before.kube_state_metrics, &before.scrape_interval)
@@ -51,7 +51,7 @@ fn what_a_server_lacks_for_a_while_stays_as_it_was_known_before() {
 }
 
 #[test]
-fn names_of_docker_are_understood() {
+fn docker_container_names_are_parsed() {
     for (name, container) in [
         ("app", "app"),
         ("k8s_app_web-7d5f9c4b6d-x2x4z_shop_0a1b_0", "app"),

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matchers_of_users_are_read_or_refused_in_one_line() {
+    fn matchers_of_users_are_parsed_or_rejected_in_one_line() {
         for (given, printed) in [
             (r#"cluster="qa""#, r#"cluster="qa""#),
             (r#" cluster != 'q"a' "#, r#"cluster!="q\"a""#),

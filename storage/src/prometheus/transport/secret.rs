@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_never_shown() {
+    fn a_secret_is_never_printed() {
         let secrets = [Some(Secret::from("hunter2")), Some(Secret::default()), None];
         assert_eq!(format!("{secrets:?}"), "[Some(Secret(..)), Some(Secret(none)), None]");
     }

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_dialect_of_refusal_is_understood() {
+    fn error_responses_of_all_providers_are_parsed() {
         for (body, expected) in [
             (r#"{"error":"invalid_client"}"#, Some("invalid_client")),
             (r#"{"error":"a","error_description":"b"}"#, Some("a: b")),

@@ -11,7 +11,7 @@ use crate::support::upstream_process::{Role, UpstreamProcesses};
 use crate::support::{Testbed, random, tier, upstream_recording, wait};
 
 #[tokio::test]
-async fn the_first_recommendation_is_upstreams_to_the_digit() {
+async fn the_first_recommendation_equals_upstreams() {
     if upstream_recording::is_recording() {
         return;
     }
@@ -20,7 +20,7 @@ async fn the_first_recommendation_is_upstreams_to_the_digit() {
 }
 
 #[tokio::test]
-async fn the_first_recommendation_of_upstream_is_what_was_recorded() {
+async fn upstreams_first_recommendation_is_the_recorded_one() {
     let world = GeneratedCluster::draw(SEED, RECORDED);
     let recording = world.recording();
     let Some(found) = run(&world).await else { return };

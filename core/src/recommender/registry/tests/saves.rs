@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn kills_are_saved_first_and_then_what_was_saved_longest_ago() {
+fn vpas_with_oom_kills_are_saved_first_and_then_the_least_recently_saved() {
     let mut registry = registry(Compat::Plimsoll, &["killed", "new", "old", "older", "young"]);
     for (name, saved) in [("older", 1), ("old", 2), ("killed", 3), ("young", 9)] {
         take(&mut registry, name, minute(saved - 1));
@@ -27,7 +27,7 @@ fn kills_are_saved_first_and_then_what_was_saved_longest_ago() {
 }
 
 #[test]
-fn what_cannot_be_saved_holds_nobody_up_and_stays_due() {
+fn a_record_that_cannot_be_saved_blocks_no_other_and_stays_due() {
     let mut registry = registry(Compat::Plimsoll, &["broken", "fine"]);
     take(&mut registry, "broken", minute(0));
     registry.records(&vpa("broken"), minute(0));
@@ -50,7 +50,7 @@ fn what_cannot_be_saved_holds_nobody_up_and_stays_due() {
 }
 
 #[test]
-fn a_change_during_a_save_is_saved_another_time() {
+fn a_change_during_a_save_is_saved_again() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(0));
     registry.records(&vpa("web"), minute(0));
@@ -64,7 +64,7 @@ fn a_change_during_a_save_is_saved_another_time() {
 }
 
 #[test]
-fn a_save_that_was_cut_off_is_due_again() {
+fn an_interrupted_save_is_due_again() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(0));
     registry.records(&vpa("web"), minute(0));
@@ -75,7 +75,7 @@ fn a_save_that_was_cut_off_is_due_again() {
 }
 
 #[test]
-fn a_window_that_closes_with_time_alone_is_saved_once_more() {
+fn a_memory_window_that_closes_without_samples_is_saved_once_more() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(0));
     save(&mut registry, "web", minute(1));
@@ -91,7 +91,7 @@ fn a_window_that_closes_with_time_alone_is_saved_once_more() {
 }
 
 #[test]
-fn a_history_that_was_not_there_is_none_until_one_is_saved() {
+fn a_missing_history_counts_as_stored_after_a_save() {
     let mut registry = registry(Compat::Plimsoll, &["new", "old"]);
     registry.mark_stored(&vpa("old"), START);
     let stored = |registry: &VpaRegistry, name: &str| {
@@ -104,7 +104,7 @@ fn a_history_that_was_not_there_is_none_until_one_is_saved() {
 }
 
 #[test]
-fn what_looks_expired_is_not_replaced_while_the_clock_may_be_wrong() {
+fn expired_records_are_not_replaced_while_the_clock_is_doubted() {
     let key = |name: &str| ContainerKey::new(vpa(name), "main");
     let mut registry = VpaRegistry::new(Settings::for_compat(Compat::Plimsoll), Compat::Plimsoll);
     registry.keep_expired(true);
@@ -142,7 +142,7 @@ fn what_looks_expired_is_not_replaced_while_the_clock_may_be_wrong() {
 proptest! {
     /// Whatever the order of changes, OOM kills and failures: every due VPA is saved, and none starves.
     #[test]
-    fn nothing_that_is_due_starves(
+    fn no_due_save_starves(
         changes in prop::collection::vec((0_usize..12, any::<bool>(), any::<bool>()), 1..80),
     ) {
         let names: Vec<String> = (0..12).map(|number| format!("web-{number:02}")).collect();

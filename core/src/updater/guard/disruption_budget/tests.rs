@@ -22,7 +22,7 @@ fn settings(cluster: u32, namespace: u32) -> GuardSettings {
 }
 
 #[test]
-fn a_namespace_and_the_cluster_run_out_each_by_itself_and_resizes_are_counted_apart() {
+fn budgets_of_namespaces_and_cluster_are_separate_and_resizes_count_separately() {
     let settings = settings(3, 2);
     let mut budget = DisruptionBudget::default();
     let allows = |budget: &DisruptionBudget, name| {
@@ -42,7 +42,7 @@ fn a_namespace_and_the_cluster_run_out_each_by_itself_and_resizes_are_counted_ap
 }
 
 #[test]
-fn the_first_eviction_is_seen_to_have_its_effect_before_there_is_another() {
+fn the_first_eviction_must_have_an_effect_before_the_next() {
     let settings = GuardSettings { max_unproven_evictions: Some(10), ..GuardSettings::default() };
     let mut budget = DisruptionBudget::default();
     assert_eq!(budget.ensure_effective(&settings, NOW), Ok(()));
@@ -65,7 +65,7 @@ fn the_first_eviction_is_seen_to_have_its_effect_before_there_is_another() {
 }
 
 #[test]
-fn evictions_without_effect_end_until_one_has_it() {
+fn evictions_without_effect_stop_until_one_has_an_effect() {
     let settings = GuardSettings { max_unproven_evictions: Some(2), ..GuardSettings::default() };
     let mut budget = DisruptionBudget { proven: Some(NOW), ..DisruptionBudget::default() };
     for _ in 0..2 {
@@ -83,7 +83,7 @@ fn evictions_without_effect_end_until_one_has_it() {
 }
 
 #[test]
-fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
+fn regressions_of_several_workloads_stop_the_cluster_for_a_while() {
     let settings = GuardSettings::default();
     let breaker = settings.breaker.expect("is on");
     let mut budget = DisruptionBudget::default();
@@ -98,7 +98,7 @@ fn several_workloads_that_got_worse_stop_the_cluster_for_a_while() {
 }
 
 #[test]
-fn one_or_two_namespaces_alone_do_not_stop_the_cluster() {
+fn regressions_in_one_or_two_namespaces_do_not_stop_the_cluster() {
     let breaker = GuardSettings::default().breaker.expect("is on");
     let mut budget = DisruptionBudget::default();
     for number in 0..1_000 {
@@ -106,12 +106,12 @@ fn one_or_two_namespaces_alone_do_not_stop_the_cluster() {
         assert!(!budget.trip(&vpa(&name), &breaker, NOW), "{name}");
     }
     assert_eq!(budget.open_until(NOW), None);
-    assert!(budget.write().expect("fits").len() < 200, "and use no space of others");
+    assert!(budget.write().expect("fits").len() < 200, "they use no space of other entries");
     assert!(budget.trip(&vpa("c/0"), &breaker, NOW));
 }
 
 #[test]
-fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_less() {
+fn a_ledger_with_too_many_namespaces_is_still_written_and_never_undercounts() {
     let (mut budget, mut exact) = (DisruptionBudget::default(), BTreeMap::<String, u32>::new());
     for number in 0..4_000_u64 {
         let name = format!("a-namespace-with-a-rather-long-name-{}", number % 3_000);
@@ -143,7 +143,7 @@ fn a_ledger_of_more_namespaces_than_fit_is_still_booked_and_never_counts_for_les
 }
 
 #[test]
-fn what_was_written_is_read_and_what_does_not_fit_counts_longer() {
+fn a_ledger_reads_back_and_a_compacted_one_counts_longer() {
     let mut budget = DisruptionBudget::default();
     for minute in 0..60 {
         for name in 0..300 {
@@ -167,7 +167,7 @@ fn what_was_written_is_read_and_what_does_not_fit_counts_longer() {
 
 proptest! {
     #[test]
-    fn no_hour_has_more_than_is_allowed(steps in prop::collection::vec(0_u64..900, 1..200)) {
+    fn no_hour_has_more_changes_than_allowed(steps in prop::collection::vec(0_u64..900, 1..200)) {
         let settings = settings(7, 7);
         let (mut budget, mut now, mut made) = (DisruptionBudget::default(), NOW, Vec::new());
         for step in steps {

@@ -9,7 +9,7 @@ fn at(text: &str) -> Time {
 }
 
 #[test]
-fn windows_are_open_from_the_minute_that_they_name_for_as_long_as_they_say() {
+fn a_window_is_open_from_its_start_for_its_duration() {
     // 2026-11-20 is a Friday.
     for (text, now, open, next) in [
         ("0 22 * * * for 4h", "2026-11-20T21:59:59Z", false, "2026-11-20T22:00:00Z"),
@@ -55,7 +55,7 @@ fn windows_are_open_from_the_minute_that_they_name_for_as_long_as_they_say() {
 }
 
 #[test]
-fn days_and_months_that_cannot_match_are_not_searched_for_the_next_opening() {
+fn impossible_dates_are_not_searched_for_the_next_opening() {
     let today = "2026-11-20".parse().expect("a date");
     for (text, days) in [
         ("0 0 31 2 * for 1h", 0),
@@ -78,7 +78,7 @@ fn days_and_months_that_cannot_match_are_not_searched_for_the_next_opening() {
 }
 
 #[test]
-fn too_many_windows_or_too_much_text_are_refused_in_one_line() {
+fn too_many_or_too_long_windows_are_rejected_in_one_line() {
     let window = "0 0 31 2 * for 1h;";
     assert!(window.repeat(MAX_WINDOWS).parse::<MaintenanceWindows>().is_ok());
     let long = format!("{}{}", window, " ".repeat(MAX_BYTES));
@@ -101,7 +101,7 @@ fn slowly(window: &Window, now: Time) -> Option<Time> {
 
 proptest! {
     #[test]
-    fn the_next_opening_is_the_first_of_all(
+    fn the_next_opening_is_the_earliest_one(
         minutes in 1_u64..1 << 60,
         hours in 1_u64..1 << 24,
         days in 1_u64..1 << 31,
@@ -125,7 +125,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_window_is_refused() {
+fn an_invalid_window_is_rejected() {
     for text in [
         "",
         "always",

@@ -16,7 +16,7 @@ impl SeriesVisitor for Count {
 }
 
 #[test]
-fn an_answer_in_pieces_of_a_byte_is_read_in_time_that_grows_with_its_length() {
+fn a_response_in_single_bytes_is_read_in_linear_time() {
     let long = "x".repeat(LONGEST / 2);
     let response = format!(
         r#"{{"status":"success","data":{{"resultType":"matrix","result":[
@@ -29,7 +29,7 @@ fn an_answer_in_pieces_of_a_byte_is_read_in_time_that_grows_with_its_length() {
             decoder.push(piece, &mut count).expect("a valid response");
         }
         decoder.flush(&mut count).expect("all of it");
-        assert!(decoder.summary().is_partial, "known before the end is");
+        assert!(decoder.summary().is_partial, "known before the end of the response");
         let parsed_bytes = decoder.parsed_bytes;
         let summary = decoder.finish(&mut count).expect("all of it");
         assert_eq!((count.0, count.1, summary.series, summary.points), (2, 5, 2, 3));
@@ -44,7 +44,7 @@ fn an_answer_in_pieces_of_a_byte_is_read_in_time_that_grows_with_its_length() {
 }
 
 #[test]
-fn what_was_put_off_and_is_not_whole_is_an_answer_that_broke_off() {
+fn an_incomplete_deferred_item_is_a_truncated_response() {
     let (mut decoder, mut count) = (ResponseDecoder::new(), Count::default());
     let response = format!(r#"{{"data":{{"result":[{{"metric":{{"pod":"{}"#, "x".repeat(1000));
     for piece in response.as_bytes().chunks(7) {

@@ -11,7 +11,7 @@ fn owner(text: &str) -> OwnerRef {
 }
 
 #[test]
-fn what_is_known_of_owners_goes_before_names() {
+fn owner_series_take_precedence_over_names() {
     let mut proof = OwnerSeries::default();
     let (web, other) = (owner("Deployment/web"), owner("DaemonSet/web-bcdf4"));
     for (pod, parent) in [
@@ -28,7 +28,11 @@ fn what_is_known_of_owners_goes_before_names() {
     assert!(web.matches("web-bcdf4-x2x4z"));
     assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &web), Some(false), "it has another owner");
     assert_eq!(proof.is_owned_by("web-bcdf4-x2x4z", &other), Some(true));
-    assert_eq!(proof.is_owned_by("web-odd", &web), Some(true), "though its name does not tell");
+    assert_eq!(
+        proof.is_owned_by("web-odd", &web),
+        Some(true),
+        "although its name does not indicate it"
+    );
     assert!(proof.has_unexpected_pod_names(&web));
     assert_eq!(proof.is_owned_by("web-77777-bbbbb", &web), None);
     let rollout = owner("Rollout/web");
@@ -41,7 +45,7 @@ fn what_is_known_of_owners_goes_before_names() {
 }
 
 #[test]
-fn what_names_tell_is_not_kept() {
+fn owners_that_follow_from_names_are_not_stored() {
     let owners = ["CronJob/night", "StatefulSet/db", "Deployment/web"].map(owner);
     let owners: Vec<&OwnerRef> = owners.iter().collect();
     let mut proof = OwnerSeries::default();
@@ -110,7 +114,7 @@ fn pod(parent: &OwnerRef, number: usize) -> String {
 proptest! {
     /// Each pod is assigned to the same workload as if all owners were kept.
     #[test]
-    fn nothing_that_is_not_kept_would_change_whose_a_pod_is(
+    fn dropped_owners_would_not_change_the_workload_of_any_pod(
         claims in prop::sample::subsequence(CLAIMS.to_vec(), 1..=CLAIMS.len()),
         pods in prop::collection::vec((prop::sample::select(&PARENTS[..]), 0_usize..8), 1..20),
         makers in prop::collection::vec(prop::sample::select(&MAKERS[..]), PARENTS.len()),

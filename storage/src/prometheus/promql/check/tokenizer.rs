@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_durations_are_told_from_what_is_neither() {
+    fn numbers_and_durations_are_distinguished_from_other_words() {
         for word in ["1", "1.5", ".5", "1e3", "1e-3", "0x1F", "1_000"] {
             assert!(is_number(word) && !is_duration(word), "{word}");
         }
