@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_ca_is_removed_after_its_retention_time_unless_it_is_new() {
+    fn a_foreign_ca_is_removed_after_its_retention_time_and_a_newer_one_stays() {
         let (ours, before, later) = (authority(), authority(), authority());
         let mut state = CertificateState::default();
         let start = Instant::now();

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_replica_outlives_its_vpa() {
+    fn the_second_replica_of_a_deleted_vpa_is_remembered() {
         let mut state = UpdaterState::default();
         for name in ["gone", "stays"] {
             surged(&mut state, &workload(name, name));

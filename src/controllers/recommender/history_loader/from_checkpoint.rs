@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn series_are_read_from_the_least_recently_seen_container_on() {
+    fn history_is_read_from_the_earliest_last_sample_of_the_containers() {
         let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
         let at = |seconds| Time::EPOCH.later(std::time::Duration::from_secs(seconds));
         let mut last_alive = LastAlive::default();

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_of_several_sources_has_the_reason_of_the_choice() {
+    fn each_source_has_the_reason_why_it_was_chosen_or_not() {
         let source =
             |proposal, chosen| MetricDecision { proposal, chosen, ..MetricDecision::default() };
         let sources = [
