@@ -166,8 +166,8 @@ fn recording_rules_follow_the_naming_convention_and_keep_the_cluster_label() {
 #[test]
 fn the_prometheusrule_has_the_same_alerts_and_recording_rules() {
     let mut wanted = String::from(
-        "# The rules of recording.yaml and alerts.yaml, made from them; not part of any role, because clusters without the\n\
-         # Prometheus operator do not know the kind. A Prometheus that selects rules by labels wants those added.\n",
+        "# Generated from recording.yaml and alerts.yaml. Not part of any role, because clusters without the Prometheus operator do\n\
+         # not have the kind. If the operator selects rules by labels, add those.\n",
     );
     for (file, name) in FILES.into_iter().zip(["plimsoll-recording", "plimsoll-alerts"]) {
         let text = text(file);
