@@ -1,4 +1,4 @@
-{{/* The flags of the roles, from values. Each answers a YAML list, which may be empty. Takes the root. */}}
+{{/* Flags of each role from its values, as a YAML list that may be empty. Takes the root. */}}
 
 {{- define "plimsoll.flags.recommender" -}}
 {{- with .Values.recommender -}}
@@ -80,7 +80,7 @@
 {{- end }}
 
 {{/*
-All flags of a component. Of several roles in one process each has its own behind its name: --updater.surge is --surge of
+All flags of a component. With several roles in one process, flags are prefixed by the role: --updater.surge is --surge of
 the updater.
 */}}
 {{- define "plimsoll.args" -}}
@@ -109,7 +109,7 @@ the updater.
 {{- end -}}
 {{- end }}
 
-{{/* Environment of a component: what its roles read, then what was asked for. Takes the root, its roles and its key. */}}
+{{/* Environment of a component: variables of its roles, then those from values. Takes the root, its roles and its key. */}}
 {{- define "plimsoll.env" -}}
 - name: NAMESPACE
   valueFrom:
@@ -143,7 +143,7 @@ the updater.
 {{- end }}
 {{- end }}
 
-{{/* Ports of a component by name, as JSON. Takes the root and its name. */}}
+{{/* Ports of a component by name, as JSON. Takes the root and the component. */}}
 {{- define "plimsoll.ports" -}}
 {{- $webhook := .root.Values.admissionController.port -}}
 {{- if eq .component "recommender" -}}

@@ -1,4 +1,4 @@
-{{/* Names, labels and accounts of what is installed. */}}
+{{/* Names, labels and accounts. */}}
 
 {{- define "plimsoll.name" -}}
 {{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
@@ -15,7 +15,7 @@
 {{- end -}}
 {{- end }}
 
-{{/* What selects the pods of a component. Takes the root and the component's name. */}}
+{{/* Selector labels of a component. Takes the root and the component's name. */}}
 {{- define "plimsoll.selector" -}}
 app.kubernetes.io/name: {{ include "plimsoll.name" .root }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -41,8 +41,8 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 
 {{/*
-What is installed, as JSON: a list of components with `name`, `key` (of its values) and `roles`. A component is a role, or
-all of those that are enabled.
+The installed components, as a JSON list with `name`, `key` (of its values) and `roles`. A component is one role, or all
+enabled roles.
 */}}
 {{- define "plimsoll.components" -}}
 {{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" -}}
@@ -65,8 +65,8 @@ all of those that are enabled.
 {{ $roles | toJson }}
 {{- end }}
 
-{{/* The component that a role is part of. */}}
-{{- define "plimsoll.home" -}}
+{{/* The component that contains a role. */}}
+{{- define "plimsoll.component" -}}
 {{ if .root.Values.allInOne.enabled }}all-in-one{{ else }}{{ .role }}{{ end }}
 {{- end }}
 
@@ -87,15 +87,15 @@ all of those that are enabled.
   namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{/* The name by which the API server knows the account of a role. Takes the root, the role and the key of its values. */}}
+{{/* The user name of a role's account. Takes the root, the role and the key of its values. */}}
 {{- define "plimsoll.user" -}}
 {{- $subject := first (include "plimsoll.subject" . | fromYamlArray) -}}
 system:serviceaccount:{{ $subject.namespace }}:{{ $subject.name }}
 {{- end }}
 
 {{/*
-Whether an object is for this release to make: it is not there, or it is this release's. One that somebody else has made,
-as upstream does with its Leases, is used as it is and left behind as it is.
+Whether this release creates an object: it does not exist, or belongs to this release. Objects of others, such as Leases
+of upstream, are used and not deleted.
 */}}
 {{- define "plimsoll.isOurs" -}}
 {{- $found := lookup .apiVersion .kind .namespace .name -}}
@@ -107,8 +107,8 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* Whether the watermark controller can be asked about an object of the release's own namespace. */}}
-{{- define "plimsoll.asksWatermark" -}}
+{{/* Whether the watermark controller watches the release's own namespace. */}}
+{{- define "plimsoll.testsWatermark" -}}
 {{- with .Values.watermark -}}
 {{- if and .enabled (or (not .namespaces) (has $.Release.Namespace .namespaces)) -}}
 true

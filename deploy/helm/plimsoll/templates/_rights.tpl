@@ -1,6 +1,6 @@
 {{/*
-A role with its binding, for the account of one of the program's roles. Takes the root, `role`, `key` (of its values), `name`
-(what comes behind the release's), `namespace` (empty for all of the cluster) and `rules` (YAML).
+A Role or ClusterRole with its binding, for the account of a component. Takes the root, `role`, `key` (of its values),
+`name` (a suffix), `namespace` (empty for a ClusterRole) and `rules` (YAML).
 */}}
 {{- define "plimsoll.rights" -}}
 {{- $kind := ternary "Role" "ClusterRole" (ne .namespace "") -}}
@@ -35,16 +35,16 @@ subjects:
   {{- include "plimsoll.subject" . | nindent 2 }}
 {{ end }}
 
-{{/* Targets of VPAs that are of no kind of Kubernetes, such as Rollouts, and what their pods belong to. Takes the root. */}}
+{{/* Rules for VPA targets of other than built-in kinds, such as Rollouts, and controllers of their pods. Takes the root. */}}
 {{- define "plimsoll.rules.scales" -}}
 {{- if .Values.targets.any }}
-# Targets of every other kind, such as Rollouts, and what their pods belong to.
+# Targets of other kinds, such as Rollouts, and controllers of their pods.
 - apiGroups: ["*"]
   resources: ["*/scale"]
   verbs: [get]
 {{- else }}
 {{- range .Values.targets.kinds }}
-# Targets of a kind that is listed.
+# Targets of a listed kind.
 - apiGroups: [{{ .group | quote }}]
   resources: ["{{ .resource }}/scale"]
   verbs: [get]
