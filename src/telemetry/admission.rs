@@ -14,13 +14,13 @@ use super::{
 
 const PODS: Definition = counter(
     "vpa_admission_controller_admission_pods_total",
-    "Pods that were asked about, and whether anything of them was changed.",
+    "Reviewed pods, and whether they were patched.",
 )
 .labels(&["applied"], "2")
 .absent("there was no such pod");
 const LATENCY: Definition = histogram(
     "vpa_admission_controller_admission_latency_seconds",
-    "From the arrival of a review to the end of its answer.",
+    "Time from the arrival of a review to the end of its response.",
     RESPONSE_SECONDS,
 )
 .labels(&["resource", "status"], "up to 9 of 24")
@@ -28,7 +28,7 @@ const LATENCY: Definition = histogram(
 .absent("there was no such review");
 const STEPS: Definition = histogram(
     "vpa_admission_controller_execution_latency_seconds",
-    "How long the steps of a review take, and all of it (`total`).",
+    "Duration of each step of a review, and in total (`total`).",
     STEP_SECONDS,
 )
 .labels(&["step"], "5 of 26")

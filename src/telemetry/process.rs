@@ -19,27 +19,27 @@ pub fn families() -> Vec<Arc<dyn Collector>> {
     };
     vec![
         family(
-            counter("process_cpu_seconds_total", "Time that the process spent on CPUs.")
+            counter("process_cpu_seconds_total", "Total user and system CPU time.")
                 .unit("seconds"),
             cpu_seconds,
         ),
         family(
-            gauge("process_max_fds", "How many files the process may have open."),
+            gauge("process_max_fds", "Maximum number of open file descriptors."),
             max_open_files,
         ),
-        family(gauge("process_open_fds", "How many files the process has open."), open_files),
+        family(gauge("process_open_fds", "Number of open file descriptors."), open_files),
         family(
-            gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.")
+            gauge("process_resident_memory_bytes", "Resident memory size.")
                 .unit("bytes"),
             || status("VmRSS:"),
         ),
         family(
-            gauge("process_start_time_seconds", "When the process started, since the Unix epoch.")
+            gauge("process_start_time_seconds", "Start time of the process since the Unix epoch.")
                 .unit("seconds"),
             start_time,
         ),
         family(
-            gauge("process_virtual_memory_bytes", "Address space of the process.").unit("bytes"),
+            gauge("process_virtual_memory_bytes", "Virtual memory size.").unit("bytes"),
             || status("VmSize:"),
         ),
     ]

@@ -37,7 +37,7 @@ const LARGEST_LOG2: u32 = 20;
 
 const RELATIVE: Definition = histogram(
     "vpa_quality_usage_recommendation_relative_diffs",
-    "Use less recommendation, as a share of the recommendation.",
+    "Usage minus recommendation, relative to the recommendation.",
     SHARES,
 )
 .labels(&["is_oom", "resource", "update_mode"], "32 of 32")
@@ -50,7 +50,7 @@ const MISSING: Definition = counter(
 .absent("no such sample was seen");
 const CPU_OVER: Definition = histogram(
     "vpa_quality_cpu_recommendation_over_usage_diffs_cores",
-    "How far the recommendation is above use.",
+    "How far the recommendation is above usage.",
     CORES,
 )
 .labels(&["recommendation_missing", "update_mode"], "16 of 20")
@@ -58,7 +58,7 @@ const CPU_OVER: Definition = histogram(
 .absent("no such sample was seen");
 const CPU_UNDER: Definition = histogram(
     "vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores",
-    "How far the recommendation is below use; a missing one counts as zero.",
+    "How far the recommendation is below usage; a missing one counts as zero.",
     CORES,
 )
 .labels(&["recommendation_missing", "update_mode"], "16 of 20")
@@ -66,7 +66,7 @@ const CPU_UNDER: Definition = histogram(
 .absent("no such sample was seen");
 const MEMORY_OVER: Definition = histogram(
     "vpa_quality_mem_recommendation_over_usage_diffs_bytes",
-    "How far the recommendation is above use.",
+    "How far the recommendation is above usage.",
     BYTES,
 )
 .labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
@@ -74,7 +74,7 @@ const MEMORY_OVER: Definition = histogram(
 .absent("no such sample was seen");
 const MEMORY_UNDER: Definition = histogram(
     "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
-    "How far the recommendation is below use; a missing one counts as zero.",
+    "How far the recommendation is below usage; a missing one counts as zero.",
     BYTES,
 )
 .labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
@@ -98,7 +98,7 @@ const MEMORY: Definition = histogram(
 .absent("no such sample was seen");
 const CHANGES: Definition = histogram(
     "vpa_quality_relative_recommendation_changes",
-    "A new recommendation less the one before it, as a share of that one.",
+    "Change of a recommendation, relative to the previous one.",
     SHARES,
 )
 .labels(&["resource", "update_mode", "vpa_size_log2"], "336 of 32")

@@ -12,14 +12,14 @@ use super::{
 };
 
 const OBJECTS: Definition =
-    gauge("vpa_recommender_vpa_objects_count", "VPAs in the cluster, as of the latest pass.")
+    gauge("vpa_recommender_vpa_objects_count", "VPAs in the latest pass.")
         .labels(
             &["api", "has_recommendation", "matches_pods", "unsupported_config", "update_mode"],
             "144 to 152",
         );
 const LATENCY: Definition = histogram(
     "vpa_recommender_recommendation_latency_seconds",
-    "From the creation of a VPA to its first recommendation.",
+    "Time from the creation of a VPA to its first recommendation.",
     &[
         1.0, 2.0, 5.0, 7.5, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 90.0, 120.0, 150.0, 180.0, 240.0,
         300.0, 600.0, 900.0, 1800.0,
@@ -29,7 +29,7 @@ const LATENCY: Definition = histogram(
 .unit("seconds");
 const STEPS: Definition = histogram(
     "vpa_recommender_execution_latency_seconds",
-    "How long the steps of a pass take, and all of it (`total`).",
+    "Duration of each step of a pass, and in total (`total`).",
     STEP_SECONDS,
 )
 .labels(&["step"], "up to 16 of 26")
@@ -37,31 +37,31 @@ const STEPS: Definition = histogram(
 .absent("the step was never done");
 const STATES: Definition = gauge(
     "vpa_recommender_aggregate_container_states_count",
-    "Containers of VPAs that history is kept of.",
+    "Containers of VPAs with history.",
 );
 const FETCHES: Definition = counter(
     "vpa_recommender_metric_server_responses",
-    "Answers of the metrics API, and queries that had none.",
+    "Responses of the metrics API, and failed queries.",
 )
 .labels(&["client_name", "is_error"], "2 per client")
-.absent("there was no such answer");
+.absent("there was no such response");
 const QUERIES: Definition = counter(
     "vpa_recommender_prometheus_client_api_requests_count",
-    "Answers of a Prometheus to queries for history.",
+    "Prometheus responses to history queries.",
 )
 .labels(&["code", "method"], "up to 32")
-.absent("there was no such answer");
+.absent("there was no such response");
 const QUERY_TIMES: Definition = histogram(
     "vpa_recommender_prometheus_client_api_requests_duration_seconds",
-    "How long a Prometheus takes to answer queries for history.",
+    "Duration of Prometheus history queries.",
     RESPONSE_SECONDS,
 )
 .labels(&["code", "method"], "up to 32 of 24")
 .unit("seconds")
-.absent("there was no such answer");
+.absent("there was no such response");
 const REQUESTS_READ: Definition = counter(
     "vpa_resources_get_resources_count",
-    "Where in pods the requests of containers were read.",
+    "Where the requests of containers were read.",
 )
 .labels(&["source"], "4")
 .absent("none was read there");

@@ -35,18 +35,18 @@ const fn by_size(name: &'static str, help: &'static str) -> Definition {
 }
 
 const CONTROLLED: Definition =
-    by_mode("vpa_updater_controlled_pods_total", "Pods that belong to a VPA.");
+    by_mode("vpa_updater_controlled_pods_total", "Pods that a VPA controls.");
 const EVICTABLE: Definition = by_mode(
     "vpa_updater_evictable_pods_total",
-    "Pods that would be evicted, were there no limits.",
+    "Pods that would be evicted without restrictions.",
 );
 const VPAS_EVICTABLE: Definition =
     by_mode("vpa_updater_vpas_with_evictable_pods_total", "VPAs with at least one such pod.");
 const VPAS_EVICTED: Definition =
-    by_mode("vpa_updater_vpas_with_evicted_pods_total", "VPAs of which a pod was evicted.");
+    by_mode("vpa_updater_vpas_with_evicted_pods_total", "VPAs with at least one evicted pod.");
 const UPDATABLE: Definition = by_size(
     "vpa_updater_in_place_updatable_pods_total",
-    "Pods that would be resized, were there no limits.",
+    "Pods that would be resized without restrictions.",
 );
 const VPAS_UPDATABLE: Definition = by_size(
     "vpa_updater_vpas_with_in_place_updatable_pods_total",
@@ -54,7 +54,7 @@ const VPAS_UPDATABLE: Definition = by_size(
 );
 const VPAS_UPDATED: Definition = by_size(
     "vpa_updater_vpas_with_in_place_updated_pods_total",
-    "VPAs of which a pod was resized.",
+    "VPAs with at least one resized pod.",
 );
 const EVICTED: Definition = counter("vpa_updater_evicted_pods_total", "Pods that were evicted.")
     .labels(&["update_mode", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
@@ -73,19 +73,19 @@ const UPDATES_FAILED: Definition =
         .absent(NOT_YET_OBSERVED);
 const INFEASIBLE: Definition = counter(
     "vpa_updater_in_place_infeasible_skip_pods_total",
-    "Pods that were left alone because a resize to no less was found impossible.",
+    "Pods that were skipped because an equal or smaller resize was found infeasible.",
 )
 .labels(BY_VPA, PER_VPA)
 .absent(NOT_YET_OBSERVED);
 const ADMISSION_INVALID: Definition = counter(
     "vpa_updater_admission_controller_status_invalid_total",
-    "Passes that found no admission controller: its Lease was too old (invalid), or not read (error).",
+    "Passes that found no admission controller: its Lease was stale (invalid) or could not be read (error).",
 )
 .labels(&["reason"], "2")
 .absent(NOT_YET_OBSERVED);
 const STEPS: Definition = histogram(
     "vpa_updater_execution_latency_seconds",
-    "How long the steps of a pass take, and all of it (`total`).",
+    "Duration of each step of a pass, and in total (`total`).",
     &[
         0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0,
         80.0, 90.0, 100.0, 120.0, 150.0, 240.0, 300.0,

@@ -37,7 +37,7 @@ const ERRORS: Definition =
         .labels(BY_CONTROLLER, "1");
 const TIMES: Definition = histogram(
     "controller_runtime_reconcile_time_seconds",
-    "How long a look at an object takes, from its turn to the last write.",
+    "Duration of a reconcile, until the last write.",
     &[
         0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8,
         0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0,

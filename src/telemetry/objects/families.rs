@@ -169,12 +169,12 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
         wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| row.effective_replicas))),
     },
     ObjectFamily {
-        definition: per_wpa("plimsoll_min_replicas", "The fewest replicas that there may be."),
+        definition: per_wpa("plimsoll_min_replicas", "Minimum number of replicas."),
         vpa_series: None,
         wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.min_replicas.into())))),
     },
     ObjectFamily {
-        definition: per_wpa("plimsoll_max_replicas", "The most replicas that there may be."),
+        definition: per_wpa("plimsoll_max_replicas", "Maximum number of replicas."),
         vpa_series: None,
         wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.max_replicas.into())))),
     },

@@ -20,24 +20,24 @@ const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
 
 const REQUESTS: Definition = counter(
     "http_client_requests_total",
-    "Answers of recommenders; one that leads elsewhere counts by itself.",
+    "Responses of external recommenders; redirects count separately.",
 )
 .labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
 .absent(NOT_YET_OBSERVED);
 const DURATIONS: Definition = histogram(
     "http_client_request_duration_seconds",
-    "How long recommenders take to answer.",
+    "Response time of external recommenders.",
     &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
 )
 .labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
 .unit("seconds")
 .absent(NOT_YET_OBSERVED);
 const ERRORS: Definition =
-    counter("http_client_requests_errors_total", "Calls of recommenders without an answer.")
+    counter("http_client_requests_errors_total", "Requests to external recommenders without a response.")
         .labels(&["client"], "1 per recommender, 256 in all")
         .absent("the recommender was never called");
 const INFLIGHT: Definition =
-    gauge("http_client_requests_inflight", "Calls of recommenders that wait for an answer.")
+    gauge("http_client_requests_inflight", "Requests to external recommenders in flight.")
         .labels(&["client"], "1 per recommender, 256 in all")
         .absent("the recommender was never called");
 

@@ -80,7 +80,7 @@ const TAGS: LabelsByRelease = [
 
 const PER_WPA: &str = "1 per WPA";
 const PER_METRIC: &str = "1 per metric of a WPA";
-const MILLI: &str = "thousandths of what the metric counts";
+const MILLI: &str = "thousandths of the unit of the metric";
 const UNDECIDED: &str = "no decision has been made yet";
 
 impl UpstreamFamilyDefinition {
@@ -135,29 +135,29 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_object(
         counter(
             "wpa_controller_downscale_replicas_total",
-            "Replicas that this process has removed, in sum. A dry run removes none.",
+            "Replicas that this process has removed in total. A dry run removes none.",
         )
         .unit("replicas"),
         "this process has not changed replicas yet",
         |row| row.downscale_total.map(|total| total as f64),
     ),
-    per_object(gauge("wpa_controller_dry_run", "1 while nothing is changed, else 0."), "", |row| {
+    per_object(gauge("wpa_controller_dry_run", "1 in dry-run mode, else 0."), "", |row| {
         Some(bool_value(row.dry_run))
     }),
     watermark(
         "wpa_controller_high_watermak",
-        "The same as wpa_controller_high_watermark, under the name that old dashboards know.",
+        "The same as wpa_controller_high_watermark, under the name that old dashboards use.",
         |row| row.high_milli,
     ),
     watermark(
         "wpa_controller_high_watermark",
-        "Above this mark replicas are added; without the tolerance.",
+        "The watermark above which replicas are added, without the tolerance.",
         |row| row.high_milli,
     ),
     UpstreamFamilyDefinition {
         definition: gauge(
             "wpa_controller_labels_info",
-            "Always 1; beside these labels has those labels of the object that are asked for.",
+            "Always 1; also has the configured labels of the object.",
         )
         .labels(&[], PER_WPA),
         labels: TAGS,
@@ -166,7 +166,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     labelled(
         gauge(
             "wpa_controller_lifecycle_control_status",
-            "1 while the monitor of an object blocks changes, 0 while it is well.",
+            "1 while the monitor of an object blocks scaling, 0 while it does not.",
         )
         .labels(&[], PER_WPA)
         .absent("the object has no such monitor"),
@@ -179,22 +179,22 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     ),
     watermark(
         "wpa_controller_low_watermak",
-        "The same as wpa_controller_low_watermark, under the name that old dashboards know.",
+        "The same as wpa_controller_low_watermark, under the name that old dashboards use.",
         |row| row.low_milli,
     ),
     watermark(
         "wpa_controller_low_watermark",
-        "Below this mark replicas are removed; without the tolerance.",
+        "The watermark below which replicas are removed, without the tolerance.",
         |row| row.low_milli,
     ),
     per_object(
-        gauge("wpa_controller_max_replicas", "The most replicas that there may be.")
+        gauge("wpa_controller_max_replicas", "Maximum number of replicas.")
             .unit("replicas"),
         "",
         |row| Some(row.max_replicas.into()),
     ),
     per_object(
-        gauge("wpa_controller_min_replicas", "The fewest replicas that there may be.")
+        gauge("wpa_controller_min_replicas", "Minimum number of replicas.")
             .unit("replicas"),
         "",
         |row| Some(row.min_replicas.into()),
@@ -202,7 +202,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_object(
         gauge(
             "wpa_controller_replicas_scaling_effective",
-            "The replicas that were decided, after all limits, windows and delays.",
+            "The replicas of the last decision, after all limits, windows and delays.",
         )
         .unit("replicas"),
         UNDECIDED,
@@ -211,7 +211,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_metric(
         gauge(
             "wpa_controller_replicas_scaling_proposal",
-            "The replicas that a metric asks for, before any limit.",
+            "The replicas that a metric proposes, before any limit.",
         )
         .unit("replicas"),
         "the metric is not available",
@@ -220,7 +220,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     labelled(
         gauge(
             "wpa_controller_restricted_scaling",
-            "1 while this limit holds (between the marks, or as fast as may be), else 0.",
+            "1 while this restriction applies (within the watermarks, or limited by the scale rate), else 0.",
         )
         .labels(&[], "3 per WPA")
         .absent("a metric is not available"),
@@ -230,7 +230,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_object(
         gauge(
             "wpa_controller_scaling_active",
-            "1 while the replicas follow the metrics, 0 while they cannot.",
+            "1 while replicas can be computed from the metrics, else 0.",
         ),
         UNDECIDED,
         |row| row.scaling_active.map(bool_value),
@@ -238,7 +238,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     labelled(
         gauge(
             "wpa_controller_transition_countdown",
-            "How long it is until replicas may be added or removed again; 0 once they may.",
+            "Time until replicas may be added or removed again; 0 once they may.",
         )
         .labels(&[], "2 per WPA")
         .unit("seconds")
@@ -249,14 +249,14 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_object(
         counter(
             "wpa_controller_upscale_replicas_total",
-            "Replicas that this process has added, in sum. A dry run adds none.",
+            "Replicas that this process has added in total. A dry run adds none.",
         )
         .unit("replicas"),
         "this process has not changed replicas yet",
         |row| row.upscale_total.map(|total| total as f64),
     ),
     per_metric(
-        gauge("wpa_controller_value", "What is compared with the marks.").unit(MILLI),
+        gauge("wpa_controller_value", "The value that is compared with the watermarks.").unit(MILLI),
         "the metric is not available, or is a zero that is ignored",
         |row| row.value_milli,
     ),
