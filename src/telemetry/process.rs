@@ -19,8 +19,7 @@ pub fn families() -> Vec<Arc<dyn Collector>> {
     };
     vec![
         family(
-            counter("process_cpu_seconds_total", "Total user and system CPU time.")
-                .unit("seconds"),
+            counter("process_cpu_seconds_total", "Total user and system CPU time.").unit("seconds"),
             cpu_seconds,
         ),
         family(
@@ -29,8 +28,7 @@ pub fn families() -> Vec<Arc<dyn Collector>> {
         ),
         family(gauge("process_open_fds", "Number of open file descriptors."), open_files),
         family(
-            gauge("process_resident_memory_bytes", "Resident memory size.")
-                .unit("bytes"),
+            gauge("process_resident_memory_bytes", "Resident memory size.").unit("bytes"),
             || status("VmRSS:"),
         ),
         family(
@@ -38,10 +36,9 @@ pub fn families() -> Vec<Arc<dyn Collector>> {
                 .unit("seconds"),
             start_time,
         ),
-        family(
-            gauge("process_virtual_memory_bytes", "Virtual memory size.").unit("bytes"),
-            || status("VmSize:"),
-        ),
+        family(gauge("process_virtual_memory_bytes", "Virtual memory size.").unit("bytes"), || {
+            status("VmSize:")
+        }),
     ]
 }
 

@@ -11,12 +11,11 @@ use super::{
     registry::Registry,
 };
 
-const OBJECTS: Definition =
-    gauge("vpa_recommender_vpa_objects_count", "VPAs in the latest pass.")
-        .labels(
-            &["api", "has_recommendation", "matches_pods", "unsupported_config", "update_mode"],
-            "144 to 152",
-        );
+const OBJECTS: Definition = gauge("vpa_recommender_vpa_objects_count", "VPAs in the latest pass.")
+    .labels(
+        &["api", "has_recommendation", "matches_pods", "unsupported_config", "update_mode"],
+        "144 to 152",
+    );
 const LATENCY: Definition = histogram(
     "vpa_recommender_recommendation_latency_seconds",
     "Time from the creation of a VPA to its first recommendation.",
@@ -35,10 +34,8 @@ const STEPS: Definition = histogram(
 .labels(&["step"], "up to 16 of 26")
 .unit("seconds")
 .absent("the step was never done");
-const STATES: Definition = gauge(
-    "vpa_recommender_aggregate_container_states_count",
-    "Containers of VPAs with history.",
-);
+const STATES: Definition =
+    gauge("vpa_recommender_aggregate_container_states_count", "Containers of VPAs with history.");
 const FETCHES: Definition = counter(
     "vpa_recommender_metric_server_responses",
     "Responses of the metrics API, and failed queries.",
@@ -59,12 +56,10 @@ const QUERY_TIMES: Definition = histogram(
 .labels(&["code", "method"], "up to 32 of 24")
 .unit("seconds")
 .absent("there was no such response");
-const REQUESTS_READ: Definition = counter(
-    "vpa_resources_get_resources_count",
-    "Where the requests of containers were read.",
-)
-.labels(&["source"], "4")
-.absent("none was read there");
+const REQUESTS_READ: Definition =
+    counter("vpa_resources_get_resources_count", "Where the requests of containers were read.")
+        .labels(&["source"], "4")
+        .absent("none was read there");
 
 /// The only API version in which objects are served. The other two have series because upstream has them.
 const API: &str = "v1";

@@ -36,10 +36,8 @@ const fn by_size(name: &'static str, help: &'static str) -> Definition {
 
 const CONTROLLED: Definition =
     by_mode("vpa_updater_controlled_pods_total", "Pods that a VPA controls.");
-const EVICTABLE: Definition = by_mode(
-    "vpa_updater_evictable_pods_total",
-    "Pods that would be evicted without restrictions.",
-);
+const EVICTABLE: Definition =
+    by_mode("vpa_updater_evictable_pods_total", "Pods that would be evicted without restrictions.");
 const VPAS_EVICTABLE: Definition =
     by_mode("vpa_updater_vpas_with_evictable_pods_total", "VPAs with at least one such pod.");
 const VPAS_EVICTED: Definition =

@@ -47,18 +47,18 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
     }
     for (board, panel, wanted) in [
         // Three pods request six cores together, and half a core each would suffice.
-        ("overview", "Cores that can be saved", 4.5),
-        ("overview", "Cores that are lacking", 0.0),
-        ("overview", "Memory that can be saved", 4.5e9),
-        ("overview", "Oldest data", 42.0),
+        ("overview", "Over-requested CPU, in cores", 4.5),
+        ("overview", "Under-requested CPU, in cores", 0.0),
+        ("overview", "Over-requested memory", 4.5e9),
+        ("overview", "Oldest sample", 42.0),
         ("vertical", "Pods", 3.0),
         ("vertical", "CPU, in cores", 2.4),
-        ("watermark", "From fewest to most", 0.25),
-        ("watermark", "Value between its marks", 126.0),
-        ("watermark", "All metrics: from the low mark to the high mark", 0.5),
-        ("controller", "Since the last good pass", 30.0),
+        ("watermark", "Replica range used", 0.25),
+        ("watermark", "Value and watermarks", 126.0),
+        ("watermark", "All metrics: position between watermarks", 0.5),
+        ("controller", "Time since last successful pass", 30.0),
         ("controller", "Recommender: duration by step", 0.2),
-        ("history", "Queries that were answered", 0.5),
+        ("history", "Query success rate", 0.5),
         ("history", "Age of the latest sample", 42.0),
     ] {
         let found = value(&pictures, board, panel);
@@ -66,7 +66,7 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
         assert!(is_near, "{board}: {panel} is {found}, want {wanted}");
     }
     // It has been capped for the last three hours, three hours in total.
-    let restricted = "Vertical: requests that would be others";
+    let restricted = "Vertical: active restrictions";
     let answers: Vec<_> =
         pictures[0].answers.iter().filter(|panel_data| panel_data.panel == restricted).collect();
     let capped = |place: usize| {

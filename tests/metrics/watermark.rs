@@ -209,7 +209,8 @@ fn a_family_has_its_help_text_once_and_before_its_series() {
     let text = scrape_text(vec![web(), other], Cardinality::Off, LabelSet::V10, &[]);
     let (_, text) = text.split_once("# HELP wpa_controller_value").expect("exists");
     let expected = concat!(
-        " What is compared with the marks.\n",
+        " The value that is compared with the watermarks.
+",
         "# TYPE wpa_controller_value gauge\n",
         "wpa_controller_value{metric_name=\"requests\",resource_kind=\"Deployment\",resource_name=\"web-server\",",
         "resource_namespace=\"shop\",wpa_name=\"web\",wpa_namespace=\"shop\"} 212500\n",

@@ -10,7 +10,8 @@ use crate::docs::{generated, page};
 /// Folder of the runbooks.
 const RUNBOOKS: &str = "docs/runbooks";
 /// Chapters of each runbook, in this order.
-const CHAPTERS: [&str; 4] = ["What it means", "How to diagnose", "What to do", "When to silence it"];
+const CHAPTERS: [&str; 4] =
+    ["What it means", "How to diagnose", "What to do", "When to silence it"];
 /// Prefixes of third-party metrics in runbooks: kube-state-metrics, cAdvisor, the API server, Prometheus itself.
 const OF_OTHERS: [&str; 5] = ["ALERTS", "apiserver_", "container_", "kube_", "up"];
 /// Prometheus flags that runbooks name.

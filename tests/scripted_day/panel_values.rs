@@ -60,22 +60,21 @@ pub fn overview(boards: &Boards<'_>) {
     let board = "overview";
     let roles = by([("recommender", 1.0), ("updater", 1.0), ("watermark", 1.0)]);
     assert_eq!(boards.latest(board, "Leaders", "A", "role"), roles);
-    let restricted =
-        boards.latest(board, "Watermark: replicas that would be others", "A", "reason");
+    let restricted = boards.latest(board, "Watermark: active restrictions", "A", "reason");
     assert_eq!(
         restricted.keys().collect::<Vec<_>>(),
         ["dry_run"],
         "only `queried`, until the end of the day"
     );
-    let restricted = boards.latest(board, "Vertical: requests that would be others", "A", "name");
+    let restricted = boards.latest(board, "Vertical: active restrictions", "A", "name");
     assert!(restricted.contains_key("capped"), "its maximum is below what it uses: {restricted:?}");
-    let of = |letter| boards.latest(board, "Largest gaps: CPU, in cores", letter, "name")["capped"];
+    let of = |letter| boards.latest(board, "Largest CPU gaps, in cores", letter, "name")["capped"];
     assert_eq!((of("A"), of("B"), of("C")), (0.1, 0.1, 0.2), "its requests, and its maximum");
     // The series starts with the first eviction.
-    let evictions = boards.all((board, "Changes of pods", "A"), "action", "evict");
+    let evictions = boards.all((board, "Pod updates", "A"), "action", "evict");
     let sum = evictions.iter().sum::<f64>();
     assert!((10.0..=13.0).contains(&sum), "four pods, three times each: {evictions:?}");
-    let kills = boards.all((board, "Out-of-memory kills", "A"), "name", "leaks");
+    let kills = boards.all((board, "OOM kills", "A"), "name", "leaks");
     assert!((kills.iter().sum::<f64>() - 1.0).abs() < 0.1, "one: {kills:?}");
 }
 
@@ -94,7 +93,7 @@ pub fn vertical(boards: &Boards<'_>) {
     let last = *target.last().expect("a point");
     let bumped = 1.15 * 350.0 * MEBIBYTE;
     assert!((bumped..1.1 * bumped).contains(&last), "{last}");
-    let kills = boards.all((board, "Out-of-memory kills", "A"), "container", "main");
+    let kills = boards.all((board, "OOM kills", "A"), "container", "main");
     assert!((kills.iter().sum::<f64>() - 1.0).abs() < 0.1, "one: {kills:?}");
 }
 
@@ -102,9 +101,9 @@ pub fn vertical(boards: &Boards<'_>) {
 pub fn watermark(boards: &Boards<'_>) {
     let board = "watermark";
     let place = |panel, letter| (board, panel, letter);
-    let proposed = boards.all(place("Asked for, and what came of it", "A"), "metric", "requests");
+    let proposed = boards.all(place("Proposed and desired replicas", "A"), "metric", "requests");
     assert!(most(&proposed) > 12.0 && least(&proposed) == 1.0, "{proposed:?}");
-    let decided = boards.all(place("Asked for, and what came of it", "B"), "", "");
+    let decided = boards.all(place("Proposed and desired replicas", "B"), "", "");
     assert_eq!((decided[0], most(&decided)), (4.0, 12.0), "at most the maximum");
     let reasons = boards.series(board, "Restrictions", "A").iter();
     let mut reasons: Vec<&str> = reasons.map(|one| one.labels["reason"].as_str()).collect();
@@ -112,7 +111,7 @@ pub fn watermark(boards: &Boards<'_>) {
     let expected =
         ["downscale_capping", "forbidden_window", "max", "upscale_capping", "within_bounds"];
     assert_eq!(reasons, expected);
-    let of = |letter| boards.all(place("Value between its marks", letter), "", "");
+    let of = |letter| boards.all(place("Value and watermarks", letter), "", "");
     assert_eq!((of("B")[0], of("C")[0], of("E")[0]), (100.0, 50.0, 75.0), "300 by four pods");
     assert_eq!(boards.latest(board, "Dry run", "A", ""), by([("", 0.0)]));
 }
@@ -121,14 +120,14 @@ pub fn watermark(boards: &Boards<'_>) {
 pub fn controller(boards: &Boards<'_>) {
     let board = "controller";
     let place = |panel, letter| (board, panel, letter);
-    let fresh = boards.latest(board, "VPAs by their recommender's heartbeat", "A", "state");
+    let fresh = boards.latest(board, "VPAs by recommender heartbeat", "A", "state");
     assert_eq!(fresh["fresh"], 3.0, "{fresh:?}");
-    let spent = boards.all(place("Budgets that are spent", "A"), "charge", "disruption");
+    let spent = boards.all(place("Disruption budgets used", "A"), "charge", "disruption");
     assert_eq!((most(&spent), *spent.last().expect("a point")), (1.0, 0.0), "two of two, once");
-    let synced = boards.latest(board, "Watches that have told of everything", "A", "job");
+    let synced = boards.latest(board, "Watches synced", "A", "job");
     assert_eq!(synced, by([("kube-system/plimsoll", 1.0)]));
     // A pass is scraped at once or with the next scrape: the clock does not move between them.
-    let since = boards.series(board, "Since the last good pass", "A");
+    let since = boards.series(board, "Time since last successful pass", "A");
     let all = since.iter().flat_map(|one| &one.points).map(|(_, value)| *value);
     let all: Vec<f64> = all.collect();
     assert!(least(&all) >= 0.0 && most(&all) <= 180.0, "at most a step and a scrape: {all:?}");
@@ -138,8 +137,8 @@ pub fn controller(boards: &Boards<'_>) {
 pub fn history(boards: &Boards<'_>) {
     let board = "history";
     let place = |panel, letter| (board, panel, letter);
-    assert_eq!(boards.latest(board, "Containers known", "A", ""), by([("", 3.0)]));
-    let kills = place("Out-of-memory kills by source and outcome", "A");
+    assert_eq!(boards.latest(board, "Containers with history", "A", ""), by([("", 3.0)]));
+    let kills = place("OOM kills by source and outcome", "A");
     let counted = boards
         .series(kills.0, kills.1, kills.2)
         .iter()

@@ -32,10 +32,12 @@ const DURATIONS: Definition = histogram(
 .labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
 .unit("seconds")
 .absent(NOT_YET_OBSERVED);
-const ERRORS: Definition =
-    counter("http_client_requests_errors_total", "Requests to external recommenders without a response.")
-        .labels(&["client"], "1 per recommender, 256 in all")
-        .absent("the recommender was never called");
+const ERRORS: Definition = counter(
+    "http_client_requests_errors_total",
+    "Requests to external recommenders without a response.",
+)
+.labels(&["client"], "1 per recommender, 256 in all")
+.absent("the recommender was never called");
 const INFLIGHT: Definition =
     gauge("http_client_requests_inflight", "Requests to external recommenders in flight.")
         .labels(&["client"], "1 per recommender, 256 in all")

@@ -12,16 +12,16 @@ pub(super) fn board() -> Dashboard {
     Dashboard {
         name: "controller",
         title: "Plimsoll / Controller health",
-        description: "The roles themselves: who leads, whether loops keep up, queues, calls of the API server, writes, watches, \
-                      the webhook, memory and CPU.",
+        description: "Health of the roles: leadership, loop lag, queues, API server requests, writes, \
+                      watches, webhook, memory and CPU.",
         variables: vec![],
         from: "now-6h",
         interval: "1m",
         rows: vec![
-            who(),
+            replicas(),
             loops(),
-            api(),
-            feeds(),
+            api_traffic(),
+            watches(),
             updater_and_webhook::updater(),
             updater_and_webhook::webhook(),
             process(),
@@ -29,28 +29,28 @@ pub(super) fn board() -> Dashboard {
     }
 }
 
-fn who() -> Row {
+fn replicas() -> Row {
     row(
-        "Who works?",
+        "Replicas and leadership",
         vec![
             Panel::new(
                 Kind::Timeline,
                 "Leaders",
-                "Which replica may write, over time. Exactly one of each role should; where the \
-                 bar moves from one to the other, the Lease did.",
+                "The leader of each role over time. Exactly one is expected; a bar that moves to \
+                 another replica is a leader transition.",
                 "none",
             )
             .size(12, 7)
-            .words(&[("0", "stands by", "light-blue"), ("1", "leads", "green")])
-            .ask(over_time(
+            .words(&[("0", "standby", "light-blue"), ("1", "leader", "green")])
+            .target(over_time(
                 "max by (role, instance) (plimsoll_leader{@})",
                 "{{role}} {{instance}}",
             )),
             Panel::new(
                 Kind::Table,
                 "Replicas",
-                "What runs: each process with its version, for how long it has run, and whether it \
-                 leads. Versions that differ for long are a rollout that hangs.",
+                "Each process with its version and uptime. Versions that differ for long mean a \
+                 stuck rollout.",
                 "none",
             )
             .size(12, 7)
@@ -58,13 +58,13 @@ fn who() -> Row {
                 ("job", "job"),
                 ("instance", "instance"),
                 ("version", "version"),
-                ("Value #B", "running for"),
+                ("Value #B", "uptime"),
                 ("cluster", "cluster"),
             ])
-            .only("running for", &[("unit", json!("s"))])
-            .sorted_by("running for", false)
-            .ask(column("max by (cluster, job, instance, version) (plimsoll_build_info{@})"))
-            .ask(column(
+            .only("uptime", &[("unit", json!("s"))])
+            .sorted_by("uptime", false)
+            .target(column("max by (cluster, job, instance, version) (plimsoll_build_info{@})"))
+            .target(column(
                 "time() - max by (cluster, job, instance) (process_start_time_seconds{@} and on \
                  (cluster, job, instance) plimsoll_build_info{@})",
             )),
@@ -93,110 +93,113 @@ fn duration(title: &str, description: &str) -> Panel {
 
 fn loops() -> Row {
     row(
-        "Do loops keep up?",
+        "Control loops",
         vec![
             duration(
-                "Lag",
-                "How much later than planned the latest pass of a role began, and how late nine of \
-                 ten looks at WatermarkPodAutoscalers were. Growing lag is work that does not fit \
-                 into the interval.",
+                "Loop lag",
+                "Delay of the latest pass of each role, and the 90th percentile of the delay of \
+                 WatermarkPodAutoscaler reconciles. Growing lag means that the work exceeds the \
+                 interval.",
             )
             .field("custom.lineWidth", 2)
-            .ask(over_time("max by (role) (plimsoll_loop_lag_seconds{@})", "{{role}}"))
-            .ask(over_time(
+            .target(over_time("max by (role) (plimsoll_loop_lag_seconds{@})", "{{role}}"))
+            .target(over_time(
                 &quantile("0.9", "plimsoll_watermark_lateness_seconds"),
-                "watermark, 90 % of looks",
+                "watermark, p90",
             )),
             duration(
-                "Since the last good pass",
-                "How long ago the latest pass without an error ended. A saw tooth of the \
-                 interval's height is right; a line that climbs is a loop that fails or hangs.",
+                "Time since last successful pass",
+                "Time since the last pass that ended without an error. A sawtooth as high as the \
+                 interval is normal; a rising line is a loop that fails or hangs.",
             )
-            .ask(over_time(
+            .target(over_time(
                 "time() - max by (cluster, role) (plimsoll_loop_last_success_timestamp_seconds{@})",
                 "{{cluster}} {{role}}",
             )),
             Panel::new(
                 Kind::TimeSeries,
-                "Queues",
-                "What waits: writes by kind, and WatermarkPodAutoscalers whose turn has come. \
-                 Checkpoints wait most of the time, for they are written in turns.",
+                "Queue depth",
+                "Pending writes by kind, and WatermarkPodAutoscalers that are due. Checkpoints are \
+                 queued most of the time, because their writes are spread over the interval.",
                 "none",
             )
             .size(8, 8)
             .field("min", 0)
-            .ask(over_time("max by (kind) (plimsoll_write_queue{@})", "writes: {{kind}}"))
-            .ask(over_time("max by (name) (workqueue_depth{@})", "looks: {{name}}"))
-            .ask(over_time(
+            .target(over_time("max by (kind) (plimsoll_write_queue{@})", "writes: {{kind}}"))
+            .target(over_time("max by (name) (workqueue_depth{@})", "reconciles: {{name}}"))
+            .target(over_time(
                 "max by (controller) (controller_runtime_active_workers{@})",
-                "workers at work: {{controller}}",
+                "active workers: {{controller}}",
             )),
             duration(
                 "Recommender: duration by step",
-                "How long each step of a pass took, on average. total is all of it.",
+                "Average duration of each step of a pass; total is the whole pass.",
             )
-            .ask(over_time(&mean("vpa_recommender_execution_latency_seconds", "step"), "{{step}}")),
+            .target(over_time(
+                &mean("vpa_recommender_execution_latency_seconds", "step"),
+                "{{step}}",
+            )),
             duration(
                 "Updater: duration by step",
-                "How long each step of a pass took, on average. total is all of it.",
+                "Average duration of each step of a pass; total is the whole pass.",
             )
-            .ask(over_time(&mean("vpa_updater_execution_latency_seconds", "step"), "{{step}}")),
+            .target(over_time(&mean("vpa_updater_execution_latency_seconds", "step"), "{{step}}")),
             duration(
-                "Watermark: duration of a look",
-                "How long a look at a WatermarkPodAutoscaler took, from its turn to the last \
-                 write: half of them, and all but one in a hundred; and each of its steps, on \
-                 average. Slow metrics make slow looks.",
+                "Watermark: reconcile duration",
+                "Duration of a WatermarkPodAutoscaler reconcile until the last write: median and \
+                 99th percentile, and the average of each step. Slow metric sources cause slow \
+                 reconciles.",
             )
-            .ask(over_time(
-                &quantile("0.5", "controller_runtime_reconcile_time_seconds"),
-                "half of them",
+            .target(over_time(&quantile("0.5", "controller_runtime_reconcile_time_seconds"), "p50"))
+            .target(over_time(
+                &quantile("0.99", "controller_runtime_reconcile_time_seconds"),
+                "p99",
             ))
-            .ask(over_time(&quantile("0.99", "controller_runtime_reconcile_time_seconds"), "99 %"))
-            .ask(over_time(&mean("plimsoll_watermark_step_seconds", "step"), "{{step}}")),
+            .target(over_time(&mean("plimsoll_watermark_step_seconds", "step"), "{{step}}")),
         ],
     )
 }
 
-fn api() -> Row {
+fn api_traffic() -> Row {
     row(
-        "What is exchanged with the API server?",
+        "API server traffic",
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Calls by verb",
-                "Calls of the API server a second, by verb.",
+                "API requests by verb",
+                "Requests to the API server per second, by verb.",
                 "reqps",
             )
             .size(6, 8)
             .stacked()
             .field("min", 0)
-            .ask(over_time(
+            .target(over_time(
                 "sum by (verb) (rate(plimsoll_api_requests_total{@}[$__rate_interval]))",
                 "{{verb}}",
             )),
             Panel::new(
                 Kind::TimeSeries,
-                "Calls by code",
-                "Calls of the API server a second, by the code of the answer; none is no answer at \
-                 all. 403 is a right that is missing, 409 a write that somebody else came before, \
-                 429 a server that asks for patience.",
+                "API requests by code",
+                "Requests to the API server per second, by response code; none is no response. 403 \
+                 is a missing permission, 409 a write conflict, 429 throttling or a \
+                 PodDisruptionBudget.",
                 "reqps",
             )
             .size(6, 8)
             .field("min", 0)
             .only_like("5..", &[("color", json!({"mode": "fixed", "fixedColor": "red"}))])
             .only("none", &[("color", json!({"mode": "fixed", "fixedColor": "dark-red"}))])
-            .ask(over_time(
+            .target(over_time(
                 "sum by (code) (rate(plimsoll_api_requests_total{@}[$__rate_interval]))",
                 "{{code}}",
             )),
             duration(
-                "Time of an answer",
-                "How long the API server takes to answer nine of ten calls, by verb, without the \
-                 wait for a turn. Slow answers make slow passes.",
+                "API server latency (p90)",
+                "90th percentile of the API server's response time by verb, without client-side \
+                 rate limiting. Slow responses cause slow passes.",
             )
             .size(6, 8)
-            .ask(over_time(
+            .target(over_time(
                 "histogram_quantile(0.9, sum by (verb, le) \
                  (rate(plimsoll_api_request_duration_seconds_bucket{@}[$__rate_interval])))",
                 "{{verb}}",
@@ -204,13 +207,13 @@ fn api() -> Row {
             Panel::new(
                 Kind::TimeSeries,
                 "Writes by kind and outcome",
-                "Writes to the cluster a second, by what was written and the code of the answer. \
-                 fenced was not sent, because this replica does not lead.",
+                "Writes to the cluster per second, by kind and response code. fenced writes were \
+                 not sent, because this replica is not the leader.",
                 "wps",
             )
             .size(6, 8)
             .field("min", 0)
-            .ask(over_time(
+            .target(over_time(
                 "sum by (kind, outcome) (rate(plimsoll_writes_total{@}[$__rate_interval]))",
                 "{{kind}}: {{outcome}}",
             )),
@@ -218,42 +221,45 @@ fn api() -> Row {
     )
 }
 
-fn feeds() -> Row {
+fn watches() -> Row {
     row(
-        "Do watches tell what there is?",
+        "Watches",
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Objects",
-                "Objects that watches have told of and that are still there.",
+                "Watched objects",
+                "Existing objects in the watch caches.",
                 "none",
             )
             .size(8, 7)
             .field("min", 0)
-            .ask(over_time("max by (job, feed) (plimsoll_feed_objects{@})", "{{feed}} of {{job}}")),
+            .target(over_time(
+                "max by (job, feed) (plimsoll_feed_objects{@})",
+                "{{feed}} of {{job}}",
+            )),
             Panel::new(
                 Kind::TimeSeries,
-                "Trouble",
-                "Watches that ended with an error or began again with a list, and objects that \
-                 could not be read and were passed over.",
+                "Watch errors",
+                "Watches that failed or were restarted with a list, and objects that could not be \
+                 parsed and are ignored.",
                 "none",
             )
             .size(8, 7)
             .bars()
-            .ask(over_time(&events("plimsoll_feed_errors_total{@}", ""), "errors"))
-            .ask(over_time(&events("plimsoll_feed_restarts_total{@}", ""), "begun again"))
-            .ask(over_time(&events("plimsoll_feed_malformed_total{@}", ""), "unreadable objects")),
+            .target(over_time(&events("plimsoll_feed_errors_total{@}", ""), "errors"))
+            .target(over_time(&events("plimsoll_feed_restarts_total{@}", ""), "restarts"))
+            .target(over_time(&events("plimsoll_feed_malformed_total{@}", ""), "invalid objects")),
             Panel::new(
                 Kind::Stat,
-                "Watches that have told of everything",
-                "Of the watches that a role needs, the share that has told of every object. Below \
-                 100 % it waits, and says so at /readyz.",
+                "Watches synced",
+                "Fraction of a role's watches that have synced. Below 100 % the role waits, and \
+                 /readyz reports it.",
                 "percentunit",
             )
             .size(8, 7)
             .thresholds("orange", &[(1.0, "green")])
             .named()
-            .ask(now("avg by (job) (plimsoll_feed_synced{@})", "{{job}}")),
+            .target(now("avg by (job) (plimsoll_feed_synced{@})", "{{job}}")),
         ],
     )
 }
@@ -264,34 +270,34 @@ const OURS: &str = "and on (cluster, job, instance) plimsoll_build_info{@}";
 fn process() -> Row {
     let by_process = "{{job}} {{instance}}";
     row(
-        "What does it cost?",
+        "Resource usage",
         vec![
             Panel::new(
                 Kind::TimeSeries,
                 "Memory",
-                "Memory of each process that is in RAM.",
+                "Resident memory of each process.",
                 "bytes",
             )
             .size(8, 7)
             .field("min", 0)
-            .ask(over_time(&format!("process_resident_memory_bytes{{@}} {OURS}"), by_process)),
-            Panel::new(Kind::TimeSeries, "CPU, in cores", "CPU that each process uses.", "none")
+            .target(over_time(&format!("process_resident_memory_bytes{{@}} {OURS}"), by_process)),
+            Panel::new(Kind::TimeSeries, "CPU, in cores", "CPU usage of each process.", "none")
                 .size(8, 7)
                 .field("min", 0)
-                .ask(over_time(
+                .target(over_time(
                     &format!("rate(process_cpu_seconds_total{{@}}[$__rate_interval]) {OURS}"),
                     by_process,
                 )),
             Panel::new(
                 Kind::TimeSeries,
-                "Open files",
-                "Of the files that a process may have open, the share that is: connections count \
-                 as files.",
+                "Open file descriptors",
+                "Open file descriptors of each process, including connections, as a fraction of the \
+                 maximum.",
                 "percentunit",
             )
             .size(8, 7)
             .field("min", 0)
-            .ask(over_time(
+            .target(over_time(
                 &format!("process_open_fds{{@}} / process_max_fds{{@}} {OURS}"),
                 by_process,
             )),

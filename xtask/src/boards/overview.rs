@@ -1,4 +1,4 @@
-//! The first board: what is wrong, what is restricted, why and since when, and where requests are far from the need.
+//! The overview board: health, active restrictions, and the largest differences between requests and targets.
 
 mod request_gaps;
 
@@ -12,8 +12,8 @@ pub(super) fn board() -> Dashboard {
     Dashboard {
         name: "overview",
         title: "Plimsoll / Overview",
-        description: "Whether anything is wrong, what is held back, why and since when, where requests are furthest from \
-                      the need, and what was done about it.",
+        description: "Health of the roles, active restrictions with reason and start, workloads whose \
+                      requests are furthest from the recommendation, and recent changes.",
         variables: vec![
             Variable::any(
                 "namespace",
@@ -36,69 +36,68 @@ pub(super) fn board() -> Dashboard {
         ],
         from: "now-6h",
         interval: "1m",
-        rows: vec![wrong(), held_back(), request_gaps::gaps(), done()],
+        rows: vec![health(), active_restrictions(), request_gaps::gaps(), recent_changes()],
     }
 }
 
-/// The status row at the top.
-fn wrong() -> Row {
+/// The health row at the top.
+fn health() -> Row {
     row(
-        "Is anything wrong?",
+        "Health",
         vec![
             Panel::new(
                 Kind::Stat,
                 "Leaders",
-                "How many replicas of each role may write: one. None, and nothing is decided or \
-                 changed; several, and they do not share a Lease.",
+                "Leaders per role; one is expected. Without a leader nothing is written; several \
+                 leaders do not share a Lease.",
                 "none",
             )
             .size(5, 4)
             .thresholds("red", &[(1.0, "green"), (2.0, "orange")])
             .named()
-            .ask(now("sum by (cluster, role) (plimsoll_leader{@})", "{{cluster}} {{role}}")),
+            .target(now("sum by (cluster, role) (plimsoll_leader{@})", "{{cluster}} {{role}}")),
             Panel::new(
                 Kind::Stat,
-                "Last good pass",
-                "How long ago the latest pass over all objects ended without an error. More than a \
-                 few intervals, and recommendations grow old.",
+                "Last successful pass",
+                "Time since the last pass over all objects that ended without an error. If it \
+                 exceeds a few intervals, recommendations become stale.",
                 "s",
             )
             .size(3, 4)
             .thresholds("green", &[(180.0, "orange"), (600.0, "red")])
-            .ask(now(
+            .target(now(
                 "max(time() - max by (cluster, role) \
                  (plimsoll_loop_last_success_timestamp_seconds{@}))",
-                "since the last good pass",
+                "since the last successful pass",
             )),
             Panel::new(
                 Kind::Stat,
-                "Oldest data",
-                "Age of the latest sample of the object whose data is oldest, by kind. It grows \
-                 while usage or metrics do not come in, and nothing is decided for that object \
-                 then.",
+                "Oldest sample",
+                "Maximum age of the latest sample over all objects, by kind. It grows while usage \
+                 or metrics are not available; that object is then not changed.",
                 "s",
             )
             .size(4, 4)
             .thresholds("green", &[(300.0, "orange"), (900.0, "red")])
             .named()
-            .ask(now(
+            .target(now(
                 "max by (kind) (min by (cluster, kind, namespace, name) \
                  (plimsoll_staleness_seconds{@, namespace=~\"$namespace\", name=~\"$name\"}))",
                 "{{kind}}",
             )),
             Panel::new(
                 Kind::Stat,
-                "Held back",
-                "Objects of which something is held back now, by kind. Being between the marks is \
-                 no restriction; the least request that the recommender gives (floor) is left out, \
-                 because it is nothing that anybody waits for.",
+                "Restricted objects",
+                "Objects with an active restriction, by kind. Values within the watermarks \
+                 (within_bounds) are not a restriction; the recommender's minimum request (floor) \
+                 is excluded, because it needs no action.",
                 "none",
             )
             .size(4, 4)
-            .empty("nothing")
+            .empty("none")
             .thresholds("green", &[(1.0, "blue")])
             .named()
-            .ask(now(
+            .target(now(
                 "sum by (kind) (max by (cluster, kind, namespace, name) \
                  (plimsoll_restricted_scaling{@, namespace=~\"$namespace\", name=~\"$name\", \
                  reason=~\"$reason\", reason!~\"within_bounds|floor\"}))",
@@ -106,25 +105,25 @@ fn wrong() -> Row {
             )),
             Panel::new(
                 Kind::Stat,
-                "Breakers",
-                "Workloads that are left alone because their pods got worse after a change, and \
-                 whether all changes in the cluster have stopped for it.",
+                "Circuit breakers",
+                "Workloads whose updates are paused because their pods regressed after an update, \
+                 and clusters in which all updates are paused.",
                 "none",
             )
             .size(4, 4)
             .thresholds("green", &[(1.0, "red")])
             .named()
-            .ask(now("sum(max by (cluster) (plimsoll_updater_breakers_open{@}))", "workloads"))
-            .ask(now(
+            .target(now("sum(max by (cluster) (plimsoll_updater_breakers_open{@}))", "workloads"))
+            .target(now(
                 "sum(max by (cluster) (plimsoll_updater_cluster_breaker_open{@}))",
                 "clusters",
             )),
             Panel::new(
                 Kind::Bars,
-                "Budget of changes in use",
-                "Of the changes that are allowed within an hour, the share that was made: \
-                 disruptions are evictions and resizes that restart, resizes are those that do \
-                 not. At 100 % all others wait.",
+                "Disruption budget used",
+                "Changes within the last hour as a fraction of those allowed. Disruptions are \
+                 evictions and resizes that restart containers; resizes are those that do not. At \
+                 100 % further changes wait.",
                 "percentunit",
             )
             .size(4, 4)
@@ -132,7 +131,7 @@ fn wrong() -> Row {
             .field("min", 0)
             .field("max", 1)
             .thresholds("green", &[(0.75, "orange"), (1.0, "red")])
-            .ask(now(
+            .target(now(
                 "max by (charge) (plimsoll_updater_changes_within_hour{@} / on (cluster, job, \
                  instance, charge) plimsoll_updater_changes_allowed{@})",
                 "{{charge}}",
@@ -141,54 +140,53 @@ fn wrong() -> Row {
     )
 }
 
-/// Restrictions that hold, merged over replicas: 1 for each restriction of each object, no series if there is none.
-const VPA_HELD: &str = r#"max by (cluster, namespace, name, container, resource, reason)
+/// Active restrictions, merged over replicas: 1 for each restriction of each object, no series if there is none.
+const VPA_RESTRICTED: &str = r#"max by (cluster, namespace, name, container, resource, reason)
     (plimsoll_restricted_scaling{@vpa, reason=~"$reason", reason!="floor"} == 1)"#;
-const VPA_HELD_BEFORE: &str = r#"max by (cluster, namespace, name, container, resource, reason)
+const VPA_RESTRICTED_BEFORE: &str = r#"max by (cluster, namespace, name, container, resource, reason)
     (plimsoll_restricted_scaling{@vpa, reason=~"$reason", reason!="floor"} offset $__interval == 1)"#;
-const WPA_HELD: &str = r#"max by (cluster, namespace, name, reason)
+const WPA_RESTRICTED: &str = r#"max by (cluster, namespace, name, reason)
     (plimsoll_restricted_scaling{@wpa, reason=~"$reason", reason!="within_bounds"} == 1)"#;
-const WPA_HELD_BEFORE: &str = r#"max by (cluster, namespace, name, reason)
+const WPA_RESTRICTED_BEFORE: &str = r#"max by (cluster, namespace, name, reason)
     (plimsoll_restricted_scaling{@wpa, reason=~"$reason", reason!="within_bounds"} offset $__interval == 1)"#;
 
-/// Start of the current uninterrupted period of a restriction: the latest time at which it held and had not held
-/// before, or the start of the range if that is later. It does not rely on zero values, so it also works with
+/// Start of the current uninterrupted period of a restriction: the latest time at which it was active and had not
+/// been before, or the start of the range if that is later. It does not rely on zero values, so it also works with
 /// `--object-metrics=restricted`. In milliseconds, as Grafana expects times.
-fn since(held: &str, held_before: &str) -> String {
+fn since(active: &str, active_before: &str) -> String {
     format!(
-        "1000 * (max_over_time(timestamp({held} unless {held_before})[$__range:$__interval]) or \
-         min_over_time(timestamp({held})[$__range:$__interval])) and {held}"
+        "1000 * (max_over_time(timestamp({active} unless {active_before})[$__range:$__interval]) or \
+         min_over_time(timestamp({active})[$__range:$__interval])) and {active}"
     )
 }
 
-/// How long the restriction held within the range, without gaps.
-fn held_for(held: &str) -> String {
-    format!("count_over_time({held}[$__range:$__interval]) * $__interval_ms / 1000 and {held}")
+/// How long the restriction was active within the range, without gaps.
+fn active_for(active: &str) -> String {
+    format!("count_over_time({active}[$__range:$__interval]) * $__interval_ms / 1000 and {active}")
 }
 
-fn restrictions(title: &str, description: &str, held: &str, held_before: &str) -> Panel {
+fn restrictions(title: &str, description: &str, active: &str, active_before: &str) -> Panel {
     Panel::new(Kind::Table, title, description, "none")
-        .empty("Nothing is held back")
+        .empty("No active restrictions")
         .set("maxDataPoints", 120)
         .only("since", &[("unit", json!("dateTimeAsIsoNoDateIfToday"))])
-        .only("in all", &[("unit", json!("s")), ("decimals", json!(0))])
+        .only("total", &[("unit", json!("s")), ("decimals", json!(0))])
         .sorted_by("since", true)
-        .ask(column(&since(held, held_before)))
-        .ask(column(&held_for(held)))
+        .target(column(&since(active, active_before)))
+        .target(column(&active_for(active)))
 }
 
-fn held_back() -> Row {
+fn active_restrictions() -> Row {
     row(
-        "What is held back, why, and since when?",
+        "Active restrictions",
         vec![
             restrictions(
-                "Vertical: requests that would be others",
-                "What keeps a target, or a change of pods, from what use alone would make it: each \
-                 reason that holds now, since when without a break, and for how long in all within \
-                 the range. Without a container it is about all pods of the VPA. A name leads to \
-                 its board.",
-                VPA_HELD,
-                VPA_HELD_BEFORE,
+                "Vertical: active restrictions",
+                "Restrictions of targets and of pod updates: each active reason, the start of its \
+                 current period, and its total duration within the time range. Without a container \
+                 it applies to all pods of the VPA. Names link to the board of the object.",
+                VPA_RESTRICTED,
+                VPA_RESTRICTED_BEFORE,
             )
             .size(14, 9)
             .columns(&[
@@ -198,7 +196,7 @@ fn held_back() -> Row {
                 ("resource", "resource"),
                 ("reason", "reason"),
                 ("Value #A", "since"),
-                ("Value #B", "in all"),
+                ("Value #B", "total"),
                 ("cluster", "cluster"),
             ])
             .only(
@@ -206,12 +204,11 @@ fn held_back() -> Row {
                 &[("links", link_to("vertical", "Show this workload", &["namespace", "name"]))],
             ),
             restrictions(
-                "Watermark: replicas that would be others",
-                "What keeps replicas from what their metrics ask for: each reason that holds now, \
-                 since when without a break, and for how long in all within the range. A name \
-                 leads to its board.",
-                WPA_HELD,
-                WPA_HELD_BEFORE,
+                "Watermark: active restrictions",
+                "Restrictions of replicas: each active reason, the start of its current period, and \
+                 its total duration within the time range. Names link to the board of the object.",
+                WPA_RESTRICTED,
+                WPA_RESTRICTED_BEFORE,
             )
             .size(10, 9)
             .columns(&[
@@ -219,7 +216,7 @@ fn held_back() -> Row {
                 ("name", "name"),
                 ("reason", "reason"),
                 ("Value #A", "since"),
-                ("Value #B", "in all"),
+                ("Value #B", "total"),
                 ("cluster", "cluster"),
             ])
             .only(
@@ -228,9 +225,9 @@ fn held_back() -> Row {
             ),
             Panel::new(
                 Kind::TimeSeries,
-                "Vertical: held back, by reason",
-                "How many restrictions of VPAs held at each time, by reason. A step up shows when \
-                 something began to hold back many at once.",
+                "Vertical: restrictions by reason",
+                "Active restrictions of VPAs over time, by reason. A step up shows when a cause \
+                 began to affect many of them.",
                 "none",
             )
             .size(14, 7)
@@ -238,12 +235,12 @@ fn held_back() -> Row {
             .steps()
             .field("min", 0)
             .field("decimals", 0)
-            .empty("Nothing was held back")
-            .ask(over_time(&format!("count by (reason) ({VPA_HELD})"), "{{reason}}")),
+            .empty("No restrictions")
+            .target(over_time(&format!("count by (reason) ({VPA_RESTRICTED})"), "{{reason}}")),
             Panel::new(
                 Kind::TimeSeries,
-                "Watermark: held back, by reason",
-                "How many WatermarkPodAutoscalers had this restriction at each time.",
+                "Watermark: restrictions by reason",
+                "WatermarkPodAutoscalers with each restriction over time.",
                 "none",
             )
             .size(10, 7)
@@ -251,8 +248,8 @@ fn held_back() -> Row {
             .steps()
             .field("min", 0)
             .field("decimals", 0)
-            .empty("Nothing was held back")
-            .ask(over_time(&format!("count by (reason) ({WPA_HELD})"), "{{reason}}")),
+            .empty("No restrictions")
+            .target(over_time(&format!("count by (reason) ({WPA_RESTRICTED})"), "{{reason}}")),
         ],
     )
 }
@@ -261,34 +258,33 @@ const ADDED: &str = "wpa_controller_upscale_replicas_total{@of_wpa}";
 const REMOVED: &str = "wpa_controller_downscale_replicas_total{@of_wpa}";
 const KILLS: &str = "plimsoll_container_oom_kills_total{@vpa}";
 
-fn done() -> Row {
+fn recent_changes() -> Row {
     row(
-        "What was done?",
+        "Recent changes",
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Changes of pods",
-                "What the updater did to pods, by action and what came of it. A column of \
-                 evictions that does not end is a storm.",
+                "Pod updates",
+                "Actions of the updater on pods, by outcome. Evictions that continue for long are \
+                 an eviction storm.",
                 "none",
             )
             .size(8, 7)
             .bars()
-            .ask(over_time(
+            .target(over_time(
                 &events("plimsoll_updater_actions_total{@}", "action, outcome"),
                 "{{action}}: {{outcome}}",
             )),
             Panel::new(
                 Kind::TimeSeries,
-                "Out-of-memory kills",
-                "Kills for lack of memory that were seen of containers with a VPA, each of which \
-                 raises the target.",
+                "OOM kills",
+                "OOM kills of containers with a VPA. Each one raises the memory target.",
                 "none",
             )
-            .empty("No kills")
+            .empty("No OOM kills")
             .size(8, 7)
             .bars()
-            .ask(over_time(
+            .target(over_time(
                 &format!(
                     "{} > 0",
                     events_once(KILLS, "namespace, name, container", "namespace, name")
@@ -298,15 +294,15 @@ fn done() -> Row {
             Panel::new(
                 Kind::TimeSeries,
                 "Replicas added and removed",
-                "Replicas that the watermark controller added (above) and removed (below). Both by \
-                 turns is flapping.",
+                "Replicas that the watermark controller added (positive) and removed (negative). \
+                 Alternating bars mean flapping.",
                 "none",
             )
             .size(8, 7)
             .bars()
             .field("min", json!(null))
-            .ask(over_time(&events(ADDED, ""), "added"))
-            .ask(over_time(&format!("-{}", events(REMOVED, "")), "removed")),
+            .target(over_time(&events(ADDED, ""), "added"))
+            .target(over_time(&format!("-{}", events(REMOVED, "")), "removed")),
         ],
     )
 }

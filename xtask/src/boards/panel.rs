@@ -130,7 +130,7 @@ impl Panel {
     }
 
     /// Adds a query.
-    pub fn ask(mut self, target: Target) -> Self {
+    pub fn target(mut self, target: Target) -> Self {
         self.targets.push(target);
         self
     }

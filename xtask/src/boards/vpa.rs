@@ -10,8 +10,8 @@ pub(super) fn board() -> Dashboard {
     Dashboard {
         name: "vertical",
         title: "Plimsoll / Vertical",
-        description: "One workload with a VerticalPodAutoscaler: use, request, bounds and target over time, what holds them \
-                      back, kills for lack of memory, evictions and resizes.",
+        description: "One workload with a VerticalPodAutoscaler: usage, request, bounds and target over \
+                      time, restrictions, OOM kills, evictions and resizes.",
         variables: vec![
             Variable::one(
                 "namespace",
@@ -31,7 +31,7 @@ pub(super) fn board() -> Dashboard {
         ],
         from: "now-24h",
         interval: "1m",
-        rows: vec![state(), container(), held_back(), done()],
+        rows: vec![state(), container(), restrictions(), pod_events()],
     }
 }
 
@@ -41,7 +41,7 @@ fn word(title: &str, description: &str, label: &str) -> Panel {
         .size(4, 4)
         .set("options.textMode", "name")
         .set("options.colorMode", "none")
-        .ask(now(
+        .target(now(
             &format!("max by ({label}) (plimsoll_object_info{{@vpa}})"),
             &format!("{{{{{label}}}}}"),
         ))
@@ -51,56 +51,56 @@ fn state() -> Row {
     row(
         "$namespace/$name",
         vec![
-            word("Update mode", "How pods get what is recommended: the update mode of the VPA.", "update_mode"),
+            word("Update mode", "The update mode of the VPA: how recommendations are applied to pods.", "update_mode"),
             word(
                 "History",
-                "Whether what was seen of it earlier has been read: loaded, loading, failed, or \
-                 absent where nothing is stored yet. Two words at once are two replicas that are \
-                 not as far.",
+                "State of the stored history: loaded, loading, failed, or absent if nothing is \
+                 stored yet. Two states at once are those of two replicas.",
                 "history_state",
             ),
             Panel::new(
                 Kind::Stat,
-                "Latest sample",
-                "How old the latest sample of its use is. Nothing new is decided while none comes.",
+                "Sample age",
+                "Age of the latest usage sample. The recommendation does not change without new \
+                 samples.",
                 "s",
             )
             .size(4, 4)
             .thresholds("green", &[(300.0, "orange"), (900.0, "red")])
-            .ask(now("min(plimsoll_staleness_seconds{@vpa})", "age")),
+            .target(now("min(plimsoll_staleness_seconds{@vpa})", "age")),
             Panel::new(
                 Kind::Stat,
                 "Pods",
-                "How many pods the VPA is about.",
+                "Pods that the VPA controls.",
                 "none",
             )
             .size(4, 4)
-            .ask(now("max(plimsoll_replicas{@vpa})", "pods")),
+            .target(now("max(plimsoll_replicas{@vpa})", "pods")),
             Panel::new(
                 Kind::Stat,
                 "Confidence of $container",
-                "Days of samples that the numbers rest on. Bounds are wide while it is below one.",
+                "Days of samples that the recommendation is based on. Below one day the bounds are \
+                 wide.",
                 "d",
             )
             .size(4, 4)
             .empty("needs --object-metrics=standard or all")
             .field("decimals", 1)
             .thresholds("orange", &[(1.0, "green")])
-            .ask(now(
+            .target(now(
                 r#"min(max by (container, resource) (plimsoll_confidence{@vpa, container=~"$container"}))"#,
                 "days",
             )),
             Panel::new(
                 Kind::Stat,
-                "Restrictions now",
-                "How many reasons keep targets or pods from what use alone would make them, over \
-                 all containers.",
+                "Active restrictions",
+                "Active restrictions of targets and pod updates, over all containers.",
                 "none",
             )
             .size(4, 4)
             .empty("none")
             .thresholds("green", &[(1.0, "orange")])
-            .ask(now(
+            .target(now(
                 "sum(max by (container, resource, reason) (plimsoll_restricted_scaling{@vpa}))",
                 "restrictions",
             )),
@@ -131,9 +131,9 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
     upper.push(("custom.fillOpacity", json!(12)));
     let mut request = line("dark-red", 2);
     request.push(("custom.lineInterpolation", json!("stepAfter")));
-    let mut least = line("dark-red", 1);
-    least.push(("custom.lineInterpolation", json!("stepAfter")));
-    least.push(("custom.lineStyle", json!({"fill": "dash", "dash": [2, 4]})));
+    let mut min_request = line("dark-red", 1);
+    min_request.push(("custom.lineInterpolation", json!("stepAfter")));
+    min_request.push(("custom.lineStyle", json!({"fill": "dash", "dash": [2, 4]})));
     let mut uncapped = line("purple", 1);
     uncapped.push(("custom.lineStyle", json!({"fill": "dash", "dash": [8, 6]})));
     Panel::new(Kind::TimeSeries, title, description, unit)
@@ -144,38 +144,38 @@ fn lines(title: &str, resource: &str, unit: &str, description: &str) -> Panel {
         .set("options.legend.placement", "right")
         .set("options.legend.calcs", json!(["lastNotNull", "max"]))
         .only("request", &request)
-        .only("least request", &least)
+        .only("min request", &min_request)
         .only("target", &line("green", 3))
-        .only("without limits", &uncapped)
+        .only("uncapped target", &uncapped)
         .only("upper bound", &upper)
         .only("lower bound", &bound)
-        .only("use", &line("text", 1))
-        .ask(over_time(&upper_bound, "upper bound"))
-        .ask(over_time(&figure("plimsoll_low"), "lower bound"))
-        .ask(over_time(&figure("plimsoll_target"), "target"))
-        .ask(over_time(&figure("plimsoll_proposal"), "without limits"))
-        .ask(over_time(&figure("plimsoll_request"), "request"))
-        .ask(over_time(&figure("plimsoll_value"), "use"))
-        .ask(over_time(&figure("plimsoll_request_min"), "least request"))
+        .only("usage", &line("text", 1))
+        .target(over_time(&upper_bound, "upper bound"))
+        .target(over_time(&figure("plimsoll_low"), "lower bound"))
+        .target(over_time(&figure("plimsoll_target"), "target"))
+        .target(over_time(&figure("plimsoll_proposal"), "uncapped target"))
+        .target(over_time(&figure("plimsoll_request"), "request"))
+        .target(over_time(&figure("plimsoll_value"), "usage"))
+        .target(over_time(&figure("plimsoll_request_min"), "min request"))
 }
 
-const ABOUT_LINES: &str = "Use is the largest of late over all pods; the request is the largest that a pod has, and the least \
-     request lies below it while pods differ. While a request lies within the bounds, a pod is left alone until it is old or the difference is large; outside, it is changed as soon as nothing holds \
-     that back. Where the target lies apart from what it would be without limits, something caps it: the reasons are below. \
-     While little is known of a workload, its upper bound is very large: it is drawn from where it is less than five times the \
-     target.";
+const LINES_DESCRIPTION: &str = "Usage is the recent maximum over all pods. The request is the largest of all pods; the min \
+     request differs while pods are being updated. A pod whose request is within the bounds is \
+     updated only if it is old or the difference is large; outside of the bounds it is updated as \
+     soon as no restriction applies. If the target differs from the uncapped target, a limit \
+     applies: the reasons are below. With little history the upper bound is very large, so it is \
+     shown only below five times the target.";
 
 fn container() -> Row {
     let table = |title: &str, resource: &str, unit: &str| {
-        let ask = |family: &str| {
+        let figure = |family: &str| {
             column(&format!("max by (container) ({family}{{@vpa, resource=\"{resource}\"}})"))
         };
         Panel::new(
             Kind::Table,
             title,
-            "All containers as they are now: the most and the least that pods ask for, what they \
-             should ask for and between which bounds, and the largest use of late. The name of a \
-             container has the panels above show it.",
+            "Current values of all containers: largest and smallest request, target, bounds, and \
+             recent maximum usage. Names of containers select the container of the panels above.",
             unit,
         )
         .size(12, 6)
@@ -183,26 +183,26 @@ fn container() -> Row {
         .columns(&[
             ("container", "container"),
             ("Value #A", "request"),
-            ("Value #F", "least"),
+            ("Value #F", "min request"),
             ("Value #B", "target"),
             ("Value #C", "lower bound"),
             ("Value #D", "upper bound"),
-            ("Value #E", "use"),
+            ("Value #E", "usage"),
         ])
         .sorted_by("container", false)
         .only("container", &[("links", link_to_container())])
-        .ask(ask("plimsoll_request"))
-        .ask(ask("plimsoll_target"))
-        .ask(ask("plimsoll_low"))
-        .ask(ask("plimsoll_high"))
-        .ask(ask("plimsoll_value"))
-        .ask(ask("plimsoll_request_min"))
+        .target(figure("plimsoll_request"))
+        .target(figure("plimsoll_target"))
+        .target(figure("plimsoll_low"))
+        .target(figure("plimsoll_high"))
+        .target(figure("plimsoll_value"))
+        .target(figure("plimsoll_request_min"))
     };
     row(
-        "Use, request, bounds and target of container $container",
+        "Usage, request, bounds and target of container $container",
         vec![
-            lines("CPU, in cores", "cpu", "none", ABOUT_LINES),
-            lines("Memory", "memory", "bytes", ABOUT_LINES),
+            lines("CPU, in cores", "cpu", "none", LINES_DESCRIPTION),
+            lines("Memory", "memory", "bytes", LINES_DESCRIPTION),
             table("All containers: CPU, in cores", "cpu", "none").field("decimals", 3),
             table("All containers: memory", "memory", "bytes"),
         ],
@@ -220,22 +220,22 @@ fn link_to_container() -> Value {
     link
 }
 
-fn held_back() -> Row {
+fn restrictions() -> Row {
     row(
-        "What holds it back?",
+        "Restrictions",
         vec![
             Panel::new(
                 Kind::Timeline,
                 "Restrictions",
-                "When which reason kept a target, or a change of pods, from what use alone would \
-                 make it. The words are those of conditions, events and of plimsoll explain. \
-                 Without a container it is about all pods.",
+                "Active restrictions of targets and pod updates over time. The reasons are those of \
+                 conditions, events and plimsoll explain. Without a container a restriction applies \
+                 to all pods.",
                 "none",
             )
             .size(24, 8)
-            .empty("Nothing held it back")
-            .words(&[("1", "held", "orange")])
-            .ask(over_time(
+            .empty("No restrictions")
+            .words(&[("1", "active", "orange")])
+            .target(over_time(
                 "max by (container, resource, reason) (plimsoll_restricted_scaling{@vpa} == 1)",
                 "{{reason}} {{container}} {{resource}}",
             )),
@@ -243,41 +243,40 @@ fn held_back() -> Row {
     )
 }
 
-fn done() -> Row {
+fn pod_events() -> Row {
     row(
-        "What happened to its pods?",
+        "Pod events",
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Out-of-memory kills",
-                "Kills for lack of memory that were seen, by container. Each raises the target of \
-                 memory.",
+                "OOM kills",
+                "OOM kills by container. Each one raises the memory target.",
                 "none",
             )
             .size(8, 7)
             .bars()
-            .ask(over_time(
+            .target(over_time(
                 &events_once("plimsoll_container_oom_kills_total{@vpa}", "container", "container"),
                 "{{container}}",
             )),
             Panel::new(
                 Kind::TimeSeries,
                 "Evictions",
-                "Pods that were evicted, so that they come back with other requests.",
+                "Pods that were evicted to be recreated with new requests.",
                 "none",
             )
             .size(8, 7)
             .bars()
-            .ask(over_time(&events("vpa_updater_evicted_pods_total{@of_vpa}", ""), "evicted")),
+            .target(over_time(&events("vpa_updater_evicted_pods_total{@of_vpa}", ""), "evicted")),
             Panel::new(
                 Kind::TimeSeries,
-                "Resizes",
+                "In-place resizes",
                 "Pods whose requests were changed in place.",
                 "none",
             )
             .size(8, 7)
             .bars()
-            .ask(over_time(
+            .target(over_time(
                 &events("vpa_updater_in_place_updated_pods_total{@of_vpa}", ""),
                 "resized",
             )),

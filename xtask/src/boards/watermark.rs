@@ -11,8 +11,8 @@ pub(super) fn board() -> Dashboard {
     Dashboard {
         name: "watermark",
         title: "Plimsoll / Watermark",
-        description: "One WatermarkPodAutoscaler: its values between the adjusted marks, the replicas that are asked for and \
-                      those that come of it, what holds them, and until when.",
+        description: "One WatermarkPodAutoscaler: metric values between the adjusted watermarks, proposed \
+                      and desired replicas, restrictions and their remaining time.",
         variables: vec![
             Variable::one(
                 "namespace",
@@ -32,17 +32,17 @@ pub(super) fn board() -> Dashboard {
         ],
         from: "now-6h",
         interval: "15s",
-        rows: vec![state(), value(), replicas(), held()],
+        rows: vec![state(), value(), replicas(), restrictions()],
     }
 }
 
 fn stat(title: &str, description: &str, unit: &str, expression: &str) -> Panel {
-    Panel::new(Kind::Stat, title, description, unit).size(3, 4).ask(now(expression, title))
+    Panel::new(Kind::Stat, title, description, unit).size(3, 4).target(now(expression, title))
 }
 
 fn state() -> Row {
     let yes = |good: &str, bad: &str| [("0", "no", bad.to_owned()), ("1", "yes", good.to_owned())];
-    let answers = |panel: Panel, good: &str, bad: &str| {
+    let yes_or_no = |panel: Panel, good: &str, bad: &str| {
         let words = yes(good, bad);
         let words: Vec<_> =
             words.iter().map(|(value, text, color)| (*value, *text, color.as_str())).collect();
@@ -53,53 +53,51 @@ fn state() -> Row {
         vec![
             Panel::new(
                 Kind::Gauge,
-                "From fewest to most",
-                "The replicas that were decided last, between the fewest and the most that there \
-                 may be. At either end it cannot follow its metrics any more.",
+                "Replica range used",
+                "Current decision within minReplicas and maxReplicas. At either end it cannot \
+                 follow its metrics any further.",
                 "percentunit",
             )
             .size(4, 4)
             .field("min", 0)
             .field("max", 1)
             .thresholds("green", &[(0.9, "orange"), (1.0, "red")])
-            .ask(now(
+            .target(now(
                 "(max(plimsoll_effective{@wpa}) - max(plimsoll_min_replicas{@wpa})) / \
                  (max(plimsoll_max_replicas{@wpa}) - max(plimsoll_min_replicas{@wpa}))",
-                "of the way from fewest to most",
+                "replica range used",
             )),
             stat(
                 "Replicas",
-                "The replicas that were decided last, after all limits, windows and delays; in a \
-                 dry run those that there would be.",
+                "Latest decision, after all limits, windows and delays; in a dry run the replicas \
+                 that would be set.",
                 "none",
                 "max(plimsoll_effective{@wpa})",
             ),
-            answers(
+            yes_or_no(
                 stat(
-                    "Follows its metrics",
-                    "The condition ScalingActive: whether every metric says something that \
-                     replicas can be made from.",
+                    "Scaling active",
+                    "The condition ScalingActive: whether replicas can be computed from all metrics.",
                     "none",
                     "max(wpa_controller_scaling_active{@of_wpa})",
                 ),
                 "green",
                 "red",
             ),
-            answers(
+            yes_or_no(
                 stat(
                     "Able to scale",
-                    "The condition AbleToScale: whether the target is there and may be changed.",
+                    "The condition AbleToScale: whether the target exists and can be scaled.",
                     "none",
                     "max(wpa_controller_conditions{@of_wpa, condition=\"able_to_scale\"})",
                 ),
                 "green",
                 "red",
             ),
-            answers(
+            yes_or_no(
                 stat(
                     "Dry run",
-                    "Whether it only computes. A dry run that was forgotten changes nothing \
-                     however high the load is.",
+                    "Whether it is in dry run, in which it never changes replicas.",
                     "none",
                     "max(wpa_controller_dry_run{@of_wpa})",
                 ),
@@ -107,30 +105,28 @@ fn state() -> Row {
                 "green",
             ),
             stat(
-                "Latest value",
-                "How old the latest value is. A value that is too old changes nothing.",
+                "Metric age",
+                "Age of the latest metric value. Stale values do not change replicas.",
                 "s",
                 "min(plimsoll_staleness_seconds{@wpa})",
             )
             .thresholds("green", &[(60.0, "orange"), (300.0, "red")]),
             stat(
-                "May grow in",
-                "How long it is until replicas may be added again, for all that the last change \
-                 says.",
+                "Upscale cooldown",
+                "Remaining time after the last change until replicas may be added again.",
                 "s",
                 "min(plimsoll_transition_countdown_seconds{@wpa, transition=\"upscale\"})",
             )
-            .empty("never changed")
+            .empty("never scaled")
             .thresholds("green", &[(1.0, "blue")]),
             stat(
-                "May shrink in",
-                "How long it is until replicas may be removed again, for all that the last change \
-                 says.",
+                "Downscale cooldown",
+                "Remaining time after the last change until replicas may be removed again.",
                 "s",
                 "min(plimsoll_transition_countdown_seconds{@wpa, transition=\"downscale\"})",
             )
             .size(2, 4)
-            .empty("never changed")
+            .empty("never scaled")
             .thresholds("green", &[(1.0, "blue")]),
         ],
     )
@@ -159,11 +155,11 @@ fn value() -> Row {
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Value between its marks",
-                "What is compared with the marks, in what the metric counts. Above the adjusted \
-                 high mark replicas are added, below the adjusted low mark they are removed; in \
-                 the band between them nothing changes. Adjusted marks are the marks of the object \
-                 with its tolerance.",
+                "Value and watermarks",
+                "The value that is compared with the watermarks, in the unit of the metric. \
+                 Replicas are added above the adjusted high watermark and removed below the \
+                 adjusted low one; in between they do not change. Adjusted watermarks include the \
+                 tolerance of the object.",
                 "short",
             )
             .size(16, 10)
@@ -171,37 +167,37 @@ fn value() -> Row {
             .set("options.legend.displayMode", "table")
             .set("options.legend.calcs", json!(["lastNotNull", "min", "max"]))
             .only(
-                "adjusted high mark",
+                "adjusted high watermark",
                 &line(
                     "red",
                     &[
-                        ("custom.fillBelowTo", json!("adjusted low mark")),
+                        ("custom.fillBelowTo", json!("adjusted low watermark")),
                         ("custom.fillOpacity", json!(10)),
                     ],
                 ),
             )
-            .only("high mark", &line("light-red", &[dash.clone(), thin.clone()]))
-            .only("adjusted low mark", &line("blue", &[]))
-            .only("low mark", &line("light-blue", &[dash, thin]))
+            .only("high watermark", &line("light-red", &[dash.clone(), thin.clone()]))
+            .only("adjusted low watermark", &line("blue", &[]))
+            .only("low watermark", &line("light-blue", &[dash, thin]))
             .only("value", &line("text", &[("custom.lineWidth", json!(2))]))
-            .ask(over_time(&format!("{high} * (1 + {tolerance})"), "adjusted high mark"))
-            .ask(over_time(&high, "high mark"))
-            .ask(over_time(&low, "low mark"))
-            .ask(over_time(&format!("{low} * (1 - {tolerance})"), "adjusted low mark"))
-            .ask(over_time(&figure("plimsoll_value"), "value")),
+            .target(over_time(&format!("{high} * (1 + {tolerance})"), "adjusted high watermark"))
+            .target(over_time(&high, "high watermark"))
+            .target(over_time(&low, "low watermark"))
+            .target(over_time(&format!("{low} * (1 - {tolerance})"), "adjusted low watermark"))
+            .target(over_time(&figure("plimsoll_value"), "value")),
             Panel::new(
                 Kind::Bars,
-                "All metrics: from the low mark to the high mark",
-                "Where each metric lies now: 0 % is its low mark, 100 % its high mark. The object \
-                 follows the one that asks for most replicas.",
+                "All metrics: position between watermarks",
+                "Current value of each metric: 0 % is its low watermark, 100 % its high one. The \
+                 metric that proposes the most replicas is used.",
                 "percentunit",
             )
             .size(8, 10)
-            .empty("Needs --object-metrics=standard or all, and marks that differ")
+            .empty("Needs --object-metrics=standard or all, and two different watermarks")
             .field("min", 0)
             .field("max", 1)
             .thresholds("blue", &[(0.0, "green"), (1.0, "red")])
-            .ask(now(
+            .target(now(
                 "(max by (metric) (plimsoll_value{@wpa}) - max by (metric) (plimsoll_low{@wpa})) / \
                  (max by (metric) (plimsoll_high{@wpa}) - max by (metric) (plimsoll_low{@wpa}))",
                 "{{metric}}",
@@ -216,76 +212,78 @@ fn replicas() -> Row {
         vec![
             Panel::new(
                 Kind::TimeSeries,
-                "Asked for, and what came of it",
-                "The replicas that each metric asks for before any limit, and those that were \
-                 decided after limits, windows and delays. Where the lines part, the row below \
-                 says why.",
+                "Proposed and desired replicas",
+                "Replicas proposed by each metric before any limit, and the decision after limits, \
+                 windows and delays. If the lines differ, the row below shows why.",
                 "none",
             )
             .size(16, 9)
             .steps()
             .field("decimals", 0)
             .field("min", 0)
-            .only("fewest", &line("light-blue", &[]))
-            .only("most", &line("light-red", &[]))
-            .only("decided", &line("text", &[("custom.lineWidth", json!(3))]))
-            .ask(over_time("max by (metric) (plimsoll_proposal{@wpa})", "asked for by {{metric}}"))
-            .ask(over_time("max(plimsoll_effective{@wpa})", "decided"))
-            .ask(over_time("max(plimsoll_min_replicas{@wpa})", "fewest"))
-            .ask(over_time("max(plimsoll_max_replicas{@wpa})", "most")),
+            .only("minReplicas", &line("light-blue", &[]))
+            .only("maxReplicas", &line("light-red", &[]))
+            .only("desired", &line("text", &[("custom.lineWidth", json!(3))]))
+            .target(over_time(
+                "max by (metric) (plimsoll_proposal{@wpa})",
+                "proposed by {{metric}}",
+            ))
+            .target(over_time("max(plimsoll_effective{@wpa})", "desired"))
+            .target(over_time("max(plimsoll_min_replicas{@wpa})", "minReplicas"))
+            .target(over_time("max(plimsoll_max_replicas{@wpa})", "maxReplicas")),
             Panel::new(
                 Kind::TimeSeries,
-                "Added and removed",
-                "Replicas that were added (above) and removed (below). Both by turns is flapping: \
-                 the marks are too close, or windows too short.",
+                "Replicas added and removed",
+                "Replicas that were added (positive) and removed (negative). Alternating bars mean \
+                 flapping: the watermarks are too close, or the windows too short.",
                 "none",
             )
             .size(8, 9)
             .bars()
             .field("min", json!(null))
-            .empty("Replicas were never changed")
-            .ask(over_time(&events(ADDED, ""), "added"))
-            .ask(over_time(&format!("-{}", events(REMOVED, "")), "removed")),
+            .empty("Never scaled")
+            .target(over_time(&events(ADDED, ""), "added"))
+            .target(over_time(&format!("-{}", events(REMOVED, "")), "removed")),
         ],
     )
 }
 
-fn held() -> Row {
+fn restrictions() -> Row {
     row(
-        "What holds it, and until when?",
+        "Restrictions and cooldowns",
         vec![
             Panel::new(
                 Kind::Timeline,
                 "Restrictions",
-                "When which reason kept replicas from what the metrics ask for. within_bounds is \
-                 how it should be: all metrics lie between their marks. The words are those of \
-                 plimsoll explain wpa.",
+                "Restrictions of replicas over time. within_bounds is the healthy state: all \
+                 metrics are between their watermarks. The reasons are those of plimsoll explain \
+                 wpa.",
                 "none",
             )
             .size(16, 9)
-            .empty("Nothing held it back")
-            .words(&[("1", "held", "orange")])
+            .empty("No restrictions")
+            .words(&[("1", "active", "orange")])
             .only("within_bounds", &[("mappings", json!([
-                {"type": "value", "options": {"1": {"color": "green", "index": 0, "text": "between its marks"}}},
+                {"type": "value", "options": {"1": {"color": "green", "index": 0, "text": "within watermarks"}}},
             ]))])
-            .ask(over_time(
+            .target(over_time(
                 "max by (reason) (plimsoll_restricted_scaling{@wpa} == 1)",
                 "{{reason}}",
             )),
             Panel::new(
                 Kind::TimeSeries,
-                "Countdowns",
-                "How long it was at each time until replicas might be added or removed again. It \
-                 falls to 0 and stays there until the next change.",
+                "Cooldowns",
+                "Remaining time until replicas may be added or removed again. It stays 0 until the \
+                 next change.",
                 "s",
             )
             .size(8, 9)
             .field("min", 0)
             .field("custom.fillOpacity", 15)
-            .empty("Replicas were never changed")
-            .ask(over_time(
+            .empty("Never scaled")
+            .target(over_time(
                 "min by (transition) (plimsoll_transition_countdown_seconds{@wpa})",
-                "until {{transition}}",
+                "{{transition}}",
             )),
         ],
     )

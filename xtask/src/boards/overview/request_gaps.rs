@@ -1,5 +1,4 @@
-//! The row of the Overview about requests that miss the need: what could be saved, what is missing, and where most of
-//! it is.
+//! The row of the overview board about differences between requests and targets.
 
 use serde_json::json;
 
@@ -24,14 +23,14 @@ fn requested(resource: &str) -> String {
 }
 
 /// The sum of the targets of all pods of a container.
-fn needed(resource: &str) -> String {
+fn targets(resource: &str) -> String {
     let target = figure("plimsoll_target", resource);
     format!("{target} * on (cluster, namespace, name) group_left () {PODS}")
 }
 
 /// The missing requests of all pods of a container; negative if they request more than they need.
 fn gap(resource: &str) -> String {
-    format!("({} - {})", needed(resource), requested(resource))
+    format!("({} - {})", targets(resource), requested(resource))
 }
 
 fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
@@ -54,21 +53,22 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
     Panel::new(
         Kind::Table,
         title,
-        "Where requests and need are furthest apart: the least and the most that a pod asks for, \
-         what each should ask for, and the difference of all pods together. Below 0 it is asked for \
-         and not needed; above 0 it is needed and not asked for. A name leads to its board.",
+        "Workloads with the largest difference between requests and target: the smallest and the \
+         largest request of a pod, the target of each pod, and the difference summed over all pods. \
+         Negative values are over-requested, positive ones under-requested. Names link to the board \
+         of the workload.",
         unit,
     )
     .empty("Needs --object-metrics=standard or all")
-    .sorted_by("gap of all pods", false)
+    .sorted_by("total gap", false)
     .columns(&[
         ("namespace", "namespace"),
         ("name", "name"),
         ("container", "container"),
-        ("Value #A", "least request"),
-        ("Value #B", "most"),
+        ("Value #A", "min request"),
+        ("Value #B", "max request"),
         ("Value #C", "target"),
-        ("Value #D", "gap of all pods"),
+        ("Value #D", "total gap"),
         ("cluster", "cluster"),
     ])
     .only(
@@ -78,83 +78,83 @@ fn largest_gaps(title: &str, resource: &str, unit: &str) -> Panel {
             link_to("vertical", "Show this workload", &["namespace", "name", "container"]),
         )],
     )
-    .only("gap of all pods", &range)
-    .ask(column(&format!("{smallest} and {largest}")))
-    .ask(column(&format!("{largest_request} and {largest}")))
-    .ask(column(&format!("{target} and {largest}")))
-    .ask(column(&format!("{gap} and {largest}")))
+    .only("total gap", &range)
+    .target(column(&format!("{smallest} and {largest}")))
+    .target(column(&format!("{largest_request} and {largest}")))
+    .target(column(&format!("{target} and {largest}")))
+    .target(column(&format!("{gap} and {largest}")))
 }
 
-fn saving(title: &str, description: &str, expression: &str, unit: &str, color: &str) -> Panel {
+fn gap_sum(title: &str, description: &str, expression: &str, unit: &str, color: &str) -> Panel {
     Panel::new(Kind::Stat, title, description, unit)
         .size(6, 4)
         .empty("needs --object-metrics=standard or all")
         .field("decimals", 1)
         .thresholds(color, &[])
-        .ask(now(expression, title))
+        .target(now(expression, title))
 }
 
 fn total(title: &str, resource: &str, unit: &str) -> Panel {
     Panel::new(
         Kind::TimeSeries,
         title,
-        "What all pods that a VPA is about ask for together, and what they should ask for. Between \
-         the lines lies what can be saved, or what is lacking.",
+        "Sum of the requests of all pods with a VPA, and sum of their targets. The difference is \
+         what can be saved or is missing.",
         unit,
     )
     .size(12, 7)
     .empty("Needs --object-metrics=standard or all")
     .field("min", 0)
     .field("custom.lineWidth", 2)
-    .only("requested", &[("color", json!({"mode": "fixed", "fixedColor": "blue"}))])
-    .only("needed", &[("color", json!({"mode": "fixed", "fixedColor": "green"}))])
-    .ask(over_time(&format!("sum({})", requested(resource)), "requested"))
-    .ask(over_time(&format!("sum({})", needed(resource)), "needed"))
+    .only("requests", &[("color", json!({"mode": "fixed", "fixedColor": "blue"}))])
+    .only("targets", &[("color", json!({"mode": "fixed", "fixedColor": "green"}))])
+    .target(over_time(&format!("sum({})", requested(resource)), "requests"))
+    .target(over_time(&format!("sum({})", targets(resource)), "targets"))
 }
 
 pub(super) fn gaps() -> Row {
     let (cpu, memory) = (gap("cpu"), gap("memory"));
-    let can_go = "Requests above the targets, in sum over all pods: what would be free for others if every target were \
-                  applied now.";
-    let lacks = "Requests below the targets, in sum over all pods: what would be asked for in addition if every target were \
-                 applied now.";
+    let excess =
+        "Requests above the targets, summed over all pods: what applying all targets would free.";
+    let shortage = "Requests below the targets, summed over all pods: what applying all targets would request \
+         in addition.";
     row(
-        "Where do requests miss the need?",
+        "Requests compared with targets",
         vec![
-            saving(
-                "Cores that can be saved",
-                can_go,
+            gap_sum(
+                "Over-requested CPU, in cores",
+                excess,
                 &format!("-sum(clamp_max({cpu}, 0))"),
                 "none",
                 "green",
             ),
-            saving(
-                "Cores that are lacking",
-                lacks,
+            gap_sum(
+                "Under-requested CPU, in cores",
+                shortage,
                 &format!("sum(clamp_min({cpu}, 0))"),
                 "none",
                 "orange",
             ),
-            saving(
-                "Memory that can be saved",
-                can_go,
+            gap_sum(
+                "Over-requested memory",
+                excess,
                 &format!("-sum(clamp_max({memory}, 0))"),
                 "bytes",
                 "green",
             ),
-            saving(
-                "Memory that is lacking",
-                lacks,
+            gap_sum(
+                "Under-requested memory",
+                shortage,
                 &format!("sum(clamp_min({memory}, 0))"),
                 "bytes",
                 "orange",
             ),
-            largest_gaps("Largest gaps: CPU, in cores", "cpu", "none")
+            largest_gaps("Largest CPU gaps, in cores", "cpu", "none")
                 .size(12, 9)
                 .field("decimals", 2),
-            largest_gaps("Largest gaps: memory", "memory", "bytes").size(12, 9),
-            total("CPU of all pods, in cores", "cpu", "none"),
-            total("Memory of all pods", "memory", "bytes"),
+            largest_gaps("Largest memory gaps", "memory", "bytes").size(12, 9),
+            total("CPU requests and targets, in cores", "cpu", "none"),
+            total("Memory requests and targets", "memory", "bytes"),
         ],
     )
 }
