@@ -162,7 +162,7 @@ impl Query {
 
     /// A query of a user who may only read the series of a tenant: each selector gets the tenant's matcher in addition to
     /// the client's. Stricter than [`Self::from_user`], because the matcher is a security boundary: the query must be plain
-    /// PromQL in which two parsers find the same selectors.
+    /// PromQL, and a parser must find the matcher in each selector of the text that is sent.
     ///
     /// A user's own matcher for that label is rejected unless it is the same. With both, the server would return only a part
     /// of the series, and a sum over a part looks like a valid value.
@@ -171,47 +171,52 @@ impl Query {
         matchers: &LabelMatchers,
         tenant: &LabelMatcher,
     ) -> Result<Self, InvalidQuery> {
+        let invalid = |why: String, at| Err(InvalidQuery::at_byte(text, why, at));
         let scanned = selector_scan::scan(text)?;
-        let found = check::selectors(text)
-            .map_err(|flaw| InvalidQuery::at_byte(text, flaw.why, flaw.at))?;
-        if !scanned.positions().eq(found.iter().map(|selector| selector.at)) {
-            return Err(InvalidQuery::at_byte(
-                text,
-                "the positions of its selectors are ambiguous",
-                0,
-            ));
+        let sent = scanned.with(text, &matchers.with(tenant.clone()).to_string());
+        let (Some(_), Some(selectors)) =
+            (check::parse(text, &scanned)?, check::parse(&sent, &selector_scan::scan(&sent)?)?)
+        else {
+            let why = "it is not plain PromQL, so its selectors cannot be checked";
+            return invalid(why.to_owned(), 0);
+        };
+        if selectors.calls_info {
+            return invalid("info() reads series that no selector names".to_owned(), 0);
         }
-        for (written, at) in found.iter().flat_map(|selector| &selector.matchers) {
-            let own = LabelMatcher::written(written)
-                .map_err(|wrong| InvalidQuery::at_byte(text, wrong.why, *at))?;
-            if own.label() == tenant.label() && own != *tenant {
+        if selectors.found.len() != scanned.positions().count() {
+            return invalid("the positions of its selectors are ambiguous".to_owned(), 0);
+        }
+        for (selector, at) in selectors.found.iter().zip(scanned.positions()) {
+            let read = selector.matchers.matchers.iter().map(check::label_matcher);
+            let of_label: Vec<_> =
+                read.filter(|matcher| matcher.label() == tenant.label()).collect();
+            if let Some(own) = of_label.iter().find(|own| *own != tenant) {
                 let why = format!("it selects {own}, but only series with {tenant} may be read");
-                return Err(InvalidQuery::at_byte(text, why, *at));
+                return invalid(why, at);
+            }
+            if of_label.is_empty() || !selector.matchers.or_matchers.is_empty() {
+                return invalid("a matcher cannot be added to this selector".to_owned(), at);
             }
         }
-        let text = scanned.with(text, &matchers.with(tenant.clone()).to_string());
-        Ok(Self { text: text.trim().to_owned(), is_selector: scanned.is_selector })
+        Ok(Self { text: sent.trim().to_owned(), is_selector: scanned.is_selector })
     }
 
     /// Whether a text is a valid query and each of its selectors has a matcher for this label.
     pub fn every_selector_has_label(text: &str, label: &str) -> bool {
-        let has_label = |selector: &check::FoundSelector<'_>| {
-            let mut matchers = selector.matchers.iter();
-            matchers.any(|(text, _)| {
-                LabelMatcher::written(text).is_ok_and(|matcher| matcher.label() == label)
-            })
-        };
-        check::selectors(text).is_ok_and(|found| found.iter().all(has_label))
+        let Ok(scanned) = selector_scan::scan(text) else { return false };
+        let Ok(Some(selectors)) = check::parse(text, &scanned) else { return false };
+        let mut found = selectors.found.iter();
+        found.all(|selector| selector.matchers.matchers.iter().any(|own| own.name == label))
     }
 
     /// Checks that a user's query is valid and returns numbers. Rejects what is invalid on every server, and accepts what
     /// only some servers support. With MetricsQL most extensions pass.
     pub fn validate(text: &str, dialect: Dialect) -> Result<(), InvalidQuery> {
-        selector_scan::scan(text)?;
+        let scanned = selector_scan::scan(text)?;
         if dialect == Dialect::MetricsQl {
             return Ok(());
         }
-        check::check(text).map_err(|flaw| InvalidQuery::at_byte(text, flaw.why, flaw.at))
+        check::parse(text, &scanned).map(drop)
     }
 
     /// The query text.
@@ -346,6 +351,10 @@ mod tests {
                 "max_over_time(a{b=\"c\"}[1h:1m] offset 5m) > bool 1",
                 r#"max_over_time(a{namespace="shop",b="c"}[1h:1m] offset 5m) > bool 1"#,
             ),
+            (
+                "topk(scalar(a), b) > holt_winters(c[1h], 0.5, 0.5)",
+                r#"topk(scalar(a{namespace="shop"}), b{namespace="shop"}) > holt_winters(c{namespace="shop"}[1h], 0.5, 0.5)"#,
+            ),
         ] {
             assert_eq!(of(text).expect(text).as_str(), confined);
         }
@@ -359,10 +368,13 @@ mod tests {
             (r#"up{namespace!="shop"}"#, r#"it selects namespace!="shop""#),
             (r#"up + b{"namespace"=~"shop|other"}"#, "it selects namespace=~"),
             (r#"up{namespace!=""}"#, "it selects namespace!="),
-            (r#"up{a="\q"}"#, "not a valid quoted string"),
+            (r#"up{a="\q"}"#, "unknown escape sequence"),
             ("info(up)", "info() reads series that no selector names"),
             ("up[5m]", "the result is a range vector"),
-            ("median by (a) (up)", "missing"),
+            ("median by (a) (up)", "syntax error"),
+            ("median_over_time(up[5m])", "not plain PromQL"),
+            ("up offset 1e400", "not plain PromQL"),
+            (r#"topk(scalar(up{namespace="other"}), up)"#, "it selects namespace="),
             (r#"WITH (x = {namespace="other"}) up{x}"#, "unknown operator"),
             ("vector(0) #\r + up", "a carriage return"),
             (r#"up{or namespace="other"}"#, "alternatives within braces"),

@@ -1,381 +1,118 @@
-//! Checks that a query is valid and returns numbers: parentheses, operands and operators, argument types, and a result
-//! that is neither a range vector nor a string.
+//! Checks queries with the parser of the crate promql-parser, which has the grammar of Prometheus: that they are valid, that
+//! they return numbers, and which selectors they have.
 //!
-//! This is not a complete parser: operator precedence does not affect the types, and an unknown function may accept and
-//! return anything. The crate promql-parser checks more, but it panics on some inputs (`x offset 1e400`) and overflows
-//! the stack on others. A user with write access to an object must not be able to crash the process that validates it.
+//! A user with write access to an object must not be able to crash the process that validates it. The parser panics on
+//! durations that are too large and recurses over what it has parsed, so [`ScannedQuery`] decides what it may read.
 
-mod functions;
-mod selector;
-mod tokenizer;
+use std::sync::Once;
 
-use std::borrow::Cow;
+use promql_parser::{
+    label::{MatchOp, Matcher},
+    parser::{self, Expr, Function, VectorSelector, register_extra_functions, value::ValueType},
+    util::{ExprVisitor, walk_expr},
+};
 
-use self::{
-    functions::{fold, function},
-    tokenizer::{Token, Tokenizer, is_duration, is_number},
+use super::selector_scan::{InvalidQuery, ScannedQuery};
+use crate::prometheus::{
+    decode::one_line,
+    selector::{LabelMatcher, MatchOperator},
 };
 
 /// Maximum nesting depth, to limit the use of the stack.
-const DEEPEST: u32 = 100;
+const MAX_DEPTH: usize = 100;
+/// Longer queries are not parsed, to limit the use of the stack and the time, which is quadratic.
+const MAX_TOKENS: usize = 1000;
+/// Maximum number of expressions to parse for the position of an error.
+const MAX_SEARCHED_GROUPS: usize = 20;
+/// How errors of the parser start that other servers may not have: they have more functions, and regular expressions of Go.
+const UNKNOWN: [&str; 2] = ["unknown function", "illegal regex"];
 
-/// The type of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueType {
-    /// A number.
-    Scalar,
-    /// An instant vector.
-    InstantVector,
-    /// A range vector.
-    RangeVector,
-    /// A string.
-    StringLiteral,
-    /// Unknown.
-    Unknown,
-}
-
-impl ValueType {
-    const fn description(self) -> &'static str {
-        match self {
-            Self::Scalar => "a number",
-            Self::InstantVector => "series",
-            Self::RangeVector => "a window such as x[5m]",
-            Self::StringLiteral => "a string",
-            Self::Unknown => "something",
-        }
+/// Parses a query that returns numbers. `None` if only a server can tell whether it is valid.
+pub(super) fn parse(
+    query: &str,
+    scanned: &ScannedQuery,
+) -> Result<Option<Selectors>, InvalidQuery> {
+    let invalid = |why, at| Err(InvalidQuery::at_byte(query, why, at));
+    if scanned.depth > MAX_DEPTH {
+        return invalid("parentheses are nested too deeply".to_owned(), 0);
     }
-
-    fn satisfies(self, expected: Self) -> bool {
-        self == expected || self == Self::Unknown
+    if scanned.is_extended || scanned.token_count > MAX_TOKENS {
+        return Ok(None);
     }
-}
-
-/// A syntax error and its position in bytes.
-#[derive(Debug)]
-pub(super) struct SyntaxError {
-    pub(super) why: Cow<'static, str>,
-    pub(super) at: usize,
-}
-
-impl SyntaxError {
-    fn new(why: impl Into<Cow<'static, str>>, at: usize) -> Self {
-        Self { why: why.into(), at }
-    }
-}
-
-/// A selector in the query text.
-#[derive(Debug)]
-pub(super) struct FoundSelector<'a> {
-    /// The byte at which matchers can be inserted: after the brace, or after the name if there are no braces.
-    pub(super) at: usize,
-    /// The matchers and their positions in bytes.
-    pub(super) matchers: Vec<(&'a str, usize)>,
-}
-
-/// Checks a query.
-pub(super) fn check(query: &str) -> Result<(), SyntaxError> {
-    QueryChecker::new(query).check_query()
-}
-
-/// Checks a query and returns its selectors in the order of the text. Rejects functions that read series without a
-/// selector.
-pub(super) fn selectors(query: &str) -> Result<Vec<FoundSelector<'_>>, SyntaxError> {
-    let mut check = QueryChecker::new(query);
-    check.check_query()?;
-    match check.info_call {
-        Some(at) => Err(SyntaxError::new("info() reads series that no selector names", at)),
-        None => Ok(check.found),
-    }
-}
-
-struct QueryChecker<'a> {
-    query: &'a str,
-    tokens: Tokenizer<'a>,
-    depth: u32,
-    found: Vec<FoundSelector<'a>>,
-    /// The position of a call of `info()`, which reads series without a selector.
-    info_call: Option<usize>,
-}
-
-impl<'a> QueryChecker<'a> {
-    fn new(query: &'a str) -> Self {
-        Self { query, tokens: Tokenizer::new(query), depth: 0, found: Vec::new(), info_call: None }
-    }
-
-    fn check_query(&mut self) -> Result<(), SyntaxError> {
-        let (value_type, _) = self.expression()?;
-        let at = self.tokens.position();
-        match self.tokens.next_token()? {
-            Token::End => {}
-            Token::Symbol(")") => {
-                return Err(SyntaxError::new("unmatched closing parenthesis", at));
+    match read(query) {
+        Ok(expr) => match expr.value_type() {
+            ValueType::Vector | ValueType::Scalar => {
+                let mut selectors = Selectors::default();
+                let Ok(_) = walk_expr(&mut selectors, &expr);
+                Ok(Some(selectors))
             }
-            _ => return Err(SyntaxError::new("missing operator", at)),
-        }
-        match value_type {
-            ValueType::RangeVector => Err(SyntaxError::new(
-                "the result is a range vector; wrap it in a function such as rate()",
-                0,
-            )),
-            ValueType::StringLiteral => {
-                Err(SyntaxError::new("the result is a string and not a number", 0))
+            ValueType::Matrix => {
+                let why = "the result is a range vector; wrap it in a function such as rate()";
+                invalid(why.to_owned(), 0)
             }
-            _ => Ok(()),
+            ValueType::String => invalid("the result is a string and not a number".to_owned(), 0),
+        },
+        Err(why) if UNKNOWN.iter().any(|unknown| why.starts_with(unknown)) => Ok(None),
+        Err(why) => {
+            // The parser does not report positions: the innermost expression that it rejects has the error.
+            let mut groups = scanned.groups.iter().take(MAX_SEARCHED_GROUPS);
+            let group = groups
+                .find(|group| query.get((*group).clone()).is_some_and(|text| read(text).is_err()));
+            let at = group.map_or(query.len() - query.trim_start().len(), |group| group.start);
+            let why = why
+                .replace("invalid promql query", "syntax error in the expression")
+                .replace("expected type matrix", "expected a range vector such as x[5m]");
+            invalid(one_line(&why), at)
         }
     }
+}
 
-    /// Parses operands with operators between them, and returns the type and the position.
-    fn expression(&mut self) -> Result<(ValueType, usize), SyntaxError> {
-        let start = self.tokens.position();
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(SyntaxError::new("parentheses are nested too deeply", start));
-        }
-        let mut value_type = self.operand()?;
-        let mut at = start;
-        while self.operator()? {
-            require_arithmetic(value_type, at)?;
-            at = self.tokens.position();
-            let other = self.operand()?;
-            require_arithmetic(other, at)?;
-            value_type = match (value_type, other) {
-                (ValueType::Scalar, other) => other,
-                (value_type, ValueType::Scalar) => value_type,
-                _ => ValueType::InstantVector,
-            };
-        }
-        self.depth -= 1;
-        Ok((value_type, start))
-    }
+/// A matcher as the parser has read it.
+pub(super) fn label_matcher(matcher: &Matcher) -> LabelMatcher {
+    let operator = match matcher.op {
+        MatchOp::Equal => MatchOperator::Equals,
+        MatchOp::NotEqual => MatchOperator::NotEquals,
+        MatchOp::Re(_) => MatchOperator::Matches,
+        MatchOp::NotRe(_) => MatchOperator::NotMatches,
+    };
+    LabelMatcher::new(&*matcher.name, operator, &*matcher.value)
+}
 
-    /// Consumes an operator with its modifiers, if there is one.
-    fn operator(&mut self) -> Result<bool, SyntaxError> {
-        match self.tokens.peek()? {
-            Token::Symbol(
-                "+" | "-" | "*" | "/" | "%" | "^" | "==" | "!=" | "<=" | ">=" | "<" | ">",
-            ) => {}
-            Token::Name(name) if is_one_of(name, &["and", "or", "unless", "atan2"]) => {}
-            _ => return Ok(false),
-        }
-        self.tokens.next_token()?;
-        while let Token::Name(name) = self.tokens.peek()? {
-            let has_list = self.is_before("(")?;
-            let lists = ["on", "ignoring", "fill", "fill_left", "fill_right"];
-            let is_bool = is_one_of(name, &["bool"]);
-            let is_group = is_one_of(name, &["group_left", "group_right"]);
-            if !(is_bool || is_group || (has_list && is_one_of(name, &lists))) {
-                break;
+/// The selectors of a query, in the order of the text.
+#[derive(Debug, Default)]
+pub(super) struct Selectors {
+    pub(super) found: Vec<VectorSelector>,
+    /// Whether it calls `info()`, which reads series that no selector names.
+    pub(super) calls_info: bool,
+}
+
+impl ExprVisitor for Selectors {
+    type Error = std::convert::Infallible;
+
+    fn pre_visit(&mut self, expr: &Expr) -> Result<bool, Self::Error> {
+        match expr {
+            Expr::VectorSelector(selector) => self.found.push(selector.clone()),
+            Expr::MatrixSelector(matrix) => self.found.push(matrix.vs.clone()),
+            Expr::Call(call) => self.calls_info |= call.func.name == "info",
+            // The walk leaves out the parameter, as in `topk(scalar(x), y)`.
+            Expr::Aggregate(aggregate) => {
+                if let Some(parameter) = &aggregate.param {
+                    walk_expr(self, parameter)?;
+                }
             }
-            self.tokens.next_token()?;
-            if has_list && !is_bool {
-                self.list()?;
-            }
+            _ => {}
         }
         Ok(true)
     }
-
-    fn operand(&mut self) -> Result<ValueType, SyntaxError> {
-        let mut is_signed = false;
-        while self.tokens.take_symbol("-")? || self.tokens.take_symbol("+")? {
-            is_signed = true;
-        }
-        let at = self.tokens.position();
-        let (mut value_type, mut is_selector) = self.primary()?;
-        loop {
-            let at = self.tokens.position();
-            match self.tokens.peek()? {
-                Token::Symbol("[") => {
-                    self.tokens.next_token()?;
-                    self.window(value_type, is_selector, at)?;
-                    (value_type, is_selector) = (ValueType::RangeVector, true);
-                }
-                Token::Symbol("@") => self.modifier(is_selector, at)?,
-                Token::Name(name) if is_one_of(name, &["offset"]) => {
-                    self.modifier(is_selector, at)?;
-                }
-                Token::Name(name) if is_one_of(name, &["smoothed", "anchored"]) => {
-                    self.tokens.next_token()?;
-                }
-                _ => break,
-            }
-        }
-        if is_signed {
-            require_arithmetic(value_type, at)?;
-        }
-        Ok(value_type)
-    }
-
-    /// Parses a number, a string, a selector, a call or an expression in parentheses; also returns whether it is a selector.
-    fn primary(&mut self) -> Result<(ValueType, bool), SyntaxError> {
-        let at = self.tokens.position();
-        match self.tokens.next_token()? {
-            Token::Number(word) if is_number(word) || is_duration(word) => {
-                Ok((ValueType::Scalar, false))
-            }
-            Token::Number(word) => {
-                Err(SyntaxError::new(format!("{word} is neither a number nor a duration"), at))
-            }
-            Token::Text => Ok((ValueType::StringLiteral, false)),
-            Token::Symbol("(") => {
-                let (value_type, _) = self.expression()?;
-                self.expect_closing_bracket()?;
-                Ok((value_type, false))
-            }
-            Token::Symbol("{") => {
-                if self.tokens.peek()? == Token::Symbol("}") {
-                    return Err(SyntaxError::new(
-                        "the selector is empty and matches all series",
-                        at,
-                    ));
-                }
-                self.braces(at + 1)?;
-                Ok((ValueType::InstantVector, true))
-            }
-            Token::Name(name) => self.named(name, at),
-            Token::End => Err(SyntaxError::new("unexpected end of query", at)),
-            Token::Symbol(_) => Err(SyntaxError::new("missing selector, function or number", at)),
-        }
-    }
-
-    fn named(&mut self, name: &'a str, at: usize) -> Result<(ValueType, bool), SyntaxError> {
-        let next = self.tokens.peek()?;
-        let is_called = next == Token::Symbol("(");
-        if let Some(expected) = fold(&name.to_ascii_lowercase())
-            && (is_called || self.groups()?)
-        {
-            self.fold(name, expected, at)?;
-            return Ok((ValueType::InstantVector, false));
-        }
-        if is_called {
-            self.tokens.next_token()?;
-            return Ok((self.call(name, at)?, false));
-        }
-        if is_one_of(name, &["inf", "nan"]) && next != Token::Symbol("{") {
-            return Ok((ValueType::Scalar, false));
-        }
-        let brace = self.tokens.position();
-        if self.tokens.take_symbol("{")? {
-            self.braces(brace + 1)?;
-        } else {
-            self.found.push(FoundSelector { at: at + name.len(), matchers: Vec::new() });
-        }
-        Ok((ValueType::InstantVector, true))
-    }
-
-    /// Whether `by (…)` or `without (…)` comes next.
-    fn groups(&self) -> Result<bool, SyntaxError> {
-        let Token::Name(word) = self.tokens.peek()? else { return Ok(false) };
-        Ok(is_one_of(word, &["by", "without"]) && self.is_before("(")?)
-    }
-
-    fn fold(&mut self, name: &str, expected: &[ValueType], at: usize) -> Result<(), SyntaxError> {
-        let mut is_grouped = self.groups()?;
-        if is_grouped {
-            self.tokens.next_token()?;
-            self.list()?;
-        }
-        let start = self.tokens.position();
-        if !self.tokens.take_symbol("(")? {
-            return Err(SyntaxError::new(
-                format!("{name} needs its arguments in parentheses"),
-                start,
-            ));
-        }
-        let arguments = self.arguments()?;
-        is_grouped = !is_grouped && self.groups()?;
-        if is_grouped {
-            self.tokens.next_token()?;
-            self.list()?;
-        }
-        if arguments.len() != expected.len() {
-            return Err(wrong_argument_count(name, expected.len(), arguments.len(), at));
-        }
-        check_argument_types(name, expected, &arguments)
-    }
-
-    fn call(&mut self, name: &str, at: usize) -> Result<ValueType, SyntaxError> {
-        if name.eq_ignore_ascii_case("info") {
-            self.info_call = Some(at);
-        }
-        let arguments = self.arguments()?;
-        let Some(signature) = function(name) else { return Ok(ValueType::Unknown) };
-        let min = signature.parameters.len() - signature.optional;
-        let is_enough = arguments.len() >= min;
-        if !is_enough || (arguments.len() > signature.parameters.len() && !signature.repeats) {
-            let expected = if is_enough { signature.parameters.len() } else { min };
-            return Err(wrong_argument_count(name, expected, arguments.len(), at));
-        }
-        let again = signature.parameters.last().into_iter().cycle();
-        let expected: Vec<_> =
-            signature.parameters.iter().chain(again).copied().take(arguments.len()).collect();
-        check_argument_types(name, &expected, &arguments)?;
-        Ok(signature.returns)
-    }
-
-    /// Parses the arguments after an opening parenthesis, and returns the type and position of each.
-    fn arguments(&mut self) -> Result<Vec<(ValueType, usize)>, SyntaxError> {
-        let mut arguments = Vec::new();
-        if self.tokens.take_symbol(")")? {
-            return Ok(arguments);
-        }
-        loop {
-            arguments.push(self.expression()?);
-            if !self.tokens.take_symbol(",")? {
-                self.expect_closing_bracket()?;
-                return Ok(arguments);
-            }
-        }
-    }
-
-    fn expect_closing_bracket(&mut self) -> Result<(), SyntaxError> {
-        let at = self.tokens.position();
-        match self.tokens.next_token()? {
-            Token::Symbol(")") => Ok(()),
-            Token::End => Err(SyntaxError::new("unclosed parenthesis", at)),
-            _ => Err(SyntaxError::new("missing operator, comma or closing parenthesis", at)),
-        }
-    }
-
-    /// Whether this symbol follows the next token.
-    fn is_before(&self, symbol: &str) -> Result<bool, SyntaxError> {
-        let mut ahead = self.tokens;
-        ahead.next_token()?;
-        Ok(ahead.peek()? == Token::Symbol(symbol))
-    }
 }
 
-fn is_one_of(word: &str, known: &[&str]) -> bool {
-    known.iter().any(|known| word.eq_ignore_ascii_case(known))
-}
-
-fn require_arithmetic(value_type: ValueType, at: usize) -> Result<(), SyntaxError> {
-    match value_type {
-        ValueType::RangeVector | ValueType::StringLiteral => Err(SyntaxError::new(
-            format!("operators do not accept {}", value_type.description()),
-            at,
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn wrong_argument_count(name: &str, expected: usize, actual: usize, at: usize) -> SyntaxError {
-    SyntaxError::new(format!("{name}() expects {expected} argument(s) and got {actual}"), at)
-}
-
-fn check_argument_types(
-    name: &str,
-    expected: &[ValueType],
-    actual: &[(ValueType, usize)],
-) -> Result<(), SyntaxError> {
-    for (expected, (actual, at)) in expected.iter().zip(actual) {
-        if !actual.satisfies(*expected) {
-            let why = format!(
-                "{name}() expects {} and got {}",
-                expected.description(),
-                actual.description()
-            );
-            return Err(SyntaxError::new(why, *at));
-        }
-    }
-    Ok(())
+fn read(query: &str) -> Result<Expr, String> {
+    static RELEASE_2: Once = Once::new();
+    RELEASE_2.call_once(|| {
+        // Release 3 has it by another name. This fails only for the name of a function that the parser has.
+        let parameters = vec![ValueType::Matrix, ValueType::Scalar, ValueType::Scalar];
+        let function = Function::new("holt_winters", parameters, 0, ValueType::Vector, false);
+        let _ = register_extra_functions(vec![function]);
+    });
+    parser::parse(query)
 }

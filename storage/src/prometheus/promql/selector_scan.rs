@@ -2,7 +2,7 @@
 //! everything that cannot be a selector. A parser would reject the extensions of other servers, and printing its result
 //! would not preserve the user's query.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem, ops::Range};
 
 /// Why a user's query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,14 @@ pub(super) struct ScannedQuery {
     insert_positions: Vec<InsertPosition>,
     /// Whether it is a plain selector.
     pub(super) is_selector: bool,
+    /// Calls and other expressions in parentheses, in bytes, inner ones first.
+    pub(super) groups: Vec<Range<usize>>,
+    /// The number of tokens: names, numbers, operators, selectors, windows.
+    pub(super) token_count: usize,
+    /// How deeply its parentheses are nested.
+    pub(super) depth: usize,
+    /// Whether it has modifiers or durations that [`super::check`] cannot read.
+    pub(super) is_extended: bool,
 }
 
 /// A position at which matchers can be inserted.
@@ -88,6 +96,8 @@ pub(super) fn scan(query: &str) -> Result<ScannedQuery, InvalidQuery> {
         bytes: query.as_bytes(),
         at: 0,
         expects_operand: true,
+        follows_offset: false,
+        call_start: None,
         found: ScannedQuery::default(),
     };
     scan.run().map_err(|why| InvalidQuery::at_byte(query, why, scan.at))?;
@@ -99,19 +109,25 @@ struct Scanner<'a> {
     at: usize,
     /// Whether an operand is expected here, as opposed to an operator.
     expects_operand: bool,
+    /// Whether a duration is expected here.
+    follows_offset: bool,
+    /// The start of the call whose parenthesis comes next.
+    call_start: Option<usize>,
     found: ScannedQuery,
 }
 
 impl<'a> Scanner<'a> {
     fn run(&mut self) -> Result<(), &'static str> {
-        let mut open = 0_usize;
-        let mut token_count = 0;
+        let mut open = Vec::new();
         self.blanks();
         if self.at == self.bytes.len() {
             return Err("it is empty");
         }
         while let Some(&byte) = self.bytes.get(self.at) {
-            token_count += 1;
+            self.found.token_count += 1;
+            let follows_offset = mem::take(&mut self.follows_offset);
+            self.found.is_extended |=
+                follows_offset && !(byte.is_ascii_digit() || b"+-.".contains(&byte));
             match byte {
                 b'"' | b'\'' | b'`' => {
                     self.string()?;
@@ -120,39 +136,46 @@ impl<'a> Scanner<'a> {
                 b'{' if self.expects_operand => self.braces()?,
                 b'[' => self.window()?,
                 b'(' => {
-                    open += 1;
+                    open.push(self.call_start.take().unwrap_or(self.at));
+                    self.found.depth = self.found.depth.max(open.len());
                     self.at += 1;
                     self.expects_operand = true;
                 }
                 b')' => {
-                    open = open.checked_sub(1).ok_or("unmatched closing parenthesis")?;
+                    let start = open.pop().ok_or("unmatched closing parenthesis")?;
                     self.at += 1;
+                    self.found.groups.push(start..self.at);
                     self.expects_operand = false;
                 }
                 b'0'..=b'9' | b'.' => {
-                    self.take_while(|byte| {
+                    let word = self.take_while(|byte| {
                         byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_')
                     });
+                    self.found.is_extended |=
+                        word.contains('_') || (follows_offset && !is_readable_duration(word));
                     self.expects_operand = false;
                 }
                 b'+' | b'-' | b'*' | b'/' | b'%' | b'^' | b'=' | b'!' | b'<' | b'>' | b'~'
                 | b',' | b'@' => {
                     self.at += 1;
                     self.expects_operand = true;
+                    self.follows_offset = follows_offset;
                 }
                 b'_' | b':' | b'a'..=b'z' | b'A'..=b'Z' => self.name()?,
                 _ => return Err("unexpected character"),
             }
             self.blanks();
         }
-        if open > 0 {
+        if !open.is_empty() {
             return Err("unclosed parenthesis");
         }
-        self.found.is_selector = token_count == 1 && self.found.insert_positions.len() == 1;
+        self.found.is_selector =
+            self.found.token_count == 1 && self.found.insert_positions.len() == 1;
         Ok(())
     }
 
     fn name(&mut self) -> Result<(), &'static str> {
+        let start = self.at;
         let name = self.identifier().to_ascii_lowercase();
         let end = self.at;
         self.blanks();
@@ -160,9 +183,12 @@ impl<'a> Scanner<'a> {
         if !self.expects_operand {
             match name.as_str() {
                 "by" | "without" if next == Some(b'(') => self.list()?,
-                "smoothed" | "anchored" | "keep_metric_names" => {}
-                "and" | "or" | "unless" | "atan2" | "offset" | "if" | "ifnot" | "default"
-                | "limit" => self.expects_operand = true,
+                "keep_metric_names" => {}
+                "smoothed" | "anchored" => self.found.is_extended = true,
+                "offset" => (self.expects_operand, self.follows_offset) = (true, true),
+                "and" | "or" | "unless" | "atan2" | "if" | "ifnot" | "default" | "limit" => {
+                    self.expects_operand = true
+                }
                 // What follows may be a selector. Reject it rather than miss the matchers.
                 _ => return Err("unknown operator"),
             }
@@ -178,10 +204,11 @@ impl<'a> Scanner<'a> {
             }
             // A keyword that an operand follows.
             "bool" | "group_left" | "group_right" if next.is_some_and(begins_operand) => {}
-            _ if next == Some(b'(') => {}
+            _ if next == Some(b'(') => self.call_start = Some(start),
             _ if next == Some(b'{') => self.braces()?,
             // `sum by (pod) (…)`
             _ if self.is_fold() => {
+                self.call_start = Some(start);
                 self.identifier();
                 self.blanks();
                 self.list()?;
@@ -197,15 +224,15 @@ impl<'a> Scanner<'a> {
     }
 
     fn identifier(&mut self) -> &'a str {
-        let start = self.at;
-        self.take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'));
-        std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default()
+        self.take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':'))
     }
 
-    fn take_while(&mut self, belongs: impl Fn(u8) -> bool) {
+    fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'a str {
+        let start = self.at;
         while self.bytes.get(self.at).is_some_and(|&byte| belongs(byte)) {
             self.at += 1;
         }
+        std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default()
     }
 
     /// Whether `by (` or `without (` comes next.
@@ -214,6 +241,8 @@ impl<'a> Scanner<'a> {
             bytes: self.bytes,
             at: self.at,
             expects_operand: false,
+            follows_offset: false,
+            call_start: None,
             found: ScannedQuery::default(),
         };
         let word = ahead.identifier().to_ascii_lowercase();
@@ -280,6 +309,9 @@ impl<'a> Scanner<'a> {
         if inside.iter().any(|byte| b"\"'`#{}[\\".contains(byte)) {
             return Err("a window contains more than a duration");
         }
+        let inside = std::str::from_utf8(inside).unwrap_or_default();
+        let mut words = inside.split(':').map(str::trim).filter(|word| !word.is_empty());
+        self.found.is_extended |= !words.all(is_readable_duration);
         self.at += length + 1;
         self.expects_operand = false;
         Ok(())
@@ -316,6 +348,15 @@ impl<'a> Scanner<'a> {
             }
         }
     }
+}
+
+/// Whether promql-parser can read a duration: it panics on numbers that are too large, and rejects `0s` and arithmetic,
+/// which servers accept.
+fn is_readable_duration(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
+        && word.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+        && !word.contains(['e', 'E'])
+        && word.parse::<f64>().map_or(true, |seconds| seconds.is_finite() && seconds < 1e12)
 }
 
 fn begins_operand(byte: u8) -> bool {

@@ -57,39 +57,6 @@ impl LabelMatcher {
     pub fn label(&self) -> &str {
         &self.label
     }
-
-    /// Parses a matcher of any label, including the name of the metric.
-    pub(in crate::prometheus) fn written(given: &str) -> Result<Self, InvalidMatcher> {
-        let invalid = |why| InvalidMatcher { given: given.to_owned(), why };
-        let text = given.trim();
-        let (label, rest) = if text.starts_with(['"', '\'', '`']) {
-            string(text).ok_or_else(|| invalid("the quotes of its label are not closed"))?
-        } else {
-            let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-            let (label, rest) = text.split_at(end.unwrap_or(text.len()));
-            if !is_label(label) {
-                return Err(invalid("it does not start with a label name"));
-            }
-            (label.to_owned(), rest)
-        };
-        let rest = rest.trim_start();
-        let found = MatchOperator::OPERATORS.into_iter().find_map(|(text, operator)| {
-            rest.strip_prefix(text).map(|rest| (operator, rest.trim_start()))
-        });
-        let (operator, rest) =
-            found.ok_or_else(|| invalid("its label is not followed by an operator"))?;
-        if !rest.starts_with(['"', '\'', '`']) {
-            return Err(invalid(
-                "its value has no quotes (the shell removes them: add outer quotes)",
-            ));
-        }
-        let (value, rest) =
-            string(rest).ok_or_else(|| invalid("its value is not a valid quoted string"))?;
-        if !rest.trim().is_empty() {
-            return Err(invalid("there is text after its value: pass one matcher at a time"));
-        }
-        Ok(Self { label, operator, value })
-    }
 }
 
 impl fmt::Display for LabelMatcher {
@@ -121,12 +88,38 @@ impl FromStr for LabelMatcher {
 
     /// Parses a matcher as in the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
     fn from_str(given: &str) -> Result<Self, InvalidMatcher> {
-        let matcher = Self::written(given)?;
-        if matcher.label == "__name__" {
-            let why = "it applies to queries of every metric, so it cannot select one";
-            return Err(InvalidMatcher { given: given.to_owned(), why });
+        let invalid = |why| InvalidMatcher { given: given.to_owned(), why };
+        let text = given.trim();
+        let (label, rest) = if text.starts_with(['"', '\'', '`']) {
+            string(text).ok_or_else(|| invalid("the quotes of its label are not closed"))?
+        } else {
+            let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            let (label, rest) = text.split_at(end.unwrap_or(text.len()));
+            if !is_label(label) {
+                return Err(invalid("it does not start with a label name"));
+            }
+            (label.to_owned(), rest)
+        };
+        let rest = rest.trim_start();
+        let found = MatchOperator::OPERATORS.into_iter().find_map(|(text, operator)| {
+            rest.strip_prefix(text).map(|rest| (operator, rest.trim_start()))
+        });
+        let (operator, rest) =
+            found.ok_or_else(|| invalid("its label is not followed by an operator"))?;
+        if !rest.starts_with(['"', '\'', '`']) {
+            return Err(invalid(
+                "its value has no quotes (the shell removes them: add outer quotes)",
+            ));
         }
-        Ok(matcher)
+        let (value, rest) =
+            string(rest).ok_or_else(|| invalid("its value is not a valid quoted string"))?;
+        if !rest.trim().is_empty() {
+            return Err(invalid("there is text after its value: pass one matcher at a time"));
+        }
+        if label == "__name__" {
+            return Err(invalid("it applies to queries of every metric, so it cannot select one"));
+        }
+        Ok(Self { label, operator, value })
     }
 }
 
