@@ -1,10 +1,12 @@
-//! The client reads real servers of both releases: scalars, long ranges in several requests, limits.
+//! The client reads real servers of both releases: numbers, long ranges in several requests, limits.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll::cluster::metrics_api::source::promql::PromqlCache;
+use plimsoll_core::scaling::{MetricError, MetricValue};
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::client::{QueryLimits, QueryRange, ScalarResult};
+use plimsoll_storage::prometheus::client::{QueryLimits, QueryRange};
 use plimsoll_storage::prometheus::decode::IgnoreSeries;
 use plimsoll_storage::prometheus::promql::{Query, RangeFunction};
 use plimsoll_storage::prometheus::query_error::QueryError;
@@ -70,37 +72,38 @@ async fn numbers(release: PrometheusRelease) {
     let client = client(&server.url(), short_limits());
     let now = Time::from(end);
     let ago = |minutes: u32| now.earlier(minutes * MINUTE);
+    let queries = PromqlCache::new(client.clone(), MINUTE).with_sample_age();
+    let sum = |sum, at| Ok(MetricValue::Sum { sum, at: Some(at) });
+    let (empty, not_a_number) =
+        (Err(MetricError::Empty("Prometheus")), Err(MetricError::NotANumber));
     for (text, expected) in [
-        ("fine", ScalarResult::Value { value: 42.0, at: now }),
-        ("nothing", ScalarResult::Value { value: 0.0, at: now }),
-        ("sum(two)", ScalarResult::Value { value: 3.0, at: now }),
-        ("scalar(fine)", ScalarResult::Value { value: 42.0, at: now }),
-        ("fine offset 10m", ScalarResult::Value { value: 42.0, at: now }),
-        ("fine[5m]", ScalarResult::Value { value: 42.0, at: now }),
-        ("missing", ScalarResult::Empty),
-        ("fine > 50", ScalarResult::Empty),
-        ("gone", ScalarResult::Empty),
-        ("old", ScalarResult::Stale { value: 7.0, at: ago(3) }),
-        ("old[5m]", ScalarResult::Stale { value: 7.0, at: ago(3) }),
+        ("fine", sum(42_000, now)),
+        ("nothing", sum(0, now)),
+        ("sum(two)", sum(3000, now)),
+        ("two", sum(3000, now)),
+        ("scalar(fine)", sum(42_000, now)),
+        ("fine offset 10m", sum(42_000, now)),
+        ("missing", empty.clone()),
+        ("fine > 50", empty.clone()),
+        ("gone", empty.clone()),
+        ("old", sum(7000, ago(3))),
         // Evaluated now, from a sample that the server considers fresh.
-        ("old + 1", ScalarResult::Value { value: 8.0, at: now }),
-        ("nan", ScalarResult::NotANumber { at: now }),
-        ("scalar(missing)", ScalarResult::NotANumber { at: now }),
-        ("infinite", ScalarResult::NotANumber { at: now }),
-        ("nothing / 0", ScalarResult::NotANumber { at: now }),
-        ("two", ScalarResult::MultipleSeries(2)),
+        ("old + 1", sum(8000, now)),
+        ("nan", not_a_number.clone()),
+        ("scalar(missing)", not_a_number.clone()),
+        ("infinite", not_a_number.clone()),
+        ("nothing / 0", not_a_number.clone()),
     ] {
-        let outcome = client.scalar(&query(text), now, 2 * MINUTE).await;
-        assert_eq!(outcome, expected, "{text}");
+        assert_eq!(queries.get("shop", text, now, None).await, expected, "{text}");
     }
-    let still = client.scalar(&query("old"), now, 3 * MINUTE).await;
-    assert_eq!(still, ScalarResult::Value { value: 7.0, at: ago(3) });
-    for text in ["no_such_function(fine)", "\"a text\"", "two + on () two"] {
-        let outcome = client.scalar(&query(text), now, MINUTE).await;
-        let ScalarResult::Error(failure @ QueryError::BadQuery(_)) = outcome else {
-            panic!("{text}: {outcome:?}")
-        };
-        assert!(!failure.to_string().contains('\n'));
+    for (text, expected) in [
+        ("no_such_function(fine)", "the server rejected the query"),
+        ("\"a text\"", "returns a string"),
+        ("fine[5m]", "returns a range"),
+        ("two + on () two", "the server rejected the query"),
+    ] {
+        let why = queries.get("shop", text, now, None).await.expect_err(text).to_string();
+        assert!(why.contains(expected) && !why.contains('\n'), "{text}: {why}");
     }
     let build: Build = client.get_data("/api/v1/status/buildinfo", &[]).await.expect("a version");
     assert!(build.version.starts_with(['2', '3']), "{}", build.version);
@@ -238,10 +241,10 @@ async fn concurrent_queries_are_limited() {
     let query = query("sum(fine)");
     let each = (0..10).map(|_| {
         let (client, query) = (client.clone(), query.clone());
-        async move { client.scalar(&query, end.into(), MINUTE).await }
+        async move { client.instant(&query, end.into(), &mut IgnoreSeries).await }
     });
     for outcome in futures::future::join_all(each).await {
-        assert_eq!(outcome, ScalarResult::Value { value: 42.0, at: end.into() });
+        assert_eq!(outcome.expect("query succeeded").series, 1);
     }
     assert_eq!((proxy.request_count(), proxy.max_in_flight()), (10, 2));
 }

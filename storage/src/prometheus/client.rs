@@ -1,13 +1,13 @@
-//! A Prometheus client: queries with streamed responses, and single numbers for autoscalers, under limits that protect
-//! both sides.
+//! A Prometheus client: queries with streamed responses, under limits that protect both sides.
 //!
 //! ```text
 //!   range ──▶ parts of at most 11,000 steps ──▶ one query each: permit, timeout, budget ──▶ Transport
 //!     ▲ halves parts that are too large or too slow; backs off and retries when the server is busy
 //! ```
 //!
-//! The crate prometheus-http-query is not used: it holds several copies of a whole response in memory, supports only
-//! whole seconds, and hides the status of a response that is not JSON.
+//! The crate prometheus-http-query is not used. Its requests cannot go through a [`Transport`], and it reads responses
+//! without a limit. Its types reject what servers return: strings, histograms, the build information of every server but
+//! Prometheus, and a retention by size; and they ignore that a response is partial.
 
 mod backoff;
 mod instant;
@@ -15,7 +15,6 @@ mod observer;
 mod query_stats;
 mod range;
 mod request;
-mod scalar;
 mod series;
 mod server_info;
 
@@ -28,7 +27,6 @@ pub use self::{
     observer::{CompletedQuery, QueryObserver},
     query_stats::QueryStats,
     range::{InvalidQueryRange, QueryRange, RangeInterrupted},
-    scalar::ScalarResult,
 };
 use super::{schema::Dialect, transport::Transport};
 
