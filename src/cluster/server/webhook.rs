@@ -16,7 +16,6 @@ mod response_body;
 mod review;
 mod review_observer;
 mod self_check;
-mod split_review;
 mod tls;
 
 use std::{

@@ -20,7 +20,6 @@ use super::{
     response_body::{ResponseBody, ReviewCompletion, response_body},
     review::{self, AdmissionDecision, Reviewer},
     review_observer::{CompletedReview, ReviewObserver, ReviewStatus},
-    split_review::split_review,
 };
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -79,8 +78,7 @@ impl ReviewRoutes {
         reservation: BodyReservation,
         limit: Duration,
     ) -> ReviewDecision {
-        let parts = split_review(&body);
-        let request = match review::parse_review(&body, parts.as_ref()) {
+        let request = match review::parse_review(&body) {
             Ok(request) => request,
             // Upstream allows a review that it cannot parse, with an empty uid.
             Err(error) => {

@@ -1,5 +1,5 @@
-//! Reviews of large bodies run on blocking threads. They take time in proportion to their size: on the connection's
-//! runtime they would block all other reviews, and a timeout cannot interrupt code that never awaits.
+//! Reviews of large bodies run on blocking threads. They take time in proportion to their size: on the threads of
+//! connections they would block all other reviews, and a timeout cannot interrupt code that never awaits.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use tokio::{runtime::Handle, sync::Semaphore, task::spawn_blocking};
 use super::{
     body_budget::BodyReservation,
     review::{self, AdmissionDecision, Reviewer},
-    split_review::split_review,
 };
 
 /// Bodies above this size are reviewed on a blocking thread. Most objects have a few kilobytes.
@@ -53,8 +52,7 @@ impl LargeReviews {
         let runtime = Handle::current();
         let decided = spawn_blocking(move || {
             let _guards = (slot, thread, reservation);
-            let parts = split_review(&body);
-            let request = review::parse_review(&body, parts.as_ref()).ok()?;
+            let request = review::parse_review(&body).ok()?;
             Some(runtime.block_on(reviewer.review(&request)))
         });
         match decided.await {

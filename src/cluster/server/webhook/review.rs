@@ -7,8 +7,6 @@ use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::Status};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::split_review::SplitReview;
-
 /// An admission request that borrows from its body. Objects stay raw JSON: the reviewer of the kind parses what it
 /// needs.
 #[derive(Debug, Default, Deserialize)]
@@ -106,23 +104,14 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D
     Ok(Option::<&RawValue>::deserialize(from)?.map(RawValue::get))
 }
 
-/// Parses a review. `parts` is the split body, if it could be split.
-pub(super) fn parse_review<'a>(
-    body: &'a [u8],
-    parts: Option<&'a SplitReview<'a>>,
-) -> Result<AdmissionRequest<'a>, ReviewError> {
+/// Parses a review.
+pub(super) fn parse_review(body: &[u8]) -> Result<AdmissionRequest<'_>, ReviewError> {
     // Serde would accept a JSON array as the fields in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ReviewError::Unreadable);
     }
-    let rest = parts.map_or(body, |parts| &parts.envelope);
-    let review: Review<'a> = serde_json::from_slice(rest).map_err(|_| ReviewError::Unreadable)?;
-    let mut request = review.request.ok_or(ReviewError::NoRequest)?;
-    if let Some(parts) = parts {
-        request.object = parts.object.or(request.object);
-        request.old_object = parts.old_object.or(request.old_object);
-    }
-    Ok(request)
+    let review: Review<'_> = serde_json::from_slice(body).map_err(|_| ReviewError::Unreadable)?;
+    review.request.ok_or(ReviewError::NoRequest)
 }
 
 /// Decides the reviews of one kind.
@@ -226,7 +215,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::server::webhook::split_review::split_review;
 
     fn encoded(uid: &str, decision: AdmissionDecision) -> Value {
         serde_json::from_slice(&encode_response(uid, decision)).expect("JSON")
@@ -259,14 +247,10 @@ mod tests {
     fn a_request_is_parsed_with_its_objects_unchanged() {
         let body = br#"{"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "namespace": "shop", "object": {"a": 1}, "oldObject": null, "options": {"x": []}}}"#;
-        let parts = split_review(body);
-        assert!(parts.is_some());
-        for parts in [None, parts.as_ref()] {
-            let request = parse_review(body, parts).expect("a request");
-            assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
-            assert_eq!(request.object, Some(r#"{"a": 1}"#));
-            assert!(request.old_object.is_none() && request.request_kind.is_none());
-        }
+        let request = parse_review(body).expect("a request");
+        assert_eq!((&*request.uid, &*request.resource.resource), ("u", "pods"));
+        assert_eq!(request.object, Some(r#"{"a": 1}"#));
+        assert!(request.old_object.is_none() && request.request_kind.is_none());
     }
 
     #[test]
@@ -276,29 +260,26 @@ mod tests {
             ("{", ReviewError::Unreadable),
             ("[]", ReviewError::Unreadable),
             (r#"{"request": 1}"#, ReviewError::Unreadable),
+            (r#"{"request": {"object": {"a": 1}"#, ReviewError::Unreadable),
+            (r#"{"request": {"object": {}, "object": {}}}"#, ReviewError::Unreadable),
             ("{}", ReviewError::NoRequest),
             (r#"{"request": null}"#, ReviewError::NoRequest),
         ] {
             let body = body.as_bytes();
-            assert_eq!(
-                parse_review(body, split_review(body).as_ref()).err(),
-                Some(expected),
-                "{expected:?}"
-            );
+            assert_eq!(parse_review(body).err(), Some(expected), "{expected:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn parse_review_never_panics(body in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse_review(&body, split_review(&body).as_ref());
+        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_review(&body);
         }
 
         #[test]
         fn every_uid_is_returned(uid in ".*") {
             let body = json!({"request": {"uid": uid}}).to_string();
-            let parts = split_review(body.as_bytes());
-            let read = parse_review(body.as_bytes(), parts.as_ref()).expect("a request");
+            let read = parse_review(body.as_bytes()).expect("a request");
             let answer = encoded(&read.uid, AdmissionDecision::allow("x"));
             prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }
