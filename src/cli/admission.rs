@@ -167,7 +167,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliEr
     let daemon = Daemon {
         role: "admission controller",
         name: None,
-        // Connections are served by their own runtimes.
+        // Connections are served by a runtime of their own.
         workers: 1,
         compat: config.compat,
         log: config.log.clone(),

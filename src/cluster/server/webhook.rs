@@ -6,7 +6,6 @@
 //! ```
 
 mod body_budget;
-mod connection_runtimes;
 mod connections;
 mod handler;
 mod large_reviews;
@@ -15,6 +14,7 @@ mod read_body;
 mod response_body;
 mod review;
 mod review_observer;
+mod review_runtime;
 mod self_check;
 mod tls;
 
@@ -33,9 +33,9 @@ use tokio_rustls::TlsAcceptor;
 
 use self::{
     body_budget::{BodyTimeouts, PeerBudget},
-    connection_runtimes::ConnectionRuntimes,
     connections::{Activity, ConnectionCaps, Connections},
     handler::handle,
+    review_runtime::ReviewRuntime,
 };
 use super::listener::{Listener, ServeError, drain_connections};
 
@@ -162,9 +162,10 @@ impl WebhookServer {
             per_peer: self.limits.connections_per_peer,
         };
         let mut connections = Connections::new(caps, self.budget);
-        let mut runtimes = ConnectionRuntimes::start();
+        let runtime = ReviewRuntime::start();
+        let handle = runtime.handle();
         let on_connection = |stream: TcpStream| {
-            // It moves from the runtime of the listener to the one that will serve it.
+            // It moves from the runtime of the listener to that of connections.
             let Ok(stream) = stream.into_std() else { return };
             // A socket without a peer address is already closed.
             let Ok(peer) = stream.peer_addr().map(|peer| peer.ip().to_canonical()) else { return };
@@ -180,7 +181,7 @@ impl WebhookServer {
                 limits: self.limits,
             };
             let task = connection.serve(stream, closing.clone());
-            connections.add(peer, peer_budget, &activity, runtimes.next(), task);
+            connections.add(peer, peer_budget, &activity, &handle, task);
         };
         self.listener.accept_until(shutdown, on_connection).await;
         drop(shutdown_sender);
