@@ -11,7 +11,6 @@
 //! number.
 
 mod cursor;
-mod decimal;
 mod decoder;
 mod error;
 mod labels;

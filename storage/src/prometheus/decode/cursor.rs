@@ -1,6 +1,5 @@
 //! Parses JSON tokens from bytes that may be incomplete: each token is consumed completely or not at all.
 
-use super::decimal::{decimal, ten_digits};
 use plimsoll_core::types::Time;
 
 /// Why a token could not be parsed.
@@ -129,16 +128,19 @@ impl<'a> Cursor<'a> {
         Ok((time, value))
     }
 
-    /// Fast path for the usual form of a sample: no whitespace, a time in whole seconds, and a short decimal value.
+    /// Fast path for the usual form of a sample: no whitespace, and a time in whole seconds since 2001.
     #[inline]
     fn usual_sample(&mut self) -> Option<(Time, f64)> {
         let (start, rest) = self.remaining().split_first_chunk::<13>()?;
-        let [b'[', seconds @ .., b',', b'"'] = *start else { return None };
-        let seconds = ten_digits(seconds)?;
-        let (value, length) = decimal(rest)?;
+        let [b'[', seconds @ .., b',', b'"'] = start else { return None };
+        if !seconds.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let seconds = seconds.iter().fold(0, |number, digit| number * 10 + i64::from(digit & 0xf));
+        let (value, length) = fast_float2::parse_partial(rest).ok()?;
         let [b'"', b']', ..] = rest[length..] else { return None };
         self.at += start.len() + length + 2;
-        Some((Time::from_secs(seconds as i64), value))
+        Some((Time::from_secs(seconds), value))
     }
 
     /// Consumes a time in seconds.
@@ -165,7 +167,7 @@ impl<'a> Cursor<'a> {
 
 /// A value as Prometheus prints it: `0.5`, `1e+06`, `NaN`, `+Inf`, `-Inf`.
 pub(super) fn number(text: &[u8]) -> Option<f64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
+    fast_float2::parse(text).ok()
 }
 
 /// Seconds since the epoch, with a fraction or without, to the nanosecond.
@@ -200,6 +202,8 @@ fn seconds(text: &[u8]) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -231,6 +235,93 @@ mod tests {
         assert!(number(b"NaN").is_some_and(f64::is_nan));
         for text in ["", "one", "1,5", "0x10", " 1"] {
             assert_eq!(number(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    fn assert_parsed_as_by_std(text: &str) {
+        let bits = |value: Option<f64>| value.map(f64::to_bits);
+        assert_eq!(bits(number(text.as_bytes())), bits(text.parse().ok()), "{text}");
+        let sample = format!("[1700000000,\"{text}\"]");
+        let parsed = Cursor::new(sample.as_bytes()).sample().ok();
+        let expected = text.parse().ok().map(|value| (Time::from_secs(1_700_000_000), value));
+        let bits = |sample: Option<(Time, f64)>| sample.map(|(at, value)| (at, value.to_bits()));
+        assert_eq!(bits(parsed), bits(expected), "{text}");
+    }
+
+    #[test]
+    fn special_values_and_midpoints_are_parsed_as_by_the_standard_library() {
+        for text in [
+            "NaN",
+            "-NaN",
+            "nan",
+            "+Inf",
+            "-Inf",
+            "inf",
+            "Infinity",
+            "infinit",
+            "1e+06",
+            "1e",
+            "1e+",
+            "1E-7",
+            "1.",
+            ".5",
+            ".",
+            "",
+            "+",
+            "-",
+            "+1",
+            "-0",
+            "--1",
+            "1e400",
+            "1e-400",
+            "4.9e-324",
+            "2.4703282292062327e-324",
+            "9007199254740993",
+            "12345678901234567890",
+            "0.1234567890123456789",
+            "1_0",
+            "0x10",
+            "1,5",
+            " 1",
+            "1 ",
+        ] {
+            assert_parsed_as_by_std(text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_as_by_the_standard_library(text in "[0-9+.eEinfatyNI-]{0,12}") {
+            assert_parsed_as_by_std(&text);
+        }
+
+        #[test]
+        fn any_decimal_is_parsed_as_by_the_standard_library(
+            text in "-?[0-9]{1,20}(\\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?",
+        ) {
+            assert_parsed_as_by_std(&text);
+        }
+
+        #[test]
+        fn any_float_is_parsed_as_it_was_printed(bits in any::<u64>()) {
+            let value = f64::from_bits(bits);
+            assert_parsed_as_by_std(&value.to_string());
+            assert_parsed_as_by_std(&format!("{value:e}"));
+        }
+
+        #[test]
+        fn numbers_of_more_than_53_bits_are_rounded_as_by_the_standard_library(
+            number in 1 << 53..=u64::MAX,
+            power in 0..20,
+            distance in -2..=2_i64,
+        ) {
+            // Any number, and numbers around the midpoint of two floats.
+            let float = number as f64;
+            let gap = f64::from_bits(float.to_bits() + 1) - float;
+            let middle = (float as u64).saturating_add(gap as u64 / 2).saturating_add_signed(distance);
+            for number in [number, middle] {
+                assert_parsed_as_by_std(&format!("{number}e-{power}"));
+            }
         }
     }
 }
