@@ -164,7 +164,7 @@ async fn a_watermark_controller_with_a_busy_worker_keeps_its_lease_and_responds_
     let controllers = SingleThreadedControllers::new();
     let flags = ["--metrics-addr=127.0.0.1:0"];
     let mut config = watermark_config(&flags, |_| String::new()).expect("valid flags");
-    config.health_address = "127.0.0.1:0".parse().expect("an address");
+    config.process.addresses[1] = "127.0.0.1:0".parse().expect("an address");
     let lease = renew_often(&mut config.election);
     let clients = controllers.clients().await;
     let started = controllers::start(config, clients, Clock::wall());

@@ -119,19 +119,16 @@ impl AdmissionArgs {
             registration.desired_webhook(client_config, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
+            process: self.cluster.process(&self.address, &self.log, warnings),
             compat,
             fixes: sizing.fixes(),
             listen: Address { host: String::new(), port: self.port },
-            address: self.address.clone(),
             tls,
             certificates: certificates.source(typed, upstream, &namespace),
             server_names: names,
             registration,
             lease,
             scope,
-            kubeconfig: self.cluster.kubeconfig(),
-            qps: self.cluster.qps(),
-            burst: self.cluster.burst(),
             feature_gates: AdmissionGates {
                 startup_boost: sizing.is_enabled(FeatureGate::CpuStartupBoost),
                 in_place: sizing.is_enabled(FeatureGate::InPlace),
@@ -142,8 +139,6 @@ impl AdmissionArgs {
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
             limits: WebhookLimits::default(),
-            log: self.log.log(),
-            warnings,
         })
     }
 
@@ -170,8 +165,7 @@ pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliEr
         // Connections are served by a runtime of their own.
         workers: 1,
         compat: config.compat,
-        log: config.log.clone(),
-        warnings: config.warnings.clone(),
+        process: config.process.clone(),
     };
     daemon.run(|signals| controllers::run(config, signals))
 }

@@ -15,7 +15,7 @@ use crate::{
     controllers,
     controllers::{
         all_in_one::AllInOneConfig,
-        runtime::config::{Address, LogConfig},
+        runtime::config::{Address, ProcessConfig},
     },
 };
 use plimsoll_core::types::compat::Compat;
@@ -58,13 +58,6 @@ struct RoleFlags {
     addresses: Vec<String>,
 }
 
-/// Settings that are shared by all roles of the process.
-struct SharedSettings {
-    log: LogConfig,
-    compat: Compat,
-    warnings: Vec<String>,
-}
-
 impl RunArgs {
     /// Builds the configuration and validates it. `variable` reads the environment; `home` is the namespace of the
     /// process, if it is known.
@@ -78,19 +71,19 @@ impl RunArgs {
         let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
         let role_flags = role_flags.map_err(|why| CliError::new(Exit::Usage, why))?;
         let mut config = AllInOneConfig::default();
-        let mut shared: Option<SharedSettings> = None;
+        let mut shared: Option<(ProcessConfig, Compat)> = None;
         for (role, flags) in &role_flags.by_role {
-            let SharedSettings { log, compat, warnings } =
-                read_role(role, flags, &mut config, variable, home)?;
-            let shared = shared.get_or_insert(SharedSettings { log, compat, warnings: Vec::new() });
-            if shared.compat != compat {
+            let (mut process, compat) = read_role(role, flags, &mut config, variable, home)?;
+            let warnings = std::mem::take(&mut process.warnings);
+            let (process, first_compat) = shared.get_or_insert((process, compat));
+            if *first_compat != compat {
                 let why =
                     "all roles must use the same --compat: set it once, without a role prefix";
                 return Err(CliError::new(Exit::Findings, why));
             }
             for warning in warnings {
-                if !shared.warnings.contains(&warning) {
-                    shared.warnings.push(warning);
+                if !process.warnings.contains(&warning) {
+                    process.warnings.push(warning);
                 }
             }
         }
@@ -103,7 +96,7 @@ impl RunArgs {
                 config.addresses.push(address);
             }
         }
-        let Some(SharedSettings { log, compat, warnings }) = shared else {
+        let Some((process, compat)) = shared else {
             return Err(CliError::new(
                 Exit::Usage,
                 "no roles selected; pass --roles, such as --roles=recommender,updater",
@@ -111,7 +104,7 @@ impl RunArgs {
         };
         let names: Vec<&str> = role_flags.by_role.iter().map(|(role, _)| *role).collect();
         let name = Some(names.join(","));
-        let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, log, warnings };
+        let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, process };
         Ok((config, daemon))
     }
 }
@@ -123,41 +116,26 @@ fn read_role(
     config: &mut AllInOneConfig,
     variable: impl Fn(&str) -> String,
     home: Option<&str>,
-) -> Result<SharedSettings, CliError> {
-    let (log, compat, warnings) = match role {
+) -> Result<(ProcessConfig, Compat), CliError> {
+    Ok(match role {
         recommender::NAME => {
-            let role_config = recommender_from(flags, variable)?;
-            let common =
-                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
-            config.recommender = Some(role_config);
-            common
+            let role = config.recommender.insert(recommender_from(flags, variable)?);
+            (role.process.clone(), role.compat)
         }
         updater::NAME => {
-            let role_config = updater_from(flags, variable)?;
-            let common = (
-                role_config.log.clone(),
-                role_config.settings.compat,
-                role_config.warnings.clone(),
-            );
-            config.updater = Some(role_config);
-            common
+            let role = config.updater.insert(updater_from(flags, variable)?);
+            (role.process.clone(), role.settings.compat)
         }
         admission::NAME => {
-            let role_config = admission_from(flags, variable)?;
-            let common =
-                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
-            config.admission = Some(role_config);
-            common
+            let role = config.admission.insert(admission_from(flags, variable)?);
+            (role.process.clone(), role.compat)
         }
         _ => {
-            let role_config = watermark_from(flags, variable, home.map(ToOwned::to_owned))?;
-            let common =
-                (role_config.log.clone(), role_config.compat, role_config.warnings.clone());
-            config.watermark = Some(role_config);
-            common
+            let home = home.map(ToOwned::to_owned);
+            let role = config.watermark.insert(watermark_from(flags, variable, home)?);
+            (role.process.clone(), role.compat)
         }
-    };
-    Ok(SharedSettings { log, compat, warnings })
+    })
 }
 
 /// Assigns flags to roles. `default_address` applies if no flag sets the address.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::go_values;
+use super::{go_values, klog::LogArgs, prometheus_auth::non_empty_path};
+use crate::controllers::runtime::config::{Address, ProcessConfig};
 
 /// The API server and the namespaces to handle.
 #[derive(Clone, Debug, Args)]
@@ -38,25 +39,28 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The kubeconfig file, to run outside the cluster.
-    pub fn kubeconfig(&self) -> Option<PathBuf> {
-        Some(self.kubeconfig.clone()).filter(|path| !path.as_os_str().is_empty())
-    }
-
-    /// Requests per second; 0 and negative numbers mean the same as in upstream's client.
-    pub fn qps(&self) -> f32 {
-        match self.kube_api_qps {
-            qps if qps < 0.0 => f32::INFINITY,
-            0.0 => 5.0,
-            qps => qps as f32,
-        }
-    }
-
-    /// The burst of requests; 0 means the same as in upstream's client.
-    pub fn burst(&self) -> u32 {
-        match self.kube_api_burst.max(0.0) as u32 {
-            0 => 10,
-            burst => burst,
+    /// The settings of a process that serves metrics at this address. Rates of 0 and below mean the same as in
+    /// upstream's client.
+    pub fn process(
+        &self,
+        address: &Address,
+        log: &LogArgs,
+        warnings: Vec<String>,
+    ) -> ProcessConfig {
+        ProcessConfig {
+            addresses: vec![address.clone()],
+            kubeconfig: non_empty_path(&self.kubeconfig),
+            qps: match self.kube_api_qps {
+                qps if qps < 0.0 => f32::INFINITY,
+                0.0 => 5.0,
+                qps => qps as f32,
+            },
+            burst: match self.kube_api_burst.max(0.0) as u32 {
+                0 => 10,
+                burst => burst,
+            },
+            log: log.log(),
+            warnings,
         }
     }
 

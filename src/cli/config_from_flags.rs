@@ -8,6 +8,7 @@ use super::{
 };
 use crate::controllers::{
     AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
+    runtime::config::ProcessConfig,
 };
 
 /// Parses the flags of a recommender, or returns the error message.
@@ -113,6 +114,14 @@ pub(super) fn watermark_from(
     }
 }
 
+/// Returns the warnings about flags, if there are any, as an error.
+pub(super) fn without_warnings(process: &ProcessConfig) -> Result<(), CliError> {
+    if process.warnings.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::new(Exit::Findings, process.warnings.join("; ")))
+}
+
 /// Checks whether a command line, including the program name, is valid and causes no warnings. Otherwise returns the error
 /// message. Used to check the examples in the documentation.
 pub fn check(words: &[&str]) -> Result<(), String> {
@@ -122,15 +131,15 @@ pub fn check(words: &[&str]) -> Result<(), String> {
     match cli.command {
         Command::AdmissionController(arguments) => {
             let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+            without_warnings(&config.process).map_err(CliError::into_message)
         }
         Command::Recommender(arguments) => {
             let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+            without_warnings(&config.process).map_err(CliError::into_message)
         }
         Command::Updater(arguments) => {
             let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            if config.warnings.is_empty() { Ok(()) } else { Err(config.warnings.join("; ")) }
+            without_warnings(&config.process).map_err(CliError::into_message)
         }
         Command::Doctor(arguments) => {
             arguments.config(variable).map(drop).map_err(CliError::into_message)
@@ -142,7 +151,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Run(arguments) => {
             let home = Some("default");
             let (_, daemon) = arguments.config(variable, home).map_err(CliError::into_message)?;
-            if daemon.warnings.is_empty() { Ok(()) } else { Err(daemon.warnings.join("; ")) }
+            without_warnings(&daemon.process).map_err(CliError::into_message)
         }
         Command::Demo(_) | Command::Crds(_) | Command::Status(_) => Ok(()),
     }

@@ -6,7 +6,7 @@ use super::{
     Exit, log,
     output::{CliError, escape_to_one_line},
 };
-use crate::controllers::runtime::{Signals, config::LogConfig};
+use crate::controllers::runtime::{Signals, config::ProcessConfig};
 use plimsoll_core::types::compat::Compat;
 
 /// The settings of a role's process.
@@ -21,10 +21,8 @@ pub(super) struct Daemon {
     pub workers: usize,
     /// The compatibility mode.
     pub compat: Compat,
-    /// The log settings.
-    pub log: LogConfig,
-    /// Warnings to log at the start.
-    pub warnings: Vec<String>,
+    /// Settings of the process: the log, and warnings to log at the start.
+    pub process: ProcessConfig,
 }
 
 impl Daemon {
@@ -33,7 +31,7 @@ impl Daemon {
         self,
         role: impl FnOnce(Signals) -> F,
     ) -> Result<Exit, CliError> {
-        let log_warnings = log::install(&self.log)?;
+        let log_warnings = log::install(&self.process.log)?;
         let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,7 +45,7 @@ impl Daemon {
         };
         let version = env!("CARGO_PKG_VERSION");
         tracing::info!(version, name = self.name, compat = ?self.compat, "starting {}", self.role);
-        for warning in log_warnings.iter().chain(&self.warnings) {
+        for warning in log_warnings.iter().chain(&self.process.warnings) {
             tracing::warn!("{warning}");
         }
         // This fails if a provider is already installed, which is then also ring.

@@ -199,7 +199,9 @@ impl RecommenderArgs {
         } else {
             UsageSource::Metrics
         };
+        let warnings = self.warnings(typed, &scope, &usage);
         Ok(RecommenderConfig {
+            process: self.cluster.process(&self.address, &self.log, warnings),
             name: self.recommender_name.clone(),
             compat,
             settings,
@@ -210,12 +212,7 @@ impl RecommenderArgs {
             checkpoints_timeout: self.checkpoints_timeout,
             memory_saver: self.memory_saver,
             workers: self.update_worker_count as usize,
-            address: self.address.clone(),
-            warnings: self.warnings(typed, &scope, &usage),
             scope,
-            kubeconfig: self.cluster.kubeconfig(),
-            qps: self.cluster.qps(),
-            burst: self.cluster.burst(),
             election,
             usage,
             prometheus: self.prometheus.prometheus(typed, variable)?,
@@ -225,7 +222,6 @@ impl RecommenderArgs {
             cap_to_largest_node: self.caps.to_largest_node(),
             pod_cap: self.caps.pod(),
             history_optional: self.history_optional,
-            log: self.log.log(),
         })
     }
 
@@ -277,8 +273,7 @@ pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, Cli
         name: Some(config.name.clone()),
         workers: 2,
         compat: config.compat,
-        log: config.log.clone(),
-        warnings: config.warnings.clone(),
+        process: config.process.clone(),
     };
     daemon.run(|signals| controllers::run(config, signals))
 }

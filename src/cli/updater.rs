@@ -137,7 +137,10 @@ impl UpdaterArgs {
         if self.dry_run {
             settings.guards = settings.guards.simulated();
         }
+        let warnings =
+            Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]);
         Ok(UpdaterConfig {
+            process: self.cluster.process(&self.address, &self.log, warnings),
             interval: self.updater_interval,
             settings,
             native_sidecars: policy.native_sidecars(),
@@ -148,15 +151,9 @@ impl UpdaterArgs {
             admission_check: admission,
             heartbeat_namespace: policy.heartbeat_namespace(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
-            address: self.address.clone(),
-            warnings: Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]),
             scope,
-            kubeconfig: self.cluster.kubeconfig(),
-            qps: self.cluster.qps(),
-            burst: self.cluster.burst(),
             election,
             object_metrics: self.object_metrics,
-            log: self.log.log(),
         })
     }
 
@@ -194,8 +191,7 @@ pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliErro
         name: None,
         workers: 1,
         compat: config.settings.compat,
-        log: config.log.clone(),
-        warnings: config.warnings.clone(),
+        process: config.process.clone(),
     };
     daemon.run(|signals| controllers::run(config, signals))
 }
@@ -253,7 +249,7 @@ mod tests {
     fn a_rate_limit_with_a_burst_of_zero_blocks_and_no_limit_needs_no_burst() {
         let of = |flags: &[&str]| {
             let config = updater_config(flags, |_| String::new()).expect("valid flags");
-            (!config.eviction_rate.blocks_all(), config.warnings.len())
+            (!config.eviction_rate.blocks_all(), config.process.warnings.len())
         };
         assert_eq!(of(&["--eviction-rate-limit=0.5"]), (true, 0));
         assert_eq!(of(&["--eviction-rate-burst=0"]), (true, 0));

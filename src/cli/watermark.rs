@@ -19,6 +19,7 @@ use self::{
 };
 use super::{
     Exit,
+    config_from_flags::without_warnings,
     daemon::Daemon,
     go_values,
     output::{self, CliError},
@@ -29,7 +30,7 @@ use crate::{
     controllers,
     controllers::{
         WatermarkConfig,
-        runtime::config::{Address, ObjectMetrics},
+        runtime::config::{Address, ObjectMetrics, ProcessConfig},
         updater::config::DryRun,
     },
     telemetry::LabelSet,
@@ -193,7 +194,16 @@ impl WatermarkArgs {
         warnings.extend(warning);
         let default_workers = if upstream { 1 } else { DEFAULT_WORKERS };
         let interval_counts = !upstream || typed.is_set("status_interval");
+        let health_address = Address { host: String::new(), port: self.health_port };
         Ok(WatermarkConfig {
+            process: ProcessConfig {
+                addresses: vec![address, health_address],
+                kubeconfig: self.cluster.kubeconfig(),
+                qps: self.cluster.qps(self.compat),
+                burst: self.cluster.burst(self.compat),
+                log: self.log.log(),
+                warnings,
+            },
             compat: self.compat,
             fixes: self
                 .disable_fix
@@ -214,17 +224,10 @@ impl WatermarkArgs {
             recommender_tls: self.recommenders.tls().map_err(refuse)?,
             label_set: self.metric_labels,
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
-            address,
-            health_address: Address { host: String::new(), port: self.health_port },
             prometheus: self.queries.queries(typed, variable)?,
-            kubeconfig: self.cluster.kubeconfig(),
             request_timeout: self.cluster.timeout(),
-            qps: self.cluster.qps(self.compat),
-            burst: self.cluster.burst(self.compat),
             election: self.lease.election(typed, own_namespace.or(home)).map_err(refuse)?,
             object_metrics: self.object_metrics,
-            log: self.log.log(),
-            warnings,
         })
     }
 
@@ -252,10 +255,7 @@ impl WatermarkArgs {
             return arguments.check();
         }
         let config = self.config(typed, |_| String::new(), Some("default".to_owned()))?;
-        if config.warnings.is_empty() {
-            return Ok(());
-        }
-        Err(CliError::new(Exit::Findings, config.warnings.join("; ")))
+        without_warnings(&config.process)
     }
 }
 
@@ -279,8 +279,7 @@ pub fn run(
         name: None,
         workers: 2,
         compat: config.compat,
-        log: config.log.clone(),
-        warnings: config.warnings.clone(),
+        process: config.process.clone(),
     };
     daemon.run(|signals| controllers::run(config, signals))
 }
@@ -300,17 +299,17 @@ mod tests {
     fn defaults_follow_the_compat_mode() {
         let ours = of(&[]);
         assert_eq!((ours.workers, ours.skips_idle_events), (16, true));
-        assert_eq!((ours.qps, ours.burst), (100.0, 150));
+        assert_eq!((ours.process.qps, ours.process.burst), (100.0, 150));
         assert_eq!(ours.status_interval, Duration::from_mins(1));
         assert_eq!((ours.max_metric_age, ours.prometheus.transport.address.as_str()), (None, ""));
         assert_eq!(
-            (ours.address.to_string(), ours.health_address.port),
-            (":8383".to_owned(), 9440)
+            ours.process.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            [":8383", ":9440"]
         );
         assert!(ours.election.enabled && ours.election.name == "watermarkpodautoscaler-lock");
         let upstream = of(&["-compat=upstream"]);
         assert_eq!((upstream.workers, upstream.skips_idle_events), (1, false));
-        assert_eq!((upstream.qps, upstream.burst), (20.0, 30));
+        assert_eq!((upstream.process.qps, upstream.process.burst), (20.0, 30));
         assert_eq!((upstream.status_interval, upstream.election.enabled), (Duration::ZERO, true));
         let set = of(&[
             "--compat=upstream",
@@ -321,17 +320,20 @@ mod tests {
             "-client-qps=0",
             "-metric-labels=v0.10",
         ]);
-        assert_eq!((set.workers, set.skips_idle_events, set.qps), (7, true, f32::INFINITY));
+        assert_eq!((set.workers, set.skips_idle_events, set.process.qps), (7, true, f32::INFINITY));
         assert_eq!(set.status_interval, Duration::from_secs(5));
         assert_eq!(set.label_set, LabelSet::V10);
     }
 
     #[test]
-    fn in_upstreams_mode_metrics_are_served_on_its_fixed_address_with_a_warning() {
-        assert_eq!(of(&["-metrics-addr=127.0.0.1:80"]).address.to_string(), "127.0.0.1:80");
+    fn upstream_serves_metrics_where_it_always_does_and_says_so() {
+        assert_eq!(
+            of(&["-metrics-addr=127.0.0.1:80"]).process.addresses[0].to_string(),
+            "127.0.0.1:80"
+        );
         let upstream = of(&["-metrics-addr=0", "-compat=upstream"]);
         assert_eq!(
-            (upstream.address.to_string(), upstream.warnings.len()),
+            (upstream.process.addresses[0].to_string(), upstream.process.warnings.len()),
             (":8383".to_owned(), 1)
         );
         let refused = watermark_config(&["-metrics-addr=0"], |_| String::new());
@@ -343,7 +345,7 @@ mod tests {
     fn recommender_tls_flags_have_an_effect_only_with_a_ca_or_a_certificate() {
         let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
         assert_eq!(idle.recommender_tls, plimsoll_core::api::scale_target::TlsConfig::default());
-        assert!(idle.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
+        assert!(idle.process.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
         let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
         assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));
         let refused = watermark_config(&["-tls-cert-file=/c"], |_| String::new());
@@ -359,9 +361,9 @@ mod tests {
             watermark_config(&[], variable).expect("valid variables")
         };
         assert_eq!(with("WATCH_NAMESPACE", "a,b").namespaces, ["a", "b"]);
-        assert!(with("WATCH_NAMESPACE", "a,b").warnings.is_empty());
+        assert!(with("WATCH_NAMESPACE", "a,b").process.warnings.is_empty());
         let odd = with("WATCH_NAMESPACE", "a, b,");
-        assert_eq!((odd.namespaces.len(), odd.warnings.len()), (2, 1));
+        assert_eq!((odd.namespaces.len(), odd.process.warnings.len()), (2, 1));
         assert_eq!(with("DD_LABELS_AS_TAGS", " team  tier\n").labels_as_tags, ["team", "tier"]);
         assert_eq!(with("K8S_CLUSTER_NAME", "eu").cluster, "eu");
         assert_eq!(with("NAMESPACE", "datadog").election.namespace, "datadog");
@@ -371,12 +373,15 @@ mod tests {
     fn flags_without_effect_and_stray_arguments_give_one_warning_each() {
         let config = of(&["-ddTracingEnabled", "-syncPeriodSeconds", "60", "-workers=2"]);
         assert_eq!(
-            config.warnings,
+            config.process.warnings,
             ["accepted, without effect: --ddTracingEnabled, --syncPeriodSeconds"]
         );
         let config = of(&["-enable-leader-election", "false", "-workers=2"]);
         assert_eq!((config.workers, config.election.enabled), (16, true));
-        assert!(config.warnings[0].ends_with("as in -ddTracingEnabled=false"), "{config:?}");
+        assert!(
+            config.process.warnings[0].ends_with("as in -ddTracingEnabled=false"),
+            "{config:?}"
+        );
     }
 
     #[test]

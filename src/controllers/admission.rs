@@ -24,7 +24,6 @@ mod wpa_reviewer;
 use std::{
     fmt,
     net::SocketAddr,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -64,7 +63,7 @@ use crate::{
         write::{Permit, RateLimiter, WebhookConfigWriter, WriteStats},
     },
     controllers::runtime::{
-        config::Address,
+        config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness::Liveness,
@@ -141,12 +140,8 @@ pub type AdmissionHandle = ControllerHandle<AdmissionController>;
 impl ControllerConfig for AdmissionConfig {
     type Controller = AdmissionController;
 
-    fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    fn addresses(&self) -> Vec<&Address> {
-        vec![&self.address]
+    fn process(&self) -> &ProcessConfig {
+        &self.process
     }
 }
 
@@ -241,7 +236,7 @@ impl AdmissionController {
     ) -> Self {
         let metrics = AdmissionMetrics::new(&mut context.registry);
         let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
         // All replicas serve and write at the same time, which the writes are designed for: no leader election.
         let permit = Permit::new(Fence::open(), limiter.clone());
         let controllers = Arc::new(ControllerCache::new());

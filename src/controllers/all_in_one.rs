@@ -113,13 +113,13 @@ async fn stop_some<C: Controller>(handle: Option<ControllerHandle<C>>) {
 impl AllInOneConfig {
     /// The kubeconfig, which must be the same for all controllers.
     fn kubeconfig(&self) -> Result<Option<&std::path::Path>> {
-        let files = [
-            self.recommender.as_ref().map(|config| &config.kubeconfig),
-            self.updater.as_ref().map(|config| &config.kubeconfig),
-            self.admission.as_ref().map(|config| &config.kubeconfig),
-            self.watermark.as_ref().map(|config| &config.kubeconfig),
+        let processes = [
+            self.recommender.as_ref().map(ControllerConfig::process),
+            self.updater.as_ref().map(ControllerConfig::process),
+            self.admission.as_ref().map(ControllerConfig::process),
+            self.watermark.as_ref().map(ControllerConfig::process),
         ];
-        let mut files = files.into_iter().flatten();
+        let mut files = processes.into_iter().flatten().map(|process| &process.kubeconfig);
         let first = files.next().context("no roles selected; set --roles")?;
         if files.any(|other| other != first) {
             bail!(

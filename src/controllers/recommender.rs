@@ -32,7 +32,6 @@ mod watches;
 use std::{
     fmt,
     net::SocketAddr,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64},
@@ -67,7 +66,7 @@ use crate::{
         write::{Permit, RateLimiter, StatusQueue, WriteStats},
     },
     controllers::runtime::{
-        config::Address,
+        config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness::Liveness,
@@ -158,12 +157,8 @@ pub type RecommenderHandle = ControllerHandle<Recommender>;
 impl ControllerConfig for RecommenderConfig {
     type Controller = Recommender;
 
-    fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    fn addresses(&self) -> Vec<&Address> {
-        vec![&self.address]
+    fn process(&self) -> &ProcessConfig {
+        &self.process
     }
 }
 
@@ -280,7 +275,7 @@ impl Recommender {
         health: RecommenderHealthMetrics,
     ) -> Result<Arc<Self>> {
         let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
         let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(ControllerCache::new());

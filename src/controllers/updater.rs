@@ -26,7 +26,7 @@ mod surges;
 mod unboost;
 mod watches;
 
-use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use kube::Client;
@@ -61,7 +61,7 @@ use crate::{
         write::{EventRecorder, Permit, RateLimiter, StatusQueue, WriteStats, event_recorder},
     },
     controllers::runtime::{
-        config::Address,
+        config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness::Liveness,
@@ -129,12 +129,8 @@ pub type UpdaterHandle = ControllerHandle<Updater>;
 impl ControllerConfig for UpdaterConfig {
     type Controller = Updater;
 
-    fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    fn addresses(&self) -> Vec<&Address> {
-        vec![&self.address]
+    fn process(&self) -> &ProcessConfig {
+        &self.process
     }
 }
 
@@ -211,7 +207,7 @@ impl Updater {
         let metrics = UpdaterMetrics::new(&mut context.registry);
         let loop_metrics = LoopMetrics::new(&mut context.registry, "updater");
         let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
         let is_dry = config.dry_run.is_some();
         // A dry run holds no lease and writes nothing but events.
         let needs_no_lease = is_dry || !config.election.enabled;

@@ -29,7 +29,6 @@ mod workers;
 use std::{
     fmt,
     net::SocketAddr,
-    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -59,7 +58,7 @@ use crate::{
         write::{EventRecorder, Permit, RateLimiter, WriteStats, event_recorder},
     },
     controllers::runtime::{
-        config::Address,
+        config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness::Liveness,
@@ -123,12 +122,8 @@ pub type WatermarkHandle = ControllerHandle<WatermarkController>;
 impl ControllerConfig for WatermarkConfig {
     type Controller = WatermarkController;
 
-    fn kubeconfig(&self) -> Option<&Path> {
-        self.kubeconfig.as_deref()
-    }
-
-    fn addresses(&self) -> Vec<&Address> {
-        vec![&self.address, &self.health_address]
+    fn process(&self) -> &ProcessConfig {
+        &self.process
     }
 }
 
@@ -230,13 +225,13 @@ impl WatermarkController {
         let loop_metrics = LoopMetrics::new(&mut context.registry, "watermark");
         let query_metrics = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
         let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.qps, config.burst);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
         // A dry run holds no lease and writes nothing but events.
         let needs_no_lease = config.dry_run.is_some() || !config.election.enabled;
         let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence, limiter.clone());
         // As with upstream, reads of scales do not wait for writes.
-        let gate = request_gate(RateLimiter::new(config.qps, config.burst));
+        let gate = request_gate(RateLimiter::new(config.process.qps, config.process.burst));
         let lifetimes =
             CacheLifetimes { request_timeout: config.request_timeout, ..CacheLifetimes::default() };
         let write_stats = Arc::clone(&context.write_stats);

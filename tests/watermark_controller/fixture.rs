@@ -283,6 +283,6 @@ async fn start_role(
     };
     let mut config = watermark_config(&flags, variable).expect("valid flags");
     // Upstream's default would give all of them the same port.
-    config.address = "127.0.0.1:0".parse().expect("valid address");
+    config.process.addresses[0] = "127.0.0.1:0".parse().expect("valid address");
     controllers::start(config, client, clock.clone()).await.expect("starts")
 }

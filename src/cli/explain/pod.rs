@@ -12,7 +12,7 @@ use crate::{
     },
     controllers::{
         UpdaterConfig,
-        runtime::config::{Address, ElectionConfig, LogConfig, LogFormat, ObjectMetrics},
+        runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
         updater::{
             self, ExplainPodConfig,
             config::{DryRun, RateLimit},
@@ -90,14 +90,13 @@ impl PodArgs {
                 resize_rate: no_rate_limit,
                 boost_workers: 1,
                 dry_run: Some(DryRun::default()),
-                address: Address { host: String::new(), port: 0 },
                 scope: NamespaceScope::default(),
-                kubeconfig: None,
-                qps: f32::INFINITY,
-                burst: u32::MAX,
                 object_metrics: ObjectMetrics::Off,
-                log: LogConfig { verbosity: 0, format: LogFormat::Text, file: None, stderr: false },
-                warnings: Vec::new(),
+                process: ProcessConfig {
+                    qps: f32::INFINITY,
+                    burst: u32::MAX,
+                    ..ProcessConfig::default()
+                },
             },
         })
     }

@@ -7,7 +7,7 @@ use crate::{
         server::webhook::{CipherSuites, MinVersion, WebhookLimits},
         write::webhook_config::{self, WebhookClientConfig},
     },
-    controllers::runtime::config::{Address, LogConfig},
+    controllers::runtime::config::{Address, ProcessConfig},
 };
 use plimsoll_core::{
     recommender::NamespaceScope,
@@ -21,14 +21,14 @@ use plimsoll_core::{
 /// Configuration of the admission controller.
 #[derive(Clone, Debug)]
 pub struct AdmissionConfig {
+    /// Settings of the process.
+    pub process: ProcessConfig,
     /// Whether to behave like upstream or like Plimsoll.
     pub compat: Compat,
     /// The enabled fixes.
     pub fixes: Fixes,
     /// Address of the webhook.
     pub listen: Address,
-    /// Address of metrics and probes.
-    pub address: Address,
     /// TLS settings.
     pub tls: TlsConfig,
     /// Certificate settings.
@@ -41,12 +41,6 @@ pub struct AdmissionConfig {
     pub lease: LeaseConfig,
     /// Namespaces to handle.
     pub scope: NamespaceScope,
-    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
-    pub kubeconfig: Option<PathBuf>,
-    /// Requests per second to the API server; infinite for no limit.
-    pub qps: f32,
-    /// Burst of requests to the API server.
-    pub burst: u32,
     /// Enabled feature gates.
     pub feature_gates: AdmissionGates,
     /// How to set limits.
@@ -57,10 +51,6 @@ pub struct AdmissionConfig {
     pub shutdown_delay: Duration,
     /// Resource limits per client.
     pub limits: WebhookLimits,
-    /// Log settings.
-    pub log: LogConfig,
-    /// Warnings about flags; already logged by the command line.
-    pub warnings: Vec<String>,
 }
 
 /// TLS settings.

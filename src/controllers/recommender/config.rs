@@ -8,7 +8,7 @@ use plimsoll_core::{
 };
 
 use crate::controllers::runtime::{
-    config::{Address, ElectionConfig, LogConfig, ObjectMetrics},
+    config::{ElectionConfig, ObjectMetrics, ProcessConfig},
     prometheus::PrometheusConfig,
 };
 
@@ -16,6 +16,8 @@ use crate::controllers::runtime::{
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct RecommenderConfig {
+    /// Settings of the process.
+    pub process: ProcessConfig,
     /// The name that VPAs choose it by; `default` is also for those that choose none.
     pub name: String,
     /// Whose numbers are wanted.
@@ -36,16 +38,8 @@ pub struct RecommenderConfig {
     pub memory_saver: bool,
     /// How many writes are under way at once, at least 1.
     pub workers: usize,
-    /// Where metrics and health are served.
-    pub address: Address,
     /// Which namespaces are looked after.
     pub scope: NamespaceScope,
-    /// How to reach the API server; none is from inside of the cluster.
-    pub kubeconfig: Option<PathBuf>,
-    /// Requests a second to the API server; infinite for no limit.
-    pub qps: f32,
-    /// How many requests may go at once before that.
-    pub burst: u32,
     /// Who leads.
     pub election: ElectionConfig,
     /// Where usage comes from.
@@ -64,10 +58,6 @@ pub struct RecommenderConfig {
     pub pod_cap: ResourceAmounts,
     /// Whether it is ready, and works, without the history that could not be loaded.
     pub history_optional: bool,
-    /// Where words about the work go.
-    pub log: LogConfig,
-    /// Warnings about the flags, which the command line has logged.
-    pub warnings: Vec<String>,
 }
 
 /// Where history is kept.

@@ -13,6 +13,23 @@ use crate::{
     telemetry::Cardinality,
 };
 
+/// Settings of a process, whichever controller it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessConfig {
+    /// Listen addresses of metrics and probes; metrics are at the first one.
+    pub addresses: Vec<Address>,
+    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
+    pub kubeconfig: Option<PathBuf>,
+    /// Requests per second to the API server; infinite for no limit.
+    pub qps: f32,
+    /// Burst of requests to the API server.
+    pub burst: u32,
+    /// Log settings.
+    pub log: LogConfig,
+    /// Warnings about flags; already logged by the command line.
+    pub warnings: Vec<String>,
+}
+
 /// A listen address in Go's syntax: `:8942` means all interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -149,7 +166,7 @@ impl FromStr for ObjectMetrics {
 }
 
 /// Log settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
     /// klog's verbosity: 4 is upstream's default.
     pub verbosity: i32,

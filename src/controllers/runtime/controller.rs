@@ -1,13 +1,13 @@
 //! The life of a controller, the same for all: put together, started, run until a signal, and stopped in order.
 
-use std::{fmt, net::SocketAddr, ops::Deref, path::Path, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use tokio::time::Instant;
 
 use super::{
     client,
-    config::Address,
+    config::ProcessConfig,
     context::ControllerContext,
     liveness::{Clients, Liveness},
     shutdown::{ShutdownToken, Signals, TaskGroup, run_until_signal},
@@ -26,11 +26,8 @@ pub trait ControllerConfig: Send + Sized + 'static {
     /// What it configures.
     type Controller: Controller<Config = Self>;
 
-    /// The kubeconfig; `None` is from inside the cluster.
-    fn kubeconfig(&self) -> Option<&Path>;
-
-    /// Where metrics and probes are served; the first is where metrics are.
-    fn addresses(&self) -> Vec<&Address>;
+    /// The settings of its process.
+    fn process(&self) -> &ProcessConfig;
 }
 
 /// A controller of this program.
@@ -106,7 +103,7 @@ pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()>
 
 /// Clients for the API server, by kubeconfig or from inside the cluster.
 pub async fn connect<C: ControllerConfig>(config: &C) -> Result<Clients> {
-    client::connect(config.kubeconfig(), C::Controller::USER_AGENT).await
+    client::connect(config.process().kubeconfig.as_deref(), C::Controller::USER_AGENT).await
 }
 
 /// Starts a controller, with time from this clock.
@@ -118,7 +115,7 @@ pub async fn start<C: ControllerConfig>(
     // On the heap: the future of a start would be large.
     let mut context = Box::new(ControllerContext::for_single_controller(clients.into(), clock)?);
     let mut listeners = Vec::new();
-    for address in config.addresses() {
+    for address in &config.process().addresses {
         listeners.push(context.liveness.bind(address).await?);
     }
     let addresses = listeners.iter().map(AdminServer::address).collect();

@@ -1,16 +1,18 @@
 //! Configuration of the updater: flags and environment variables, validated once.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use crate::{
     cluster::write::RateLimiter,
-    controllers::runtime::config::{Address, ElectionConfig, LogConfig, ObjectMetrics},
+    controllers::runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
 };
 use plimsoll_core::{recommender::NamespaceScope, sizing::LimitPolicy, updater::Settings};
 
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct UpdaterConfig {
+    /// Settings of the process.
+    pub process: ProcessConfig,
     /// The time between the starts of two passes.
     pub interval: Duration,
     /// Settings of the update decision.
@@ -31,24 +33,12 @@ pub struct UpdaterConfig {
     pub heartbeat_namespace: String,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// Listen address of metrics and health checks.
-    pub address: Address,
     /// The namespaces to watch.
     pub scope: NamespaceScope,
-    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
-    pub kubeconfig: Option<PathBuf>,
-    /// Requests per second to the API server; infinite for no limit.
-    pub qps: f32,
-    /// Burst of requests to the API server.
-    pub burst: u32,
     /// Leader election.
     pub election: ElectionConfig,
     /// Which objects have metrics of their own.
     pub object_metrics: ObjectMetrics,
-    /// Logging.
-    pub log: LogConfig,
-    /// Warnings about the given flags, which the command line has already logged.
-    pub warnings: Vec<String>,
 }
 
 /// A rate limit with a burst.

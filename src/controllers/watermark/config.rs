@@ -1,13 +1,13 @@
 //! Configuration of the watermark controller: flags and environment variables, validated once.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::TransportConfig};
 
 use crate::{
     cluster::metrics_api::source::promql::TenantScope,
     controllers::{
-        runtime::config::{Address, ElectionConfig, LogConfig, ObjectMetrics},
+        runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
         updater::config::DryRun,
     },
     telemetry::LabelSet,
@@ -20,6 +20,8 @@ use plimsoll_core::{
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct WatermarkConfig {
+    /// Settings of the process.
+    pub process: ProcessConfig,
     /// Whether to behave like upstream.
     pub compat: Compat,
     /// Which defects of upstream are fixed.
@@ -46,28 +48,14 @@ pub struct WatermarkConfig {
     pub label_set: LabelSet,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// Listen address of metrics.
-    pub address: Address,
-    /// Listen address of health checks.
-    pub health_address: Address,
     /// The Prometheus server for PromQL queries of objects.
     pub prometheus: PrometheusQueries,
-    /// Path of the kubeconfig; `None` uses the in-cluster configuration.
-    pub kubeconfig: Option<PathBuf>,
     /// Timeout of requests to the API server.
     pub request_timeout: Duration,
-    /// Requests per second to the API server; infinite for no limit.
-    pub qps: f32,
-    /// Burst of requests to the API server.
-    pub burst: u32,
     /// Leader election.
     pub election: ElectionConfig,
     /// Which objects have metrics of their own besides those with upstream's names.
     pub object_metrics: ObjectMetrics,
-    /// Logging.
-    pub log: LogConfig,
-    /// Warnings about the given flags, which the command line has already logged.
-    pub warnings: Vec<String>,
 }
 
 /// The Prometheus server for PromQL queries of objects.
