@@ -26,10 +26,7 @@ use crate::{
         runtime::config::Address,
     },
 };
-use plimsoll_core::{
-    recommender::NamespaceScope,
-    types::{compat::Compat, quantity::Quantity},
-};
+use plimsoll_core::types::{compat::Compat, quantity::Quantity};
 
 /// The name of the role, and of upstream's binary.
 pub const NAME: &str = "admission-controller";
@@ -87,16 +84,7 @@ impl AdmissionArgs {
         variable: impl Fn(&str) -> String,
     ) -> Result<AdmissionConfig, CliError> {
         let refuse = |why: &str| CliError::new(Exit::Findings, why);
-        let scope = NamespaceScope {
-            only: self.cluster.only_namespace(),
-            ignored: self.cluster.ignored_namespaces(),
-            ..NamespaceScope::default()
-        };
-        if scope.only.is_some() && !scope.ignored.is_empty() {
-            return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
-            ));
-        }
+        let scope = self.cluster.scope()?;
         let (registration, certificates) = (&self.registration, &self.certificates);
         let namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
         let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
@@ -145,11 +133,8 @@ impl AdmissionArgs {
     /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags, ciphers: &CipherSuites) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
-        ineffective.extend(typed.set_among(&["profiling"]));
-        if !ineffective.is_empty() {
-            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
-        }
+        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain(["profiling"]);
+        warnings.extend(typed.without_effect_warning(without_effect));
         warnings.extend(certificates::warnings(ciphers));
         warnings.extend(self.registration.ineffective_flags_warning(typed));
         warnings

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{go_values, klog::LogArgs, prometheus_auth::non_empty_path};
+use super::{Exit, go_values, klog::LogArgs, output::CliError, prometheus_auth::non_empty_path};
 use crate::controllers::runtime::config::{Address, ProcessConfig};
+use plimsoll_core::recommender::NamespaceScope;
 
 /// The API server and the namespaces to handle.
 #[derive(Clone, Debug, Args)]
@@ -64,14 +65,28 @@ impl ClusterArgs {
         }
     }
 
-    /// The only namespace to handle, if set.
-    pub fn only_namespace(&self) -> Option<String> {
-        Some(self.vpa_object_namespace.clone()).filter(|name| !name.is_empty())
+    /// The namespaces to handle. As in upstream, spaces in names are not trimmed.
+    pub fn scope(&self) -> Result<NamespaceScope, CliError> {
+        let ignored = self.ignored_vpa_object_namespaces.split(',');
+        let scope = NamespaceScope {
+            only: Some(self.vpa_object_namespace.clone()).filter(|name| !name.is_empty()),
+            ignored: ignored.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect(),
+            ..NamespaceScope::default()
+        };
+        if scope.only.is_some() && !scope.ignored.is_empty() {
+            return Err(CliError::new(
+                Exit::Findings,
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
+            ));
+        }
+        Ok(scope)
     }
 
-    /// The namespaces to ignore. As in upstream, spaces are not trimmed.
-    pub fn ignored_namespaces(&self) -> Vec<String> {
-        let names = self.ignored_vpa_object_namespaces.split(',');
-        names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
+    /// A warning about namespaces that cannot be ignored.
+    pub fn ignored_namespaces_warning(scope: &NamespaceScope) -> Option<String> {
+        scope.ignored.iter().any(|name| name.trim() != name).then(|| {
+            "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
+                .to_owned()
+        })
     }
 }

@@ -38,6 +38,15 @@ impl ParsedFlags {
         set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
     }
 
+    /// A warning about those of the given flags that were set.
+    pub fn without_effect_warning<'a>(
+        &self,
+        flags: impl IntoIterator<Item = &'a str>,
+    ) -> Option<String> {
+        let set = self.set_among(&flags.into_iter().collect::<Vec<_>>());
+        (!set.is_empty()).then(|| format!("accepted, without effect: {}", set.join(", ")))
+    }
+
     /// A warning for parsers that stop at the first argument that is not a flag. The arguments are not included, because one
     /// may be a password.
     pub fn ignored_flags_warning(&self) -> Option<String> {

@@ -19,10 +19,13 @@ use super::{
     prometheus::PrometheusArgs,
     prometheus_auth,
 };
-use crate::controllers::{
-    self,
-    recommender::config::{RecommenderConfig, StorageChoice, UsageSource},
-    runtime::config::{Address, ObjectMetrics},
+use crate::{
+    controllers::{
+        self,
+        recommender::config::{RecommenderConfig, StorageChoice, UsageSource},
+        runtime::config::Address,
+    },
+    telemetry::Cardinality,
 };
 use plimsoll_core::{
     recommender::{NamespaceScope, Shard},
@@ -99,7 +102,7 @@ pub struct RecommenderArgs {
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
-    object_metrics: ObjectMetrics,
+    object_metrics: Cardinality,
     /// Relative change of bounds below which they are not written [with --compat=upstream: 0]
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = go_values::fraction)]
     #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
@@ -163,16 +166,7 @@ impl RecommenderArgs {
         let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let compat = self.model.compat();
         let upstream = compat == Compat::Upstream;
-        let scope = NamespaceScope {
-            only: self.cluster.only_namespace(),
-            ignored: self.cluster.ignored_namespaces(),
-            shard: self.shard,
-        };
-        if scope.only.is_some() && !scope.ignored.is_empty() {
-            return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
-            ));
-        }
+        let scope = NamespaceScope { shard: self.shard, ..self.cluster.scope()? };
         let election = self.election.election(&self.leader_elect_resource_name, compat);
         if election.enabled {
             election.validate().map_err(refuse)?;
@@ -236,11 +230,12 @@ impl RecommenderArgs {
         warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let reads_series = self.storage == StorageChoice::Prometheus;
         warnings.extend(self.prometheus.warnings(typed, reads_series));
-        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
-        ineffective.extend(typed.set_among(&["memory_saver", "min_checkpoints", "profiling"]));
-        if !ineffective.is_empty() {
-            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
-        }
+        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain([
+            "memory_saver",
+            "min_checkpoints",
+            "profiling",
+        ]);
+        warnings.extend(typed.without_effect_warning(without_effect));
         if self.model.compat() == Compat::Upstream {
             let ineffective = typed.set_among(&["bounds_dead_band", "checkpoint_interval"]);
             if !ineffective.is_empty() {
@@ -248,12 +243,7 @@ impl RecommenderArgs {
                     .push(format!("no effect with --compat=upstream: {}", ineffective.join(", ")));
             }
         }
-        if scope.ignored.iter().any(|name| name.trim() != name) {
-            warnings.push(
-                "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
-                    .to_owned(),
-            );
-        }
+        warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
         if matches!(usage, UsageSource::External { cpu: None, memory: None, .. }) {
             warnings.push(
                 "--use-external-metrics without a metric reads no usage: set \

@@ -19,9 +19,10 @@ use crate::{
     controllers,
     controllers::{
         UpdaterConfig,
-        runtime::config::{Address, ObjectMetrics},
+        runtime::config::Address,
         updater::config::{DryRun, RateLimit},
     },
+    telemetry::Cardinality,
 };
 use plimsoll_core::recommender::NamespaceScope;
 
@@ -83,7 +84,7 @@ pub struct UpdaterArgs {
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
-    object_metrics: ObjectMetrics,
+    object_metrics: Cardinality,
     #[command(flatten)]
     policy: UpdaterPolicyArgs,
     #[command(flatten)]
@@ -109,16 +110,7 @@ impl UpdaterArgs {
         let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let policy = &self.policy;
         let compat = policy.compat();
-        let scope = NamespaceScope {
-            only: self.cluster.only_namespace(),
-            ignored: self.cluster.ignored_namespaces(),
-            ..NamespaceScope::default()
-        };
-        if scope.only.is_some() && !scope.ignored.is_empty() {
-            return Err(refuse(
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
-            ));
-        }
+        let scope = self.cluster.scope()?;
         let admission = policy.admission(variable).map_err(|why| refuse(&why))?;
         let election = self.election.election(&self.leader_elect_resource_name, compat);
         if election.enabled {
@@ -164,17 +156,9 @@ impl UpdaterArgs {
         rates: [(&str, RateLimit); 2],
     ) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let mut ineffective = typed.set_among(&klog::WITHOUT_EFFECT);
-        ineffective.extend(typed.set_among(&["profiling"]));
-        if !ineffective.is_empty() {
-            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
-        }
-        if scope.ignored.iter().any(|name| name.trim() != name) {
-            warnings.push(
-                "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
-                    .to_owned(),
-            );
-        }
+        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain(["profiling"]);
+        warnings.extend(typed.without_effect_warning(without_effect));
+        warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
         let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
         warnings.extend(blocked.map(|(action, _)| {
             format!("a burst of 0 blocks every {action}, as in upstream: use a burst of 1 or more")

@@ -30,10 +30,10 @@ use crate::{
     controllers,
     controllers::{
         WatermarkConfig,
-        runtime::config::{Address, ObjectMetrics, ProcessConfig},
+        runtime::config::{Address, ProcessConfig},
         updater::config::DryRun,
     },
-    telemetry::LabelSet,
+    telemetry::{Cardinality, LabelSet},
 };
 use plimsoll_core::types::compat::{Compat, Fix, Fixes};
 
@@ -125,7 +125,7 @@ pub struct WatermarkArgs {
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard")]
     #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
-    object_metrics: ObjectMetrics,
+    object_metrics: Cardinality,
     /// Prints the version and exits
     #[arg(long)]
     version: bool,
@@ -234,10 +234,7 @@ impl WatermarkArgs {
     /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags) -> Vec<String> {
         let mut warnings: Vec<String> = typed.ignored_flags_warning().into_iter().collect();
-        let ineffective = typed.set_among(&WITHOUT_EFFECT);
-        if !ineffective.is_empty() {
-            warnings.push(format!("accepted, without effect: {}", ineffective.join(", ")));
-        }
+        warnings.extend(typed.without_effect_warning(WITHOUT_EFFECT));
         if self.compat == Compat::Upstream && typed.is_set("metrics_addr") {
             warnings.push(
                 "no effect with --compat=upstream: --metrics-addr: metrics are served on :8383"

@@ -174,7 +174,7 @@ impl Controller for Recommender {
         oom_ingest::init_oom_counters(&health);
         let recommender = Self::from_context(config, context, metrics, health)?;
         let source = Arc::new(RecommenderObjectMetrics(Arc::downgrade(&recommender)));
-        let cardinality = recommender.config.object_metrics.cardinality();
+        let cardinality = recommender.config.object_metrics;
         context.registry.add_objects(ObjectMetrics::new(source, cardinality));
         Ok(recommender)
     }

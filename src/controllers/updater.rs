@@ -142,7 +142,7 @@ impl Controller for Updater {
     async fn new(config: UpdaterConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
         let updater = Self::from_context(config, context);
         let source = Arc::new(UpdaterObjectMetrics(Arc::downgrade(&updater)));
-        let cardinality = updater.config.object_metrics.cardinality();
+        let cardinality = updater.config.object_metrics;
         context.registry.add_objects(ObjectMetrics::new(source, cardinality));
         Ok(updater)
     }

@@ -137,7 +137,7 @@ impl Controller for WatermarkController {
         let config = &controller.config;
         context.registry.add_watermarks(WpaObjectMetrics::new(
             Arc::new(WatermarkObjectMetrics(Arc::downgrade(&controller))),
-            config.object_metrics.cardinality(),
+            config.object_metrics,
             config.label_set,
             &config.labels_as_tags,
         ));

@@ -154,7 +154,7 @@ impl FromStr for Cardinality {
             "all" => Ok(Self::All),
             "restricted" => Ok(Self::Restricted),
             "off" => Ok(Self::Off),
-            other => Err(format!("{other:?} is not one of standard, all, restricted, off")),
+            _ => Err("use standard, all, restricted or off".to_owned()),
         }
     }
 }

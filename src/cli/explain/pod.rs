@@ -12,13 +12,14 @@ use crate::{
     },
     controllers::{
         UpdaterConfig,
-        runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
+        runtime::config::{ElectionConfig, ProcessConfig},
         updater::{
             self, ExplainPodConfig,
             config::{DryRun, RateLimit},
         },
     },
     report::explain::pod::text,
+    telemetry::Cardinality,
 };
 use plimsoll_core::recommender::NamespaceScope;
 
@@ -91,7 +92,7 @@ impl PodArgs {
                 boost_workers: 1,
                 dry_run: Some(DryRun::default()),
                 scope: NamespaceScope::default(),
-                object_metrics: ObjectMetrics::Off,
+                object_metrics: Cardinality::Off,
                 process: ProcessConfig {
                     qps: f32::INFINITY,
                     burst: u32::MAX,

@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::partial_objects::lean_metadata;
+use super::raw_object::ObjectHead;
 
 /// An object of the API server, or why it is invalid. Otherwise a single invalid object would fail the page of the list
 /// that contains it.
@@ -30,20 +30,13 @@ pub struct InvalidObject {
     pub metadata: Box<ObjectMeta>,
 }
 
-/// The part of an invalid object that is decoded.
-#[derive(Deserialize)]
-struct MetadataOnly {
-    #[serde(default, deserialize_with = "lean_metadata")]
-    metadata: ObjectMeta,
-}
-
 impl<'de, K: DeserializeOwned> Deserialize<'de> for MaybeObject<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         match serde_json::from_str(text) {
             Ok(object) => Ok(Self(Ok(object))),
             Err(why) => {
-                let head: MetadataOnly = serde_json::from_str(text).map_err(D::Error::custom)?;
+                let head: ObjectHead = serde_json::from_str(text).map_err(D::Error::custom)?;
                 let reason = without_position(&why.to_string()).to_owned();
                 Ok(Self(Err(InvalidObject { reason, metadata: Box::new(head.metadata) })))
             }

@@ -7,9 +7,12 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-use crate::controllers::runtime::{
-    config::{ElectionConfig, ObjectMetrics, ProcessConfig},
-    prometheus::PrometheusConfig,
+use crate::{
+    controllers::runtime::{
+        config::{ElectionConfig, ProcessConfig},
+        prometheus::PrometheusConfig,
+    },
+    telemetry::Cardinality,
 };
 
 /// Everything about the recommender that flags can set.
@@ -47,7 +50,7 @@ pub struct RecommenderConfig {
     /// A Prometheus with history.
     pub prometheus: PrometheusConfig,
     /// Of which objects there are series.
-    pub object_metrics: ObjectMetrics,
+    pub object_metrics: Cardinality,
     /// The share by which bounds must move to be written; 0 is whatever moves.
     pub bounds_dead_band: f64,
     /// Whether init containers that keep running are recommended for.

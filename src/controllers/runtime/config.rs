@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    cluster::leader::{ElectionOptions, lease},
-    telemetry::Cardinality,
-};
+use crate::cluster::leader::{ElectionOptions, lease};
 
 /// Settings of a process, whichever controller it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,46 +119,6 @@ impl ElectionConfig {
             );
         }
         Ok(())
-    }
-}
-
-/// Of which objects there are series of their own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ObjectMetrics {
-    /// All objects, without restrictions that have never applied.
-    #[default]
-    Standard,
-    /// All objects and all restrictions.
-    All,
-    /// Only objects whose recommendation is restricted.
-    Restricted,
-    /// No objects.
-    Off,
-}
-
-impl ObjectMetrics {
-    /// The same setting for the metrics registry.
-    pub(crate) const fn cardinality(self) -> Cardinality {
-        match self {
-            Self::Standard => Cardinality::Standard,
-            Self::All => Cardinality::All,
-            Self::Restricted => Cardinality::Restricted,
-            Self::Off => Cardinality::Off,
-        }
-    }
-}
-
-impl FromStr for ObjectMetrics {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "standard" => Ok(Self::Standard),
-            "all" => Ok(Self::All),
-            "restricted" => Ok(Self::Restricted),
-            "off" => Ok(Self::Off),
-            _ => Err("use standard, all, restricted or off".to_owned()),
-        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::{
     cluster::write::RateLimiter,
-    controllers::runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
+    controllers::runtime::config::{ElectionConfig, ProcessConfig},
+    telemetry::Cardinality,
 };
 use plimsoll_core::{recommender::NamespaceScope, sizing::LimitPolicy, updater::Settings};
 
@@ -38,7 +39,7 @@ pub struct UpdaterConfig {
     /// Leader election.
     pub election: ElectionConfig,
     /// Which objects have metrics of their own.
-    pub object_metrics: ObjectMetrics,
+    pub object_metrics: Cardinality,
 }
 
 /// A rate limit with a burst.

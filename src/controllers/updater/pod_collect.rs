@@ -33,7 +33,7 @@ use crate::{
         context::ControllerContext,
         shutdown::TaskGroup,
     },
-    report::explain::{PodReport, suggestions::suggestions},
+    report::explain::{PodReport, suggestions::not_found_hint},
 };
 use plimsoll_core::updater::{
     self, Action, DesiredReplicas, PassContext, PersistedState, StepResult, UpdatePass,
@@ -146,14 +146,7 @@ async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainPod
             return ExplainPodError::Unreadable { address: cluster.address.clone(), error };
         }
     };
-    let near = suggestions(name, names.iter().map(String::as_str));
-    let hint = if near.is_empty() {
-        format!(
-            "no pods in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
-        )
-    } else {
-        format!("did you mean {}?", near.join(", "))
-    };
+    let hint = not_found_hint("pods", namespace, name, &names);
     ExplainPodError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
 

@@ -7,10 +7,10 @@ use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::Transport
 use crate::{
     cluster::metrics_api::source::promql::TenantScope,
     controllers::{
-        runtime::config::{ElectionConfig, ObjectMetrics, ProcessConfig},
+        runtime::config::{ElectionConfig, ProcessConfig},
         updater::config::DryRun,
     },
-    telemetry::LabelSet,
+    telemetry::{Cardinality, LabelSet},
 };
 use plimsoll_core::{
     api::scale_target::TlsConfig,
@@ -55,7 +55,7 @@ pub struct WatermarkConfig {
     /// Leader election.
     pub election: ElectionConfig,
     /// Which objects have metrics of their own besides those with upstream's names.
-    pub object_metrics: ObjectMetrics,
+    pub object_metrics: Cardinality,
 }
 
 /// The Prometheus server for PromQL queries of objects.

@@ -34,7 +34,7 @@ use crate::{
     report::explain::{
         VpaReport,
         report::{self, RecordForm, StoredRecord},
-        suggestions::suggestions,
+        suggestions::not_found_hint,
     },
 };
 use plimsoll_core::{
@@ -219,14 +219,7 @@ async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainErr
             return ExplainError::Unreadable { address: cluster.address.clone(), error };
         }
     };
-    let near = suggestions(name, names.iter().map(String::as_str));
-    let hint = if near.is_empty() {
-        format!(
-            "no VerticalPodAutoscalers in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
-        )
-    } else {
-        format!("did you mean {}?", near.join(", "))
-    };
+    let hint = not_found_hint("VerticalPodAutoscalers", namespace, name, &names);
     ExplainError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
 

@@ -17,6 +17,17 @@ pub fn suggestions<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) ->
     candidates.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name).collect()
 }
 
+/// What to do if no object has this name: the most similar of these names, or where to look for objects of this kind.
+pub fn not_found_hint(kinds: &str, namespace: &str, name: &str, names: &[String]) -> String {
+    let near = suggestions(name, names.iter().map(String::as_str));
+    if near.is_empty() {
+        return format!(
+            "no {kinds} in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
+        );
+    }
+    format!("did you mean {}?", near.join(", "))
+}
+
 /// The Levenshtein distance; 1 if one name is a prefix of the other.
 fn edit_distance(one: &str, other: &str) -> usize {
     if !one.is_empty() && (other.starts_with(one) || one.starts_with(other)) {
