@@ -200,7 +200,7 @@ async fn cached_pods_and_nodes_keep_only_the_fields_that_are_used() {
     })
     .await;
     assert_eq!(killed.reason.as_deref(), Some("OOMKilled"));
-    assert!(killed.finished_at.is_some() && killed.exit_code == 137);
+    assert!(killed.finished_at.is_some());
 
     let nodes = WatchedObjects::<PartialNode>::of(Api::all(bed.client()), WatchOptions::default());
     nodes.wait_for_names(&["shared"]).await;

@@ -211,7 +211,6 @@ async fn the_stalest_status_is_written_first_and_deleted_objects_are_dropped() {
     }
     outbox.push(ObjectKey::new(namespace.as_str(), "nothing-to-write"), None);
     assert_eq!(outbox.len(), 7);
-    assert!(outbox.oldest_wait().is_some());
     let (stop, task) = run(&outbox);
     wait_until_empty(&outbox).await;
     assert_eq!(decisions.names_with_outcome("gone"), ["vpa-003"]);
@@ -219,7 +218,6 @@ async fn the_stalest_status_is_written_first_and_deleted_objects_are_dropped() {
         decisions.names_with_outcome("written"),
         ["vpa-005", "vpa-004", "vpa-001", "vpa-000", "vpa-002"]
     );
-    assert_eq!((outbox.len(), outbox.oldest_wait()), (0, None));
     stop.send(()).expect("it runs");
     task.await.expect("no panic");
 }
@@ -297,7 +295,6 @@ async fn a_standby_writes_nothing_and_writes_its_queue_once_it_leads() {
     }
     let remaining = outbox.drain(Instant::now() + Duration::from_millis(200)).await;
     assert_eq!((remaining, proxy.arrival_times(&Method::PATCH, "/status").len()), (10, 0));
-    assert_eq!(outbox.oldest_wait(), None, "without the lease there is nothing to write");
     fence.grant_until(Instant::now() + MINUTE);
     wait_until_empty(&outbox).await;
     assert_eq!(decisions.names_with_outcome("written").len(), 10);

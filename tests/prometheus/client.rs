@@ -10,7 +10,9 @@ use plimsoll_storage::prometheus::client::{QueryLimits, QueryRange};
 use plimsoll_storage::prometheus::decode::IgnoreSeries;
 use plimsoll_storage::prometheus::promql::{Query, RangeFunction};
 use plimsoll_storage::prometheus::query_error::QueryError;
-use plimsoll_storage::prometheus::selector::{LabelMatchers, Pattern, Selector};
+use plimsoll_storage::prometheus::selector::{
+    LabelMatcher, LabelMatchers, MatchOperator, Selector,
+};
 
 use super::proxy::{Fault, FaultyProxy};
 use super::series_collector::{SeriesByLabels, SeriesCollector, client, short_limits};
@@ -133,7 +135,8 @@ async fn eight_days(release: PrometheusRelease) {
     assert_eq!(fine.step_count(), 11_521);
     let coarse = QueryRange::new(start, end, 7 * MINUTE).expect("a grid");
 
-    let selector = Selector::metric("x").not_matches("c", Pattern::literal("."));
+    let selector =
+        Selector::metric("x").with(LabelMatcher::new("c", MatchOperator::NotMatches, r"\."));
     for (query, main) in [
         (Query::from(selector.clone()), 11_521),
         // Windows do not align with request boundaries: ten samples on release 3, eleven on release 2, throughout.
@@ -216,7 +219,8 @@ async fn queries_beyond_a_limit_of_the_server_or_the_budget_are_split() {
     }
 
     // A query that cannot be split is rejected at once, and the error says what to do.
-    let huge = query.subquery(RangeFunction::Max, 24 * 60 * MINUTE, MINUTE / 6);
+    let huge = format!("max_over_time(({})[1d:10s])", query.as_str());
+    let huge = Query::from_user(&huge, &LabelMatchers::default()).expect("a query");
     let failure = plain
         .instant(&huge, end.into(), &mut IgnoreSeries)
         .await

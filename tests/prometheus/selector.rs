@@ -299,11 +299,6 @@ async fn real_servers_find_exactly_the_series_with_unusual_labels() {
         for (query, series) in [
             (all.clone().into(), worst.len()),
             (none.into(), 0),
-            (count.subquery(RangeFunction::Max, minutes(30), minutes(1)), worst.len()),
-            (
-                Query::from(all.clone()).subquery(RangeFunction::Max, minutes(30), minutes(1)),
-                worst.len(),
-            ),
             (count.aggregate(Aggregation::Sum, Grouping::By(&[])), 1),
             (count.aggregate(Aggregation::Max, Grouping::Without(&["l"])), 1),
             (Query::from(all.clone()).last_within(minutes(60)), worst.len()),

@@ -31,12 +31,6 @@ impl Noise {
         mix(self.0 ^ mix(tick.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// A uniform value in 0..1 at a tick.
-    pub fn uniform(self, tick: u64) -> f64 {
-        // 53 bits fill the mantissa exactly; the factor is a power of two, so nothing is rounded.
-        (self.bits(tick) >> 11) as f64 / 9_007_199_254_740_992.0
-    }
-
     /// A bell-shaped value in -1..1 around 0 at a tick (the mean of four uniform ones).
     pub fn bell_shaped(self, tick: u64) -> f64 {
         let word = self.bits(tick);
@@ -96,16 +90,13 @@ mod tests {
     #[test]
     fn values_stay_within_their_range_and_have_their_mean() {
         let noise = Noise::new(9);
-        let (mut uniform, mut bell) = (0.0, 0.0);
+        let mut bell = 0.0;
         for tick in 0..100_000 {
-            let (u, b, d) = (noise.uniform(tick), noise.bell_shaped(tick), noise.drift(tick, 7));
-            assert!((0.0..1.0).contains(&u), "{u}");
+            let (b, d) = (noise.bell_shaped(tick), noise.drift(tick, 7));
             assert!((-1.0..=1.0).contains(&b), "{b}");
             assert!((-1.0..=1.0).contains(&d), "{d}");
-            uniform += u;
             bell += b;
         }
-        assert!((uniform / 1e5 - 0.5).abs() < 0.01, "mean {}", uniform / 1e5);
         assert!((bell / 1e5).abs() < 0.01, "mean {}", bell / 1e5);
     }
 

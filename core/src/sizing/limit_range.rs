@@ -20,8 +20,6 @@ pub struct LimitRangeItem {
     pub min: Option<ResourceList>,
     /// Default limits.
     pub default: Option<ResourceList>,
-    /// Default requests.
-    pub default_request: Option<ResourceList>,
     /// Upper bound of the ratio of limit to request.
     pub max_limit_request_ratio: Option<ResourceList>,
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::core::v1::{Event, Node, Pod},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -143,8 +143,6 @@ pub struct Terminated {
     pub reason: Option<Box<str>>,
     /// When it terminated.
     pub finished_at: Option<Time>,
-    /// The exit code of its process.
-    pub exit_code: i32,
 }
 
 /// A container that is waiting to start.
@@ -236,9 +234,6 @@ pub struct PartialEvent {
     /// The reason.
     #[serde(default)]
     pub reason: Option<Box<str>>,
-    /// When it happened, if set.
-    #[serde(default)]
-    pub event_time: Option<MicroTime>,
 }
 
 /// The involved object of an event.

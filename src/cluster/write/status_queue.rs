@@ -117,7 +117,7 @@ impl StatusQueue {
     /// Queues a key, unless it is queued already. `last_written` is when its status was last written, if known. The patch is
     /// requested from the source when the key is due.
     pub fn push(&self, key: ObjectKey, last_written: Option<Time>) {
-        self.inner.queue().push(key, last_written, Instant::now());
+        self.inner.queue().push(key, last_written);
         self.inner.key_added.notify_one();
     }
 
@@ -129,13 +129,6 @@ impl StatusQueue {
     /// Whether all statuses are written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// How long the oldest key has been queued. `None` if there is none, or while this process may not write.
-    pub fn oldest_wait(&self) -> Option<Duration> {
-        let is_leader = self.inner.permit.fence().is_granted();
-        let oldest = if is_leader { self.inner.queue().oldest_queued_at() } else { None };
-        oldest.map(|since| since.elapsed())
     }
 
     /// The counts of the writes.
@@ -194,7 +187,7 @@ impl Inner {
             let result = self.write_status(&key, &stopped).await;
             let now = Instant::now();
             match result {
-                DeliveryResult::Done => self.queue().done(&key, now),
+                DeliveryResult::Done => self.queue().done(&key),
                 DeliveryResult::Requeue => self.queue().requeue(&key),
                 DeliveryResult::RetryAfter(at_least) => {
                     self.queue().requeue_after(&key, now, at_least);

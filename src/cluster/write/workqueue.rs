@@ -32,7 +32,6 @@ struct Entry {
     state: KeyState,
     last_written: Option<Time>,
     sequence: u64,
-    queued_at: Instant,
     failures: u32,
 }
 
@@ -48,7 +47,7 @@ enum KeyState {
 
 impl WorkQueue {
     /// Queues a key, unless it is queued already.
-    pub fn push(&mut self, key: ObjectKey, last_written: Option<Time>, now: Instant) {
+    pub fn push(&mut self, key: ObjectKey, last_written: Option<Time>) {
         if let Some(entry) = self.entries.get_mut(&key) {
             if let KeyState::InFlight { dirty } = &mut entry.state {
                 *dirty = true;
@@ -59,8 +58,7 @@ impl WorkQueue {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.ready.insert((last_written, sequence, key.clone()));
-        let entry =
-            Entry { state: KeyState::Ready, last_written, sequence, queued_at: now, failures: 0 };
+        let entry = Entry { state: KeyState::Ready, last_written, sequence, failures: 0 };
         self.entries.insert(key, entry);
     }
 
@@ -97,10 +95,10 @@ impl WorkQueue {
     }
 
     /// A key that was handed out is written, or has nothing to write.
-    pub fn done(&mut self, key: &ObjectKey, now: Instant) {
+    pub fn done(&mut self, key: &ObjectKey) {
         let is_dirty = match self.entries.get_mut(key) {
             Some(entry) if matches!(entry.state, KeyState::InFlight { dirty: true }) => {
-                (entry.failures, entry.queued_at) = (0, now);
+                entry.failures = 0;
                 true
             }
             _ => false,
@@ -138,11 +136,6 @@ impl WorkQueue {
         self.entries.len()
     }
 
-    /// When the key that has waited longest was queued.
-    pub fn oldest_queued_at(&self) -> Option<Instant> {
-        self.entries.values().map(|entry| entry.queued_at).min()
-    }
-
     fn make_ready(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.entries.get_mut(key) {
             if let KeyState::Delayed(due) = entry.state {
@@ -172,9 +165,9 @@ mod tests {
         for (name, written) in
             [("young", Some(90)), ("old", Some(10)), ("new", None), ("older", Some(5))]
         {
-            queue.push(key(name), written.map(Time::from_secs), now);
+            queue.push(key(name), written.map(Time::from_secs));
         }
-        queue.push(key("newer"), None, now);
+        queue.push(key("newer"), None);
         assert_eq!(take_all(&mut queue, now), ["new", "newer", "older", "old", "young"]);
     }
 
@@ -182,36 +175,36 @@ mod tests {
     fn a_key_is_queued_once() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
         for _ in 0..5 {
-            queue.push(key("web"), None, now);
+            queue.push(key("web"), None);
         }
         assert_eq!(queue.pop(now), Some(key("web")));
         assert_eq!((queue.len(), queue.pop(now)), (1, None));
-        queue.done(&key("web"), now);
-        assert_eq!((queue.len(), queue.oldest_queued_at()), (0, None));
+        queue.done(&key("web"));
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]
     fn a_key_pushed_during_its_write_is_written_again() {
         let (mut queue, now) = (WorkQueue::default(), Instant::now());
-        queue.push(key("web"), None, now);
+        queue.push(key("web"), None);
         queue.pop(now);
-        queue.push(key("web"), Some(Time::from_secs(1)), now);
+        queue.push(key("web"), Some(Time::from_secs(1)));
         assert_eq!(queue.pop(now), None, "not twice at the same time");
-        queue.done(&key("web"), now);
+        queue.done(&key("web"));
         assert_eq!(queue.pop(now), Some(key("web")));
-        queue.done(&key("web"), now);
+        queue.done(&key("web"));
         assert_eq!(queue.len(), 0);
     }
 
     #[test]
     fn a_failed_key_backs_off_and_a_push_does_not_shorten_it() {
         let (mut queue, start) = (WorkQueue::default(), Instant::now());
-        queue.push(key("web"), None, start);
+        queue.push(key("web"), None);
         let mut now = start;
         for least in [500, 1000, 2000, 4000] {
             assert_eq!(queue.pop(now), Some(key("web")));
             queue.requeue_after(&key("web"), now, Duration::ZERO);
-            queue.push(key("web"), None, now);
+            queue.push(key("web"), None);
             assert_eq!(queue.pop(now + Duration::from_millis(least - 1)), None);
             now = queue.next_wakeup(now).expect("a time to try again");
         }
@@ -222,7 +215,6 @@ mod tests {
             Some(now + Duration::from_mins(5)),
             "the server's Retry-After"
         );
-        assert_eq!(queue.oldest_queued_at(), Some(start), "it has been queued since the start");
     }
 
     #[test]
@@ -232,7 +224,7 @@ mod tests {
         queue.pause(end);
         queue.pause(now);
         assert_eq!(queue.next_wakeup(now), None);
-        queue.push(key("web"), None, now);
+        queue.push(key("web"), None);
         assert_eq!((queue.pop(now), queue.next_wakeup(now)), (None, Some(end)));
         assert_eq!(queue.pop(end), Some(key("web")));
         queue.requeue(&key("web"));

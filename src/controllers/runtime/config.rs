@@ -1,12 +1,6 @@
 //! Settings that all controllers have.
 
-use std::{
-    fmt, io,
-    net::{Ipv6Addr, SocketAddr, ToSocketAddrs as _},
-    path::PathBuf,
-    str::FromStr,
-    time::Duration,
-};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::cluster::leader::{ElectionOptions, lease};
 
@@ -34,18 +28,6 @@ pub struct Address {
     pub host: String,
     /// The port; 0 picks a free port.
     pub port: u16,
-}
-
-impl Address {
-    /// The socket addresses to try in order. The first one that can be bound is used.
-    pub fn sockets(&self) -> io::Result<Vec<SocketAddr>> {
-        if self.host.is_empty() {
-            // Where IPv6 is available, its socket also accepts IPv4.
-            let addresses = [Ipv6Addr::UNSPECIFIED.into(), std::net::Ipv4Addr::UNSPECIFIED.into()];
-            return Ok(addresses.map(|host| SocketAddr::new(host, self.port)).to_vec());
-        }
-        Ok((&*self.host, self.port).to_socket_addrs()?.collect())
-    }
 }
 
 impl FromStr for Address {
@@ -172,7 +154,6 @@ mod tests {
             let address: Address = text.parse().expect(text);
             assert_eq!((&*address.host, address.port), (host, port));
             assert_eq!(address.to_string(), text);
-            assert!(!address.sockets().expect("can be looked up").is_empty());
         }
         for bad in ["", "8942", ":", "::1:80", ":65536", "host:http"] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");

@@ -85,13 +85,6 @@ impl Query {
         Self::built(format!("{selector}[{}]", format_duration(window)))
     }
 
-    /// Applies a function to a window of this query, evaluated at each `step`.
-    #[must_use]
-    pub fn subquery(&self, function: RangeFunction, window: Duration, step: Duration) -> Self {
-        let (window, step) = (format_duration(window), format_duration(step));
-        Self::built(format!("{}({}[{window}:{step}])", function.name(), self.as_operand()))
-    }
-
     /// For a plain selector, the last sample of each series within this window. Other queries are unchanged. This turns a
     /// user's instant query into one about everything that existed in the window.
     #[must_use]
@@ -232,14 +225,6 @@ impl Query {
     fn built(text: String) -> Self {
         Self { text, is_selector: false }
     }
-
-    /// The query in a form that a window can follow.
-    fn as_operand(&self) -> String {
-        if self.text.ends_with(')') && self.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            return self.text.clone();
-        }
-        format!("({})", self.text)
-    }
 }
 
 impl From<Selector> for Query {
@@ -318,13 +303,8 @@ mod tests {
         let (minutes, hours) = (Duration::from_mins, Duration::from_hours);
         let rate = Query::range_function(RangeFunction::Rate, &selector, minutes(2));
         assert_eq!(rate.as_str(), r#"rate(x{a="b"}[2m])"#);
-        let peak = rate.subquery(RangeFunction::Max, hours(1), minutes(1));
-        assert_eq!(peak.as_str(), r#"max_over_time(rate(x{a="b"}[2m])[1h:1m])"#);
-        let by = peak.aggregate(Aggregation::Max, Grouping::By(&["pod", "my.label"]));
-        assert_eq!(
-            by.as_str(),
-            r#"max by (pod,"my.label") (max_over_time(rate(x{a="b"}[2m])[1h:1m]))"#
-        );
+        let by = rate.aggregate(Aggregation::Max, Grouping::By(&["pod", "my.label"]));
+        assert_eq!(by.as_str(), r#"max by (pod,"my.label") (rate(x{a="b"}[2m]))"#);
         let without = Query::from(selector.clone())
             .aggregate(Aggregation::Max, Grouping::Without(&["replica"]));
         assert_eq!(without.as_str(), r#"max without (replica) (x{a="b"})"#);

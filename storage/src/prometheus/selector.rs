@@ -48,12 +48,6 @@ impl Selector {
         self.with(LabelMatcher::new(label, MatchOperator::Matches, pattern.0))
     }
 
-    /// Restricts to series whose label does not match the pattern.
-    #[must_use]
-    pub fn not_matches(self, label: impl Into<String>, pattern: Pattern) -> Self {
-        self.with(LabelMatcher::new(label, MatchOperator::NotMatches, pattern.0))
-    }
-
     /// Adds a matcher.
     #[must_use]
     pub fn with(mut self, matcher: LabelMatcher) -> Self {
@@ -131,12 +125,11 @@ mod tests {
             .equals("namespace", "a\"b\\c\nd")
             .matches("pod", pods)
             .not_equals("container", "")
-            .not_matches("id", Pattern::any_literal(["/", "/kubepods"]))
             .with_all(&matchers);
         assert_eq!(
             selector.to_string(),
             "container_memory_working_set_bytes{namespace=\"a\\\"b\\\\c\\nd\",\
-             pod=~\"(?:web\\\\.1-[a-z0-9]+|db-0)\",container!=\"\",id!~\"(?:/|/kubepods)\",cluster=\"qa\"}"
+             pod=~\"(?:web\\\\.1-[a-z0-9]+|db-0)\",container!=\"\",cluster=\"qa\"}"
         );
         assert_eq!(Selector::metric("up").to_string(), "up");
         assert_eq!(Selector::any_metric().equals("job", "x").to_string(), r#"{job="x"}"#);

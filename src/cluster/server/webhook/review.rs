@@ -24,8 +24,6 @@ pub struct AdmissionRequest<'a> {
     /// The kind that the client used.
     #[serde(borrow)]
     pub request_kind: Option<GroupVersionKind<'a>>,
-    /// `status`, `scale`, ...
-    pub sub_resource: Option<String>,
     /// Name of the object; empty if the server generates one.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
