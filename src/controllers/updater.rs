@@ -8,20 +8,19 @@
 //!   persisted_state: record intent ──▶ execute: evict, resize ──▶ status_reporter, events: conditions, events, metrics
 //! ```
 
-mod admission_health;
+pub(crate) mod admission_health;
 pub mod config;
-mod decision_inputs;
+pub(crate) mod decision_inputs;
 mod events;
 mod execute;
-mod heartbeats;
-mod matching;
-mod owner_lookups;
+pub(crate) mod heartbeats;
+pub(crate) mod matching;
+pub(crate) mod owner_lookups;
 mod pass;
-mod permissions;
+pub(crate) mod permissions;
 mod persisted_state;
-mod pod_collect;
 mod probes;
-mod status_reporter;
+pub(crate) mod status_reporter;
 mod surges;
 mod unboost;
 mod watches;
@@ -33,6 +32,7 @@ use kube::Client;
 use plimsoll_core::types::Time;
 use tokio::{sync::watch, time::Instant};
 
+pub use self::pass::PassSummary;
 use self::{
     admission_health::AdmissionLog,
     config::UpdaterConfig,
@@ -43,10 +43,6 @@ use self::{
     status_reporter::{ConditionStatusSource, PausedUpdates, UpdaterObjectMetrics},
     unboost::UnboostTrigger,
     watches::{WatchStores, Watches},
-};
-pub use self::{
-    pass::PassSummary,
-    pod_collect::{ExplainPodConfig, ExplainPodError, explain},
 };
 use crate::{
     cluster::{

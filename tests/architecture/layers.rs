@@ -10,9 +10,6 @@ use super::{
 const LAYERS: [&[&str]; 5] =
     [&["cluster", "telemetry"], &["controllers"], &["report"], &["cli"], &["main"]];
 
-/// `plimsoll explain pod` runs the updater's pass with its private parts, so its report is built here.
-const REPORT_OF_UPDATER: &str = "src/controllers/updater/pod_collect";
-
 /// The layers of the core crate.
 const CORE_LAYERS: [&[&str]; 6] = [
     &["types"],
@@ -91,7 +88,6 @@ fn findings(path: &str, text: &str) -> Vec<String> {
     let module = module(path);
     let top = module[0];
     let code = read(text, &module);
-    let top = if path.starts_with(REPORT_OF_UPDATER) { "report" } else { top };
     let mut findings = direction(path, top, &code, &LAYERS);
     if PURE.iter().any(|place| path.starts_with(place)) {
         findings.extend(world(path, &code, &WORLD));

@@ -1,7 +1,5 @@
 //! `plimsoll explain pod`: its flags, which include those for the updater's decisions.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use super::{ObjectArgs, print, with_cluster};
@@ -10,18 +8,12 @@ use crate::{
         Exit, output::CliError, parsed_flags::ParsedFlags, terminal::Terminal,
         updater_policy::UpdaterPolicyArgs,
     },
-    controllers::{
-        UpdaterConfig,
-        runtime::config::{ElectionConfig, ProcessConfig},
-        updater::{
-            self, ExplainPodConfig,
-            config::{DryRun, RateLimit},
-        },
+    cluster::clock::Clock,
+    report::{
+        collect::pod::{self as explain, ExplainPodConfig},
+        explain::pod::text,
     },
-    report::explain::pod::text,
-    telemetry::Cardinality,
 };
-use plimsoll_core::recommender::NamespaceScope;
 
 pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
@@ -65,40 +57,16 @@ impl PodArgs {
         let (namespace, name) = self.object.resolve_object()?;
         let refuse = |why: String| CliError::new(Exit::Findings, why);
         let policy = &self.policy;
-        let no_rate_limit = RateLimit { per_second: 0.0, burst: 0 };
         Ok(ExplainPodConfig {
             namespace,
             name,
-            cluster_options: self.object.cluster_options(),
-            updater: UpdaterConfig {
-                settings: policy.settings(typed).map_err(refuse)?,
-                native_sidecars: policy.native_sidecars(),
-                limit_policy: policy.limit_policy(),
-                admission_check: policy.admission(variable).map_err(refuse)?,
-                heartbeat_namespace: policy.heartbeat_namespace(),
-                election: ElectionConfig {
-                    enabled: false,
-                    explicitly_disabled: false,
-                    lease_duration: Duration::ZERO,
-                    renew_deadline: Duration::ZERO,
-                    retry_period: Duration::ZERO,
-                    name: self.leader_elect_resource_name.clone(),
-                    namespace: self.leader_elect_resource_namespace.clone(),
-                },
-                // Not used: explain runs no passes, changes nothing and serves no metrics.
-                interval: Duration::ZERO,
-                eviction_rate: no_rate_limit,
-                resize_rate: no_rate_limit,
-                boost_workers: 1,
-                dry_run: Some(DryRun::default()),
-                scope: NamespaceScope::default(),
-                object_metrics: Cardinality::Off,
-                process: ProcessConfig {
-                    qps: f32::INFINITY,
-                    burst: u32::MAX,
-                    ..ProcessConfig::default()
-                },
-            },
+            settings: policy.settings(typed).map_err(refuse)?,
+            native_sidecars: policy.native_sidecars(),
+            limit_policy: policy.limit_policy(),
+            admission_check: policy.admission(variable).map_err(refuse)?,
+            heartbeat_namespace: policy.heartbeat_namespace(),
+            lease_namespace: self.leader_elect_resource_namespace.clone(),
+            lease_name: self.leader_elect_resource_name.clone(),
         })
     }
 }
@@ -111,7 +79,8 @@ pub(super) fn run(
 ) -> Result<Exit, CliError> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let (config, object) = (arguments.config(typed, variable)?, &arguments.object);
-    let report =
-        with_cluster(object, terminal, async |cluster| updater::explain(&config, &cluster).await)?;
+    let report = with_cluster(object, terminal, async |cluster| {
+        explain::explain(&config, &cluster, Clock::wall().now()).await
+    })?;
     print(object, terminal, &report, text::render, report.findings.is_empty())
 }

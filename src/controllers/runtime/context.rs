@@ -74,14 +74,6 @@ impl ControllerContext {
         ))
     }
 
-    /// For a command, which only reads: no Lease, no probes.
-    pub(crate) fn for_command(client: Client, clock: Clock) -> Self {
-        let (metrics, calls) = Self::new_registry();
-        let client = with_call_metrics(client, calls);
-        let liveness = Liveness::on_current_runtime(client.clone());
-        Self::from_parts(metrics, client, liveness, clock, WatchFactory::dedicated)
-    }
-
     fn new_registry() -> ((Registry, ApiTrafficMetrics), ApiRequestMetrics) {
         let mut registry = Registry::new();
         let traffic = ApiTrafficMetrics::new(&mut registry);

@@ -87,11 +87,6 @@ impl Liveness {
         Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: Some(shutdown_sender) }))))
     }
 
-    /// Uses the current runtime instead of a thread.
-    pub fn on_current_runtime(client: Client) -> Self {
-        Self(Arc::new(Inner { runtime: Handle::current(), client, _end: None }))
-    }
-
     /// The runtime for liveness tasks.
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::{Client, ResourceExt as _};
-use tokio::sync::watch;
 
 use super::shutdown::ShutdownToken;
 use crate::cluster::{
@@ -11,8 +10,7 @@ use crate::cluster::{
         object_store::{ObjectStore, StoredObject},
         resource_quota::PartialResourceQuota,
     },
-    watch as watches,
-    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus},
+    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
     write::{AccessReview, AccessRule, check_access},
 };
 use plimsoll_core::sizing::quota::Quota;
@@ -22,17 +20,11 @@ use plimsoll_core::sizing::quota::Quota;
 pub(crate) struct Quotas {
     watch_status: Arc<WatchStatus>,
     store: Mutex<ObjectStore<Box<str>, Quota>>,
-    /// Whether RBAC does not allow reading them.
-    forbidden: watch::Sender<bool>,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self {
-            watch_status: Arc::new(WatchStatus::new("resourcequotas")),
-            store: Mutex::default(),
-            forbidden: watch::Sender::new(false),
-        }
+        Self { watch_status: Arc::new(WatchStatus::new("resourcequotas")), store: Mutex::default() }
     }
 }
 
@@ -47,15 +39,6 @@ impl Quotas {
     pub fn watch_status(&self) -> Option<&Arc<WatchStatus>> {
         let status = self.watch_status.stats();
         (status.lists + status.errors > 0).then_some(&self.watch_status)
-    }
-
-    /// Returns once quotas are synced, or are known to be forbidden.
-    pub async fn ready(&self) {
-        let mut denied = self.forbidden.subscribe();
-        tokio::select! {
-            () = self.watch_status.wait_until_synced() => {}
-            _ = denied.wait_for(|denied| *denied) => {}
-        }
     }
 
     /// Watches quotas in one namespace, or in all, until shutdown, if RBAC allows it. Otherwise logs `consequence`.
@@ -80,19 +63,11 @@ impl Quotas {
             tracing::warn!(
                 "cannot watch ResourceQuotas, so {consequence}; RBAC rules are missing: {rules}"
             );
-            self.forbidden.send_replace(true);
             return;
         }
         let quotas = factory.objects::<PartialResourceQuota>(namespace);
         let apply = |change| self.apply_change(change);
-        watches::watch(
-            quotas,
-            WatchOptions::default(),
-            &self.watch_status,
-            apply,
-            stop.cancelled(),
-        )
-        .await;
+        watch(quotas, WatchOptions::default(), &self.watch_status, apply, stop.cancelled()).await;
     }
 
     fn apply_change(&self, change: ObjectChange<PartialResourceQuota>) {

@@ -18,7 +18,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_
 
 /// The health of the admission controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AdmissionHealth {
+pub(crate) enum AdmissionHealth {
     /// New pods will be sized, or the check is disabled.
     Ready,
     /// The Lease was not renewed in time.
@@ -64,12 +64,6 @@ impl AdmissionLog {
 }
 
 impl Updater {
-    /// Reads the Lease.
-    pub(super) async fn admission_health(&self) -> AdmissionHealth {
-        let Some(check) = &self.config.admission_check else { return AdmissionHealth::Ready };
-        self.read_admission_lease(check).await.0
-    }
-
     /// Reads the Lease, and logs the health if it changed since the last pass.
     pub(super) async fn check_admission(&self) -> AdmissionHealth {
         let Some(check) = &self.config.admission_check else { return AdmissionHealth::Ready };
@@ -101,21 +95,27 @@ impl Updater {
             };
             tokio::time::sleep(delay).await;
         };
+        // Leases are renewed in real time, even if this process runs on a simulated clock.
+        let now = crate::cluster::clock::Clock::wall().now();
+        if check.is_ready(&lease, self.config.settings.compat, now) {
+            return (AdmissionHealth::Ready, String::new());
+        }
+        (AdmissionHealth::Stale, format!("its Lease was not renewed within {:?}", check.timeout))
+    }
+}
+
+impl AdmissionCheck {
+    /// Whether the admission controller that renews the Lease will size new pods.
+    pub(crate) fn is_ready(&self, lease: &Lease, compat: Compat, now: Time) -> bool {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         let lease_status = AdmissionLeaseStatus::Lease {
             created: lease.creation_timestamp().map(|at| Time::from(at.0)),
             renewed: renewed.map(|at| Time::from(at.0)),
             // Upstream ignores the holder.
-            is_held: self.config.settings.compat == Compat::Upstream
-                || holder.is_some_and(|holder| !holder.is_empty()),
+            is_held: compat == Compat::Upstream || holder.is_some_and(|holder| !holder.is_empty()),
         };
-        // Leases are renewed in real time, even if this process runs on a simulated clock.
-        let now = crate::cluster::clock::Clock::wall().now();
-        if lease_status.is_ready(now, check.timeout) {
-            return (AdmissionHealth::Ready, String::new());
-        }
-        (AdmissionHealth::Stale, format!("its Lease was not renewed within {:?}", check.timeout))
+        lease_status.is_ready(now, self.timeout)
     }
 }
 

@@ -7,17 +7,30 @@ use plimsoll_core::types::Time;
 use super::{Updater, matching::Workload};
 use crate::cluster::cache::updater_pod::UpdaterPod;
 use plimsoll_core::{
-    sizing::{NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota},
+    sizing::{
+        LimitPolicy, LimitRangeItem, NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota,
+    },
     types::compat::Compat,
     updater::{
-        self, PodSizing, VpaWithPods,
+        self, PodSizing, Settings, VpaWithPods,
         guard::{MaintenanceWindows, WindowState},
     },
 };
 
+/// The flags that decisions about pods depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DecisionFlags<'a> {
+    pub settings: &'a Settings,
+    pub native_sidecars: bool,
+    pub limit_policy: LimitPolicy,
+    /// Whether a surge may scale up Deployments.
+    pub may_scale: bool,
+}
+
 /// The inputs of the decision about a workload, besides the workload itself.
 #[derive(Debug)]
-pub(super) struct DecisionInputs {
+pub(crate) struct DecisionInputs<'a> {
+    flags: DecisionFlags<'a>,
     ranges: NamespaceLimitRanges,
     quotas: Vec<Quota>,
     vpa_options: VpaOptions,
@@ -29,65 +42,71 @@ pub(super) struct DecisionInputs {
 
 impl Updater {
     /// Collects the inputs of the decision about a workload.
-    pub(super) fn decision_inputs(&self, workload: &Workload, now: Time) -> DecisionInputs {
-        let windows = match (&workload.vpa.metadata.annotations, self.config.settings.compat) {
+    pub(super) fn decision_inputs(&self, workload: &Workload, now: Time) -> DecisionInputs<'_> {
+        let namespace = &workload.key.namespace;
+        let ranges = self.stores.limit_range_items(namespace);
+        let flags = DecisionFlags {
+            settings: &self.config.settings,
+            native_sidecars: self.config.native_sidecars,
+            limit_policy: self.config.limit_policy,
+            may_scale: self.may_scale(),
+        };
+        DecisionInputs::new(workload, flags, &ranges, self.quotas.in_namespace(namespace), now)
+    }
+}
+
+impl<'a> DecisionInputs<'a> {
+    /// The inputs, with the LimitRanges and quotas of the namespace.
+    pub fn new(
+        workload: &Workload,
+        flags: DecisionFlags<'a>,
+        limit_ranges: &[LimitRangeItem],
+        quotas: Vec<Quota>,
+        now: Time,
+    ) -> Self {
+        let windows = match (&workload.vpa.metadata.annotations, flags.settings.compat) {
             // Invalid windows are reported by the validation of VPAs; the flag applies instead.
             (Some(annotations), Compat::Plimsoll) => {
                 MaintenanceWindows::from_annotations(annotations).ok().flatten()
             }
             _ => None,
         };
-        let window = windows
-            .as_ref()
-            .unwrap_or(&self.config.settings.guards.maintenance_windows)
-            .state_at(now);
-        DecisionInputs {
-            ranges: NamespaceLimitRanges::merge(
-                &self.stores.limit_range_items(&workload.key.namespace),
-            ),
-            quotas: self.quotas.in_namespace(&workload.key.namespace),
-            vpa_options: VpaOptions::from_vpa(&workload.vpa, self.config.settings.compat),
-            windows,
-            window_state: window,
-            pods: workload.decision_pods(),
-        }
-    }
-
-    pub(super) fn vpa_with_pods<'a>(
-        &self,
-        workload: &'a Workload,
-        inputs: &'a DecisionInputs,
-    ) -> VpaWithPods<'a> {
-        let settings = &self.config.settings;
-        let rules = SizingRules {
-            compat: settings.compat,
-            fixes: settings.fixes,
-            sidecars: self.config.native_sidecars,
-        };
-        let spec = inputs.vpa_options.sizing_spec(&workload.vpa, self.config.limit_policy);
-        VpaWithPods {
-            vpa: &workload.key,
-            generation: workload.vpa.metadata.generation,
-            sizing: PodSizing {
-                spec,
-                limit_ranges: Some(&inputs.ranges),
-                quotas: &inputs.quotas,
-                rules,
-            },
-            maintenance_window: inputs.window_state,
-            surges: &*workload.target.0 == "Deployment" && self.may_scale(),
-            pods: &inputs.pods,
-        }
-    }
-}
-
-impl Workload {
-    /// The pods in the form that decisions use.
-    pub fn decision_pods(&self) -> Vec<updater::Pod> {
         let pod = |pod: &Arc<UpdaterPod>| updater::Pod {
             spec: pod.sizing.clone(),
             status: pod.status.clone(),
         };
-        self.pods.iter().map(pod).collect()
+        let window =
+            windows.as_ref().unwrap_or(&flags.settings.guards.maintenance_windows).state_at(now);
+        Self {
+            flags,
+            ranges: NamespaceLimitRanges::merge(limit_ranges),
+            quotas,
+            vpa_options: VpaOptions::from_vpa(&workload.vpa, flags.settings.compat),
+            windows,
+            window_state: window,
+            pods: workload.pods.iter().map(pod).collect(),
+        }
+    }
+
+    pub fn vpa_with_pods<'b>(&'b self, workload: &'b Workload) -> VpaWithPods<'b> {
+        let flags = self.flags;
+        let rules = SizingRules {
+            compat: flags.settings.compat,
+            fixes: flags.settings.fixes,
+            sidecars: flags.native_sidecars,
+        };
+        VpaWithPods {
+            vpa: &workload.key,
+            generation: workload.vpa.metadata.generation,
+            sizing: PodSizing {
+                spec: self.vpa_options.sizing_spec(&workload.vpa, flags.limit_policy),
+                limit_ranges: Some(&self.ranges),
+                quotas: &self.quotas,
+                rules,
+            },
+            maintenance_window: self.window_state,
+            surges: &*workload.target.0 == "Deployment" && flags.may_scale,
+            pods: &self.pods,
+        }
     }
 }

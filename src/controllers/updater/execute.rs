@@ -351,7 +351,7 @@ impl Workload {
     }
 
     /// The fields of the workload in logs.
-    pub fn key_parts(&self) -> VpaKeyParts<'_> {
+    pub(super) fn key_parts(&self) -> VpaKeyParts<'_> {
         VpaKeyParts { namespace: &self.key.namespace, name: &self.key.name }
     }
 }

@@ -36,7 +36,7 @@ const DEFAULT_LEASE_DURATION: Duration = Duration::from_mins(3);
 
 /// The observed heartbeats of all recommenders.
 #[derive(Debug, Default)]
-pub(super) struct Heartbeats(Mutex<HeartbeatState>);
+pub(crate) struct Heartbeats(Mutex<HeartbeatState>);
 
 #[derive(Debug, Default)]
 struct HeartbeatState {

@@ -16,7 +16,7 @@ use crate::cluster::{
         selector::Selector,
         updater_pod::UpdaterPod,
     },
-    target::{TargetResolution, TopOwner, scale::ObjectReference},
+    target::{TargetResolution, TargetResolver, TopOwner, scale::ObjectReference},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
@@ -29,7 +29,7 @@ const YIELD_EVERY: usize = 256;
 
 /// A VPA with its pods.
 #[derive(Debug)]
-pub(super) struct Workload {
+pub(crate) struct Workload {
     /// The VPA of the workload.
     pub vpa: Arc<VerticalPodAutoscaler>,
     /// Key of the VPA.
@@ -44,7 +44,7 @@ pub(super) struct Workload {
 
 /// All active VPAs with their pods.
 #[derive(Debug, Default)]
-pub(super) struct MatchedWorkloads {
+pub(crate) struct MatchedWorkloads {
     /// Sorted by namespace and name, including VPAs without pods.
     pub workloads: Vec<Workload>,
     /// VPAs whose target is temporarily unreadable.
@@ -59,7 +59,7 @@ struct Candidate {
 }
 
 /// Kind and name of a controller.
-pub(super) type Target = (Box<str>, Box<str>);
+pub(crate) type Target = (Box<str>, Box<str>);
 
 /// VPAs by namespace and target.
 type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
@@ -69,30 +69,55 @@ impl Updater {
     pub(super) async fn workloads(&self) -> MatchedWorkloads {
         let mut namespaces = self.stores.namespaces();
         namespaces.retain(|namespace| self.config.scope.includes(namespace));
-        let mut lookups = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
-        self.match_workloads(&namespaces, |vpa| self.is_active(vpa), &mut lookups).await
+        let vpas = namespaces.iter().flat_map(|namespace| self.stores.vpas(namespace));
+        let vpas = vpas.filter(|vpa| self.is_active(vpa)).collect();
+        let lookups = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
+        self.match_pods(vpas, lookups).await
     }
 
     /// The workloads of one namespace that have boosted pods. Like upstream, this considers all VPAs whatever their mode.
     pub(super) async fn boosted_workloads(&self, namespace: &str) -> Vec<Workload> {
-        let mut lookups = self.boost_owner_lookups.start_pass(None);
-        let mut workloads =
-            self.match_workloads(&[namespace.into()], |_| true, &mut lookups).await.workloads;
+        let lookups = self.boost_owner_lookups.start_pass(None);
+        let mut workloads = self.match_pods(self.stores.vpas(namespace), lookups).await.workloads;
         workloads.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
         workloads
     }
 
-    async fn match_workloads(
+    async fn match_pods(
         &self,
-        namespaces: &[Box<str>],
-        is_included: impl Fn(&VerticalPodAutoscaler) -> bool,
-        lookups: &mut PassLookups<'_>,
+        vpas: Vec<Arc<VerticalPodAutoscaler>>,
+        lookups: PassLookups<'_>,
     ) -> MatchedWorkloads {
-        let mut vpas: Vec<Arc<VerticalPodAutoscaler>> = Vec::new();
-        for namespace in namespaces {
-            vpas.extend(self.stores.vpas(namespace).into_iter().filter(|vpa| is_included(vpa)));
-        }
-        let outcomes = self.resolve_targets(&vpas, lookups).await;
+        WorkloadMatcher::new(&self.targets, lookups)
+            .match_pods(vpas, |namespace| self.stores.pods(namespace))
+            .await
+    }
+
+    /// Whether a VPA competes for running pods.
+    pub(super) fn is_active(&self, vpa: &VerticalPodAutoscaler) -> bool {
+        vpa_match::changes_running_pods(vpa, self.config.settings.compat)
+    }
+}
+
+/// Matches pods to VPAs, with lookups of their owners.
+pub(crate) struct WorkloadMatcher<'a> {
+    targets: &'a TargetResolver,
+    lookups: PassLookups<'a>,
+}
+
+impl<'a> WorkloadMatcher<'a> {
+    /// A matcher that looks owners up once.
+    pub fn new(targets: &'a TargetResolver, lookups: PassLookups<'a>) -> Self {
+        Self { targets, lookups }
+    }
+
+    /// The workloads of these VPAs. `pods` returns the running pods of a namespace, sorted by name.
+    pub async fn match_pods(
+        mut self,
+        vpas: Vec<Arc<VerticalPodAutoscaler>>,
+        pods: impl Fn(&str) -> Vec<Arc<UpdaterPod>>,
+    ) -> MatchedWorkloads {
+        let outcomes = self.resolve_targets(&vpas).await;
         let (mut matched, mut candidates) = (MatchedWorkloads::default(), Candidates::new());
         for (vpa, outcome) in vpas.into_iter().zip(outcomes) {
             let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
@@ -119,7 +144,7 @@ impl Updater {
                 }
             }
         }
-        self.assign_pods(&mut matched.workloads, &candidates, lookups).await;
+        self.assign_pods(&mut matched.workloads, &candidates, pods).await;
         matched
     }
 
@@ -130,25 +155,25 @@ impl Updater {
 
     /// Resolves the targets of these VPAs. The result is `None` if the API server does not respond in time.
     async fn resolve_targets(
-        &self,
+        &mut self,
         vpas: &[Arc<VerticalPodAutoscaler>],
-        lookups: &mut PassLookups<'_>,
     ) -> Vec<Option<TargetResolution>> {
+        let targets = self.targets;
         let resolve = |index: usize| async move {
             let vpa = &vpas[index];
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
-            (index, self.targets.resolve(namespace, &vpa.spec.target_ref).await)
+            (index, targets.resolve(namespace, &vpa.spec.target_ref).await)
         };
         let (mut outcomes, mut requests) = (vec![None; vpas.len()], Vec::new());
         for (index, vpa) in vpas.iter().enumerate() {
-            self.yield_periodically(index).await;
+            yield_periodically(index).await;
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
-            match self.targets.unresolved_scale_of(namespace, &vpa.spec.target_ref) {
+            match targets.unresolved_scale_of(namespace, &vpa.spec.target_ref) {
                 Some(object) => requests.push((object, index)),
                 None => outcomes[index] = Some(resolve(index).await.1),
             }
         }
-        for (index, outcome) in lookups.run_all(requests, resolve).await {
+        for (index, outcome) in self.lookups.run_all(requests, resolve).await {
             outcomes[index] = Some(outcome);
         }
         outcomes
@@ -156,22 +181,22 @@ impl Updater {
 
     /// Assigns each pod to its workload.
     async fn assign_pods(
-        &self,
+        &mut self,
         workloads: &mut [Workload],
         candidates: &Candidates,
-        lookups: &mut PassLookups<'_>,
+        pods_in: impl Fn(&str) -> Vec<Arc<UpdaterPod>>,
     ) {
         let mut pods: Vec<(ObjectReference, Arc<UpdaterPod>)> = Vec::new();
         let mut namespaces: Vec<&str> = candidates.keys().map(|namespace| &**namespace).collect();
         namespaces.sort_unstable();
         for namespace in namespaces {
-            let live = self.stores.pods(namespace).into_iter().filter(|pod| !pod.is_terminating());
+            let live = pods_in(namespace).into_iter().filter(|pod| !pod.is_terminating());
             pods.extend(live.filter_map(|pod| Some((owner_of(namespace, &pod)?, pod))));
         }
-        let tops = self.top_owners(pods.iter().map(|(owner, _)| owner), lookups).await;
+        let tops = self.top_owners(pods.iter().map(|(owner, _)| owner)).await;
         let mut owners: HashMap<ObjectReference, Vec<(usize, updater::PodOwner)>> = HashMap::new();
         for (count, (owner, pod)) in pods.into_iter().enumerate() {
-            self.yield_periodically(count).await;
+            yield_periodically(count).await;
             let Some(Some(top)) = tops.get(&owner) else { continue };
             let found = candidates.get(&owner.namespace).and_then(|targets| targets.get(top));
             let matching =
@@ -187,7 +212,7 @@ impl Updater {
             }
             workloads[index].pods.push(pod);
         }
-        let replicas = self.desired_replicas(owners.keys(), lookups).await;
+        let replicas = self.desired_replicas(owners.keys()).await;
         for (owner, indices) in owners {
             let Some(replicas) = replicas.get(&owner) else { continue };
             for (index, direct) in indices {
@@ -198,27 +223,28 @@ impl Updater {
 
     /// The topmost controllers of these owners.
     async fn top_owners(
-        &self,
+        &mut self,
         owners: impl Iterator<Item = &ObjectReference>,
-        lookups: &mut PassLookups<'_>,
     ) -> HashMap<ObjectReference, Option<Target>> {
+        let targets = self.targets;
         let (mut tops, mut requests) = (HashMap::new(), Vec::new());
         for (count, owner) in owners.enumerate() {
-            self.yield_periodically(count).await;
+            yield_periodically(count).await;
             let hash_map::Entry::Vacant(top) = tops.entry(owner.clone()) else { continue };
-            match self.targets.unresolved_scale_above(owner) {
+            match targets.unresolved_scale_above(owner) {
                 // Unknown until the lookup returns.
                 Some(object) if &*owner.kind != "Node" => {
                     top.insert(None);
                     requests.push((object, owner.clone()));
                 }
                 _ => {
-                    top.insert(self.top_owner(owner).await);
+                    top.insert(top_owner(targets, owner).await);
                 }
             }
         }
-        let resolve = |owner: ObjectReference| async move { (self.top_owner(&owner).await, owner) };
-        for (top, owner) in lookups.run_all(requests, resolve).await {
+        let resolve =
+            |owner: ObjectReference| async move { (top_owner(targets, &owner).await, owner) };
+        for (top, owner) in self.lookups.run_all(requests, resolve).await {
             tops.insert(owner, top);
         }
         tops
@@ -226,53 +252,47 @@ impl Updater {
 
     /// The desired replicas of these controllers.
     async fn desired_replicas(
-        &self,
+        &mut self,
         owners: impl Iterator<Item = &ObjectReference>,
-        lookups: &mut PassLookups<'_>,
     ) -> HashMap<ObjectReference, DesiredReplicas> {
+        let targets = self.targets;
         let (mut replicas, mut requests) = (HashMap::new(), Vec::new());
         for owner in owners {
             if WellKnown::from_kind(&owner.kind).is_some() {
-                replicas.insert(owner.clone(), self.targets.desired_replicas(owner).await);
+                replicas.insert(owner.clone(), targets.desired_replicas(owner).await);
             } else {
                 requests.push((owner.clone(), owner.clone()));
             }
         }
-        let fetch = |owner: ObjectReference| async move {
-            (self.targets.desired_replicas(&owner).await, owner)
-        };
-        for (count, owner) in lookups.run_all(requests, fetch).await {
+        let fetch =
+            |owner: ObjectReference| async move { (targets.desired_replicas(&owner).await, owner) };
+        for (count, owner) in self.lookups.run_all(requests, fetch).await {
             replicas.insert(owner, count);
         }
         replicas
     }
+}
 
-    /// Cached lookups never wait, so the loop has to yield to other tasks explicitly.
-    async fn yield_periodically(&self, count: usize) {
-        if count % YIELD_EVERY == YIELD_EVERY - 1 {
-            tokio::task::yield_now().await;
-        }
+/// Cached lookups never wait, so the loop has to yield to other tasks explicitly.
+async fn yield_periodically(count: usize) {
+    if count % YIELD_EVERY == YIELD_EVERY - 1 {
+        tokio::task::yield_now().await;
     }
+}
 
-    /// Whether a VPA competes for running pods.
-    pub(super) fn is_active(&self, vpa: &VerticalPodAutoscaler) -> bool {
-        vpa_match::changes_running_pods(vpa, self.config.settings.compat)
+/// The topmost controller above an owner; `None` if there is none or it cannot be resolved.
+pub(crate) async fn top_owner(targets: &TargetResolver, owner: &ObjectReference) -> Option<Target> {
+    // Nodes own their mirror pods, which have no scalable controller.
+    if &*owner.kind == "Node" {
+        return None;
     }
-
-    /// The topmost controller above an owner; `None` if there is none or it cannot be resolved.
-    pub(super) async fn top_owner(&self, owner: &ObjectReference) -> Option<Target> {
-        // Nodes own their mirror pods, which have no scalable controller.
-        if &*owner.kind == "Node" {
-            return None;
-        }
-        match self.targets.topmost(owner).await {
-            TopOwner::Found(top) => Some((top.kind, top.name)),
-            TopOwner::None => None,
-            TopOwner::Invalid(why) | TopOwner::Unavailable(why) => {
-                let ObjectReference { namespace, kind, name, .. } = owner;
-                tracing::debug!(%namespace, %kind, %name, %why, "failed to resolve the controller of a pod");
-                None
-            }
+    match targets.topmost(owner).await {
+        TopOwner::Found(top) => Some((top.kind, top.name)),
+        TopOwner::None => None,
+        TopOwner::Invalid(why) | TopOwner::Unavailable(why) => {
+            let ObjectReference { namespace, kind, name, .. } = owner;
+            tracing::debug!(%namespace, %kind, %name, %why, "failed to resolve the controller of a pod");
+            None
         }
     }
 }
@@ -283,7 +303,7 @@ pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> ObjectKey {
 }
 
 /// The direct owner of a pod.
-pub(super) fn owner_of(namespace: &str, pod: &UpdaterPod) -> Option<ObjectReference> {
+pub(crate) fn owner_of(namespace: &str, pod: &UpdaterPod) -> Option<ObjectReference> {
     let references = pod.metadata.owner_references.as_deref()?;
     // If there are several owners, the last one counts, as in upstream.
     let last = references.last().map(std::slice::from_ref)?;

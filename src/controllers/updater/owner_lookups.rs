@@ -29,7 +29,7 @@ type Kind = (Box<str>, Box<str>);
 
 /// State that is kept from pass to pass about kinds.
 #[derive(Debug, Default)]
-pub(super) struct OwnerLookups(Mutex<LookupHistory>);
+pub(crate) struct OwnerLookups(Mutex<LookupHistory>);
 
 #[derive(Clone, Debug, Default)]
 struct LookupHistory {
@@ -41,7 +41,7 @@ struct LookupHistory {
 
 /// The lookups of one pass.
 #[derive(Debug)]
-pub(super) struct PassLookups<'a> {
+pub(crate) struct PassLookups<'a> {
     owner_lookups: &'a OwnerLookups,
     loop_watchdog: Option<&'a LoopWatchdog>,
     history: LookupHistory,

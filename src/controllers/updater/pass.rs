@@ -233,7 +233,7 @@ impl Updater {
             can_resize: pass_settings.can_resize,
             now,
         };
-        let subject = self.vpa_with_pods(workload, &inputs);
+        let subject = inputs.vpa_with_pods(workload);
         let mut pass = UpdatePass::new(subject, context, &self.config.settings, persisted)
             .without_boost_removal();
         let mut control = PassControl::Continue;

@@ -5,6 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kube::Client;
+
 use super::{ShutdownToken, Updater};
 use crate::cluster::write::{AccessReview, AccessRule, check_access};
 use plimsoll_core::types::compat::Compat;
@@ -147,17 +149,20 @@ impl Updater {
         {
             return Some(is_supported);
         }
-        let request =
-            tokio::time::timeout(REQUEST_TIMEOUT, self.client.list_core_api_resources("v1"));
-        match request.await {
-            Ok(Ok(list)) => {
-                let is_supported =
-                    list.resources.iter().any(|resource| resource.name == "pods/resize");
+        match discover_resize(&self.client).await {
+            Some(is_supported) => {
                 *lock() = Some((Instant::now(), is_supported));
                 Some(is_supported)
             }
             // Keep the last result.
-            _ => cached.map(|(_, is_supported)| is_supported),
+            None => cached.map(|(_, is_supported)| is_supported),
         }
     }
+}
+
+/// Whether the API server supports in-place resize; `None` if discovery failed.
+pub(crate) async fn discover_resize(client: &Client) -> Option<bool> {
+    let request = tokio::time::timeout(REQUEST_TIMEOUT, client.list_core_api_resources("v1"));
+    let list = request.await.ok()?.ok()?;
+    Some(list.resources.iter().any(|resource| resource.name == "pods/resize"))
 }

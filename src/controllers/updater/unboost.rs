@@ -114,7 +114,7 @@ impl Updater {
             can_resize: self.supports_resize().await.unwrap_or(false),
             now,
         };
-        let subject = self.vpa_with_pods(workload, &inputs);
+        let subject = inputs.vpa_with_pods(workload);
         let settings = &self.config.settings;
         let mut pass = UpdatePass::new(subject, context, settings, PersistedState::default())
             .only_boost_removal();

@@ -1,10 +1,11 @@
 //! PodDisruptionBudgets: predicts how the API server would respond to an eviction, without requesting one.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::{Api, Client, api::ListParams};
 
-use super::leases::ReadResult;
-use crate::cluster::cache::{selector::Selector, updater_pod::UpdaterPod};
+use crate::cluster::{
+    cache::{selector::Selector, updater_pod::UpdaterPod},
+    snapshot::Listed,
+};
 use plimsoll_core::updater::{Phase, StepResult};
 
 /// The PodDisruptionBudgets of a namespace.
@@ -21,12 +22,20 @@ struct PodBudget {
 }
 
 impl DisruptionBudgets {
-    /// Lists the PodDisruptionBudgets of a namespace.
-    pub async fn read(client: &Client, namespace: &str) -> ReadResult<Self> {
-        let api = Api::<PodDisruptionBudget>::namespaced(client.clone(), namespace);
-        let list = api.list(&ListParams::default()).await;
-        ReadResult::from_response(list)
-            .map(|list| Self(list.items.iter().filter_map(PodBudget::from_object).collect()))
+    /// The PodDisruptionBudgets of a namespace. Without permission to list them, there is a note and none is assumed.
+    pub fn of(listed: &Listed<PodDisruptionBudget>, notes: &mut Vec<String>) -> Self {
+        match listed {
+            Ok(list) => Self(list.objects.iter().filter_map(PodBudget::from_object).collect()),
+            Err(error) => {
+                notes.push(if error.is_forbidden() {
+                    "No permission to list PodDisruptionBudgets: one may block the eviction."
+                        .to_owned()
+                } else {
+                    format!("Failed to list PodDisruptionBudgets: {}.", error.why)
+                });
+                Self::default()
+            }
+        }
     }
 
     /// Simulates the eviction of a pod. A successful one is deducted from the budget.

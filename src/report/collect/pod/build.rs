@@ -5,10 +5,10 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use plimsoll_core::types::Time;
 
-use super::{PodDecision, Updater, Workload, leases::Leases, unmatched::Unmatched};
+use super::{ExplainPodConfig, decide::PodDecision, leases::Leases, unmatched::Unmatched};
 use crate::{
     cluster::cache::updater_pod::UpdaterPod,
-    controllers::updater::status_reporter::CONDITION,
+    controllers::updater::{matching::Workload, status_reporter::CONDITION},
     report::explain::{
         pod::report::{
             Breaker, ChangesMade, Container, ContainerAmounts, EarlierAction, Group, Guards, Need,
@@ -23,17 +23,20 @@ use plimsoll_core::{
     types::compat::Compat,
     updater::{
         self, Action, PassContext, PodExplanation, SkipReason,
-        guard::{Allowance, BudgetKind, ChangeKind},
+        guard::{Allowance, BudgetKind, ChangeKind, MaintenanceWindows},
         priority,
     },
 };
 
 /// The decision about a pod, with its inputs.
 pub(super) struct ExplainedPod<'a> {
+    pub config: &'a ExplainPodConfig,
     pub workload: &'a Workload,
     /// Index into the pods of the workload.
     pub index: usize,
     pub decision: PodDecision,
+    /// The maintenance windows of the VPA, if it has its own.
+    pub windows: Option<&'a MaintenanceWindows>,
     pub pass_context: PassContext<'a>,
     pub leases: &'a Leases,
     /// Other VPAs for the same workload.
@@ -41,7 +44,12 @@ pub(super) struct ExplainedPod<'a> {
 }
 
 /// The part of the report that every pod has.
-fn base_report(role: &Updater, namespace: &str, pod: &UpdaterPod, now: Time) -> PodReport {
+fn base_report(
+    config: &ExplainPodConfig,
+    namespace: &str,
+    pod: &UpdaterPod,
+    now: Time,
+) -> PodReport {
     let owner = pod.status.owner.as_ref();
     PodReport {
         schema_version: SCHEMA_VERSION,
@@ -50,7 +58,7 @@ fn base_report(role: &Updater, namespace: &str, pod: &UpdaterPod, now: Time) -> 
         namespace: namespace.to_owned(),
         name: pod.name_any(),
         at: now,
-        compat: match role.config.settings.compat {
+        compat: match config.settings.compat {
             Compat::Plimsoll => "plimsoll",
             Compat::Upstream => "upstream",
         }
@@ -95,16 +103,16 @@ fn of_vpa(vpa: &VerticalPodAutoscaler) -> VpaSummary {
 
 /// The report about a pod that matches no active VPA.
 pub(super) fn unmatched_report(
-    role: &Updater,
+    config: &ExplainPodConfig,
     namespace: &str,
     pod: &UpdaterPod,
     why: Unmatched,
     now: Time,
 ) -> PodReport {
-    let mut report = base_report(role, namespace, pod, now);
+    let mut report = base_report(config, namespace, pod, now);
     report.workload = why.top_owner.map(|(kind, name)| named(&kind, &name));
-    report.vpa = why.vpa.as_deref().map(of_vpa);
-    report.containers = containers(role, pod, None);
+    report.vpa = why.vpa.as_ref().map(of_vpa);
+    report.containers = containers(config, pod, None);
     report.verdict.reason = Some(why.code.to_owned());
     report.verdict.held_back = why.is_misconfigured;
     if why.is_misconfigured {
@@ -119,17 +127,19 @@ fn named(kind: &str, name: &str) -> ObjectName {
 }
 
 /// The report about a pod that the updater makes a decision about.
-pub(super) fn report(role: &Updater, found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
+pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
     let ExplainedPod {
+        config,
         workload,
         index,
         decision: pod_decision,
+        windows,
         pass_context: context,
         leases,
         competing_vpas,
     } = found;
     let pod = &workload.pods[index];
-    let mut report = base_report(role, &workload.key.namespace, pod, context.now);
+    let mut report = base_report(config, &workload.key.namespace, pod, context.now);
     report.workload = Some(named(&workload.target.0, &workload.target.1));
     report.vpa = Some(of_vpa(&workload.vpa));
     report.notes = notes;
@@ -149,7 +159,7 @@ pub(super) fn report(role: &Updater, found: ExplainedPod<'_>, notes: Vec<String>
     }
     if let Some(explanation) = explanation {
         let recommendation = explanation.recommendation.as_ref().ok();
-        report.containers = containers(role, pod, recommendation);
+        report.containers = containers(config, pod, recommendation);
         report.need = need_of(&explanation);
         let position = explanation.candidate_order.iter().position(|candidate| *candidate == index);
         let earlier_action = |(pod, action): &(usize, &str)| EarlierAction {
@@ -162,7 +172,9 @@ pub(super) fn report(role: &Updater, found: ExplainedPod<'_>, notes: Vec<String>
             before: before.iter().map(earlier_action).collect(),
         });
         report.group = explanation.group.as_ref().ok().copied().map(group_of);
-        let guards = guards_of(role, workload, &explanation, &persisted, context, leases);
+        let windows = windows.unwrap_or(&config.settings.guards.maintenance_windows);
+        let guards =
+            guards_of(config, workload, &explanation, &persisted, windows, context, leases);
         report.guards = Some(guards);
     }
     let notes = &mut report.notes;
@@ -261,11 +273,11 @@ fn need_of(explanation: &PodExplanation) -> Option<Need> {
 }
 
 fn containers(
-    role: &Updater,
+    config: &ExplainPodConfig,
     pod: &UpdaterPod,
     recommendation: Option<&Recommendation>,
 ) -> Vec<Container> {
-    let sized = pod.sizing.sized_containers(role.config.native_sidecars);
+    let sized = pod.sizing.sized_containers(config.native_sidecars);
     let container = sized.map(|(_, container)| {
         let requests = container.actual().requests();
         let recommended =
@@ -304,17 +316,16 @@ fn group_of(group: updater::ReplicaGroup) -> Group {
 }
 
 fn guards_of(
-    role: &Updater,
+    config: &ExplainPodConfig,
     workload: &Workload,
     explanation: &PodExplanation,
     persisted: &updater::PersistedState,
+    windows: &MaintenanceWindows,
     context: PassContext<'_>,
     leases: &Leases,
 ) -> Guards {
-    let (settings, now) = (&role.config.settings.guards, context.now);
+    let (settings, now) = (&config.settings.guards, context.now);
     let state = &persisted.workload;
-    let inputs = role.decision_inputs(workload, now);
-    let windows = inputs.windows.as_ref().unwrap_or(&settings.maintenance_windows);
     let changes_made = |within: &str, charge: BudgetKind, allowance: Option<Allowance>| {
         let (made, pods) = if within == "namespace" {
             let namespace = &workload.key.namespace;
@@ -330,10 +341,10 @@ fn guards_of(
         ChangesMade { within: within.to_owned(), charge: charge.to_owned(), made, allowed }
     };
     Guards {
-        recommender: leases.recommender_health(role, workload, context.heartbeat),
+        recommender: leases.recommender_health(config, workload, context.heartbeat),
         admission_controller: leases.admission_controller_health(),
         windows: Windows {
-            limited: *windows != updater::guard::MaintenanceWindows::ALWAYS,
+            limited: *windows != MaintenanceWindows::ALWAYS,
             open: windows.is_any_open(now),
             next: windows.next_opening(now),
         },

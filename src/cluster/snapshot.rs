@@ -1,0 +1,359 @@
+//! The cluster at one time, for commands: plain data from LIST requests, which are sent page by page, without watches.
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+
+use futures::future::join_all;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{coordination::v1::Lease, core::v1::Pod, policy::v1::PodDisruptionBudget},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::{ListParams, ObjectList},
+};
+use plimsoll_core::api::{VerticalPodAutoscaler, vpa::TargetRef, wpa::WatermarkPodAutoscaler};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
+use serde_json::value::RawValue;
+
+use super::{
+    cache::{
+        controllers::{
+            Controller, ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
+            SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+        },
+        limit_range::PartialLimitRange,
+        resource_quota::PartialResourceQuota,
+        updater_pod::UpdaterPod,
+    },
+    metrics_api::list_stream::error_message,
+    target::{
+        TargetResolution, TargetResolver,
+        scale::{CacheLifetimes, RequestGate},
+    },
+    watch::{
+        maybe_object::{InvalidObject, MaybeObject},
+        partial_objects::{PartialNode, PartialPod},
+    },
+};
+
+/// Page size of a list.
+const PAGE_SIZE: u32 = 500;
+
+/// Why a list could not be read. An empty list is no error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read: {why}")]
+pub struct ReadError {
+    /// The list.
+    pub what: String,
+    /// The kind of error.
+    pub cause: ReadErrorCause,
+    /// The message.
+    pub why: String,
+}
+
+/// The kinds of errors that commands handle differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadErrorCause {
+    /// The user has no permission.
+    Forbidden,
+    /// The API server does not serve the kind: its CRD is not installed.
+    NotServed,
+    /// The list is not part of the snapshot.
+    NotRequested,
+    /// Anything else.
+    Failed,
+}
+
+/// The objects of one kind, sorted by namespace and name.
+#[derive(Clone, Debug)]
+pub struct List<K> {
+    /// The objects that were decoded.
+    pub objects: Vec<K>,
+    /// The others.
+    pub invalid: Vec<InvalidObject>,
+}
+
+/// The result of reading a list.
+pub type Listed<K> = Result<List<K>, ReadError>;
+
+/// A pod, as the recommender and the updater use it.
+#[derive(kube::Resource, Clone, Debug)]
+#[resource(inherit = "Pod")]
+pub struct SnapshotPod {
+    /// The metadata of `updater`.
+    pub metadata: ObjectMeta,
+    /// As the updater uses it.
+    pub updater: Arc<UpdaterPod>,
+    /// As the recommender uses it.
+    pub recommender: PartialPod,
+}
+
+/// Decodes both forms: they are reduced differently.
+impl<'de> Deserialize<'de> for SnapshotPod {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(from)?.get();
+        let updater: UpdaterPod = serde_json::from_str(text).map_err(D::Error::custom)?;
+        let recommender = serde_json::from_str(text).map_err(D::Error::custom)?;
+        Ok(Self { metadata: updater.metadata.clone(), updater: Arc::new(updater), recommender })
+    }
+}
+
+impl SnapshotPod {
+    /// Whether the recommender watches it.
+    pub fn is_started(&self) -> bool {
+        self.phase() != "Pending"
+    }
+
+    /// Whether the updater watches it: it is scheduled and has not terminated.
+    pub fn is_running(&self) -> bool {
+        let is_scheduled =
+            self.recommender.spec.node_name.as_ref().is_some_and(|node| !node.is_empty());
+        is_scheduled && !matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    fn phase(&self) -> &str {
+        self.recommender.status.phase.as_deref().unwrap_or_default()
+    }
+}
+
+/// What to read. Controllers, LimitRanges and so on are read in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotPart {
+    /// VerticalPodAutoscalers.
+    Vpas,
+    /// WatermarkPodAutoscalers.
+    Wpas,
+    /// Pods in any phase.
+    Pods,
+    /// The well-known kinds of controllers.
+    Controllers,
+    /// LimitRanges and ResourceQuotas.
+    Constraints,
+    /// PodDisruptionBudgets.
+    DisruptionBudgets,
+    /// Nodes.
+    Nodes,
+}
+
+/// The objects of a namespace or of the cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterSnapshot {
+    /// VerticalPodAutoscalers.
+    pub vpas: Listed<VerticalPodAutoscaler>,
+    /// WatermarkPodAutoscalers.
+    pub wpas: Listed<WatermarkPodAutoscaler>,
+    /// Pods in any phase.
+    pub pods: Listed<SnapshotPod>,
+    /// Controllers of the well-known kinds. Kinds that could not be read are not synced.
+    pub controllers: Arc<ControllerCache>,
+    /// The kinds of controllers that could not be read.
+    pub controller_errors: Vec<ReadError>,
+    /// LimitRanges.
+    pub limit_ranges: Listed<PartialLimitRange>,
+    /// ResourceQuotas.
+    pub quotas: Listed<PartialResourceQuota>,
+    /// PodDisruptionBudgets.
+    pub disruption_budgets: Listed<PodDisruptionBudget>,
+    /// Nodes.
+    pub nodes: Listed<PartialNode>,
+    /// Leases by namespace.
+    pub leases: BTreeMap<String, Listed<Lease>>,
+}
+
+// === impl ReadError ===
+
+impl ReadError {
+    fn new(what: &str, error: &kube::Error) -> Self {
+        let cause = match error {
+            kube::Error::Api(status) if status.code == 403 => ReadErrorCause::Forbidden,
+            // Not every 404 has a reason.
+            kube::Error::Api(status) if status.code == 404 => ReadErrorCause::NotServed,
+            _ => ReadErrorCause::Failed,
+        };
+        Self { what: what.to_owned(), cause, why: error_message(error) }
+    }
+
+    fn not_requested(what: &str) -> Self {
+        let (what, why) = (what.to_owned(), "not part of the snapshot".to_owned());
+        Self { what, cause: ReadErrorCause::NotRequested, why }
+    }
+
+    /// Whether the user has no permission.
+    pub fn is_forbidden(&self) -> bool {
+        self.cause == ReadErrorCause::Forbidden
+    }
+}
+
+// === impl ClusterSnapshot ===
+
+impl ClusterSnapshot {
+    /// Reads these parts of a namespace, or of the cluster, concurrently. Errors are stored per list.
+    pub async fn read(client: &Client, namespace: Option<&str>, parts: &[SnapshotPart]) -> Self {
+        let reader = Reader { client, namespace, parts };
+        let (vpas, wpas, pods, (controllers, controller_errors), constraints, budgets, nodes) = tokio::join!(
+            reader.list(SnapshotPart::Vpas),
+            reader.list(SnapshotPart::Wpas),
+            reader.list(SnapshotPart::Pods),
+            reader.controllers(),
+            async {
+                let part = SnapshotPart::Constraints;
+                tokio::join!(reader.list(part), reader.list(part))
+            },
+            reader.list(SnapshotPart::DisruptionBudgets),
+            reader.nodes(),
+        );
+        Self {
+            vpas,
+            wpas,
+            pods,
+            controllers,
+            controller_errors,
+            limit_ranges: constraints.0,
+            quotas: constraints.1,
+            disruption_budgets: budgets,
+            nodes,
+            leases: BTreeMap::new(),
+        }
+    }
+
+    /// The Lease of this name; `None` if it does not exist.
+    pub fn lease(&self, namespace: &str, name: &str) -> Result<Option<&Lease>, ReadError> {
+        let leases = match self.leases.get(namespace) {
+            Some(listed) => listed.as_ref().map_err(Clone::clone)?,
+            None => return Err(ReadError::not_requested(&leases_of(namespace))),
+        };
+        Ok(leases.objects.iter().find(|lease| lease.name_any() == name))
+    }
+
+    /// Resolves owners and targets with the controllers of the snapshot, and with requests about kinds that are not well
+    /// known.
+    pub fn target_resolver(&self, client: &Client) -> TargetResolver {
+        let gate: RequestGate = Arc::new(|| Box::pin(std::future::ready(())));
+        let controllers = Arc::clone(&self.controllers);
+        TargetResolver::new(client.clone(), controllers, gate, CacheLifetimes::default())
+    }
+
+    /// Resolves the target of a VPA. If it is not known because controllers could not be read, that is the error.
+    pub async fn resolve_target(
+        &self,
+        client: &Client,
+        namespace: &str,
+        target: &TargetRef,
+    ) -> Result<TargetResolution, ReadError> {
+        let resolution = self.target_resolver(client).resolve(namespace, target).await;
+        match (&resolution, self.controller_errors.first()) {
+            (TargetResolution::Unavailable { .. }, Some(error)) => Err(error.clone()),
+            _ => Ok(resolution),
+        }
+    }
+}
+
+/// Reads all Leases of these namespaces.
+pub async fn read_leases(
+    client: &Client,
+    namespaces: impl IntoIterator<Item = &str>,
+) -> BTreeMap<String, Listed<Lease>> {
+    let lists = namespaces.into_iter().map(|namespace| async move {
+        let api = Api::namespaced(client.clone(), namespace);
+        (namespace.to_owned(), list(api, &leases_of(namespace)).await)
+    });
+    join_all(lists).await.into_iter().collect()
+}
+
+fn leases_of(namespace: &str) -> String {
+    format!("Leases of namespace {namespace}")
+}
+
+struct Reader<'a> {
+    client: &'a Client,
+    /// `None` for the cluster.
+    namespace: Option<&'a str>,
+    parts: &'a [SnapshotPart],
+}
+
+impl Reader<'_> {
+    /// Reads a list of namespaced objects if it is requested.
+    async fn list<K>(&self, part: SnapshotPart) -> Listed<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let kind = K::kind(&());
+        let (api, what) = match self.namespace {
+            Some(namespace) => (
+                Api::namespaced(self.client.clone(), namespace),
+                format!("{kind}s of namespace {namespace}"),
+            ),
+            None => (Api::all(self.client.clone()), format!("{kind}s of the cluster")),
+        };
+        self.requested(part, &what)?;
+        list(api, &what).await
+    }
+
+    async fn nodes(&self) -> Listed<PartialNode> {
+        self.requested(SnapshotPart::Nodes, "Nodes")?;
+        list(Api::all(self.client.clone()), "Nodes").await
+    }
+
+    fn requested(&self, part: SnapshotPart, what: &str) -> Result<(), ReadError> {
+        if self.parts.contains(&part) {
+            return Ok(());
+        }
+        Err(ReadError::not_requested(what))
+    }
+
+    async fn controllers(&self) -> (Arc<ControllerCache>, Vec<ReadError>) {
+        let cache = ControllerCache::new();
+        let results = tokio::join!(
+            self.controllers_of::<SlimDaemonSet>(&cache),
+            self.controllers_of::<SlimDeployment>(&cache),
+            self.controllers_of::<SlimReplicaSet>(&cache),
+            self.controllers_of::<SlimStatefulSet>(&cache),
+            self.controllers_of::<SlimReplicationController>(&cache),
+            self.controllers_of::<SlimJob>(&cache),
+            self.controllers_of::<SlimCronJob>(&cache),
+        );
+        let results: [Result<(), ReadError>; 7] = results.into();
+        (Arc::new(cache), results.into_iter().filter_map(Result::err).collect())
+    }
+
+    async fn controllers_of<K>(&self, cache: &ControllerCache) -> Result<(), ReadError>
+    where
+        K: Controller + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K: Clone + Debug,
+    {
+        for controller in self.list::<K>(SnapshotPart::Controllers).await?.objects {
+            cache.put(&controller);
+        }
+        cache.finish_list(K::KIND);
+        Ok(())
+    }
+}
+
+/// Reads a list page by page.
+async fn list<K>(api: Api<MaybeObject<K>>, what: &str) -> Listed<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let mut found = List { objects: Vec::new(), invalid: Vec::new() };
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    loop {
+        let page = api.list(&parameters).await.map_err(|error| ReadError::new(what, &error))?;
+        let ObjectList { items, metadata, .. } = page;
+        for MaybeObject(object) in items {
+            match object {
+                Ok(mut object) => {
+                    object.meta_mut().managed_fields = None;
+                    found.objects.push(object);
+                }
+                Err(invalid) => found.invalid.push(invalid),
+            }
+        }
+        parameters.continue_token = metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            found.objects.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
+            return Ok(found);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the Leases of a snapshot say: heartbeats and the disruption ledger. What the user has no permission to read is
+//! assumed to be healthy, with a note, because the updater itself has that permission.
+
+use std::collections::BTreeSet;
+
+use kube::ResourceExt as _;
+use plimsoll_core::{
+    types::{Time, compat::Compat},
+    updater::{
+        DisruptionBudget,
+        guard::{HeartbeatPolicy, RecommenderHeartbeat, disruption_budget},
+    },
+};
+
+use super::ExplainPodConfig;
+use crate::{
+    cluster::snapshot::{ClusterSnapshot, ReadError},
+    controllers::updater::{
+        admission_health::AdmissionHealth, heartbeats::Heartbeats, matching::Workload,
+    },
+    report::explain::pod::report::LeaseState,
+};
+
+/// The contents of the Leases.
+pub(super) struct Leases {
+    heartbeats: Heartbeats,
+    /// Why heartbeats could not be read.
+    heartbeat_error: Option<ReadError>,
+    /// `None` if the admission controller is not checked.
+    admission_health: Option<AdmissionHealth>,
+    /// The recent disruptions in the cluster.
+    pub ledger: DisruptionBudget,
+    /// Notes for the user about what could not be read.
+    pub notes: Vec<String>,
+}
+
+impl ExplainPodConfig {
+    fn reads_heartbeats(&self) -> bool {
+        self.settings.guards.heartbeat != HeartbeatPolicy::Ignore
+    }
+
+    fn reads_ledger(&self) -> bool {
+        self.settings.compat == Compat::Plimsoll && self.settings.guards.needs_state()
+    }
+}
+
+impl Leases {
+    /// The namespaces of the Leases.
+    pub fn namespaces(config: &ExplainPodConfig) -> BTreeSet<&str> {
+        let heartbeats = config.reads_heartbeats().then_some(&*config.heartbeat_namespace);
+        let ledger = config.reads_ledger().then_some(&*config.lease_namespace);
+        let admission = config.admission_check.as_ref().map(|check| &*check.namespace);
+        [heartbeats, ledger, admission].into_iter().flatten().collect()
+    }
+
+    /// Takes what decisions need from the Leases of a snapshot.
+    pub fn of(config: &ExplainPodConfig, snapshot: &ClusterSnapshot, now: Time) -> Self {
+        let (heartbeats, mut heartbeat_error) = (Heartbeats::default(), None);
+        match snapshot.leases.get(&config.heartbeat_namespace) {
+            _ if !config.reads_heartbeats() => {}
+            Some(Ok(leases)) => heartbeats.observe_once(leases.objects.clone(), now),
+            Some(Err(error)) => {
+                heartbeats.record_failure();
+                heartbeat_error = Some(error.clone());
+            }
+            None => {}
+        }
+        let admission_health = config.admission_check.as_ref().map(|check| {
+            match snapshot.lease(&check.namespace, &check.name) {
+                Ok(Some(lease)) if check.is_ready(lease, config.settings.compat, now) => {
+                    AdmissionHealth::Ready
+                }
+                Ok(Some(_)) => AdmissionHealth::Stale,
+                Err(error) if error.is_forbidden() => AdmissionHealth::Forbidden,
+                Ok(None) | Err(_) => AdmissionHealth::Unreadable,
+            }
+        });
+        let mut notes = Vec::new();
+        let ledger = stored_ledger(config, snapshot, &mut notes);
+        Self { heartbeats, heartbeat_error, admission_health, ledger, notes }
+    }
+
+    /// The heartbeat of the recommender of a workload.
+    pub fn heartbeat(
+        &self,
+        config: &ExplainPodConfig,
+        workload: &Workload,
+        notes: &mut Vec<String>,
+    ) -> RecommenderHeartbeat {
+        match &self.heartbeat_error {
+            Some(error) if error.is_forbidden() => {
+                notes.push(format!(
+                    "No permission to list Leases in namespace {}: assuming that the recommender is healthy.",
+                    config.heartbeat_namespace
+                ));
+                return RecommenderHeartbeat::Fresh { history_loaded: true };
+            }
+            Some(error) => notes.push(format!(
+                "Failed to list the heartbeat Leases of recommenders: {}.",
+                error.why
+            )),
+            None => {}
+        }
+        self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace)
+    }
+
+    /// The heartbeat as it appears in the report.
+    pub fn recommender_health(
+        &self,
+        config: &ExplainPodConfig,
+        workload: &Workload,
+        heartbeat: RecommenderHeartbeat,
+    ) -> LeaseState {
+        let state = match heartbeat {
+            _ if !config.reads_heartbeats() => "notAsked",
+            _ if self.heartbeat_error.as_ref().is_some_and(ReadError::is_forbidden) => "unreadable",
+            RecommenderHeartbeat::Fresh { history_loaded: true } => "fresh",
+            RecommenderHeartbeat::Fresh { history_loaded: false } => "loading",
+            RecommenderHeartbeat::Stale => "stale",
+            RecommenderHeartbeat::Absent => "absent",
+            RecommenderHeartbeat::Unknown | RecommenderHeartbeat::NotYetObserved => "unknown",
+        };
+        let renewed = self.heartbeats.renewed(&workload.vpa, &workload.key.namespace);
+        LeaseState { state: state.to_owned(), renewed }
+    }
+
+    /// Whether new pods will be sized.
+    pub fn is_admission_ready(&self, notes: &mut Vec<String>) -> bool {
+        match self.admission_health {
+            None | Some(AdmissionHealth::Ready) => true,
+            Some(AdmissionHealth::Forbidden) => {
+                notes.push(
+                    "No permission to read the Lease of the admission controller: assuming that it is healthy."
+                        .to_owned(),
+                );
+                true
+            }
+            Some(AdmissionHealth::Stale | AdmissionHealth::Unreadable) => false,
+        }
+    }
+
+    /// The health of the admission controller as it appears in the report.
+    pub fn admission_controller_health(&self) -> LeaseState {
+        let state = match self.admission_health {
+            None => "notAsked",
+            Some(AdmissionHealth::Ready) => "ready",
+            Some(AdmissionHealth::Stale) => "stale",
+            Some(AdmissionHealth::Unreadable) => "unknown",
+            Some(AdmissionHealth::Forbidden) => "unreadable",
+        };
+        LeaseState { state: state.to_owned(), renewed: None }
+    }
+}
+
+fn stored_ledger(
+    config: &ExplainPodConfig,
+    snapshot: &ClusterSnapshot,
+    notes: &mut Vec<String>,
+) -> DisruptionBudget {
+    if !config.reads_ledger() {
+        return DisruptionBudget::default();
+    }
+    let (namespace, name) = (&config.lease_namespace, &config.lease_name);
+    let lease = match snapshot.lease(namespace, name) {
+        Ok(lease) => lease,
+        Err(error) => {
+            notes.push(if error.is_forbidden() {
+                format!(
+                    "No permission to read Lease {namespace}/{name}: changes within the last hour are not considered."
+                )
+            } else {
+                let why = error.why;
+                format!(
+                    "Failed to read Lease {namespace}/{name}, without which the updater changes nothing: {why}."
+                )
+            });
+            None
+        }
+    };
+    let text = lease.and_then(|lease| lease.annotations().get(disruption_budget::ANNOTATION));
+    match text.map(|text| DisruptionBudget::read(text)) {
+        Some(Ok(ledger)) => ledger,
+        Some(Err(why)) => {
+            notes.push(format!(
+                "The disruption ledger in Lease {namespace}/{name} is unreadable and was ignored: {why}."
+            ));
+            DisruptionBudget::default()
+        }
+        None => DisruptionBudget::default(),
+    }
+}
