@@ -234,14 +234,15 @@ impl ClusterSnapshot {
         TargetResolver::new(client.clone(), controllers, gate, CacheLifetimes::default())
     }
 
-    /// Resolves the target of a VPA. If it is not known because controllers could not be read, that is the error.
+    /// Resolves the target of a VPA with [`Self::target_resolver`]. If it is not known because controllers could not be
+    /// read, that is the error.
     pub async fn resolve_target(
         &self,
-        client: &Client,
+        targets: &TargetResolver,
         namespace: &str,
         target: &TargetRef,
     ) -> Result<TargetResolution, ReadError> {
-        let resolution = self.target_resolver(client).resolve(namespace, target).await;
+        let resolution = targets.resolve(namespace, target).await;
         match (&resolution, self.controller_errors.first()) {
             (TargetResolution::Unavailable { .. }, Some(error)) => Err(error.clone()),
             _ => Ok(resolution),
@@ -256,7 +257,7 @@ pub async fn read_leases(
 ) -> BTreeMap<String, Listed<Lease>> {
     let lists = namespaces.into_iter().map(|namespace| async move {
         let api = Api::namespaced(client.clone(), namespace);
-        (namespace.to_owned(), list(api, &leases_of(namespace)).await)
+        (namespace.to_owned(), list(api, &leases_of(namespace), ListParams::default()).await)
     });
     join_all(lists).await.into_iter().collect()
 }
@@ -288,12 +289,12 @@ impl Reader<'_> {
             None => (Api::all(self.client.clone()), format!("{kind}s of the cluster")),
         };
         self.requested(part, &what)?;
-        list(api, &what).await
+        list(api, &what, ListParams::default()).await
     }
 
     async fn nodes(&self) -> Listed<PartialNode> {
         self.requested(SnapshotPart::Nodes, "Nodes")?;
-        list(Api::all(self.client.clone()), "Nodes").await
+        list(Api::all(self.client.clone()), "Nodes", ListParams::default()).await
     }
 
     fn requested(&self, part: SnapshotPart, what: &str) -> Result<(), ReadError> {
@@ -332,12 +333,12 @@ impl Reader<'_> {
 }
 
 /// Reads a list page by page.
-async fn list<K>(api: Api<MaybeObject<K>>, what: &str) -> Listed<K>
+pub async fn list<K>(api: Api<MaybeObject<K>>, what: &str, selected: ListParams) -> Listed<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let mut found = List { objects: Vec::new(), invalid: Vec::new() };
-    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    let mut parameters = selected.limit(PAGE_SIZE);
     loop {
         let page = api.list(&parameters).await.map_err(|error| ReadError::new(what, &error))?;
         let ObjectList { items, metadata, .. } = page;
@@ -355,5 +356,107 @@ where
             found.objects.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
             return Ok(found);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        future::{Ready, ready},
+        task::{Context, Poll},
+    };
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower_service::Service;
+
+    use super::*;
+    use crate::cluster::cache::controllers::{Lookup, WellKnown};
+
+    /// An API server with two pages of pods, without the VPA CRD, and with lists that fail.
+    #[derive(Clone)]
+    struct Server;
+
+    impl Service<Request<Body>> for Server {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<Body>) -> Self::Future {
+            let list = |items: Value, next: &str| {
+                let metadata = json!({"resourceVersion": "7", "continue": next});
+                (
+                    200,
+                    json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}),
+                )
+            };
+            let failure = |code: u16| {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                    "message": "no", "reason": "", "code": code});
+                (code, status)
+            };
+            let pod = |name: &str, phase: &str| {
+                json!({"metadata": {"name": name, "namespace": "shop"},
+                    "spec": {"nodeName": "node", "containers": []}, "status": {"phase": phase}})
+            };
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let (code, body) = match path.rsplit('/').next().unwrap_or_default() {
+                "pods" if query.contains("continue=next") => {
+                    list(json!([pod("a", "Succeeded")]), "")
+                }
+                "pods" => {
+                    let invalid = json!({"metadata": {"name": "c"}, "spec": 5});
+                    list(json!([pod("b", "Running"), invalid]), "next")
+                }
+                "verticalpodautoscalers" => failure(404),
+                "resourcequotas" => failure(403),
+                "replicasets" => failure(500),
+                _ => list(json!([]), ""),
+            };
+            let response =
+                Response::builder().status(code).body(body.to_string().into_bytes().into());
+            ready(Ok(response.expect("a response")))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_to_its_end_and_forbidden_not_served_and_empty_are_distinct() {
+        let parts = [
+            SnapshotPart::Vpas,
+            SnapshotPart::Pods,
+            SnapshotPart::Controllers,
+            SnapshotPart::Constraints,
+        ];
+        let client = Client::new(Server, "default");
+        let snapshot = ClusterSnapshot::read(&client, Some("shop"), &parts).await;
+        let pods = snapshot.pods.expect("is readable");
+        let running = |pod: &SnapshotPod| (pod.name_any(), pod.is_running());
+        let running: Vec<_> = pods.objects.iter().map(running).collect();
+        assert_eq!(running, [("a".to_owned(), false), ("b".to_owned(), true)]);
+        assert_eq!(pods.invalid[0].metadata.name.as_deref(), Some("c"));
+        assert!(snapshot.limit_ranges.expect("is readable").objects.is_empty());
+        let quotas = snapshot.quotas.expect_err("is forbidden");
+        assert_eq!(
+            quotas.to_string(),
+            "ResourceQuotas of namespace shop cannot be read: HTTP 403: no"
+        );
+        assert!(quotas.is_forbidden());
+        let cause = |error: Option<ReadError>| error.map(|error| error.cause);
+        assert_eq!(cause(snapshot.vpas.err()), Some(ReadErrorCause::NotServed));
+        assert_eq!(cause(snapshot.nodes.err()), Some(ReadErrorCause::NotRequested));
+        let [error] = &snapshot.controller_errors[..] else { panic!("one kind failed") };
+        assert_eq!(
+            (&*error.what, error.cause),
+            ("ReplicaSets of namespace shop", ReadErrorCause::Failed)
+        );
+        let find = |kind| snapshot.controllers.find(kind, "shop", "web");
+        assert_eq!(find(WellKnown::ReplicaSet), Lookup::NotSynced);
+        assert_eq!(find(WellKnown::Deployment), Lookup::Missing);
     }
 }

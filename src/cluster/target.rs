@@ -1,7 +1,6 @@
 //! Resolves the target of a VPA to its pods: to a selector, if the target is the topmost of its controllers. Sends
 //! requests about objects that are not cached.
 
-pub mod one_shot;
 mod owner_walk;
 pub mod scale;
 

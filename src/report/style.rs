@@ -24,6 +24,8 @@ pub struct Style {
     pub command: String,
 }
 
+/// No colour.
+pub const PLAIN: &str = "";
 /// ANSI code for titles and names.
 pub const BOLD: &str = "1";
 /// ANSI code for secondary text.
@@ -37,13 +39,13 @@ pub const RED: &str = "31";
 
 /// The maximum line width, even on wider terminals: longer lines are hard to read.
 const MAX_LINE_WIDTH: usize = 100;
-/// The column at which the text after a label starts.
-const INDENT: usize = 16;
+/// The width of labels.
+const LABEL_WIDTH: usize = 11;
 
 impl Style {
     /// Returns the text in a colour, or unchanged if colours are off.
     pub fn paint(&self, code: &str, text: &str) -> String {
-        let visible = self.colour && !text.trim().is_empty();
+        let visible = self.colour && code != PLAIN && !text.trim().is_empty();
         if visible { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
@@ -63,13 +65,28 @@ impl Style {
         )
     }
 
+    /// Writes wrapped text in a colour, indented.
+    pub fn block(&self, out: &mut String, indent: usize, code: &str, text: &str) {
+        for line in self.wrap(text, indent) {
+            push_line(out, format_args!("{:indent$}{}", "", self.paint(code, &line)));
+        }
+    }
+
+    /// Writes a mark of `width` columns, followed by text that is wrapped and indented.
+    pub fn marked(&self, out: &mut String, mark: &str, width: usize, text: &str) {
+        for (index, line) in self.wrap(text, width + 3).iter().enumerate() {
+            if index == 0 {
+                push_line(out, format_args!("  {mark} {line}"));
+            } else {
+                push_line(out, format_args!("  {:width$} {line}", ""));
+            }
+        }
+    }
+
     /// Writes a label, followed by text that is wrapped and indented.
     pub fn paragraph(&self, out: &mut String, label: &str, text: &str) {
-        for (index, line) in self.wrap(text, INDENT).iter().enumerate() {
-            let label = if index == 0 { label } else { "" };
-            let label = self.paint(DIM, &format!("{label:<width$}", width = INDENT - 5));
-            push_line(out, format_args!("    {label} {line}"));
-        }
+        let label = self.paint(DIM, &format!("{label:<LABEL_WIDTH$}"));
+        self.marked(out, &format!("  {label}"), LABEL_WIDTH + 2, text);
     }
 
     /// Returns the variant that the character set supports.

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use kube::api::DeleteParams;
-use plimsoll::{controllers::runtime::cluster::Cluster, report::collect::wpa::explain};
+use plimsoll::{
+    cluster::clock::Clock, controllers::runtime::cluster::Cluster, report::collect::wpa::explain,
+};
 use serde_json::json;
 
 use super::fixture::{Fixture, object};
@@ -170,14 +172,15 @@ async fn explain_reads_the_decision_from_the_cluster() {
         namespace: fixture.namespace.clone(),
         address: "the bed".to_owned(),
     };
-    let report = explain(&cluster, None, "web").await.expect("exists");
+    let now = Clock::wall().now();
+    let report = explain(&cluster, None, "web", now).await.expect("exists");
     let report = serde_json::to_value(report).expect("JSON");
     let decision = &report["decision"];
     assert_eq!(decision["from"], 4, "{report:#}");
     assert_eq!(decision["to"], 6, "{report:#}");
     assert_eq!(decision["restrictions"], json!(["upscale_capping", "max"]), "{report:#}");
     assert_eq!(report["findings"][0]["code"], "annotation_ignored", "{report:#}");
-    let missing = explain(&cluster, None, "wbe").await.expect_err("missing");
+    let missing = explain(&cluster, None, "wbe", now).await.expect_err("missing");
     let message = missing.to_string();
     assert!(message.ends_with("did you mean web?"), "{message}");
 }

@@ -357,6 +357,11 @@ impl VerticalPodAutoscalerSpec {
         self.update_policy.as_ref().and_then(|policy| policy.update_mode).unwrap_or_default()
     }
 
+    /// The name of the recommender that it selects.
+    pub fn recommender_name(&self) -> &str {
+        self.recommenders.first().map_or("default", |selector| &selector.name)
+    }
+
     /// The policy of a container: the entry with its name, or else the `*` entry.
     pub fn container_policy(&self, container: &str) -> Option<&ContainerPolicy> {
         let policies = &self.resource_policy.as_ref()?.container_policies;

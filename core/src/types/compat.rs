@@ -12,6 +12,16 @@ pub enum Compat {
     Plimsoll,
 }
 
+impl Compat {
+    /// The name of the mode in flags.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Plimsoll => "plimsoll",
+        }
+    }
+}
+
 impl FromStr for Compat {
     type Err = String;
 

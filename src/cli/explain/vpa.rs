@@ -64,7 +64,6 @@ impl VpaArgs {
         Ok(ExplainConfig {
             namespace,
             name,
-            cluster_options: self.object.cluster_options(),
             compat,
             settings,
             storage: self.storage.clone(),

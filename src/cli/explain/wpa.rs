@@ -5,7 +5,8 @@ use clap::Args;
 use super::{ObjectArgs, print, with_cluster};
 use crate::{
     cli::{Exit, output::CliError, terminal::Terminal},
-    report::{collect::wpa as wpa_collect, explain::wpa::text},
+    cluster::clock::Clock,
+    report::{collect::wpa as explain, explain::wpa::text},
 };
 
 pub(in crate::cli) const EXAMPLES: &str = "\
@@ -38,7 +39,7 @@ pub(super) fn run(arguments: &WpaArgs, terminal: &Terminal) -> Result<Exit, CliE
     let object = &arguments.object;
     let (namespace, name) = object.resolve_object()?;
     let report = with_cluster(object, terminal, async |cluster| {
-        wpa_collect::explain(&cluster, namespace.as_deref(), &name).await
+        explain::explain(&cluster, namespace.as_deref(), &name, Clock::wall().now()).await
     })?;
     print(object, terminal, &report, text::render, report.findings.is_empty())
 }

@@ -10,7 +10,7 @@ use kube::{
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout of each response.
-pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to connect to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

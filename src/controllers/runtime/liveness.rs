@@ -65,7 +65,7 @@ pub(crate) struct Liveness(Arc<Inner>);
 struct Inner {
     runtime: Handle,
     client: Client,
-    _end: Option<oneshot::Sender<()>>,
+    _end: oneshot::Sender<()>,
 }
 
 impl fmt::Debug for Liveness {
@@ -84,7 +84,7 @@ impl Liveness {
             let _context = runtime.enter();
             with_call_metrics(liveness()?, calls)
         };
-        Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: Some(shutdown_sender) }))))
+        Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: shutdown_sender }))))
     }
 
     /// The runtime for liveness tasks.

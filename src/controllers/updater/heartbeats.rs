@@ -163,9 +163,7 @@ impl HeartbeatState {
         vpa: &VerticalPodAutoscaler,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a ObservedLease> + use<'a> {
-        let recommender =
-            vpa.spec.recommenders.first().map_or("default", |selector| selector.name.as_str());
-        let unsharded_name = lease_name(recommender, None);
+        let unsharded_name = lease_name(vpa.spec.recommender_name(), None);
         let is_of = move |name: &str| match name.strip_prefix(&*unsharded_name) {
             Some("") => true,
             Some(rest) => {

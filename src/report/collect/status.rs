@@ -6,8 +6,11 @@ use futures::future::join_all;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{Api, ResourceExt, api::ListParams};
 
-use crate::controllers::runtime::cluster::Cluster;
-use crate::report::explain::status::{Facts, LeaseFacts, PodFacts};
+use crate::{
+    cluster::snapshot::{list, read_leases},
+    controllers::runtime::cluster::Cluster,
+    report::explain::status::{Facts, LeaseFacts, PodFacts},
+};
 use plimsoll_core::api::role_health;
 
 /// The label that all pods of this project have.
@@ -22,35 +25,33 @@ const LEASE_NAMES: [&str; 4] = [
     "vpa-admission-controller",
     "watermarkpodautoscaler-lock",
 ];
-/// The limit of list requests; installations have far fewer pods.
-const LIST_LIMIT: u32 = 500;
 
 /// Collects the status. `namespace` is an additional namespace of Leases. What cannot be read is listed in the result.
 pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     let mut facts = Facts { cluster: cluster.address.clone(), ..Facts::default() };
-    let pods = Api::<Pod>::all(cluster.client.clone());
+    let client = &cluster.client;
+    let labelled = ListParams::default().labels(LABEL_SELECTOR);
     let by_name = join_all(LEASE_NAMES.map(|name| {
-        let leases = Api::<Lease>::all(cluster.client.clone());
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
-        async move { leases.list(&parameters).await }
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        list::<Lease>(Api::all(client.clone()), "Leases", named)
     }));
-    let parameters = ListParams::default().labels(LABEL_SELECTOR).limit(LIST_LIMIT);
-    let (pods, by_name) = tokio::join!(pods.list(&parameters), by_name);
+    let (pods, by_name) =
+        tokio::join!(list::<Pod>(Api::all(client.clone()), "pods", labelled), by_name);
     let mut namespaces: BTreeSet<String> =
         namespace.into_iter().chain([DEFAULT_LEASE_NAMESPACE]).map(Into::into).collect();
     match pods {
         Ok(found) => {
-            namespaces.extend(found.items.iter().filter_map(ResourceExt::namespace));
-            facts.pods = found.items.iter().map(pod_facts).collect();
+            namespaces.extend(found.objects.iter().filter_map(ResourceExt::namespace));
+            facts.pods = found.objects.iter().map(pod_facts).collect();
         }
-        Err(why) => facts.unread.push(format!("failed to list pods: {}", error_message(&why))),
+        Err(error) => facts.unread.push(format!("failed to list pods: {}", error.why)),
     }
     let mut leases = Vec::new();
     let mut denied: Option<String> = None;
-    for response in by_name {
-        match response {
-            Ok(found) => leases.extend(found.items),
-            Err(why) => denied = Some(error_message(&why)),
+    for listed in by_name {
+        match listed {
+            Ok(found) => leases.extend(found.objects),
+            Err(error) => denied = Some(error.why),
         }
     }
     if let Some(why) = denied {
@@ -58,23 +59,12 @@ pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
             "failed to list Leases in all namespaces: {why}; specify the namespace of the controllers with -n"
         ));
     }
-    let in_namespaces =
-        join_all(
-            namespaces.iter().map(|namespace_name| {
-                let leases = Api::<Lease>::namespaced(cluster.client.clone(), namespace_name);
-                async move {
-                    (namespace_name, leases.list(&ListParams::default().limit(LIST_LIMIT)).await)
-                }
-            }),
-        );
-    for (namespace_name, response) in in_namespaces.await {
-        match response {
-            Ok(found) => leases.extend(found.items),
-            Err(why) => {
-                facts.unread.push(format!(
-                    "failed to list Leases in namespace {namespace_name}: {}",
-                    error_message(&why)
-                ));
+    for (namespace, listed) in read_leases(client, namespaces.iter().map(String::as_str)).await {
+        match listed {
+            Ok(found) => leases.extend(found.objects),
+            Err(error) => {
+                let why = error.why;
+                facts.unread.push(format!("failed to list Leases in namespace {namespace}: {why}"));
             }
         }
     }
@@ -86,13 +76,6 @@ pub async fn collect(cluster: &Cluster, namespace: Option<&str>) -> Facts {
     });
     facts.leases = leases.iter().map(lease_facts).collect();
     facts
-}
-
-fn error_message(why: &kube::Error) -> String {
-    match why {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 fn lease_facts(lease: &Lease) -> LeaseFacts {

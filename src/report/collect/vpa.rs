@@ -1,6 +1,6 @@
-//! `plimsoll explain vpa`: reads the inputs of one VPA and runs the recommender's own code on them. If the history is not
-//! readable, it uses the explanation that the recommender stored on the VPA. It writes nothing and contacts no running
-//! recommender.
+//! `plimsoll explain vpa`: takes the inputs of one VPA from a snapshot and runs the recommender's own code on them. If the
+//! history is not readable, it uses the explanation that the recommender stored on the VPA. It writes nothing and contacts
+//! no running recommender.
 
 mod build;
 mod from_annotation;
@@ -18,23 +18,21 @@ use plimsoll_storage::{
     checkpoint::{self},
 };
 
-use crate::controllers::{
-    recommender::{config::StorageChoice, state::SharedState},
-    runtime::cluster::{Cluster, ClusterOptions, NoCluster, RESPONSE_TIMEOUT},
-};
+use super::lookup::{ExplainError, find_object, required};
 use crate::{
     cluster::{
         cache::vpa_index::VpaIndex,
-        target::{
-            TargetResolution,
-            one_shot::{self, LookupError},
-        },
+        snapshot::{ClusterSnapshot, SnapshotPart},
+        target::TargetResolution,
         watch::ObjectChange,
+    },
+    controllers::{
+        recommender::{config::StorageChoice, state::SharedState},
+        runtime::cluster::Cluster,
     },
     report::explain::{
         VpaReport,
         report::{self, RecordForm, StoredRecord},
-        suggestions::not_found_hint,
     },
 };
 use plimsoll_core::{
@@ -49,8 +47,6 @@ pub struct ExplainConfig {
     pub namespace: Option<String>,
     /// Name of the VPA.
     pub name: String,
-    /// How to reach the cluster.
-    pub cluster_options: ClusterOptions,
     /// Whether the recommender behaves like upstream.
     pub compat: Compat,
     /// The model's settings.
@@ -65,55 +61,6 @@ pub struct ExplainConfig {
     pub pod_cap: ResourceAmounts,
 }
 
-/// Why a VPA could not be explained.
-#[derive(Debug, thiserror::Error)]
-pub enum ExplainError {
-    /// No cluster is known.
-    #[error(transparent)]
-    NoCluster(#[from] NoCluster),
-    /// The API server returned an error.
-    #[error("{address}: {error}")]
-    Unreadable {
-        /// The cluster.
-        address: String,
-        /// The failed lookup.
-        error: LookupError,
-    },
-    /// The VPA does not exist.
-    #[error("VerticalPodAutoscaler {namespace}/{name} not found: {hint}")]
-    NotFound {
-        /// Namespace of the VPA.
-        namespace: String,
-        /// Name of the VPA.
-        name: String,
-        /// Similar names, or what else the user can try.
-        hint: String,
-    },
-    /// The CRD is not installed.
-    #[error(
-        "{address}: the VerticalPodAutoscaler CRD is not installed: apply the output of `plimsoll crds`"
-    )]
-    CrdMissing {
-        /// The cluster.
-        address: String,
-    },
-    /// The stored history cannot be read.
-    #[error(transparent)]
-    Storage(#[from] plimsoll_storage::Error),
-    /// The storage directory does not exist.
-    #[error(
-        "--storage=local:{0}: no such directory; without --storage the explanation that the recommender stored on the \
-         VPA is used"
-    )]
-    NoDirectory(String),
-    /// The storage directory is locked by a recommender.
-    #[error(
-        "--storage=local:{0}: in use by a recommender, which need not be stopped: without --storage the explanation \
-         that the recommender stored on the VPA is used"
-    )]
-    InUse(String),
-}
-
 /// Explains a VPA at the given time.
 pub async fn explain(
     config: &ExplainConfig,
@@ -122,30 +69,31 @@ pub async fn explain(
 ) -> Result<VpaReport, ExplainError> {
     let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
     let (client, name) = (&cluster.client, &*config.name);
-    let unreadable = |error| ExplainError::Unreadable { address: cluster.address.clone(), error };
-    let vpa = one_shot::find_vpa(client, namespace, name).await.map_err(unreadable)?;
-    let Some(vpa) = vpa else { return Err(not_found(cluster, namespace, name).await) };
-    let target = &vpa.spec.target_ref;
-    let outcome = one_shot::find_target(client, namespace, target, RESPONSE_TIMEOUT).await;
-    let outcome = outcome.map_err(unreadable)?;
-    let pods = match &outcome {
-        _ if config.cap_to_largest_node => one_shot::find_all_pods(client).await,
-        TargetResolution::Found { selector, .. } => {
-            one_shot::find_pods(client, namespace, selector).await
-        }
-        _ => Ok(Vec::new()),
-    };
-    let pods = pods.map_err(unreadable)?;
-    let nodes = if config.cap_to_largest_node {
-        one_shot::find_nodes(client).await.map_err(unreadable)?
+    // The pods of the cluster include those of the namespace.
+    let (parts, capacity_parts): (&[_], &[_]) = if config.cap_to_largest_node {
+        let parts = &[SnapshotPart::Vpas, SnapshotPart::Controllers];
+        (parts, &[SnapshotPart::Pods, SnapshotPart::Nodes])
     } else {
-        Vec::new()
+        (&[SnapshotPart::Vpas, SnapshotPart::Controllers, SnapshotPart::Pods], &[])
     };
+    let (snapshot, of_cluster) = tokio::join!(
+        ClusterSnapshot::read(client, Some(namespace), parts),
+        ClusterSnapshot::read(client, None, capacity_parts),
+    );
+    let vpa = find_object(cluster, &snapshot.vpas, namespace, name)?;
+    let targets = snapshot.target_resolver(client);
+    let outcome = snapshot.resolve_target(&targets, namespace, &vpa.spec.target_ref).await;
+    let outcome = outcome.map_err(|error| ExplainError::unreadable(cluster, &error))?;
+    let (pods, nodes) = if config.cap_to_largest_node {
+        (&of_cluster.pods, &required(cluster, &of_cluster.nodes)?.objects[..])
+    } else {
+        (&snapshot.pods, &[][..])
+    };
+    let pods = &required(cluster, pods)?.objects;
 
-    let recommender = vpa.spec.recommenders.first().map_or("default", |first| &first.name);
     let key = ObjectKey::new(namespace, name);
     let state = SharedState::new(
-        VpaIndex::new(NamespaceScope::default(), recommender),
+        VpaIndex::new(NamespaceScope::default(), vpa.spec.recommender_name()),
         VpaRegistry::new(config.settings.clone(), config.compat),
         config.native_sidecars,
         config.cap_to_largest_node,
@@ -156,13 +104,13 @@ pub async fn explain(
     };
     {
         let mut core = state.lock();
-        core.upsert_vpa(&vpa);
+        core.upsert_vpa(vpa);
         core.set_target(&key, outcome);
-        for pod in pods {
-            core.apply_pod_change(ObjectChange::Applied(pod));
+        for pod in pods.iter().filter(|pod| pod.is_started()) {
+            core.apply_pod_change(ObjectChange::Applied(pod.recommender.clone()));
         }
         for node in nodes {
-            core.apply_node_change(ObjectChange::Applied(node));
+            core.apply_node_change(ObjectChange::Applied(node.clone()));
         }
         core.update_node_capacity(config.pod_cap);
     }
@@ -177,7 +125,7 @@ pub async fn explain(
                 find_checkpoint_time(client, &key, &record.container).await;
         }
     }
-    let explanation = from_annotation::find_explanation(&vpa, &key, &records, &mut skipped);
+    let explanation = from_annotation::find_explanation(vpa, &key, &records, &mut skipped);
     match (load_result, &explanation) {
         (Ok(load_report), _) => skipped.extend(load_report.skipped),
         (Err(error), Some(_)) => {
@@ -198,29 +146,17 @@ pub async fn explain(
     core.register_containers(&key, now);
     Ok(build::report(
         config,
-        &vpa,
+        vpa,
         &mut core,
         &key,
         now,
-        build::StoredHistory {
+        &build::StoredHistory {
             storage: storage.to_owned(),
             records,
             skipped,
             from_annotation: explanation,
         },
     ))
-}
-
-async fn not_found(cluster: &Cluster, namespace: &str, name: &str) -> ExplainError {
-    let names = match one_shot::find_vpa_names(&cluster.client, namespace).await {
-        Ok(Some(names)) => names,
-        Ok(None) => return ExplainError::CrdMissing { address: cluster.address.clone() },
-        Err(error) => {
-            return ExplainError::Unreadable { address: cluster.address.clone(), error };
-        }
-    };
-    let hint = not_found_hint("VerticalPodAutoscalers", namespace, name, &names);
-    ExplainError::NotFound { namespace: namespace.to_owned(), name: name.to_owned(), hint }
 }
 
 fn open_storage(

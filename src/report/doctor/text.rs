@@ -1,7 +1,7 @@
 //! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
 use super::report::{DoctorReport, Evidence, Finding, Level, Topic};
-use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
+use crate::report::style::{BOLD, DIM, GREEN, PLAIN, RED, Style, YELLOW, push_line};
 
 /// The column at which the text of a finding starts.
 const INDENT: usize = 7;
@@ -57,19 +57,15 @@ fn shows_queries(finding: &Finding) -> bool {
 
 fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
     let (colour, mark) = match finding.level {
-        Level::Ok => (GREEN, "ok"),
+        Level::Ok => (GREEN, "ok  "),
         Level::Warning => (YELLOW, "warn"),
-        Level::Problem => (RED, "bad"),
+        Level::Problem => (RED, "bad "),
     };
     let text = match finding.level {
         Level::Ok => finding.message.clone(),
         _ => format!("{} [{}]", finding.message, finding.code),
     };
-    for (index, line) in style.wrap(&text, INDENT).iter().enumerate() {
-        let mark = if index == 0 { mark } else { "" };
-        let mark = style.paint(colour, &format!("{mark:<4}"));
-        push_line(out, format_args!("  {mark} {line}"));
-    }
+    style.marked(out, &style.paint(colour, mark), mark.len(), &text);
 }
 
 fn render_queries(out: &mut String, evidence: &[Evidence], style: &Style) {
@@ -83,9 +79,7 @@ fn render_queries(out: &mut String, evidence: &[Evidence], style: &Style) {
                 format_args!("       {}", style.paint(DIM, &format!("{bullet} {line}"))),
             );
         }
-        for line in style.wrap(&cost(&query), INDENT + 4) {
-            push_line(out, format_args!("           {}", style.paint(DIM, &line)));
-        }
+        style.block(out, INDENT + 4, DIM, &cost(&query));
     }
 }
 
@@ -188,9 +182,7 @@ fn render_suggested_flags(out: &mut String, report: &DoctorReport, style: &Style
             "Also pass the secrets that you gave with {}, from a file or the environment. They are not shown here.",
             report.secrets.join(", ")
         );
-        for line in style.wrap(&text, 2) {
-            push_line(out, format_args!("  {line}"));
-        }
+        style.block(out, 2, PLAIN, &text);
     }
 }
 

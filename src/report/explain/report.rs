@@ -10,25 +10,54 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
-pub const SCHEMA_VERSION: u32 = 1;
+/// The schema version of all reports. It increases when a field changes its meaning or is removed, not when a field is
+/// added.
+const SCHEMA_VERSION: u32 = 1;
+
+/// The fields that every report about an object begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportHeader {
+    /// The schema version.
+    pub schema_version: u32,
+    /// The kind of report, such as `explain-vpa`.
+    pub kind: String,
+    /// Version of the program.
+    pub version: String,
+    /// Namespace of the object.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+    /// When the report was made.
+    pub at: Time,
+}
+
+impl ReportHeader {
+    /// The header of a report by this program.
+    pub fn new(kind: &str, namespace: &str, name: &str, at: Time) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION,
+            kind: kind.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            at,
+        }
+    }
+
+    /// Namespace and name of the object.
+    pub fn object(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
 
 /// A VPA, and how its recommendation was computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaReport {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Always `explain-vpa`.
-    pub kind: String,
-    /// Version of the program.
-    pub version: String,
-    /// Namespace of the VPA.
-    pub namespace: String,
-    /// Name of the VPA.
-    pub name: String,
-    /// When the numbers were recomputed.
-    pub at: Time,
+    /// The object of the report, of kind `explain-vpa`.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
     /// The recommender that the VPA selects.

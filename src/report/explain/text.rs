@@ -21,12 +21,12 @@ pub fn render(report: &VpaReport, style: &Style) -> String {
 }
 
 fn head(out: &mut String, report: &VpaReport, style: &Style) {
-    let VpaReport { namespace, name, target, .. } = report;
+    let target = &report.target;
     push_line(
         out,
         format_args!(
             "{}  {} {}, {}, update mode {}",
-            style.paint(BOLD, &format!("{namespace}/{name}")),
+            style.paint(BOLD, &report.header.object()),
             target.kind,
             target.name,
             pods(report.pods),
@@ -38,14 +38,10 @@ fn head(out: &mut String, report: &VpaReport, style: &Style) {
     } else {
         recomputed_text(report)
     };
-    for line in style.wrap(&words, 0) {
-        push_line(out, format_args!("{}", style.paint(DIM, &line)));
-    }
+    style.block(out, 0, DIM, &words);
     if let Some(message) = &target.message {
         push_line(out, format_args!(""));
-        for line in style.wrap(message, 0) {
-            push_line(out, format_args!("{}", style.paint(YELLOW, &line)));
-        }
+        style.block(out, 0, YELLOW, message);
     }
 }
 
@@ -57,7 +53,7 @@ fn annotation_source_text(report: &VpaReport) -> String {
          is not available here; pods and their requests are current.",
         report.recommender,
         explanation_annotation::ANNOTATION,
-        written.map_or_else(String::new, |written| format!(" {}", ago(written, report.at))),
+        written.map_or_else(String::new, |written| format!(" {}", ago(written, report.header.at))),
     )
 }
 
@@ -100,12 +96,12 @@ fn render_container(out: &mut String, report: &VpaReport, container: &Container,
             Some(false) => ": not in the stored history",
             None => "",
         };
-        let text = format!("of {}, {}{counted}", kill.pod, ago(kill.at, report.at));
+        let text = format!("of {}, {}{counted}", kill.pod, ago(kill.at, report.header.at));
         style.paragraph(out, "OOM kill", &text);
     }
     for (kind, resource) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
         if let Some(resource) = resource {
-            render_resource(out, style, kind, resource, report.at);
+            render_resource(out, style, kind, resource, report.header.at);
         }
     }
 }
@@ -129,10 +125,10 @@ fn stored(record: &StoredRecord, report: &VpaReport) -> String {
         text.push(", left by another VPA for this workload".to_owned());
     }
     if let Some(written) = record.written.filter(|_| record.form != RecordForm::Explanation) {
-        text.push(format!(", written {}", ago(written, report.at)));
+        text.push(format!(", written {}", ago(written, report.header.at)));
     }
     if let Some(created) = record.created {
-        text.push(format!("; history began {}", ago(created, report.at)));
+        text.push(format!("; history began {}", ago(created, report.header.at)));
     }
     if record.outcome != "used" {
         text.push("; it is too old and is not used".to_owned());
@@ -201,20 +197,14 @@ pub(super) fn render_findings_and_notes(
         style.heading(out, "FINDINGS", "");
         for finding in findings {
             let text = format!("{} [{}]", finding.message, finding.code);
-            bulleted(out, style, &style.paint(RED, bullet), &text);
+            style.marked(out, &style.paint(RED, bullet), 1, &text);
         }
     }
     if !notes.is_empty() {
         style.heading(out, "NOTES", "");
         for note in notes {
-            bulleted(out, style, bullet, note);
+            style.marked(out, bullet, 1, note);
         }
-    }
-}
-
-fn bulleted(out: &mut String, style: &Style, bullet: &str, text: &str) {
-    for (index, line) in style.wrap(text, 4).iter().enumerate() {
-        push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt as _, stream};
+use kube::{Client, ResourceExt};
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::prometheus::{
     history::LivePods,
@@ -12,11 +13,11 @@ use plimsoll_storage::prometheus::{
 
 use super::ServerProbe;
 use crate::{
-    cluster::target::{
-        TargetResolution,
-        one_shot::{self, LookupError},
+    cluster::{
+        snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, SnapshotPod},
+        target::TargetResolution,
     },
-    controllers::runtime::cluster::{self, Cluster, ClusterOptions, RESPONSE_TIMEOUT},
+    controllers::runtime::cluster::{self, Cluster, ClusterOptions},
     report::doctor::{
         probe_results::{ClusterCoverage, ProbeAnswer},
         report::{CoverageReport, PartlyCoveredVpa},
@@ -26,10 +27,10 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// The user agent of requests to the API server.
 const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
-/// The maximum number of VPAs to compare: each takes a few requests.
+/// The maximum number of VPAs to compare: the pods and controllers of their namespaces are read.
 const MAX_VPAS: usize = 500;
-/// Concurrent lookups of VPAs.
-const CONCURRENT_LOOKUPS: usize = 8;
+/// Namespaces that are read concurrently, each with several lists at once.
+const CONCURRENT_NAMESPACES: usize = 2;
 /// VPAs whose history is read to measure the cost.
 const MAX_SAMPLED_VPAS: usize = 50;
 /// Namespaces in one query.
@@ -117,41 +118,57 @@ pub(super) async fn find_pods(options: &ClusterOptions, namespace: Option<&str>)
 async fn read_cluster(
     cluster: &Cluster,
     namespace: Option<&str>,
-) -> Result<ClusterPods, LookupError> {
-    let found = one_shot::find_vpas(&cluster.client, namespace).await?.unwrap_or_default();
+) -> Result<ClusterPods, ReadError> {
+    let client = &cluster.client;
+    let found = match ClusterSnapshot::read(client, namespace, &[SnapshotPart::Vpas]).await.vpas {
+        Ok(list) => list.objects,
+        Err(error) if error.cause == ReadErrorCause::NotServed => Vec::new(),
+        Err(error) => return Err(error),
+    };
     if found.is_empty() {
         return Ok(ClusterPods::NotComparable(ClusterCoverage::Empty));
     }
     let skipped = found.len().saturating_sub(MAX_VPAS);
-    let mut lookups = stream::iter(found.into_iter().take(MAX_VPAS))
-        .map(|vpa| find_pods_of(cluster, vpa))
-        .buffered(CONCURRENT_LOOKUPS);
+    let mut by_namespace: BTreeMap<String, Vec<VerticalPodAutoscaler>> = BTreeMap::new();
+    for vpa in found.into_iter().take(MAX_VPAS) {
+        by_namespace.entry(vpa.namespace().unwrap_or_default()).or_default().push(vpa);
+    }
+    let mut reads = stream::iter(by_namespace)
+        .map(|(namespace, vpas)| find_pods_of(client, namespace, vpas))
+        .buffered(CONCURRENT_NAMESPACES);
     let mut vpas = Vec::new();
-    while let Some(vpa) = lookups.next().await {
-        vpas.push(vpa?);
+    while let Some(of_namespace) = reads.next().await {
+        vpas.extend(of_namespace?);
     }
     Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped })
 }
 
+/// The pods of these VPAs of a namespace.
 async fn find_pods_of(
-    cluster: &Cluster,
-    vpa: VerticalPodAutoscaler,
-) -> Result<VpaPods, LookupError> {
-    let client = &cluster.client;
-    let namespace = vpa.metadata.namespace.unwrap_or_default();
-    let name = vpa.metadata.name.unwrap_or_default();
-    let target = &vpa.spec.target_ref;
-    let (owner, pods) =
-        match one_shot::find_target(client, &namespace, target, RESPONSE_TIMEOUT).await? {
+    client: &Client,
+    namespace: String,
+    vpas: Vec<VerticalPodAutoscaler>,
+) -> Result<Vec<VpaPods>, ReadError> {
+    let parts = [SnapshotPart::Pods, SnapshotPart::Controllers];
+    let snapshot = ClusterSnapshot::read(client, Some(&namespace), &parts).await;
+    let pods = &snapshot.pods.as_ref().map_err(Clone::clone)?.objects;
+    let is_live =
+        |pod: &&SnapshotPod| pod.is_started() && pod.metadata.deletion_timestamp.is_none();
+    let targets = snapshot.target_resolver(client);
+    let mut found = Vec::new();
+    for vpa in vpas {
+        let target = &vpa.spec.target_ref;
+        let (owner, pods) = match snapshot.resolve_target(&targets, &namespace, target).await? {
             TargetResolution::Found { selector, owner } => {
-                (Some(owner), one_shot::find_pods(client, &namespace, &selector).await?)
+                let of_vpa = pods.iter().filter(|pod| selector.matches(&pod.updater.labels));
+                (Some(owner), of_vpa.filter(is_live).map(ResourceExt::name_any).collect())
             }
             // The recommender reports this on the VPA.
             _ => (None, Vec::new()),
         };
-    let running = pods.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    let pods = running.filter_map(|pod| pod.metadata.name).collect();
-    Ok(VpaPods { namespace, name, owner, pods })
+        found.push(VpaPods { namespace: namespace.clone(), name: vpa.name_any(), owner, pods });
+    }
+    Ok(found)
 }
 
 /// Compares the pods with the series of the server.

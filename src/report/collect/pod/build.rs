@@ -13,14 +13,13 @@ use crate::{
         pod::report::{
             Breaker, ChangesMade, Container, ContainerAmounts, EarlierAction, Group, Guards, Need,
             ObjectName, Order, PausedUpdates, PodChange, PodReport, PodVerdict, Rollout,
-            SCHEMA_VERSION, VpaSummary, Windows,
+            VpaSummary, Windows,
         },
-        report::Finding,
+        report::{Finding, ReportHeader},
     },
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::Recommendation},
-    types::compat::Compat,
     updater::{
         self, Action, PassContext, PodExplanation, SkipReason,
         guard::{Allowance, BudgetKind, ChangeKind, MaintenanceWindows},
@@ -52,17 +51,8 @@ fn base_report(
 ) -> PodReport {
     let owner = pod.status.owner.as_ref();
     PodReport {
-        schema_version: SCHEMA_VERSION,
-        kind: "explain-pod".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        namespace: namespace.to_owned(),
-        name: pod.name_any(),
-        at: now,
-        compat: match config.settings.compat {
-            Compat::Plimsoll => "plimsoll",
-            Compat::Upstream => "upstream",
-        }
-        .to_owned(),
+        header: ReportHeader::new("explain-pod", namespace, &pod.name_any(), now),
+        compat: config.settings.compat.as_str().to_owned(),
         controller: owner
             .map(|it| ObjectName { kind: Arc::clone(&it.kind), name: Arc::clone(&it.name) }),
         workload: None,
@@ -96,7 +86,7 @@ fn of_vpa(vpa: &VerticalPodAutoscaler) -> VpaSummary {
     VpaSummary {
         name: vpa.name_any(),
         update_mode: vpa.spec.update_mode().as_str().to_owned(),
-        recommender: vpa.spec.recommenders.first().map_or("default", |it| &it.name).to_owned(),
+        recommender: vpa.spec.recommender_name().to_owned(),
         held_back: paused,
     }
 }

@@ -9,14 +9,17 @@ use plimsoll_core::{
 
 use super::{ExplainConfig, from_annotation};
 use crate::{
-    cluster::cache::{recommender_pod, vpa_index::TargetState},
+    cluster::cache::{
+        recommender_pod,
+        vpa_index::{IndexedVpa, TargetState},
+    },
     controllers::recommender::state::{DesiredStatus, RecommenderState},
     report::explain::{
         VpaReport,
         compare::agreement,
         report::{
             self, Agreement, CapacityLimit, Condition, Container, Finding, OmittedContainer,
-            OomKill, RecommendedNumbers, RecordForm, Requests, Resource, SCHEMA_VERSION,
+            OomKill, RecommendedNumbers, RecordForm, ReportHeader, Requests, Resource,
             StoredRecord,
         },
     },
@@ -30,7 +33,7 @@ use plimsoll_core::{
         pod_cap::ResourceLimit as RoomLimit,
         tuning,
     },
-    types::{compat::Compat, quantity::Quantity},
+    types::quantity::Quantity,
 };
 
 /// The history that was read from a storage.
@@ -52,10 +55,9 @@ pub fn report(
     core: &mut RecommenderState,
     key: &ObjectKey,
     now: Time,
-    stored: StoredHistory,
+    stored: &StoredHistory,
 ) -> VpaReport {
-    let explanation = stored.from_annotation.as_ref();
-    let desired = match explanation {
+    let desired = match &stored.from_annotation {
         Some(explanation) => from_annotation::desired_status(vpa, explanation),
         None => core.desired_status(key, now).unwrap_or_else(|| DesiredStatus {
             recommendation: plimsoll_core::recommender::Recommendation::default(),
@@ -63,78 +65,35 @@ pub fn report(
             pod_limits: plimsoll_core::recommender::pod_cap::PodLimits::default(),
         }),
     };
-    let written = status_by_container(vpa);
     let kills = oom_kills(core, key);
-    let core = &*core;
-    let inputs = ContainerInputs {
-        core,
-        key,
-        kills: &kills,
-        is_from_annotation: explanation.is_some(),
-        now,
-    };
-    let containers: Vec<Container> = desired
-        .recommendation
-        .containers
-        .iter()
-        .map(|computed| inputs.container(computed, written.get(&*computed.container).copied()))
-        .collect();
+    let written = status_by_container(vpa);
+    let inputs = Inputs { config, vpa, core, key, now, stored, desired, written, kills };
+    let computed = inputs.desired.recommendation.containers.iter();
+    let containers: Vec<Container> = computed.map(|computed| inputs.container(computed)).collect();
+    let (findings, notes) = inputs.findings_and_notes(&containers);
     let limit = |limit: Option<RoomLimit>| {
         limit.map(|limit| CapacityLimit { amount: limit.amount, by: limit.by })
     };
-    let pod_limits = desired.pod_limits;
-    let (findings, notes) = FindingInputs {
-        config,
-        vpa,
-        core,
-        key,
-        containers: &containers,
-        stored: &stored,
-        has_status: !written.is_empty(),
-    }
-    .findings_and_notes();
+    let pod_limits = inputs.desired.pod_limits;
+    let skipped = |SkippedRecord { record: what, reason: why }: &SkippedRecord| {
+        report::SkippedRecord { what: what.clone(), why: why.clone() }
+    };
     VpaReport {
-        schema_version: SCHEMA_VERSION,
-        kind: "explain-vpa".to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        at: now,
-        compat: match config.compat {
-            Compat::Plimsoll => "plimsoll",
-            Compat::Upstream => "upstream",
-        }
-        .to_owned(),
-        recommender: vpa
-            .spec
-            .recommenders
-            .first()
-            .map_or_else(|| "default".to_owned(), |first| first.name.clone()),
+        header: ReportHeader::new("explain-vpa", &key.namespace, &key.name, now),
+        compat: config.compat.as_str().to_owned(),
+        recommender: vpa.spec.recommender_name().to_owned(),
         update_mode: vpa.spec.update_mode().as_str().to_owned(),
-        target: target(vpa, core, key),
-        pods: core
-            .index
-            .vpa(key)
-            .map_or(0, crate::cluster::cache::vpa_index::IndexedVpa::pod_count),
-        left_out: omitted_containers(core, key, &desired, &written, explanation.is_some()),
+        target: inputs.target(),
+        pods: inputs.indexed().map_or(0, IndexedVpa::pod_count),
+        left_out: inputs.omitted_containers(),
         history: report::History {
-            storage: stored.storage,
-            records: stored.records,
-            skipped: stored
-                .skipped
-                .into_iter()
-                .map(|SkippedRecord { record: what, reason: why }| report::SkippedRecord {
-                    what,
-                    why,
-                })
-                .collect(),
+            storage: stored.storage.clone(),
+            records: stored.records.clone(),
+            skipped: stored.skipped.iter().map(skipped).collect(),
         },
         room: report::PodCapacity { cpu: limit(pod_limits.cpu), memory: limit(pod_limits.memory) },
-        conditions: conditions(vpa, &desired),
-        ignored_annotations: invalid_annotations(core, key)
-            .iter()
-            .map(ToString::to_string)
-            .collect(),
+        conditions: inputs.conditions(),
+        ignored_annotations: inputs.invalid_annotations().iter().map(ToString::to_string).collect(),
         containers,
         findings,
         notes,
@@ -152,11 +111,6 @@ fn status_by_container(
     containers.map(|container| (&*container.container_name, container)).collect()
 }
 
-fn invalid_annotations<'a>(core: &'a RecommenderState, key: &ObjectKey) -> &'a [InvalidAnnotation] {
-    let watched = core.vpa_registry.get(key).filter(|_| !core.vpa_registry.is_upstream());
-    watched.map_or(&[], |watched| &watched.settings().invalid_annotations)
-}
-
 /// The OOM kills in the status of the VPA's pods.
 fn oom_kills(
     core: &mut RecommenderState,
@@ -172,22 +126,39 @@ fn oom_kills(
     kills
 }
 
-/// The inputs that are the same for all containers.
-struct ContainerInputs<'a> {
+/// What the report is built from.
+struct Inputs<'a> {
+    config: &'a ExplainConfig,
+    vpa: &'a VerticalPodAutoscaler,
     core: &'a RecommenderState,
     key: &'a ObjectKey,
-    kills: &'a [recommender_pod::ObservedOomKill],
-    /// Whether the explanation on the VPA is used instead of history.
-    is_from_annotation: bool,
     now: Time,
+    stored: &'a StoredHistory,
+    /// The computed status.
+    desired: DesiredStatus,
+    /// The recommendations of the status, by container.
+    written: BTreeMap<&'a str, &'a vpa::ContainerRecommendation>,
+    kills: Vec<recommender_pod::ObservedOomKill>,
 }
 
-impl ContainerInputs<'_> {
-    fn container(
-        &self,
-        computed: &ContainerRecommendation,
-        written: Option<&vpa::ContainerRecommendation>,
-    ) -> Container {
+impl Inputs<'_> {
+    /// Whether the explanation on the VPA is used instead of history.
+    const fn is_from_annotation(&self) -> bool {
+        self.stored.from_annotation.is_some()
+    }
+
+    fn indexed(&self) -> Option<&IndexedVpa> {
+        self.core.index.vpa(self.key)
+    }
+
+    fn invalid_annotations(&self) -> &[InvalidAnnotation] {
+        let registry = &self.core.vpa_registry;
+        let registered = registry.get(self.key).filter(|_| !registry.is_upstream());
+        registered.map_or(&[], |registered| &registered.settings().invalid_annotations)
+    }
+
+    fn container(&self, computed: &ContainerRecommendation) -> Container {
+        let written = self.written.get(&*computed.container);
         let name = &computed.container;
         let containers: Vec<&recommender_pod::Container> =
             self.core.index.pods_of(self.key).filter_map(|(_, pod)| pod.container(name)).collect();
@@ -218,7 +189,7 @@ impl ContainerInputs<'_> {
             let status = status.filter(|status| *status != RecommendedNumbers::default());
             let agreement = match agreement(kind, &chain, status.as_ref(), &fresh, self.now) {
                 // The explanation was stored together with the status, so there can be no drift.
-                Agreement::Drift if self.is_from_annotation => Agreement::Differs,
+                Agreement::Drift if self.is_from_annotation() => Agreement::Differs,
                 agreement => agreement,
             };
             let requests = requests(&containers, kind, fresh.target);
@@ -244,7 +215,7 @@ impl ContainerInputs<'_> {
         kill: &recommender_pod::ObservedOomKill,
         computed: &ContainerRecommendation,
     ) -> Option<bool> {
-        if self.is_from_annotation {
+        if self.is_from_annotation() {
             let bump = computed.explanation.memory.as_ref().and_then(|memory| memory.bump);
             return bump.is_some_and(|bump| bump.at == kill.at).then_some(true);
         }
@@ -257,121 +228,75 @@ impl ContainerInputs<'_> {
             }),
         )
     }
-}
 
-fn requests(
-    containers: &[&recommender_pod::Container],
-    kind: Kind,
-    target: Option<Quantity>,
-) -> Requests {
-    let amounts: Vec<Option<Quantity>> = containers
-        .iter()
-        .map(|container| match kind {
-            Kind::Cpu => container.requests.cpu.map(Quantity::cpu),
-            Kind::Memory => container.requests.memory.map(Quantity::memory),
-        })
-        .collect();
-    let most = amounts.iter().flatten().copied().max();
-    let above = most.filter(|most| !most.is_zero()).zip(target);
-    Requests {
-        least: amounts.iter().flatten().copied().min(),
-        most,
-        without: amounts.iter().filter(|amount| amount.is_none()).count(),
-        target_above_percent: above
-            .map(|(most, target)| (target.as_f64() / most.as_f64() - 1.0) * 100.0),
-    }
-}
-
-fn target(vpa: &VerticalPodAutoscaler, core: &RecommenderState, key: &ObjectKey) -> report::Target {
-    let known = core.index.vpa(key);
-    let (state, message) = match known.map(crate::cluster::cache::vpa_index::IndexedVpa::target) {
-        Some(TargetState::Found) => ("found", None),
-        Some(TargetState::Unsupported(message)) => ("unsupported", Some(message.to_string())),
-        Some(TargetState::Unavailable(message)) => ("unavailable", Some(message.to_string())),
-        Some(TargetState::Unknown) | None => ("unavailable", None),
-    };
-    let selector = known.filter(|_| state == "found").map(|known| known.selector().to_string());
-    let reference = &vpa.spec.target_ref;
-    report::Target {
-        kind: reference.kind.clone(),
-        name: reference.name.clone(),
-        state: state.to_owned(),
-        message,
-        selector,
-    }
-}
-
-fn omitted_containers(
-    core: &RecommenderState,
-    key: &ObjectKey,
-    desired: &DesiredStatus,
-    written: &BTreeMap<&str, &vpa::ContainerRecommendation>,
-    is_from_annotation: bool,
-) -> Vec<OmittedContainer> {
-    let Some(watched) = core.vpa_registry.get(key) else { return Vec::new() };
-    let omitted = |container: &Arc<str>, why: &str| OmittedContainer {
-        container: Arc::clone(container),
-        why: why.to_owned(),
-    };
-    let off = watched.history().iter().map(|(name, _)| name).filter(|name| watched.is_off(name));
-    let mut containers: Vec<OmittedContainer> = off.map(|name| omitted(name, "off")).collect();
-    containers.extend(desired.recommendation.stale.iter().map(|name| omitted(name, "stale")));
-    let is_recommended = |name: &str| {
-        desired.recommendation.containers.iter().any(|container| *container.container == *name)
-    };
-    for name in written.keys().filter(|name| !is_recommended(name)) {
-        if !containers.iter().any(|other| *other.container == **name) {
-            let why = if is_from_annotation { "unexplained" } else { "onlyInStatus" };
-            containers.push(omitted(&Arc::from(*name), why));
+    fn target(&self) -> report::Target {
+        let indexed = self.indexed();
+        let (state, message) = match indexed.map(IndexedVpa::target) {
+            Some(TargetState::Found) => ("found", None),
+            Some(TargetState::Unsupported(message)) => ("unsupported", Some(message.to_string())),
+            Some(TargetState::Unavailable(message)) => ("unavailable", Some(message.to_string())),
+            Some(TargetState::Unknown) | None => ("unavailable", None),
+        };
+        let selector = indexed.filter(|_| state == "found");
+        let reference = &self.vpa.spec.target_ref;
+        report::Target {
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            state: state.to_owned(),
+            message,
+            selector: selector.map(|indexed| indexed.selector().to_string()),
         }
     }
-    containers
-}
 
-/// The computed conditions, and the written ones that are outdated.
-fn conditions(vpa: &VerticalPodAutoscaler, desired: &DesiredStatus) -> Vec<Condition> {
-    let written = vpa.status.as_ref().map_or(&[][..], |status| &status.conditions);
-    let to_report = |condition: &vpa::Condition, state: &str| Condition {
-        kind: condition.kind.clone(),
-        status: condition.status.clone(),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
-        state: state.to_owned(),
-    };
-    let same = |left: &vpa::Condition, right: &vpa::Condition| {
-        left.kind == right.kind && left.status == right.status && left.reason == right.reason
-    };
-    let current = desired.conditions.iter().map(|condition| {
-        let known = written.iter().any(|known| same(known, condition));
-        to_report(condition, if known { "written" } else { "new" })
-    });
-    let outdated = written
-        .iter()
-        .filter(|known| !desired.conditions.iter().any(|current| current.kind == known.kind))
-        .map(|known| to_report(known, "outdated"));
-    current.chain(outdated).collect()
-}
+    fn omitted_containers(&self) -> Vec<OmittedContainer> {
+        let Some(registered) = self.core.vpa_registry.get(self.key) else { return Vec::new() };
+        let omitted = |container: &Arc<str>, why: &str| OmittedContainer {
+            container: Arc::clone(container),
+            why: why.to_owned(),
+        };
+        let recommendation = &self.desired.recommendation;
+        let names = registered.history().iter().map(|(name, _)| name);
+        let off = names.filter(|name| registered.is_off(name));
+        let mut containers: Vec<OmittedContainer> = off.map(|name| omitted(name, "off")).collect();
+        containers.extend(recommendation.stale.iter().map(|name| omitted(name, "stale")));
+        let is_recommended =
+            |name: &str| recommendation.containers.iter().any(|known| *known.container == *name);
+        for name in self.written.keys().filter(|name| !is_recommended(name)) {
+            if !containers.iter().any(|other| *other.container == **name) {
+                let why = if self.is_from_annotation() { "unexplained" } else { "onlyInStatus" };
+                containers.push(omitted(&Arc::from(*name), why));
+            }
+        }
+        containers
+    }
 
-/// The inputs of findings and notes.
-struct FindingInputs<'a> {
-    config: &'a ExplainConfig,
-    vpa: &'a VerticalPodAutoscaler,
-    core: &'a RecommenderState,
-    key: &'a ObjectKey,
-    containers: &'a [Container],
-    stored: &'a StoredHistory,
-    has_status: bool,
-}
+    /// The computed conditions, and the written ones that are outdated.
+    fn conditions(&self) -> Vec<Condition> {
+        let written = self.vpa.status.as_ref().map_or(&[][..], |status| &status.conditions);
+        let to_report = |condition: &vpa::Condition, state: &str| Condition {
+            kind: condition.kind.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            state: state.to_owned(),
+        };
+        let same = |left: &vpa::Condition, right: &vpa::Condition| {
+            left.kind == right.kind && left.status == right.status && left.reason == right.reason
+        };
+        let desired = &self.desired.conditions;
+        let current = desired.iter().map(|condition| {
+            let known = written.iter().any(|known| same(known, condition));
+            to_report(condition, if known { "written" } else { "new" })
+        });
+        let is_outdated =
+            |known: &&vpa::Condition| !desired.iter().any(|current| current.kind == known.kind);
+        let outdated = written.iter().filter(is_outdated);
+        current.chain(outdated.map(|known| to_report(known, "outdated"))).collect()
+    }
 
-impl FindingInputs<'_> {
-    fn findings_and_notes(&self) -> (Vec<Finding>, Vec<String>) {
+    fn findings_and_notes(&self, containers: &[Container]) -> (Vec<Finding>, Vec<String>) {
         let (mut findings, mut notes) = (Vec::new(), Vec::new());
-        match self
-            .core
-            .index
-            .vpa(self.key)
-            .map(crate::cluster::cache::vpa_index::IndexedVpa::target)
-        {
+        match self.indexed().map(IndexedVpa::target) {
             Some(TargetState::Unsupported(why)) => {
                 findings.push(Finding::new("config_unsupported", why.to_string()));
             }
@@ -381,11 +306,11 @@ impl FindingInputs<'_> {
             _ => {}
         }
         self.add_history_findings(&mut findings, &mut notes);
-        self.add_number_findings(&mut findings, &mut notes);
-        for invalid in invalid_annotations(self.core, self.key) {
+        self.add_number_findings(containers, &mut findings, &mut notes);
+        for invalid in self.invalid_annotations() {
             findings.push(Finding::new("annotation_ignored", invalid.to_string()));
         }
-        if !self.config.settings.per_vpa_tuning && self.stored.from_annotation.is_none() {
+        if !self.config.settings.per_vpa_tuning && !self.is_from_annotation() {
             let annotations = self.vpa.metadata.annotations.as_ref();
             let is_set =
                 |key: &&str| annotations.is_some_and(|annotations| annotations.contains_key(*key));
@@ -409,8 +334,7 @@ impl FindingInputs<'_> {
         {
             let text = format!("{what} was skipped: {why}.");
             // Not a finding if the explanation is used, if only the annotation is bad, or if the object is new and empty.
-            let is_from_annotation = self.stored.from_annotation.is_some();
-            if is_from_annotation
+            if self.is_from_annotation()
                 || what.contains(", annotation ")
                 || why.contains("has no status yet")
             {
@@ -419,8 +343,7 @@ impl FindingInputs<'_> {
                 findings.push(Finding::new("history_skipped", text));
             }
         }
-        let used = self.stored.records.iter().any(|record| record.outcome == "used");
-        if !used && self.has_status {
+        if !self.is_history_used() && !self.written.is_empty() {
             findings.push(Finding::new(
                 "history_missing",
                 format!(
@@ -430,7 +353,7 @@ impl FindingInputs<'_> {
                     self.config.storage
                 ),
             ));
-        } else if !used {
+        } else if !self.is_history_used() {
             notes.push(
                 "No history is stored yet: a new VPA is first saved within minutes.".to_owned(),
             );
@@ -447,9 +370,18 @@ impl FindingInputs<'_> {
             .is_some_and(|record| record.form == RecordForm::Upstream)
     }
 
-    fn add_number_findings(&self, findings: &mut Vec<Finding>, notes: &mut Vec<String>) {
-        let used = self.stored.records.iter().any(|record| record.outcome == "used");
-        let resources = self.containers.iter().flat_map(|container| {
+    fn is_history_used(&self) -> bool {
+        self.stored.records.iter().any(|record| record.outcome == "used")
+    }
+
+    fn add_number_findings(
+        &self,
+        containers: &[Container],
+        findings: &mut Vec<Finding>,
+        notes: &mut Vec<String>,
+    ) {
+        let used = self.is_history_used();
+        let resources = containers.iter().flat_map(|container| {
             let both = [("cpu", &container.cpu), ("memory", &container.memory)];
             both.into_iter()
                 .filter_map(|(name, resource)| Some((&container.name, name, resource.as_ref()?)))
@@ -457,7 +389,7 @@ impl FindingInputs<'_> {
         let mut drift = false;
         for (container, name, resource) in resources {
             match resource.agreement {
-                Agreement::Differs if self.stored.from_annotation.is_some() => findings.push(Finding::new(
+                Agreement::Differs if self.is_from_annotation() => findings.push(Finding::new(
                     "numbers_differ",
                     format!(
                         "{name} of {container} in the status does not match its explanation: the annotation {} was \
@@ -499,8 +431,31 @@ impl FindingInputs<'_> {
                 "The status is about generation {observed} of the spec; it is at {now}."
             ));
         }
-        if !self.has_status {
+        if self.written.is_empty() {
             notes.push("No recommendation is written in the status yet.".to_owned());
         }
+    }
+}
+
+fn requests(
+    containers: &[&recommender_pod::Container],
+    kind: Kind,
+    target: Option<Quantity>,
+) -> Requests {
+    let amounts: Vec<Option<Quantity>> = containers
+        .iter()
+        .map(|container| match kind {
+            Kind::Cpu => container.requests.cpu.map(Quantity::cpu),
+            Kind::Memory => container.requests.memory.map(Quantity::memory),
+        })
+        .collect();
+    let most = amounts.iter().flatten().copied().max();
+    let above = most.filter(|most| !most.is_zero()).zip(target);
+    Requests {
+        least: amounts.iter().flatten().copied().min(),
+        most,
+        without: amounts.iter().filter(|amount| amount.is_none()).count(),
+        target_above_percent: above
+            .map(|(most, target)| (target.as_f64() / most.as_f64() - 1.0) * 100.0),
     }
 }

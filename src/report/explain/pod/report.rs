@@ -5,28 +5,16 @@ use std::sync::Arc;
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::report::explain::report::Finding;
+use crate::report::explain::report::{Finding, ReportHeader};
 use plimsoll_core::types::quantity::Quantity;
-
-/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
-pub const SCHEMA_VERSION: u32 = 1;
 
 /// A pod, and what the updater would do with it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodReport {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Always `explain-pod`.
-    pub kind: String,
-    /// Version of the program.
-    pub version: String,
-    /// Namespace of the pod.
-    pub namespace: String,
-    /// Name of the pod.
-    pub name: String,
-    /// When the decision was made.
-    pub at: Time,
+    /// The object of the report, of kind `explain-pod`.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
     /// Its direct controller, if it has one. Pods of one controller form a replica group.

@@ -8,7 +8,7 @@ use super::report::{
 };
 use crate::report::{
     explain::{resource_text::ago, text::render_findings_and_notes},
-    style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line},
+    style::{BOLD, DIM, GREEN, PLAIN, RED, Style, YELLOW, push_line},
 };
 use plimsoll_core::types::quantity::Quantity;
 
@@ -46,16 +46,11 @@ fn head(out: &mut String, report: &PodReport, style: &Style) {
         Some(vpa) => format!("VPA {}, update mode {}", vpa.name, vpa.update_mode),
         None => "no VPA".to_owned(),
     });
-    let name = format!("{}/{}", report.namespace, report.name);
-    push_line(out, format_args!("{}", style.paint(BOLD, &name)));
-    for line in style.wrap(&words.join(", "), 2) {
-        push_line(out, format_args!("  {line}"));
-    }
+    push_line(out, format_args!("{}", style.paint(BOLD, &report.header.object())));
+    style.block(out, 2, PLAIN, &words.join(", "));
     let words = "Decided now by the updater's own code, based on the pod, its VPA and the stored state of \
                  their last changes. Pass the flags of the updater.";
-    for line in style.wrap(words, 0) {
-        push_line(out, format_args!("{}", style.paint(DIM, &line)));
-    }
+    style.block(out, 0, DIM, words);
 }
 
 fn verdict(out: &mut String, report: &PodReport, style: &Style) {
@@ -70,11 +65,10 @@ fn verdict(out: &mut String, report: &PodReport, style: &Style) {
     };
     let word = verdict.reason.as_ref().map_or_else(String::new, |word| format!("  {word}"));
     push_line(out, format_args!("\n{}{}", style.paint(code, title), style.paint(DIM, &word)));
-    for line in style.wrap(&verdict.message, 4) {
-        push_line(out, format_args!("    {line}"));
-    }
+    style.block(out, 4, PLAIN, &verdict.message);
     if let Some(paused) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
-        let since = paused.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.at)));
+        let since =
+            paused.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.header.at)));
         let text = format!("{}: {}{since}", paused.reason, paused.message.trim_end_matches('.'));
         style.paragraph(out, "updater", &format!("reports on this VPA: {text}"));
     }
@@ -160,7 +154,7 @@ fn moment(at: Time, now: Time) -> String {
 }
 
 fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, style: &Style) {
-    let now = report.at;
+    let now = report.header.at;
     let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
     let recommender = report.vpa.as_ref().map_or("default", |vpa| &vpa.recommender);
     line("recommender", &lease_line(recommender, &guards.recommender, now));

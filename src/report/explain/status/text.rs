@@ -3,8 +3,6 @@
 use super::{Level, RoleReport, StatusReport};
 use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
 
-/// The column at which the text of a finding starts.
-const INDENT: usize = 7;
 /// The column at which the details of a role start.
 const DETAIL_INDENT: usize = 4;
 
@@ -32,10 +30,7 @@ pub fn render(report: &StatusReport, style: &Style) -> String {
             Level::Warning => (YELLOW, "warn"),
         };
         let text = format!("{} [{}]", finding.message, finding.code);
-        for (index, line) in style.wrap(&text, INDENT).iter().enumerate() {
-            let mark = if index == 0 { mark } else { "    " };
-            push_line(&mut out, format_args!("  {} {line}", style.paint(colour, mark)));
-        }
+        style.marked(&mut out, &style.paint(colour, mark), mark.len(), &text);
     }
     out
 }
@@ -59,9 +54,7 @@ fn table(out: &mut String, report: &StatusReport, style: &Style) {
     for (row, role) in rows.iter().zip(&report.roles) {
         push_line(out, format_args!("  {}", line(row)));
         let leader = leader_line(role);
-        for text in style.wrap(&leader, DETAIL_INDENT) {
-            push_line(out, format_args!("    {}", style.paint(DIM, &text)));
-        }
+        style.block(out, DETAIL_INDENT, DIM, &leader);
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::report::explain::report::Finding;
+use crate::report::explain::report::{Finding, ReportHeader};
 use plimsoll_core::{
     api::{
         scale_decision::ScaleDecision,
@@ -16,25 +16,13 @@ use plimsoll_core::{
     },
 };
 
-/// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
-pub const SCHEMA_VERSION: u32 = 1;
-
 /// A WatermarkPodAutoscaler, and the last decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WpaReport {
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// Always `explain-wpa`.
-    pub kind: String,
-    /// Version of the program.
-    pub version: String,
-    /// Namespace of the object.
-    pub namespace: String,
-    /// Name of the object.
-    pub name: String,
-    /// When the object was read.
-    pub at: Time,
+    /// The object of the report, of kind `explain-wpa`.
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// Kind and name of the workload.
     pub target: String,
     /// The minimum and maximum number of replicas.
@@ -80,12 +68,7 @@ impl WpaReport {
         let mut findings = findings(&format!("{namespace}/{name}"), &filled, status);
         findings.extend(bad.iter().map(|bad| Finding::new("annotation_ignored", bad.to_string())));
         Self {
-            schema_version: SCHEMA_VERSION,
-            kind: "explain-wpa".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            at: now,
+            header: ReportHeader::new("explain-wpa", namespace, name, now),
             target: format!("{} {}", target.kind, target.name),
             bounds: (rules.limits.min, rules.limits.max),
             dry_run: spec.dry_run,

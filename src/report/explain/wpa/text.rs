@@ -16,15 +16,14 @@ use plimsoll_core::{
 /// Renders the report.
 pub fn render(report: &WpaReport, style: &Style) -> String {
     let mut out = String::new();
-    let name = format!("{}/{}", report.namespace, report.name);
-    push_line(&mut out, format_args!("{}", style.paint(BOLD, &name)));
+    push_line(&mut out, format_args!("{}", style.paint(BOLD, &report.header.object())));
     let (min, max) = report.bounds;
     let dry = if report.dry_run { ", dry run: replicas are not changed" } else { "" };
     push_line(&mut out, format_args!("  {}, {min} to {max} replicas{dry}", report.target));
     verdict(&mut out, report, style);
     if let Some(decision) = &report.decision {
         for source in &decision.sources {
-            render_source(&mut out, source, &decision.sources, report.at, style);
+            render_source(&mut out, source, &decision.sources, report.header.at, style);
         }
         steps(&mut out, report, decision, style);
     }
@@ -49,7 +48,7 @@ fn verdict(out: &mut String, report: &WpaReport, style: &Style) {
     let words = style.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
     push_line(out, format_args!("\n{}{words}", style.paint(code, title)));
     let at = decision.at.as_ref().map(conditions::from_timestamp);
-    let when = at.map_or_else(String::new, |at| format!(", decided {}", ago(at, report.at)));
+    let when = at.map_or_else(String::new, |at| format!(", decided {}", ago(at, report.header.at)));
     push_line(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
@@ -111,12 +110,12 @@ fn steps(out: &mut String, report: &WpaReport, decision: &ScaleDecision, style: 
     let window = format!("upscale allowed in {up} s, downscale in {down} s, since the last change");
     style.paragraph(out, "windows", &window);
     if let Some(until) = decision.held_until.as_ref().map(conditions::from_timestamp)
-        && until > report.at
+        && until > report.header.at
     {
-        style.paragraph(out, "held", &format!("until {}", ago(until, report.at)));
+        style.paragraph(out, "held", &format!("until {}", ago(until, report.header.at)));
     }
     let (times, last) = report.changes;
-    let last = last.map_or_else(|| "never".to_owned(), |last| ago(last, report.at));
+    let last = last.map_or_else(|| "never".to_owned(), |last| ago(last, report.header.at));
     style.paragraph(out, "changed", &format!("{times} times, the last time {last}"));
 }
 
@@ -127,13 +126,12 @@ fn render_conditions(out: &mut String, report: &WpaReport, style: &Style) {
     style.heading(out, "CONDITIONS", "");
     for condition in &report.conditions {
         let since = condition.last_transition_time.as_ref().map(conditions::from_timestamp);
-        let since = since.map_or_else(String::new, |at| format!(", since {}", ago(at, report.at)));
+        let since =
+            since.map_or_else(String::new, |at| format!(", since {}", ago(at, report.header.at)));
         let text =
             format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
         push_line(out, format_args!("  {}", condition.kind));
-        for line in style.wrap(&text, 4) {
-            push_line(out, format_args!("    {}", style.paint(DIM, &line)));
-        }
+        style.block(out, 4, DIM, &text);
     }
 }
 
