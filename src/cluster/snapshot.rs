@@ -289,12 +289,13 @@ impl Reader<'_> {
             None => (Api::all(self.client.clone()), format!("{kind}s of the cluster")),
         };
         self.requested(part, &what)?;
-        list(api, &what, ListParams::default()).await
+        // Boxed, because a dozen lists are read concurrently.
+        Box::pin(list(api, &what, ListParams::default())).await
     }
 
     async fn nodes(&self) -> Listed<PartialNode> {
         self.requested(SnapshotPart::Nodes, "Nodes")?;
-        list(Api::all(self.client.clone()), "Nodes", ListParams::default()).await
+        Box::pin(list(Api::all(self.client.clone()), "Nodes", ListParams::default())).await
     }
 
     fn requested(&self, part: SnapshotPart, what: &str) -> Result<(), ReadError> {

@@ -63,44 +63,22 @@ impl ControllerContext {
         clock: Clock,
         new_factory: fn(Client) -> WatchFactory,
     ) -> anyhow::Result<Self> {
-        let (metrics, calls) = Self::new_registry();
-        let (client, liveness) = Liveness::start(clients, calls.clone())?;
-        Ok(Self::from_parts(
-            metrics,
-            with_call_metrics(client, calls),
-            liveness,
-            clock,
-            new_factory,
-        ))
-    }
-
-    fn new_registry() -> ((Registry, ApiTrafficMetrics), ApiRequestMetrics) {
         let mut registry = Registry::new();
         let traffic = ApiTrafficMetrics::new(&mut registry);
         let calls = ApiRequestMetrics::new(&mut registry);
-        ((registry, traffic), calls)
-    }
-
-    fn from_parts(
-        (registry, traffic): (Registry, ApiTrafficMetrics),
-        client: Client,
-        liveness: Liveness,
-        clock: Clock,
-        new_factory: fn(Client) -> WatchFactory,
-    ) -> Self {
-        let watch_factory = new_factory(client.clone());
-        let write_stats: Arc<WriteStats> = Arc::default();
-        Self {
+        let (client, liveness) = Liveness::start(clients, calls.clone())?;
+        let client = with_call_metrics(client, calls);
+        Ok(Self {
+            watch_factory: new_factory(client.clone()),
             client,
             liveness,
             clock,
-            watch_factory,
             registry,
             traffic,
-            write_stats,
+            write_stats: Arc::default(),
             tasks: ControllerTasks::default(),
             controllers: Vec::new(),
-        }
+        })
     }
 
     /// Adds a controller to scrapes and probes.

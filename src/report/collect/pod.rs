@@ -199,7 +199,7 @@ async fn match_workloads(
     let vpas = snapshot.vpas.as_ref().map_err(Clone::clone)?.objects.iter();
     let vpas = vpas.filter(|vpa| vpa_match::changes_running_pods(vpa, compat));
     let mut pods: HashMap<&str, Vec<Arc<UpdaterPod>>> = HashMap::new();
-    for pod in snapshot.pods.as_ref().map_err(Clone::clone)?.objects.iter() {
+    for pod in &snapshot.pods.as_ref().map_err(Clone::clone)?.objects {
         if pod.is_running() {
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             pods.entry(namespace).or_default().push(Arc::clone(&pod.updater));

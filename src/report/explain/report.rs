@@ -293,6 +293,11 @@ impl RecommendedNumbers {
         let [target, lower, upper, uncapped] = estimates.map(|amounts| pick(&amounts));
         Self { target, lower, upper, uncapped }
     }
+
+    /// The numbers in the order of the text output.
+    pub const fn to_array(self) -> [Option<Quantity>; 4] {
+        [self.target, self.lower, self.upper, self.uncapped]
+    }
 }
 
 /// The requests of the pods of a VPA for one container.

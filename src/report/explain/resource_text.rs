@@ -6,7 +6,7 @@ use plimsoll_core::types::Time;
 
 use super::{
     estimate_steps::{EstimateKind, EstimateSteps, step},
-    report::{Agreement, RecommendedNumbers, Resource},
+    report::{Agreement, Resource},
 };
 use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, format_span, push_line};
 use plimsoll_core::{
@@ -35,17 +35,10 @@ pub(super) fn render_resource(
         Kind::Cpu => "cpu",
         Kind::Memory => "memory",
     };
-    let columns = format!("{:>12}{:>13}{:>13}{:>13}", "target", "lower", "upper", "uncapped");
-    push_line(
-        out,
-        format_args!(
-            "  {}{}",
-            style.paint(BOLD, &format!("{name:<12}")),
-            style.paint(DIM, &columns)
-        ),
-    );
+    let columns = columns(style, ["target", "lower", "upper", "uncapped"]);
+    push_line(out, format_args!("  {}{columns}", style.paint(BOLD, &format!("{name:<12}"))));
     match status {
-        Some(numbers) => row(out, "in status", numbers, ""),
+        Some(numbers) => row(out, "in status", numbers.to_array(), ""),
         None => push_line(out, format_args!("    {:<10}{:>12}", "in status", "none yet")),
     }
     let (code, word) = match agreement {
@@ -54,7 +47,7 @@ pub(super) fn render_resource(
         Agreement::Differs => (RED, "differs"),
         Agreement::Unwritten => (DIM, ""),
     };
-    row(out, "recomputed", recomputed, &style.paint(code, word));
+    row(out, "recomputed", recomputed.to_array(), &style.paint(code, word));
     let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
     line("requested", &requested(requests));
     line("evidence", &evidence(chain, at));
@@ -86,14 +79,20 @@ pub(super) fn render_resource(
     line("limits", &limits(chain));
 }
 
-fn row(out: &mut String, label: &str, numbers: &RecommendedNumbers, note: &str) {
-    let text = |number: Option<Quantity>| {
-        number.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
+/// The heads of the columns of [`row`].
+pub(super) fn columns(style: &Style, heads: [&str; 4]) -> String {
+    let [first, second, third, fourth] = heads;
+    style.paint(DIM, &format!("{first:>12}{second:>13}{third:>13}{fourth:>13}"))
+}
+
+/// Writes a row of amounts with a note.
+pub(super) fn row(out: &mut String, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
+    let text = |amount: Option<Quantity>| {
+        amount.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
     };
-    let RecommendedNumbers { target, lower, upper, uncapped } = numbers;
-    let [target, lower, upper, uncapped] = [*target, *lower, *upper, *uncapped].map(text);
+    let [first, second, third, fourth] = amounts.map(text);
     // The separating spaces stay even if a number is wider than its column.
-    let line = format!("    {label:<10}{target:>12} {lower:>12} {upper:>12} {uncapped:>12} {note}");
+    let line = format!("    {label:<10}{first:>12} {second:>12} {third:>12} {fourth:>12} {note}");
     push_line(out, format_args!("{}", line.trim_end()));
 }
 
@@ -126,8 +125,7 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
     if evidence.samples == 0 {
         return "no samples yet".to_owned();
     }
-    let last =
-        evidence.last.map_or_else(String::new, |last| format!(", the last {}", ago(last, at)));
+    let last = since(", the last ", evidence.last, at);
     format!(
         "{} {resource} samples over {}{last}; confidence {} (1 is {} with a sample a minute)",
         evidence.samples,
@@ -261,6 +259,11 @@ fn short(number: f64) -> String {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
     text
+}
+
+/// Formats how long ago a time is, after some words; empty if there is none.
+pub(super) fn since(words: &str, then: Option<Time>, now: Time) -> String {
+    then.map_or_else(String::new, |then| format!("{words}{}", ago(then, now)))
 }
 
 /// Formats how long ago a time is.

@@ -2,7 +2,7 @@
 
 use super::{
     report::{Container, Finding, OmittedContainer, RecordForm, StoredRecord, VpaReport},
-    resource_text::{ago, render_resource},
+    resource_text::{ago, render_resource, since},
 };
 use crate::report::style::{BOLD, DIM, RED, Style, YELLOW, push_line};
 use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
@@ -53,7 +53,7 @@ fn annotation_source_text(report: &VpaReport) -> String {
          is not available here; pods and their requests are current.",
         report.recommender,
         explanation_annotation::ANNOTATION,
-        written.map_or_else(String::new, |written| format!(" {}", ago(written, report.header.at))),
+        since(" ", written, report.header.at),
     )
 }
 

@@ -7,10 +7,12 @@ use super::report::{
     RequestPosition,
 };
 use crate::report::{
-    explain::{resource_text::ago, text::render_findings_and_notes},
+    explain::{
+        resource_text::{ago, columns, row, since},
+        text::render_findings_and_notes,
+    },
     style::{BOLD, DIM, GREEN, PLAIN, RED, Style, YELLOW, push_line},
 };
-use plimsoll_core::types::quantity::Quantity;
 
 /// Renders the report.
 pub fn render(report: &PodReport, style: &Style) -> String {
@@ -67,8 +69,7 @@ fn verdict(out: &mut String, report: &PodReport, style: &Style) {
     push_line(out, format_args!("\n{}{}", style.paint(code, title), style.paint(DIM, &word)));
     style.block(out, 4, PLAIN, &verdict.message);
     if let Some(paused) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
-        let since =
-            paused.since.map_or_else(String::new, |at| format!(", {}", ago(at, report.header.at)));
+        let since = since(", ", paused.since, report.header.at);
         let text = format!("{}: {}{since}", paused.reason, paused.message.trim_end_matches('.'));
         style.paragraph(out, "updater", &format!("reports on this VPA: {text}"));
     }
@@ -90,11 +91,8 @@ fn render_need(out: &mut String, need: &Need, style: &Style) {
 
 fn render_container(out: &mut String, container: &Container, style: &Style) {
     style.heading(out, &format!("CONTAINER {}", container.name), "");
-    let columns = format!("{:>12}{:>13}{:>13}{:>13}", "requested", "target", "lower", "upper");
-    push_line(out, format_args!("    {:<10}{}", "", style.paint(DIM, &columns)));
-    let text = |number: Option<Quantity>| {
-        number.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
-    };
+    let columns = columns(style, ["requested", "target", "lower", "upper"]);
+    push_line(out, format_args!("    {:<10}{columns}", ""));
     for (label, amounts) in [("cpu", container.cpu), ("memory", container.memory)] {
         let Some(ContainerAmounts { request, target, lower, upper, standing }) = amounts else {
             continue;
@@ -105,10 +103,8 @@ fn render_container(out: &mut String, container: &Container, style: &Style) {
             RequestPosition::Below => (YELLOW, "below"),
             RequestPosition::Above => (YELLOW, "above"),
         };
-        let [request, target, lower, upper] = [request, target, lower, upper].map(text);
-        let line = format!("    {label:<10}{request:>12}{target:>13}{lower:>13}{upper:>13}");
-        let word = style.paint(code, word);
-        push_line(out, format_args!("{}", format!("{line}  {word}").trim_end()));
+        let note = format!(" {}", style.paint(code, word));
+        row(out, label, [request, target, lower, upper], &note);
     }
 }
 

@@ -5,7 +5,10 @@ use plimsoll_core::types::Time;
 
 use super::report::WpaReport;
 use crate::report::{
-    explain::{resource_text::ago, text::render_findings_and_notes},
+    explain::{
+        resource_text::{ago, since},
+        text::render_findings_and_notes,
+    },
     style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line},
 };
 use plimsoll_core::{
@@ -48,7 +51,7 @@ fn verdict(out: &mut String, report: &WpaReport, style: &Style) {
     let words = style.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
     push_line(out, format_args!("\n{}{words}", style.paint(code, title)));
     let at = decision.at.as_ref().map(conditions::from_timestamp);
-    let when = at.map_or_else(String::new, |at| format!(", decided {}", ago(at, report.header.at)));
+    let when = since(", decided ", at, report.header.at);
     push_line(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
@@ -71,8 +74,7 @@ fn render_source(
     style: &Style,
 ) {
     style.heading(out, &source.name, source_status(source, sources));
-    let since = source.since.as_ref().map(conditions::from_timestamp);
-    let since = since.map_or_else(String::new, |since| format!(", since {}", ago(since, now)));
+    let since = since(", since ", source.since.as_ref().map(conditions::from_timestamp), now);
     if !source.unknown.is_empty() {
         let message = format!("{}{since}", source.message);
         style.paragraph(out, &style.paint(RED, "unknown"), &message);
@@ -125,9 +127,8 @@ fn render_conditions(out: &mut String, report: &WpaReport, style: &Style) {
     }
     style.heading(out, "CONDITIONS", "");
     for condition in &report.conditions {
-        let since = condition.last_transition_time.as_ref().map(conditions::from_timestamp);
-        let since =
-            since.map_or_else(String::new, |at| format!(", since {}", ago(at, report.header.at)));
+        let changed = condition.last_transition_time.as_ref().map(conditions::from_timestamp);
+        let since = since(", since ", changed, report.header.at);
         let text =
             format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
         push_line(out, format_args!("  {}", condition.kind));
