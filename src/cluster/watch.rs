@@ -57,6 +57,23 @@ pub enum ObjectChange<K> {
     Synced,
 }
 
+impl<K> ObjectChange<K> {
+    /// Converts the object of a change that has one.
+    pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> ObjectChange<T> {
+        match self {
+            Self::Restart => ObjectChange::Restart,
+            Self::Applied(object) => ObjectChange::Applied(convert(object)),
+            Self::Invalid { namespace, name, reason } => {
+                ObjectChange::Invalid { namespace, name, reason }
+            }
+            Self::Deleted { namespace, name, uid } => {
+                ObjectChange::Deleted { namespace, name, uid }
+            }
+            Self::Synced => ObjectChange::Synced,
+        }
+    }
+}
+
 /// Selects the objects, and how they are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchOptions {

@@ -72,26 +72,23 @@ impl HasLabels for Object {
 fn removing_many_objects_from_the_store_takes_linear_time() {
     let put = |objects: &mut LabelStore<Object>, number: usize| {
         let pairs = ["app", "tier", "release"].map(|key| (key.to_owned(), "web".to_owned()));
-        objects.apply(ObjectChange::Applied(()), |()| LabelledObject {
+        objects.apply(ObjectChange::Applied(LabelledObject {
             namespace: "shop".to_owned(),
             name: Arc::from(format!("web-{number}")),
             object: Object(Labels::from(std::collections::BTreeMap::from(pairs))),
-        });
-    };
-    let apply = |objects: &mut LabelStore<Object>, change: ObjectChange<()>| {
-        objects.apply(change, |()| unreachable!("it brings no object"));
+        }));
     };
     let factor = growth(|count| {
         let mut objects = LabelStore::default();
         for number in 0..2 * count {
             put(&mut objects, number);
         }
-        apply(&mut objects, ObjectChange::Restart);
+        objects.apply(ObjectChange::Restart);
         for number in 0..count {
             put(&mut objects, number);
         }
         let before = spent();
-        apply(&mut objects, ObjectChange::Synced);
+        objects.apply(ObjectChange::Synced);
         let cost = spent().saturating_sub(before);
         assert_eq!(objects.len(), count);
         cost

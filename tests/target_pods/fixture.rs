@@ -14,6 +14,7 @@ use plimsoll::cluster::cache::controllers::{
 use plimsoll::cluster::cache::selector::Selector;
 use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
 use plimsoll::cluster::target::{TargetResolution, TargetResolver};
+use plimsoll::cluster::watch::ObjectChange;
 use plimsoll_core::api::vpa::TargetRef;
 use serde_json::json;
 use tokio::sync::watch;
@@ -67,7 +68,7 @@ impl Fixture {
         K: Controller + kube::Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug,
     {
         let api = Api::<K>::namespaced(self.bed.client(), &self.namespace);
-        self.controllers.restart(K::KIND);
+        self.controllers.apply(ObjectChange::<K>::Restart);
         for object in api.list(&ListParams::default()).await.expect("readable") {
             self.controllers.put(&object);
         }

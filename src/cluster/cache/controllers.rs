@@ -1,12 +1,15 @@
 //! Caches the seven well-known kinds of controllers: the selector and the owner of each.
 
-use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::DeserializeOwned;
 
-use super::selector::{Selector, SelectorError};
+use super::{
+    object_store::ObjectStore,
+    selector::{Selector, SelectorError},
+};
+use crate::cluster::watch::ObjectChange;
 
 mod objects;
 mod record;
@@ -85,20 +88,14 @@ pub enum Lookup<T = ControllerInfo> {
     NotSynced,
 }
 
-/// The controllers of the cluster, from watches. After a restarted watch, cached objects stay until the new list is
-/// complete.
+/// The controllers of the cluster, from watches.
 #[derive(Debug, Default)]
 pub struct ControllerCache {
-    kinds: RwLock<[Records; WellKnown::ALL.len()]>,
+    kinds: RwLock<Kinds>,
 }
 
-#[derive(Debug, Default)]
-struct Records {
-    current: BTreeSet<Record>,
-    /// From before the watch restarted, and not listed again so far.
-    stale: BTreeSet<Record>,
-    is_complete: bool,
-}
+/// The records of each kind. A record contains its key.
+type Kinds = [ObjectStore<Record, ()>; WellKnown::ALL.len()];
 
 // === impl WellKnown ===
 
@@ -164,52 +161,21 @@ impl ControllerCache {
         Self::default()
     }
 
-    /// The watch of that kind restarted: objects that are not put again before [`Self::finish_list`] are gone.
-    pub fn restart(&self, kind: WellKnown) {
-        let mut kinds = self.write();
-        let records = &mut kinds[kind as usize];
-        let mut stale = std::mem::take(&mut records.current);
-        // Objects left over from a list that never completed may still exist.
-        stale.append(&mut records.stale);
-        records.stale = stale;
+    /// Applies a change of a watch.
+    pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
+        let change = change.map(|controller| (Record::from_controller(&controller), Some(())));
+        self.write()[K::KIND as usize].apply(change, Record::from_key);
     }
 
-    /// The list is complete. Returns whether objects are gone.
-    pub fn finish_list(&self, kind: WellKnown) -> bool {
-        let mut kinds = self.write();
-        let records = &mut kinds[kind as usize];
-        records.is_complete = true;
-        !std::mem::take(&mut records.stale).is_empty()
-    }
-
-    /// Stores a controller. Returns whether a cached field changed.
-    pub fn put<K: Controller>(&self, controller: &K) -> bool {
+    /// Stores a controller.
+    pub fn put<K: Controller>(&self, controller: &K) {
         let record = Record::from_controller(controller);
-        let mut kinds = self.write();
-        let records = &mut kinds[K::KIND as usize];
-        let older = records.stale.take(record.key());
-        let newer = records.current.get(record.key());
-        let changed = newer.or(older.as_ref()).is_none_or(|cached| !cached.same_content(&record));
-        records.current.replace(record);
-        changed
+        self.write()[K::KIND as usize].put(record, ());
     }
 
-    /// A controller exists but cannot be decoded: keeps its cached fields.
-    pub fn keep_unreadable(&self, kind: WellKnown, namespace: &str, name: &str) {
-        let mut kinds = self.write();
-        let records = &mut kinds[kind as usize];
-        if let Some(record) = records.stale.take(key(namespace, name).as_str()) {
-            records.current.insert(record);
-        }
-    }
-
-    /// A controller was deleted. Returns whether it was cached.
-    pub fn remove(&self, kind: WellKnown, namespace: &str, name: &str) -> bool {
-        let key = key(namespace, name);
-        let mut kinds = self.write();
-        let records = &mut kinds[kind as usize];
-        let older = records.stale.remove(key.as_str());
-        records.current.remove(key.as_str()) || older
+    /// All controllers of that kind have been stored.
+    pub fn finish_list(&self, kind: WellKnown) {
+        self.write()[kind as usize].finish_list();
     }
 
     /// The cached fields of a controller.
@@ -232,31 +198,29 @@ impl ControllerCache {
         let key = key(namespace, name);
         let kinds = self.read();
         let records = &kinds[kind as usize];
-        let found = records.current.get(key.as_str()).or_else(|| records.stale.get(key.as_str()));
-        match found {
-            Some(record) => Lookup::Found(read(record)),
-            None if records.is_complete => Lookup::Missing,
+        match records.get_key_value(key.as_str()) {
+            Some((record, ())) => Lookup::Found(read(record)),
+            None if records.is_synced() => Lookup::Missing,
             None => Lookup::NotSynced,
         }
     }
 
     /// Whether every kind has been listed completely at least once.
     pub fn is_synced(&self) -> bool {
-        self.read().iter().all(|records| records.is_complete)
+        self.read().iter().all(ObjectStore::is_synced)
     }
 
     /// The number of cached controllers of that kind.
     pub fn count(&self, kind: WellKnown) -> usize {
-        let kinds = self.read();
-        kinds[kind as usize].current.len() + kinds[kind as usize].stale.len()
+        self.read()[kind as usize].len()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, [Records; WellKnown::ALL.len()]> {
+    fn read(&self) -> RwLockReadGuard<'_, Kinds> {
         // No code below panics halfway through a change.
         self.kinds.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, [Records; WellKnown::ALL.len()]> {
+    fn write(&self) -> RwLockWriteGuard<'_, Kinds> {
         self.kinds.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -283,8 +247,7 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
     #[test]
     fn a_controller_is_found_with_its_selector_and_its_owner() {
         let controllers = ControllerCache::new();
-        assert!(controllers.put(&replica_set("web-6d4b9c7f5d")));
-        assert!(!controllers.put(&replica_set("web-6d4b9c7f5d")), "nothing changed");
+        controllers.put(&replica_set("web-6d4b9c7f5d"));
         let Lookup::Found(controller) =
             controllers.find(WellKnown::ReplicaSet, "shop", "web-6d4b9c7f5d")
         else {
@@ -319,27 +282,14 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
     fn a_lookup_before_the_first_list_is_not_missing() {
         let (controllers, kind) = (ControllerCache::new(), WellKnown::ReplicaSet);
         assert_eq!(controllers.find(kind, "shop", "web"), Lookup::NotSynced);
-        controllers.restart(kind);
-        controllers.put(&replica_set("kept"));
-        controllers.put(&replica_set("lost"));
-        assert!(!controllers.finish_list(kind));
+        controllers.apply(ObjectChange::<SlimReplicaSet>::Restart);
+        controllers.apply(ObjectChange::Applied(replica_set("kept")));
+        controllers.apply(ObjectChange::<SlimReplicaSet>::Synced);
         assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Missing);
         assert_eq!(controllers.find(WellKnown::Job, "shop", "web"), Lookup::NotSynced);
         assert!(!controllers.is_synced());
-
-        controllers.restart(kind);
-        assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
-        assert!(!controllers.put(&replica_set("kept")), "nothing changed");
-        // The watch failed again before the list was complete.
-        controllers.restart(kind);
-        assert!(matches!(controllers.find(kind, "shop", "lost"), Lookup::Found(_)));
-        controllers.put(&replica_set("kept"));
-        assert!(controllers.finish_list(kind), "one is gone");
-        assert_eq!(controllers.find(kind, "shop", "lost"), Lookup::Missing);
-        assert_eq!(controllers.count(kind), 1);
-        assert!(
-            controllers.remove(kind, "shop", "kept") && !controllers.remove(kind, "shop", "kept")
-        );
+        let (namespace, name) = ("shop".to_owned(), "kept".to_owned());
+        controllers.apply(ObjectChange::<SlimReplicaSet>::Deleted { namespace, name, uid: None });
         assert_eq!(controllers.count(kind), 0);
     }
 

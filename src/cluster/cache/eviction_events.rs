@@ -1,11 +1,10 @@
 //! Node-pressure evictions, from the events that kubelets emit. Each eviction is reported once.
 
-use std::collections::HashMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use plimsoll_core::types::Time;
 
+use super::object_store::ObjectStore;
 use crate::cluster::watch::{
     ObjectChange, WatchOptions, maybe_object::MaybeObject, partial_objects::PartialEvent,
     status::WatchStatus, watch,
@@ -54,32 +53,26 @@ pub async fn watch_evictions(
     watch(api, options, status, apply, shutdown).await;
 }
 
-/// The events that were reported, for as long as the server stores them.
+/// The UIDs of the events that were reported, for as long as the server stores them.
 #[derive(Debug, Default)]
-struct SeenEvictions {
-    /// The number of the list that each event was last seen in, by UID.
-    seen: HashMap<Box<str>, u64>,
-    list: u64,
-    is_synced: bool,
-}
+struct SeenEvictions(ObjectStore<Box<str>, ()>);
 
 impl SeenEvictions {
     /// Returns an eviction, if the change is a new one.
     fn apply(&mut self, change: ObjectChange<PartialEvent>) -> Option<NodePressureEviction> {
+        let Self(seen) = self;
         match change {
-            ObjectChange::Restart => self.list += 1,
+            ObjectChange::Restart => seen.restart(),
             ObjectChange::Synced => {
-                let list = self.list;
-                self.seen.retain(|_, last_seen| *last_seen == list);
-                self.is_synced = true;
+                seen.finish_list();
             }
             ObjectChange::Deleted { uid, .. } => {
-                uid.and_then(|uid| self.seen.remove(uid.as_str()));
+                uid.and_then(|uid| seen.remove(uid.as_str()));
             }
             ObjectChange::Applied(event) => {
                 let uid: Box<str> = event.metadata.uid.as_deref()?.into();
-                if self.seen.insert(uid.clone(), self.list).is_none() {
-                    return parse_eviction(event, uid, !self.is_synced);
+                if seen.put(uid.clone(), ()).is_none() {
+                    return parse_eviction(event, uid, !seen.is_synced());
                 }
             }
             ObjectChange::Invalid { .. } => {}
@@ -157,6 +150,6 @@ mod tests {
             "created while the watch was disconnected"
         );
         assert_eq!(apply(ObjectChange::Synced), None);
-        assert_eq!(seen.seen.len(), 2, "a has expired");
+        assert_eq!(seen.0.len(), 2, "a has expired");
     }
 }

@@ -1,11 +1,11 @@
 //! Objects of one kind from a watch, looked up by selector: a lookup costs by its result, not by the number of objects.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use super::selector::{LabelIndex, Labels, Selector};
+use super::{
+    object_store::ObjectStore,
+    selector::{LabelIndex, Labels, Selector},
+};
 use crate::cluster::watch::ObjectChange;
 
 /// An object with labels.
@@ -14,25 +14,17 @@ pub trait HasLabels {
     fn labels(&self) -> &Labels;
 }
 
-/// The objects of a kind. After a restarted watch, stored objects stay until the new list is complete.
+/// The objects of a kind, in an [`ObjectStore`] for each namespace.
 #[derive(Debug)]
 pub struct LabelStore<T> {
     namespaces: HashMap<Box<str>, Namespace<T>>,
-    /// The number of the current list.
-    list: u32,
     count: usize,
 }
 
 #[derive(Debug)]
 struct Namespace<T> {
-    objects: BTreeMap<Arc<str>, Entry<T>>,
+    objects: ObjectStore<Arc<str>, T>,
     by_label: LabelIndex,
-}
-
-#[derive(Debug)]
-struct Entry<T> {
-    object: T,
-    list: u32,
 }
 
 /// An object to be stored.
@@ -48,75 +40,67 @@ pub struct LabelledObject<T> {
 
 impl<T> Default for LabelStore<T> {
     fn default() -> Self {
-        Self { namespaces: HashMap::new(), list: 0, count: 0 }
+        Self { namespaces: HashMap::new(), count: 0 }
     }
 }
 
 impl<T> Default for Namespace<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), by_label: LabelIndex::default() }
+        Self { objects: ObjectStore::default(), by_label: LabelIndex::default() }
     }
 }
 
 impl<T: HasLabels> LabelStore<T> {
-    /// Applies a change of a watch; `read` extracts the fields to store.
-    pub fn apply<O>(&mut self, change: ObjectChange<O>, read: impl FnOnce(O) -> LabelledObject<T>) {
+    /// Applies a change of a watch.
+    pub fn apply(&mut self, change: ObjectChange<LabelledObject<T>>) {
         match change {
-            ObjectChange::Restart => self.list = self.list.wrapping_add(1),
-            ObjectChange::Applied(object) => self.put(read(object)),
+            ObjectChange::Restart => {
+                self.namespaces.values_mut().for_each(|stored| stored.objects.restart());
+            }
+            ObjectChange::Applied(object) => self.put(object),
             ObjectChange::Invalid { namespace, name, .. } => {
                 let stored = self.namespaces.get_mut(&*namespace);
-                if let Some(entry) = stored.and_then(|stored| stored.objects.get_mut(&*name)) {
-                    entry.list = self.list;
-                }
+                stored.and_then(|stored| stored.objects.keep(&*name));
             }
             ObjectChange::Deleted { namespace, name, .. } => self.remove(&namespace, &name),
-            ObjectChange::Synced => self.sweep(),
+            ObjectChange::Synced => self.finish_list(),
         }
     }
 
     fn put(&mut self, labelled: LabelledObject<T>) {
         let LabelledObject { namespace, name, object } = labelled;
-        let list = self.list;
-        let stored = self.namespaces.entry(namespace.into()).or_default();
+        let Namespace { objects, by_label } = self.namespaces.entry(namespace.into()).or_default();
         // The status of an object changes all the time, its labels hardly ever.
-        if let Some(entry) = stored.objects.get_mut(&*name)
-            && entry.object.labels() == object.labels()
+        if let Some(stored) = objects.keep(&*name)
+            && stored.labels() == object.labels()
         {
-            *entry = Entry { object, list };
+            *stored = object;
             return;
         }
-        if let Some((old_name, entry)) = stored.objects.remove_entry(&*name) {
-            stored.by_label.remove(&old_name, entry.object.labels());
-            self.count -= 1;
+        by_label.insert(&name, object.labels());
+        match objects.put(name, object) {
+            Some((name, old)) => by_label.remove(&name, old.labels()),
+            None => self.count += 1,
         }
-        stored.by_label.insert(&name, object.labels());
-        stored.objects.insert(name, Entry { object, list });
-        self.count += 1;
     }
 
     fn remove(&mut self, namespace: &str, name: &str) {
         let Some(stored) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = stored.objects.remove_entry(name) else { return };
-        stored.by_label.remove(&name, entry.object.labels());
+        let Some((name, object)) = stored.objects.remove(name) else { return };
+        stored.by_label.remove(&name, object.labels());
         self.count -= 1;
         if stored.objects.is_empty() {
             self.namespaces.remove(namespace);
         }
     }
 
-    /// The list is complete: objects that it did not contain are gone.
-    fn sweep(&mut self) {
-        let (list, mut remaining) = (self.list, 0);
-        self.namespaces.retain(|_, stored| {
-            let Namespace { objects, by_label } = stored;
-            let gone = objects.iter().filter(|(_, entry)| entry.list != list);
-            by_label.remove_all(gone.map(|(name, entry)| (name, entry.object.labels())));
-            objects.retain(|_, entry| entry.list == list);
-            remaining += objects.len();
+    fn finish_list(&mut self) {
+        self.namespaces.retain(|_, Namespace { objects, by_label }| {
+            let gone = objects.finish_list();
+            by_label.remove_all(gone.iter().map(|(name, object)| (name, object.labels())));
+            self.count -= gone.len();
             !objects.is_empty()
         });
-        self.count = remaining;
     }
 
     /// Maps `take` over the objects of a namespace that match a selector, ordered by name.
@@ -124,20 +108,20 @@ impl<T: HasLabels> LabelStore<T> {
         &self,
         namespace: &str,
         selector: &Selector,
-        mut take: impl FnMut(&T) -> R,
+        take: impl FnMut(&T) -> R,
     ) -> Vec<R> {
         let Some(stored) = self.namespaces.get(namespace) else { return Vec::new() };
-        let is_match = |entry: &&Entry<T>| selector.matches(entry.object.labels());
+        let is_match = |object: &&T| selector.matches(object.labels());
         let Some(candidates) = stored.by_label.candidates(selector) else {
-            let matching = stored.objects.values().filter(is_match);
-            return matching.map(|entry| take(&entry.object)).collect();
+            let objects = stored.objects.iter().map(|(_, object)| object);
+            return objects.filter(is_match).map(take).collect();
         };
         let mut names: Vec<&Arc<str>> = candidates.iter().collect();
         names.sort_unstable();
         // Two labels with the same hash yield a name twice.
         names.dedup();
-        let found = names.into_iter().filter_map(|name| stored.objects.get(name)).filter(is_match);
-        found.map(|entry| take(&entry.object)).collect()
+        let found = names.into_iter().filter_map(|name| stored.objects.get(name));
+        found.filter(is_match).map(take).collect()
     }
 
     /// The number of objects.
@@ -174,11 +158,7 @@ mod tests {
         let name = Arc::<str>::from(name);
         let object = Object(Arc::clone(&name), labels);
         let arrived = LabelledObject { namespace: "n".into(), name, object };
-        objects.apply(ObjectChange::Applied(()), |()| arrived);
-    }
-
-    fn tell(objects: &mut LabelStore<Object>, change: ObjectChange<()>) {
-        objects.apply(change, |()| unreachable!("this change has no object"));
+        objects.apply(ObjectChange::Applied(arrived));
     }
 
     fn found(objects: &LabelStore<Object>, text: &str) -> Vec<String> {
@@ -202,23 +182,23 @@ mod tests {
         put(&mut objects, "b", &[("app", "api")]);
         assert_eq!((found(&objects, "app=web"), objects.len()), (vec!["a".to_owned()], 3));
         let gone = ObjectChange::Deleted { namespace: "n".into(), name: "a".into(), uid: None };
-        tell(&mut objects, gone);
+        objects.apply(gone);
         assert!(found(&objects, "app=web").is_empty() && objects.len() == 2);
         assert!(objects.find("other", &Selector::everything(), |_| ()).is_empty());
     }
 
     #[test]
-    fn a_restarted_list_hides_nothing_until_it_is_complete() {
+    fn objects_that_a_new_list_does_not_contain_leave_the_label_index() {
         let mut objects = LabelStore::default();
         for name in ["gone", "unreadable", "stays"] {
             put(&mut objects, name, &[("app", "web")]);
         }
-        tell(&mut objects, ObjectChange::Restart);
+        objects.apply(ObjectChange::Restart);
         put(&mut objects, "stays", &[("app", "web")]);
         let (namespace, name) = ("n".to_owned(), "unreadable".to_owned());
-        tell(&mut objects, ObjectChange::Invalid { namespace, name, reason: String::new() });
+        objects.apply(ObjectChange::Invalid { namespace, name, reason: String::new() });
         assert_eq!(found(&objects, "app=web").len(), 3);
-        tell(&mut objects, ObjectChange::Synced);
+        objects.apply(ObjectChange::Synced);
         assert_eq!(found(&objects, "app=web"), ["stays", "unreadable"]);
         assert_eq!(objects.len(), 2);
     }
@@ -243,7 +223,7 @@ mod tests {
                     plain.insert(name, Labels::from(owned.collect::<BTreeMap<_, _>>()));
                 } else {
                     plain.remove(&name);
-                    tell(&mut objects, ObjectChange::Deleted { namespace: "n".into(), name, uid: None });
+                    objects.apply(ObjectChange::Deleted { namespace: "n".into(), name, uid: None });
                 }
             }
             let selector = Selector::parse(text).expect("a selector");

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::recommender_pod::{RecommenderPod, StringInterner};
+use super::{
+    object_store::ObjectStore,
+    recommender_pod::{RecommenderPod, StringInterner},
+};
 use crate::cluster::watch::{
     ObjectChange,
     partial_objects::{PartialNode, PartialPod},
@@ -21,12 +24,9 @@ use plimsoll_core::{
 /// The schedulable nodes.
 #[derive(Debug, Default)]
 pub struct NodeCache {
-    known: HashMap<String, Node>,
-    /// DaemonSet pods that are out of scope: the VPA index does not contain them.
-    daemon_set_pods: HashMap<(String, String), DaemonSetPod>,
-    /// The number of the current list of each kind.
-    node_list: u32,
-    pod_list: u32,
+    nodes: ObjectStore<Box<str>, Node>,
+    /// DaemonSet pods that are out of scope: the VPA index does not contain them. By namespace and name.
+    daemon_set_pods: ObjectStore<(Box<str>, Box<str>), DaemonSetPod>,
 }
 
 #[derive(Debug)]
@@ -34,94 +34,50 @@ struct Node {
     /// Allocatable CPU and memory; `None` if the node does not report both.
     allocatable: Option<NodeCapacity>,
     taints: Vec<Taint>,
-    list: u32,
 }
 
 #[derive(Debug)]
 struct DaemonSetPod {
-    node: String,
+    node: Box<str>,
     requests: (i64, i64),
-    list: u32,
 }
 
 impl NodeCache {
     /// Applies a change of a node. Removes nodes that are cordoned or not ready: they accept no pods.
     pub fn apply_node(&mut self, change: ObjectChange<PartialNode>) {
-        match change {
-            ObjectChange::Restart => self.node_list += 1,
-            ObjectChange::Applied(node) => {
-                let name = node.metadata.name.clone().unwrap_or_default();
-                if node.spec.unschedulable || !node.is_ready() {
-                    self.known.remove(&name);
-                    return;
-                }
-                let amounts = &node.status.allocatable;
-                let allocatable =
-                    amounts.cpu.zip(amounts.memory).map(|(cpu, memory)| NodeCapacity {
-                        cpu: MilliCpu(Quantity::milli_value(cpu)),
-                        memory: Bytes(Quantity::value(memory)),
-                    });
-                let taints = node.spec.taints.iter();
-                let mut taints: Vec<Taint> = taints
-                    .filter_map(|taint| {
-                        Taint::new(&taint.key, taint.value.as_deref(), &taint.effect)
-                    })
-                    .collect();
-                taints.sort_unstable();
-                self.known.insert(name, Node { allocatable, taints, list: self.node_list });
-            }
-            ObjectChange::Invalid { name, .. } => {
-                if let Some(node) = self.known.get_mut(&name) {
-                    node.list = self.node_list;
-                }
-            }
-            ObjectChange::Deleted { name, .. } => {
-                self.known.remove(&name);
-            }
-            ObjectChange::Synced => self.known.retain(|_, node| node.list == self.node_list),
-        }
+        let change = change.map(|node| {
+            let name = node.metadata.name.as_deref().unwrap_or_default().into();
+            (name, Node::from_object(&node))
+        });
+        self.nodes.apply(change, |_, name| name.into());
     }
 
     /// Applies a change of a pod. Stores pods that are out of scope, if a DaemonSet owns them.
     pub fn apply_pod(&mut self, change: &ObjectChange<PartialPod>, scope: &NamespaceScope) {
-        let list = self.pod_list;
+        let pods = &mut self.daemon_set_pods;
+        let key = |namespace: &str, name: &str| (namespace.into(), name.into());
         match change {
-            ObjectChange::Restart => self.pod_list += 1,
-            ObjectChange::Applied(partial_pod) => {
-                let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let key = (text(&partial_pod.metadata.namespace), text(&partial_pod.metadata.name));
-                if scope.includes(&key.0) {
+            ObjectChange::Restart => pods.restart(),
+            ObjectChange::Applied(pod) => {
+                let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+                if scope.includes(namespace) {
                     return;
                 }
-                let node = partial_pod
-                    .spec
-                    .node_name
-                    .as_deref()
-                    .filter(|_| RecommenderPod::is_owned_by_daemon_set(partial_pod));
-                let Some(node) = node else {
-                    self.daemon_set_pods.remove(&key);
-                    return;
+                let key = key(namespace, pod.metadata.name.as_deref().unwrap_or_default());
+                match DaemonSetPod::from_object(pod) {
+                    Some(pod) => pods.put(key, pod),
+                    None => pods.remove(&key),
                 };
-                // The strings are not shared: none of them is stored.
-                let pod =
-                    RecommenderPod::new(partial_pod, &mut StringInterner::default(), &mut [0; 4]);
-                if pod.is_finished {
-                    self.daemon_set_pods.remove(&key);
-                } else {
-                    let (node, requests) = (node.to_owned(), pod.requests());
-                    self.daemon_set_pods.insert(key, DaemonSetPod { node, requests, list });
-                }
             }
             ObjectChange::Invalid { namespace, name, .. } => {
-                let known = self.daemon_set_pods.get_mut(&(namespace.clone(), name.clone()));
-                if let Some(known) = known {
-                    known.list = list;
-                }
+                pods.keep(&key(namespace, name));
             }
             ObjectChange::Deleted { namespace, name, .. } => {
-                self.daemon_set_pods.remove(&(namespace.clone(), name.clone()));
+                pods.remove(&key(namespace, name));
             }
-            ObjectChange::Synced => self.daemon_set_pods.retain(|_, known| known.list == list),
+            ObjectChange::Synced => {
+                pods.finish_list();
+            }
         }
     }
 
@@ -142,13 +98,13 @@ impl NodeCache {
             }
         }
         let mut out_of_scope: HashMap<&str, (i64, i64)> = HashMap::new();
-        for pod in self.daemon_set_pods.values() {
+        for (_, pod) in self.daemon_set_pods.iter() {
             let sum = out_of_scope.entry(&pod.node).or_default();
             let (cpu, memory) = pod.requests;
             *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
         }
         let mut capacities = NodeCapacities::default();
-        for (name, node) in &self.known {
+        for (name, node) in self.nodes.iter() {
             let Some(allocatable) = node.allocatable else { continue };
             let requested =
                 |sums: &HashMap<&str, (i64, i64)>| sums.get(&**name).copied().unwrap_or_default();
@@ -164,6 +120,39 @@ impl NodeCache {
             }
         }
         capacities
+    }
+}
+
+impl Node {
+    /// `None` if the node accepts no pods.
+    fn from_object(node: &PartialNode) -> Option<Self> {
+        if node.spec.unschedulable || !node.is_ready() {
+            return None;
+        }
+        let amounts = &node.status.allocatable;
+        let allocatable = amounts.cpu.zip(amounts.memory).map(|(cpu, memory)| NodeCapacity {
+            cpu: MilliCpu(Quantity::milli_value(cpu)),
+            memory: Bytes(Quantity::value(memory)),
+        });
+        let taints = node.spec.taints.iter();
+        let taints = taints
+            .filter_map(|taint| Taint::new(&taint.key, taint.value.as_deref(), &taint.effect));
+        let mut taints: Vec<Taint> = taints.collect();
+        taints.sort_unstable();
+        Some(Self { allocatable, taints })
+    }
+}
+
+impl DaemonSetPod {
+    /// `None` if the pod is not of a DaemonSet, has no node, or is finished.
+    fn from_object(pod: &PartialPod) -> Option<Self> {
+        let node = pod.spec.node_name.as_ref()?;
+        if !RecommenderPod::is_owned_by_daemon_set(pod) {
+            return None;
+        }
+        // The strings are not shared: none of them is stored.
+        let pod = RecommenderPod::new(pod, &mut StringInterner::default(), &mut [0; 4]);
+        (!pod.is_finished).then(|| Self { node: node.clone(), requests: pod.requests() })
     }
 }
 

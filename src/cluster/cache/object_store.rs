@@ -1,96 +1,140 @@
-//! Objects of one kind from a watch, indexed by a secondary key.
+//! Objects of one kind from a watch.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    hash::Hash,
-    sync::Arc,
-};
+use std::{borrow::Borrow, collections::BTreeMap, sync::Arc};
+
+use kube::{Resource, ResourceExt as _};
+use plimsoll_core::types::ObjectKey;
 
 use crate::cluster::watch::ObjectChange;
 
-/// Namespace and name.
-type NamespaceAndName = (Box<str>, Box<str>);
-
-/// The objects of a kind. After a restarted watch, stored objects stay until the new list is complete.
+/// The objects of a kind, ordered by key. After a restarted watch, stored objects stay until the new list is complete:
+/// then those that it did not contain are removed.
 #[derive(Debug)]
 pub struct ObjectStore<K, T> {
-    objects: HashMap<NamespaceAndName, Entry<K>>,
-    by_key: HashMap<K, BTreeMap<NamespaceAndName, Arc<T>>>,
+    objects: BTreeMap<K, Entry<T>>,
     /// The number of the current list.
-    list: u64,
+    list: u32,
+    is_synced: bool,
 }
 
 #[derive(Debug)]
-struct Entry<K> {
-    key: Option<K>,
-    list: u64,
+struct Entry<T> {
+    object: T,
+    /// The last list that contained the object, or that was current when it was stored.
+    list: u32,
 }
 
 impl<K, T> Default for ObjectStore<K, T> {
     fn default() -> Self {
-        Self { objects: HashMap::new(), by_key: HashMap::new(), list: 0 }
+        Self { objects: BTreeMap::new(), list: 0, is_synced: false }
     }
 }
 
-impl<K: Clone + Eq + Hash, T> ObjectStore<K, T> {
-    /// Applies a change of a watch. `read` extracts the key of an object and the fields to store; an object without a key is
-    /// not stored.
-    pub fn apply<O>(
+impl<K: Ord, T> ObjectStore<K, T> {
+    /// Applies a change of a watch: of an object's key and the fields to store, `None` if it is not to be stored. `key_of`
+    /// builds the key from namespace and name. Returns what was removed or replaced.
+    pub fn apply(
         &mut self,
-        change: ObjectChange<O>,
-        read: impl FnOnce(O) -> StoredObject<K, T>,
-    ) {
-        match change {
-            ObjectChange::Restart => self.list += 1,
-            ObjectChange::Applied(object) => {
-                let StoredObject { namespace, name, key, object } = read(object);
-                let id: NamespaceAndName = (namespace.into(), name.into());
-                self.remove(&id);
-                if let Some(key) = &key {
-                    self.by_key
-                        .entry(key.clone())
-                        .or_default()
-                        .insert(id.clone(), Arc::new(object));
-                }
-                self.objects.insert(id, Entry { key, list: self.list });
+        change: ObjectChange<(K, Option<T>)>,
+        key_of: impl FnOnce(&str, &str) -> K,
+    ) -> Vec<(K, T)> {
+        let removed = match change {
+            ObjectChange::Restart => {
+                self.restart();
+                None
             }
+            ObjectChange::Applied((key, Some(object))) => self.put(key, object),
+            ObjectChange::Applied((key, None)) => self.remove(&key),
             ObjectChange::Invalid { namespace, name, .. } => {
-                if let Some(entry) = self.objects.get_mut(&(namespace.into(), name.into())) {
-                    entry.list = self.list;
-                }
+                self.keep(&key_of(&namespace, &name));
+                None
             }
             ObjectChange::Deleted { namespace, name, .. } => {
-                self.remove(&(namespace.into(), name.into()));
+                self.remove(&key_of(&namespace, &name))
             }
-            ObjectChange::Synced => {
-                let list = self.list;
-                let gone = self.objects.iter().filter(|(_, entry)| entry.list != list);
-                let gone: Vec<NamespaceAndName> = gone.map(|(id, _)| id.clone()).collect();
-                for id in gone {
-                    self.remove(&id);
-                }
-            }
-        }
+            ObjectChange::Synced => return self.finish_list(),
+        };
+        removed.into_iter().collect()
     }
 
-    fn remove(&mut self, id: &NamespaceAndName) {
-        let Some(Entry { key: Some(key), .. }) = self.objects.remove(id) else { return };
-        if let Some(objects) = self.by_key.get_mut(&key) {
-            objects.remove(id);
-            if objects.is_empty() {
-                self.by_key.remove(&key);
-            }
-        }
+    /// A list begins: objects that are not put or kept before [`Self::finish_list`] are gone.
+    pub fn restart(&mut self) {
+        self.list = self.list.wrapping_add(1);
     }
 
-    /// The objects with this key, ordered by namespace and name.
-    pub fn get(&self, key: &K) -> impl Iterator<Item = &Arc<T>> {
-        self.by_key.get(key).into_iter().flat_map(BTreeMap::values)
+    /// Stores an object. Returns the key and the object that it replaces.
+    pub fn put(&mut self, key: K, object: T) -> Option<(K, T)> {
+        let replaced = self.remove(&key);
+        self.objects.insert(key, Entry { object, list: self.list });
+        replaced
     }
 
-    /// The keys that have objects, in no order.
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
-        self.by_key.keys()
+    /// The object exists. Returns its stored fields.
+    pub fn keep<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut T>
+    where
+        K: Borrow<Q>,
+    {
+        let entry = self.objects.get_mut(key)?;
+        entry.list = self.list;
+        Some(&mut entry.object)
+    }
+
+    /// The object was deleted. Returns what was stored of it.
+    pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<(K, T)>
+    where
+        K: Borrow<Q>,
+    {
+        self.objects.remove_entry(key).map(|(key, entry)| (key, entry.object))
+    }
+
+    /// The list is complete. Removes and returns the objects that it did not contain.
+    pub fn finish_list(&mut self) -> Vec<(K, T)> {
+        self.is_synced = true;
+        let list = self.list;
+        let gone = self.objects.extract_if(.., |_, entry| entry.list != list);
+        gone.map(|(key, entry)| (key, entry.object)).collect()
+    }
+
+    /// Whether a list has ever been complete.
+    pub fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
+    /// Whether the current list contained the object, or it was stored since.
+    pub fn is_listed<Q: Ord + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.objects.get(key).is_some_and(|entry| entry.list == self.list)
+    }
+
+    /// A stored object.
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&T>
+    where
+        K: Borrow<Q>,
+    {
+        self.objects.get(key).map(|entry| &entry.object)
+    }
+
+    /// A stored object with its key.
+    pub fn get_key_value<Q: Ord + ?Sized>(&self, key: &Q) -> Option<(&K, &T)>
+    where
+        K: Borrow<Q>,
+    {
+        self.objects.get_key_value(key).map(|(key, entry)| (key, &entry.object))
+    }
+
+    /// A stored object, to change it.
+    pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut T>
+    where
+        K: Borrow<Q>,
+    {
+        self.objects.get_mut(key).map(|entry| &mut entry.object)
+    }
+
+    /// All objects.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &T)> {
+        self.objects.iter().map(|(key, entry)| (key, &entry.object))
     }
 
     /// The number of objects.
@@ -104,71 +148,108 @@ impl<K: Clone + Eq + Hash, T> ObjectStore<K, T> {
     }
 }
 
-/// An object to be stored in an [`ObjectStore`].
-#[derive(Clone, Debug)]
-pub struct StoredObject<K, T> {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The key that it is looked up by; `None` if it is not to be stored.
-    pub key: Option<K>,
-    /// The fields to store.
-    pub object: T,
+impl<T> ObjectStore<ObjectKey, T> {
+    /// Applies a change of a watch of namespaced objects. `read` extracts the fields to store.
+    pub fn apply_object<O: Resource>(
+        &mut self,
+        change: ObjectChange<O>,
+        read: impl FnOnce(O) -> T,
+    ) -> Vec<(ObjectKey, T)> {
+        let change = change.map(|object| {
+            let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
+            (key, Some(read(object)))
+        });
+        self.apply(change, |namespace, name| ObjectKey::new(namespace, name))
+    }
+
+    /// The objects of a namespace, ordered by name.
+    pub fn in_namespace(&self, namespace: &str) -> impl Iterator<Item = &T> {
+        let from = self.objects.range(ObjectKey::new(namespace, "")..);
+        let stored = from.take_while(move |(key, _)| *key.namespace == *namespace);
+        stored.map(|(_, entry)| &entry.object)
+    }
+
+    /// The namespaces that have objects, sorted. Searches once per namespace, whatever the number of objects.
+    pub fn namespaces(&self) -> Vec<Arc<str>> {
+        let mut namespaces = Vec::new();
+        let mut next = self.objects.first_key_value();
+        while let Some((key, _)) = next {
+            namespaces.push(Arc::clone(&key.namespace));
+            // No namespace is between the two.
+            let after = ObjectKey::new([&*key.namespace, "\0"].concat(), "");
+            next = self.objects.range(after..).next();
+        }
+        namespaces
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
 
-    fn put(store: &mut ObjectStore<String, u8>, name: &str, key: Option<&str>, object: u8) {
-        store.apply(ObjectChange::Applied(()), |()| StoredObject {
-            namespace: "n".into(),
-            name: name.into(),
-            key: key.map(str::to_owned),
-            object,
-        });
+    type Store = ObjectStore<ObjectKey, u8>;
+
+    fn put(store: &mut Store, (namespace, name): (&str, &str), value: u8) -> Vec<u8> {
+        let mut object = ConfigMap::default();
+        (object.metadata.namespace, object.metadata.name) =
+            (Some(namespace.into()), Some(name.into()));
+        removed(store.apply_object(ObjectChange::Applied(object), |_| value))
     }
 
-    fn tell(store: &mut ObjectStore<String, u8>, change: ObjectChange<()>) {
-        store.apply(change, |()| unreachable!("this change has no object"));
+    fn apply(store: &mut Store, change: ObjectChange<ConfigMap>) -> Vec<u8> {
+        removed(store.apply_object(change, |_| unreachable!("this change has no object")))
     }
 
-    fn of(store: &ObjectStore<String, u8>, key: &str) -> Vec<u8> {
-        store.get(&key.to_owned()).map(|object| **object).collect()
+    fn removed(objects: Vec<(ObjectKey, u8)>) -> Vec<u8> {
+        objects.into_iter().map(|(_, value)| value).collect()
     }
 
-    fn at(name: &str) -> (String, String) {
-        ("n".to_owned(), name.to_owned())
+    fn stored(store: &Store, namespace: &str) -> Vec<u8> {
+        store.in_namespace(namespace).copied().collect()
     }
 
     #[test]
-    fn objects_are_found_by_their_current_fields() {
-        let mut store = ObjectStore::default();
-        put(&mut store, "b", Some("web"), 1);
-        put(&mut store, "a", Some("web"), 2);
-        assert_eq!(of(&store, "web"), [2, 1], "in order of their names");
-        put(&mut store, "a", Some("api"), 3);
-        assert_eq!((of(&store, "web"), of(&store, "api")), (vec![1], vec![3]));
-        put(&mut store, "a", None, 4);
-        assert_eq!((of(&store, "api"), store.len()), (vec![], 2));
-        let (namespace, name) = at("b");
-        tell(&mut store, ObjectChange::Deleted { namespace, name, uid: None });
-        assert_eq!((of(&store, "web"), store.len()), (vec![], 1));
+    fn objects_are_found_by_namespace_in_the_order_of_their_names() {
+        let mut store = Store::default();
+        for (at, value) in [(("n", "b"), 1), (("n", "a"), 2), (("m", "z"), 3), (("n-2", "a"), 4)] {
+            assert!(put(&mut store, at, value).is_empty());
+        }
+        assert_eq!(put(&mut store, ("n", "a"), 5), [2], "the replaced object");
+        assert_eq!((stored(&store, "n"), stored(&store, "k")), (vec![5, 1], vec![]));
+        assert_eq!(store.namespaces(), ["m".into(), "n".into(), "n-2".into()]);
+        let (namespace, name) = ("n".to_owned(), "a".to_owned());
+        assert_eq!(apply(&mut store, ObjectChange::Deleted { namespace, name, uid: None }), [5]);
+        assert_eq!((stored(&store, "n"), store.len()), (vec![1], 3));
+        let key = ObjectKey::new("n", "b");
+        let no_longer_stored = ObjectChange::Applied((key.clone(), None));
+        assert_eq!(store.apply(no_longer_stored, |_, _| unreachable!()), [(key, 1)]);
     }
 
     #[test]
     fn a_restarted_list_hides_nothing_until_it_is_complete() {
-        let mut store = ObjectStore::default();
-        for name in ["gone", "unreadable", "stays"] {
-            put(&mut store, name, Some("web"), 1);
+        let mut store = Store::default();
+        let key = |name: &str| ObjectKey::new("n", name);
+        assert!(apply(&mut store, ObjectChange::Restart).is_empty());
+        for (name, value) in [("gone", 1), ("stays", 2), ("unreadable", 3)] {
+            put(&mut store, ("n", name), value);
         }
-        tell(&mut store, ObjectChange::Restart);
-        put(&mut store, "stays", Some("web"), 2);
-        let (namespace, name) = at("unreadable");
-        tell(&mut store, ObjectChange::Invalid { namespace, name, reason: String::new() });
-        assert_eq!(of(&store, "web").len(), 3);
-        tell(&mut store, ObjectChange::Synced);
-        assert_eq!(of(&store, "web"), [2, 1], "objects that were not listed again are gone");
+        assert!(!store.is_synced());
+        assert!(apply(&mut store, ObjectChange::Synced).is_empty());
+        assert!(store.is_synced());
+        // The first of the two lists is interrupted.
+        for _ in 0..2 {
+            apply(&mut store, ObjectChange::Restart);
+            assert!(!store.is_listed(&key("stays")));
+            assert_eq!(put(&mut store, ("n", "stays"), 2), [2]);
+            assert!(store.is_listed(&key("stays")) && store.is_synced());
+        }
+        let (namespace, name) = ("n".to_owned(), "unreadable".to_owned());
+        let invalid = ObjectChange::Invalid { namespace, name, reason: String::new() };
+        assert!(apply(&mut store, invalid).is_empty());
+        assert_eq!(stored(&store, "n"), [1, 2, 3]);
+        assert_eq!(apply(&mut store, ObjectChange::Synced), [1], "the list did not contain it");
+        assert_eq!(stored(&store, "n"), [2, 3]);
     }
 }

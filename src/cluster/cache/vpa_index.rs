@@ -44,18 +44,10 @@ pub struct VpaIndex {
     names: StringInterner,
     oom_kills: Vec<ObservedOomKill>,
     request_sources: RequestSourceCounts,
-    /// The number of the current list of each kind; objects of an older list are gone when it completes.
-    lists: Lists,
     /// The number of complete usage fetches.
     complete_usage_fetches: u32,
     pods: usize,
     vpas: usize,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Lists {
-    vpas: u32,
-    pods: u32,
 }
 
 /// The outcome of storing an object.
@@ -84,7 +76,6 @@ impl VpaIndex {
             names: StringInterner::default(),
             oom_kills: Vec::new(),
             request_sources: RequestSourceCounts::default(),
-            lists: Lists::default(),
             complete_usage_fetches: 0,
             pods: 0,
             vpas: 0,
@@ -95,22 +86,21 @@ impl VpaIndex {
 
     /// A list of VPAs begins.
     pub fn restart_vpas(&mut self) {
-        self.lists.vpas += 1;
+        self.namespaces.values_mut().for_each(|index| index.vpas.restart());
     }
 
     /// The list is complete. Returns the VPAs that are gone.
     pub fn finish_vpa_list(&mut self) -> Vec<ObjectKey> {
-        let list = self.lists.vpas;
         let mut gone = Vec::new();
-        for (namespace, index) in &mut self.namespaces {
-            index.foreign_vpas.retain(|_, last_list| *last_list == list);
-            let stale = index.vpas.iter().filter(|(_, vpa)| vpa.list != list);
-            gone.extend(stale.map(|(name, _)| ObjectKey::new(namespace.clone(), name.clone())));
-        }
-        for key in &gone {
-            self.remove_vpa(key);
-        }
-        self.namespaces.retain(|_, index| !index.is_empty());
+        self.namespaces.retain(|namespace, index| {
+            for (name, vpa) in index.vpas.finish_list() {
+                let Some(vpa) = vpa else { continue };
+                index.unlink_vpa(&name, &vpa.pods, vpa.indexed_label);
+                gone.push(ObjectKey::new(Arc::clone(namespace), name));
+            }
+            !index.is_empty()
+        });
+        self.vpas -= gone.len();
         gone
     }
 
@@ -123,57 +113,51 @@ impl VpaIndex {
         }
         let (namespace, name) = (self.names.intern(namespace), self.names.intern(name));
         let key = ObjectKey::new(Arc::clone(&namespace), Arc::clone(&name));
-        let list = self.lists.vpas;
         if !is_handled_by(vpa, &self.recommender) {
             self.remove_vpa(&key);
-            let index = self.namespaces.entry(namespace).or_default();
-            index.foreign_vpas.insert((*name).into(), list);
+            self.namespaces.entry(namespace).or_default().vpas.put(name, None);
             return (key, PutResult::Ignored);
         }
-        let index = self.namespaces.entry(namespace).or_default();
-        index.foreign_vpas.remove(&*name);
-        let mut put = PutResult::New;
-        let entry = index.vpas.entry(name).or_insert_with(|| {
-            self.vpas += 1;
-            IndexedVpa::default()
-        });
-        // A watch may deliver an older object than the last read or write. A new list is stored whatever its versions.
-        if entry.list == list.max(1) && entry.is_newer_than(vpa) {
-            return (key, PutResult::Old);
+        let vpas = &mut self.namespaces.entry(namespace).or_default().vpas;
+        let is_listed = vpas.is_listed(&*name);
+        if let Some(Some(stored)) = vpas.keep(&*name) {
+            // A watch may deliver an older object than the last read or write. A new list is stored whatever its versions.
+            if is_listed && stored.is_newer_than(vpa) {
+                return (key, PutResult::Old);
+            }
+            let retargeted = stored.target_ref != vpa.spec.target_ref;
+            stored.update_from(vpa);
+            return (key, PutResult::Changed { retargeted });
         }
-        if entry.list != 0 {
-            put = PutResult::Changed { retargeted: entry.target_ref != vpa.spec.target_ref };
-        }
-        entry.list = list.max(1);
-        entry.update_from(vpa);
-        (key, put)
+        let mut new = Box::<IndexedVpa>::default();
+        new.update_from(vpa);
+        vpas.put(name, Some(new));
+        self.vpas += 1;
+        (key, PutResult::New)
     }
 
     /// A VPA exists but cannot be decoded: keeps its stored state.
     pub fn keep_unreadable_vpa(&mut self, namespace: &str, name: &str) {
-        let list = self.lists.vpas;
         if !self.scope.includes(namespace) {
             return;
         }
-        let index = self.namespaces.entry(self.names.intern(namespace)).or_default();
-        if let Some(vpa) = index.vpas.get_mut(name) {
-            vpa.list = list.max(1);
-        } else {
+        let vpas = &mut self.namespaces.entry(self.names.intern(namespace)).or_default().vpas;
+        if vpas.keep(name).is_none() {
             // Whatever its recommender, the VPA exists, so its history is not orphaned.
-            index.foreign_vpas.insert(name.into(), list);
+            vpas.put(self.names.intern(name), None);
         }
     }
 
     /// Removes a VPA. Returns whether it was one of this recommender.
     pub fn remove_vpa(&mut self, key: &ObjectKey) -> bool {
         let Some(index) = self.namespaces.get_mut(&key.namespace) else { return false };
-        index.foreign_vpas.remove(&*key.name);
-        // Also removes it from the label index.
-        index.match_pods(&key.name, Selector::nothing());
-        let was_ours = index.vpas.remove(&key.name).is_some();
-        self.vpas -= usize::from(was_ours);
+        let removed = index.vpas.remove(&*key.name).and_then(|(_, vpa)| vpa);
+        if let Some(vpa) = &removed {
+            index.unlink_vpa(&key.name, &vpa.pods, vpa.indexed_label);
+            self.vpas -= 1;
+        }
         self.drop_if_empty(&key.namespace);
-        was_ours
+        removed.is_some()
     }
 
     /// Stores the target state and the selector of a VPA. Returns whether its pods may have changed.
@@ -184,7 +168,7 @@ impl VpaIndex {
         selector: Option<Selector>,
     ) -> bool {
         let Some(index) = self.namespaces.get_mut(&key.namespace) else { return false };
-        let Some(vpa) = index.vpas.get_mut(&key.name) else { return false };
+        let Some(vpa) = index.vpa_mut(&key.name) else { return false };
         vpa.target = target;
         match selector {
             Some(selector) if vpa.selector != selector => {
@@ -213,32 +197,31 @@ impl VpaIndex {
 
     /// A VPA of this recommender.
     pub fn vpa(&self, key: &ObjectKey) -> Option<&IndexedVpa> {
-        self.namespaces.get(&key.namespace)?.vpas.get(&key.name)
+        self.namespaces.get(&key.namespace)?.vpa(&key.name)
     }
 
     /// A mutable VPA of this recommender, to store what a write returned.
     pub fn vpa_mut(&mut self, key: &ObjectKey) -> Option<&mut IndexedVpa> {
-        self.namespaces.get_mut(&key.namespace)?.vpas.get_mut(&key.name)
+        self.namespaces.get_mut(&key.namespace)?.vpa_mut(&key.name)
     }
 
     /// Whether a VPA of this name exists, of any recommender.
     pub fn has_any_vpa(&self, key: &ObjectKey) -> bool {
-        self.namespaces.get(&key.namespace).is_some_and(|index| {
-            index.vpas.contains_key(&key.name) || index.foreign_vpas.contains_key(&*key.name)
-        })
+        let index = self.namespaces.get(&key.namespace);
+        index.is_some_and(|index| index.vpas.get(&*key.name).is_some())
     }
 
     /// Whether this VPA exists and is not of this recommender.
     pub fn belongs_to_other_recommender(&self, key: &ObjectKey) -> bool {
         let index = self.namespaces.get(&key.namespace);
-        index.is_some_and(|index| index.foreign_vpas.contains_key(&*key.name))
+        index.is_some_and(|index| matches!(index.vpas.get(&*key.name), Some(None)))
     }
 
     /// All VPAs of this recommender, in no order.
     pub fn vpas(&self) -> impl Iterator<Item = (ObjectKey, &IndexedVpa)> {
         self.namespaces.iter().flat_map(|(namespace, index)| {
             let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            index.vpas.iter().map(move |(name, vpa)| (key(name), vpa))
+            index.vpas.iter().filter_map(move |(name, vpa)| Some((key(name), vpa.as_deref()?)))
         })
     }
 
@@ -256,22 +239,22 @@ impl VpaIndex {
 
     /// A list of pods begins.
     pub fn restart_pods(&mut self) {
-        self.lists.pods += 1;
+        self.namespaces.values_mut().for_each(|index| index.pods.restart());
     }
 
     /// The list is complete: pods that it did not contain are gone.
     pub fn finish_pod_list(&mut self) {
-        let list = self.lists.pods;
-        let mut gone = Vec::new();
-        for (namespace, index) in &mut self.namespaces {
-            let NamespaceIndex { pods, pods_by_label, .. } = index;
-            let stale = || pods.iter().filter(|(_, entry)| entry.list != list);
-            pods_by_label.remove_all(stale().map(|(name, entry)| (name, &entry.pod.labels)));
-            gone.extend(stale().map(|(name, _)| (Arc::clone(namespace), Arc::clone(name))));
-        }
-        for (namespace, name) in gone {
-            self.forget_pod(&namespace, &name);
-        }
+        self.namespaces.retain(|namespace, index| {
+            let gone = index.pods.finish_list();
+            let labels = gone.iter().map(|(name, entry)| (name, &entry.pod.labels));
+            index.pods_by_label.remove_all(labels);
+            for (name, entry) in &gone {
+                index.remove_from_vpas(name, &entry.vpas);
+                keep_vpas_of_kills(&mut self.oom_kills, namespace, name, &entry.vpas);
+            }
+            self.pods -= gone.len();
+            !index.is_empty()
+        });
     }
 
     /// Stores a pod, and collects OOM kills that its previous version did not have.
@@ -284,7 +267,7 @@ impl VpaIndex {
         let name = partial_pod.metadata.name.as_deref().unwrap_or_default();
         let mut pod = RecommenderPod::new(partial_pod, &mut self.names, &mut self.request_sources);
         let index = self.namespaces.entry(Arc::clone(&namespace)).or_default();
-        let (name, previous) = match index.pods.remove_entry(name) {
+        let (name, previous) = match index.pods.remove(name) {
             Some((name, previous)) => (name, Some(previous)),
             None => (Arc::from(name), None),
         };
@@ -314,7 +297,6 @@ impl VpaIndex {
         if previous.is_none() {
             self.pods += 1;
         }
-        let list = self.lists.pods;
         let vpas = match previous {
             Some(previous) if previous.pod.labels == pod.labels => previous.vpas,
             previous => {
@@ -324,39 +306,21 @@ impl VpaIndex {
                 index.add_pod(&name, &pod.labels)
             }
         };
-        index.pods.insert(name, PodEntry { pod, vpas, list, last_usage_fetch });
+        index.pods.put(name, Box::new(PodEntry { pod, vpas, last_usage_fetch }));
     }
 
     /// A pod exists but cannot be decoded: keeps its stored state.
     pub fn keep_unreadable_pod(&mut self, namespace: &str, name: &str) {
-        let list = self.lists.pods;
         let index = self.namespaces.get_mut(namespace);
-        if let Some(entry) = index.and_then(|index| index.pods.get_mut(name)) {
-            entry.list = list;
-        }
+        index.and_then(|index| index.pods.keep(name));
     }
 
     /// Removes a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let Some(index) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = index.pods.get_key_value(name) else { return };
-        index.pods_by_label.remove(name, &entry.pod.labels);
-        let name = Arc::clone(name);
-        self.forget_pod(namespace, &name);
-    }
-
-    /// Removes a pod that is no longer in the label index.
-    fn forget_pod(&mut self, namespace: &str, name: &str) {
-        let Some(index) = self.namespaces.get_mut(namespace) else { return };
-        let Some((name, entry)) = index.pods.remove_entry(name) else { return };
-        index.remove_from_vpas(&name, &entry.vpas);
-        // An OOM kill that is not recorded yet could no longer be matched to the VPAs of its pod.
-        let is_of_pod = |kill: &&mut ObservedOomKill| {
-            kill.vpas.is_empty() && *kill.pod == *name && *kill.namespace == *namespace
-        };
-        for kill in self.oom_kills.iter_mut().filter(is_of_pod) {
-            kill.vpas.clone_from(&entry.vpas);
-        }
+        let Some((name, entry)) = index.pods.remove(name) else { return };
+        index.remove_pod(&name, &entry.pod.labels, &entry.vpas);
+        keep_vpas_of_kills(&mut self.oom_kills, namespace, &name, &entry.vpas);
         self.pods -= 1;
         self.drop_if_empty(namespace);
     }
@@ -378,7 +342,7 @@ impl VpaIndex {
         key: &ObjectKey,
     ) -> impl Iterator<Item = (&'a Arc<str>, &'a RecommenderPod)> {
         let index = self.namespaces.get(&key.namespace);
-        let found = index.and_then(|index| Some((index, index.vpas.get(&key.name)?)));
+        let found = index.and_then(|index| Some((index, index.vpa(&key.name)?)));
         found.into_iter().flat_map(|(index, vpa)| {
             vpa.pods.iter().filter_map(|name| Some((name, &index.pods.get(name)?.pod)))
         })
@@ -386,7 +350,7 @@ impl VpaIndex {
 
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &RecommenderPod> {
-        self.namespaces.values().flat_map(|index| index.pods.values().map(|entry| &entry.pod))
+        self.namespaces.values().flat_map(|index| index.pods.iter().map(|(_, entry)| &entry.pod))
     }
 
     /// The number of pods.
@@ -413,6 +377,21 @@ impl VpaIndex {
         if self.namespaces.get(namespace).is_some_and(NamespaceIndex::is_empty) {
             self.namespaces.remove(namespace);
         }
+    }
+}
+
+/// A pod is gone: an OOM kill that is not recorded yet could no longer be matched to its VPAs.
+fn keep_vpas_of_kills(
+    kills: &mut [ObservedOomKill],
+    namespace: &str,
+    pod: &str,
+    vpas: &[Arc<str>],
+) {
+    let is_of_pod = |kill: &&mut ObservedOomKill| {
+        kill.vpas.is_empty() && *kill.pod == *pod && *kill.namespace == *namespace
+    };
+    for kill in kills.iter_mut().filter(is_of_pod) {
+        kill.vpas = vpas.to_vec();
     }
 }
 

@@ -1,16 +1,16 @@
 //! Watches of the admission controller: VPAs, LimitRanges, and the controllers that own pods.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use kube::ResourceExt as _;
 
 use super::{AdmissionController, ShutdownToken, Tasks};
 use crate::{
     cluster::{
-        cache::{
-            limit_range::PartialLimitRange,
-            object_store::{ObjectStore, StoredObject},
-        },
+        cache::{limit_range::PartialLimitRange, object_store::ObjectStore},
         watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
     },
     controllers::runtime::{controller_watches, traffic_metrics::unsynced_watches},
@@ -18,7 +18,7 @@ use crate::{
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
     sizing::LimitRangeItem,
-    types::compat::Compat,
+    types::{ObjectKey, compat::Compat},
 };
 
 /// The status of each watch.
@@ -66,8 +66,39 @@ impl TargetKey {
 /// Objects received by the watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
-    vpas: Mutex<ObjectStore<TargetKey, VerticalPodAutoscaler>>,
-    limit_ranges: Mutex<ObjectStore<Box<str>, Vec<LimitRangeItem>>>,
+    vpas: Mutex<VpaStore>,
+    limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
+}
+
+#[derive(Debug, Default)]
+struct VpaStore {
+    objects: ObjectStore<ObjectKey, Arc<VerticalPodAutoscaler>>,
+    /// The VPAs of each target, ordered by name.
+    by_target: HashMap<TargetKey, BTreeMap<Arc<str>, Arc<VerticalPodAutoscaler>>>,
+}
+
+impl VpaStore {
+    fn apply(&mut self, change: ObjectChange<VerticalPodAutoscaler>) {
+        let mut applied = None;
+        let removed = self.objects.apply_object(change, |mut vpa| {
+            vpa.metadata.managed_fields = None;
+            Arc::clone(applied.insert(Arc::new(vpa)))
+        });
+        for (key, vpa) in removed {
+            let target = TargetKey::from_target_ref(&key.namespace, &vpa.spec.target_ref);
+            if let Entry::Occupied(mut vpas) = self.by_target.entry(target) {
+                vpas.get_mut().remove(&key.name);
+                if vpas.get().is_empty() {
+                    vpas.remove();
+                }
+            }
+        }
+        if let Some(vpa) = applied {
+            let namespace = vpa.namespace().unwrap_or_default();
+            let target = TargetKey::from_target_ref(&namespace, &vpa.spec.target_ref);
+            self.by_target.entry(target).or_default().insert(vpa.name_any().into(), vpa);
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,35 +108,32 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl WatchStores {
     /// The VPAs with this target.
     pub fn vpas(&self, key: &TargetKey) -> Vec<Arc<VerticalPodAutoscaler>> {
-        lock(&self.vpas).get(key).cloned().collect()
+        lock(&self.vpas)
+            .by_target
+            .get(key)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .cloned()
+            .collect()
     }
 
     /// The number of VPAs.
     pub fn vpa_count(&self) -> usize {
-        lock(&self.vpas).len()
+        lock(&self.vpas).objects.len()
     }
 
     /// The items of all LimitRanges of a namespace, ordered by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
         let ranges = lock(&self.limit_ranges);
-        ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
+        ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
     fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        lock(&self.vpas).apply(change, |mut vpa| {
-            vpa.metadata.managed_fields = None;
-            let namespace = vpa.namespace().unwrap_or_default();
-            let key = Some(TargetKey::from_target_ref(&namespace, &vpa.spec.target_ref));
-            StoredObject { namespace, name: vpa.name_any(), key, object: vpa }
-        });
+        lock(&self.vpas).apply(change);
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
-        lock(&self.limit_ranges).apply(change, |range| {
-            let namespace = range.namespace().unwrap_or_default();
-            let key = Some(namespace.as_str().into());
-            StoredObject { name: range.name_any(), namespace, key, object: range.spec.limits }
-        });
+        lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
     }
 }
 

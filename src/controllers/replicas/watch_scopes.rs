@@ -96,11 +96,11 @@ impl WatchScopes {
 impl WatchScope {
     /// Applies a change of a pod.
     pub fn apply_pod_change(&self, change: ObjectChange<PartialReplicaPod>) {
-        let mut pods = self.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
-        pods.apply(change, |pod| {
+        let change = change.map(|pod| {
             let namespace = pod.namespace().unwrap_or_default();
             let object = pod.into_replica_pod();
             LabelledObject { namespace, name: Arc::clone(&object.pod.name), object }
         });
+        self.pod_store.lock().unwrap_or_else(PoisonError::into_inner).apply(change);
     }
 }

@@ -12,7 +12,7 @@ use crate::cluster::{
         Controller, ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
         SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
     },
-    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
+    watch::{WatchFactory, WatchOptions, status::WatchStatus, watch},
 };
 
 const KINDS: [&str; 7] = [
@@ -73,26 +73,8 @@ impl WatchStarter<'_> {
         let objects = self.watch_factory.objects::<K>(self.namespace);
         let (controllers, stopped) = (Arc::clone(self.controllers), self.stop.cancelled());
         tasks.spawn(async move {
-            let apply = |change| apply_controller_change(&controllers, change);
+            let apply = |change| controllers.apply::<K>(change);
             watch(objects, WatchOptions::default(), &status, apply, stopped).await;
         });
-    }
-}
-
-fn apply_controller_change<K: Controller>(controllers: &ControllerCache, change: ObjectChange<K>) {
-    match change {
-        ObjectChange::Restart => controllers.restart(K::KIND),
-        ObjectChange::Applied(controller) => {
-            controllers.put(&controller);
-        }
-        ObjectChange::Invalid { namespace, name, .. } => {
-            controllers.keep_unreadable(K::KIND, &namespace, &name);
-        }
-        ObjectChange::Deleted { namespace, name, .. } => {
-            controllers.remove(K::KIND, &namespace, &name);
-        }
-        ObjectChange::Synced => {
-            controllers.finish_list(K::KIND);
-        }
     }
 }

@@ -2,24 +2,21 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kube::{Client, ResourceExt as _};
+use kube::Client;
 
 use super::shutdown::ShutdownToken;
 use crate::cluster::{
-    cache::{
-        object_store::{ObjectStore, StoredObject},
-        resource_quota::PartialResourceQuota,
-    },
+    cache::{object_store::ObjectStore, resource_quota::PartialResourceQuota},
     watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
     write::{AccessReview, AccessRule, check_access},
 };
-use plimsoll_core::sizing::quota::Quota;
+use plimsoll_core::{sizing::quota::Quota, types::ObjectKey};
 
 /// Cached ResourceQuotas. Nothing waits for them: without quotas nothing is restricted.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     watch_status: Arc<WatchStatus>,
-    store: Mutex<ObjectStore<Box<str>, Quota>>,
+    store: Mutex<ObjectStore<ObjectKey, Quota>>,
 }
 
 impl Default for Quotas {
@@ -32,7 +29,7 @@ impl Quotas {
     /// The quotas of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Quota> {
         let quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        quotas.get(&namespace.into()).map(|quota| Quota::clone(quota)).collect()
+        quotas.in_namespace(namespace).cloned().collect()
     }
 
     /// The status of the watch, once it has been started.
@@ -72,10 +69,6 @@ impl Quotas {
 
     fn apply_change(&self, change: ObjectChange<PartialResourceQuota>) {
         let mut quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        quotas.apply(change, |quota| {
-            let namespace = quota.namespace().unwrap_or_default();
-            let key = Some(namespace.as_str().into());
-            StoredObject { name: quota.name_any(), namespace, key, object: quota.quota() }
-        });
+        quotas.apply_object(change, |quota| quota.quota());
     }
 }

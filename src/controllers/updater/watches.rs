@@ -6,17 +6,15 @@ use std::{
 };
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Resource, ResourceExt as _};
+use kube::Resource;
 use plimsoll_core::types::ObjectKey;
 use serde::de::DeserializeOwned;
 
-use super::{ShutdownToken, Tasks, Updater, matching::vpa_key};
+use super::{ShutdownToken, Tasks, Updater};
 use crate::{
     cluster::{
         cache::{
-            limit_range::PartialLimitRange,
-            object_store::{ObjectStore, StoredObject},
-            updater_pod::UpdaterPod,
+            limit_range::PartialLimitRange, object_store::ObjectStore, updater_pod::UpdaterPod,
         },
         watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
     },
@@ -61,15 +59,12 @@ impl Watches {
     }
 }
 
-/// Objects by namespace.
-type NamespacedStore<T> = Mutex<ObjectStore<Box<str>, T>>;
-
 /// The objects that the watches have observed.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
-    vpas: NamespacedStore<VerticalPodAutoscaler>,
-    pods: NamespacedStore<UpdaterPod>,
-    limit_ranges: NamespacedStore<Vec<LimitRangeItem>>,
+    vpas: Mutex<ObjectStore<ObjectKey, Arc<VerticalPodAutoscaler>>>,
+    pods: Mutex<ObjectStore<ObjectKey, Arc<UpdaterPod>>>,
+    limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -78,34 +73,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl WatchStores {
     /// The namespaces that have VPAs, sorted.
-    pub fn namespaces(&self) -> Vec<Box<str>> {
-        let mut namespaces: Vec<Box<str>> = lock(&self.vpas).keys().cloned().collect();
-        namespaces.sort_unstable();
-        namespaces
+    pub fn namespaces(&self) -> Vec<Arc<str>> {
+        lock(&self.vpas).namespaces()
     }
 
     /// The VPAs of a namespace, sorted by name.
     pub fn vpas(&self, namespace: &str) -> Vec<Arc<VerticalPodAutoscaler>> {
-        lock(&self.vpas).get(&namespace.into()).cloned().collect()
+        lock(&self.vpas).in_namespace(namespace).cloned().collect()
     }
 
     /// The pods of a namespace, sorted by name.
     pub fn pods(&self, namespace: &str) -> Vec<Arc<UpdaterPod>> {
-        lock(&self.pods).get(&namespace.into()).cloned().collect()
+        lock(&self.pods).in_namespace(namespace).cloned().collect()
     }
 
     /// The items of all LimitRanges of a namespace, sorted by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
         let ranges = lock(&self.limit_ranges);
-        ranges.get(&namespace.into()).flat_map(|items| items.iter().cloned()).collect()
+        ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
     /// The keys of all VPAs.
     pub fn keys(&self) -> HashSet<ObjectKey> {
-        let keys_in = |namespace: Box<str>| {
-            self.vpas(&namespace).into_iter().map(|vpa| vpa_key(&vpa)).collect::<Vec<_>>()
-        };
-        self.namespaces().into_iter().flat_map(keys_in).collect()
+        lock(&self.vpas).iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// The number of VPAs and of pods.
@@ -115,29 +105,19 @@ impl WatchStores {
 
     /// Applies a change of a VPA, from the watch or from a direct read.
     pub fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        lock(&self.vpas).apply(change, |mut vpa| {
+        lock(&self.vpas).apply_object(change, |mut vpa| {
             vpa.metadata.managed_fields = None;
-            store_entry(vpa, |vpa| vpa)
+            Arc::new(vpa)
         });
     }
 
     fn apply_pod_change(&self, change: ObjectChange<UpdaterPod>) {
-        lock(&self.pods).apply(change, |pod| store_entry(pod, |pod| pod));
+        lock(&self.pods).apply_object(change, Arc::new);
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
-        lock(&self.limit_ranges)
-            .apply(change, |range| store_entry(range, |range| range.spec.limits));
+        lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
     }
-}
-
-fn store_entry<K: Resource, T>(
-    object: K,
-    project: impl FnOnce(K) -> T,
-) -> StoredObject<Box<str>, T> {
-    let namespace = object.namespace().unwrap_or_default();
-    let key = Some(namespace.as_str().into());
-    StoredObject { name: object.name_any(), namespace, key, object: project(object) }
 }
 
 impl Updater {

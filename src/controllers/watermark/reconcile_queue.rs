@@ -15,7 +15,7 @@ use super::{
     exported_state::ExportedState,
     object_state::{ObjectState, trimmed},
 };
-use crate::cluster::watch::ObjectChange;
+use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
 #[derive(Debug)]
@@ -32,16 +32,14 @@ struct QueueEntry {
     /// The exported state of the object that is being reconciled.
     exported: Option<Arc<ExportedState>>,
     due: Option<Time>,
-    scope: usize,
-    list_generation: u64,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, QueueEntry>,
     due: BTreeSet<(Time, ObjectKey)>,
-    /// Counts the lists of each watch scope.
-    list_generations: Vec<u64>,
+    /// The objects that exist, for each watch scope.
+    existing: Vec<ObjectStore<ObjectKey, ()>>,
 }
 
 /// The queue of all objects.
@@ -72,7 +70,8 @@ fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutos
 impl ReconcileQueue {
     /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
-        let inner = Inner { list_generations: vec![0; scopes], ..Inner::default() };
+        let existing = (0..scopes).map(|_| ObjectStore::default()).collect();
+        let inner = Inner { existing, ..Inner::default() };
         Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
@@ -259,35 +258,24 @@ impl Inner {
         change: ObjectChange<WatermarkPodAutoscaler>,
         now: Time,
     ) -> bool {
-        match change {
-            ObjectChange::Restart => self.list_generations[scope] += 1,
-            ObjectChange::Applied(object) => return self.upsert(scope, object, now),
-            ObjectChange::Invalid { namespace, name, .. } => {
-                let list = self.list_generations[scope];
-                if let Some(entry) = self.entries.get_mut(&ObjectKey::new(namespace, name)) {
-                    entry.list_generation = list;
-                }
-            }
-            ObjectChange::Deleted { namespace, name, .. } => {
-                self.remove(&ObjectKey::new(namespace, name));
-            }
-            ObjectChange::Synced => {
-                let list = self.list_generations[scope];
-                let gone = self.entries.iter();
-                let gone =
-                    gone.filter(|(_, entry)| entry.scope == scope && entry.list_generation != list);
-                let gone: Vec<ObjectKey> = gone.map(|(key, _)| key.clone()).collect();
-                for key in gone {
-                    self.remove(&key);
-                }
-            }
+        let mut applied = None;
+        let change = change.map(|object| {
+            let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
+            applied = Some((key.clone(), object));
+            (key, Some(()))
+        });
+        let removed =
+            self.existing[scope].apply(change, |namespace, name| ObjectKey::new(namespace, name));
+        if let Some((key, object)) = applied {
+            return self.upsert(key, trimmed(object), now);
+        }
+        for (key, ()) in removed {
+            self.remove(&key);
         }
         false
     }
 
-    fn upsert(&mut self, scope: usize, object: WatermarkPodAutoscaler, now: Time) -> bool {
-        let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
-        let (object, list) = (trimmed(object), self.list_generations[scope]);
+    fn upsert(&mut self, key: ObjectKey, object: Arc<WatermarkPodAutoscaler>, now: Time) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
             let state = Some(Box::new(ObjectState::new(object)));
             let entry = QueueEntry {
@@ -297,14 +285,11 @@ impl Inner {
                 recommender: None,
                 exported: None,
                 due: None,
-                scope,
-                list_generation: list,
             };
             self.entries.insert(key.clone(), entry);
             self.bring_forward(&key, now);
             return true;
         };
-        (entry.scope, entry.list_generation) = (scope, list);
         let Some(state) = &mut entry.state else {
             entry.newer_object = Some(object);
             entry.is_gone = false;

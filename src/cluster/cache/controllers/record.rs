@@ -16,6 +16,11 @@ pub(super) struct Record(Box<str>);
 // === impl Record ===
 
 impl Record {
+    /// Only the key.
+    pub fn from_key(namespace: &str, name: &str) -> Self {
+        Self(key(namespace, name).into())
+    }
+
     pub fn from_controller<K: Controller>(controller: &K) -> Self {
         let meta = controller.meta();
         let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -42,11 +47,6 @@ impl Record {
     /// The key of the record: `namespace/name`.
     pub fn key(&self) -> &str {
         self.0.split(SEPARATOR).next().unwrap_or_default()
-    }
-
-    /// Whether all fields are equal, not only the key.
-    pub fn same_content(&self, other: &Self) -> bool {
-        self.0 == other.0
     }
 
     /// The controller's owner.

@@ -31,7 +31,7 @@ impl VpaIndex {
         self.complete_usage_fetches = self.complete_usage_fetches.saturating_add(1);
         let mut missing = MissingUsage::default();
         for (namespace, index) in &self.namespaces {
-            for (name, entry) in &index.pods {
+            for (name, entry) in index.pods.iter() {
                 let is_due = entry.last_usage_fetch > 0
                     && self.complete_usage_fetches - entry.last_usage_fetch >= MISSED_FETCHES;
                 if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {

@@ -38,7 +38,6 @@ pub struct IndexedVpa {
     /// The label that it is found by in the index.
     pub(super) indexed_label: Option<u64>,
     pub(super) pods: BTreeSet<Arc<str>>,
-    pub(super) list: u32,
 }
 
 /// The state of resolving a VPA's target.
@@ -128,7 +127,6 @@ impl Default for IndexedVpa {
             selector: Selector::nothing(),
             indexed_label: None,
             pods: BTreeSet::new(),
-            list: 0,
         }
     }
 }

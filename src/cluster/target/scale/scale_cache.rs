@@ -1,9 +1,6 @@
 //! Caches the scales of the kinds whose objects contain all that their scale does: a watch replaces requests for the scale.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -14,6 +11,7 @@ use super::{
 use crate::cluster::{
     cache::{
         controllers::{Controller, WellKnown},
+        object_store::ObjectStore,
         selector::Selector,
     },
     watch::{ObjectChange, status::WatchStatus},
@@ -39,22 +37,14 @@ pub struct ScaleCache([KindWatch; KINDS.len()]);
 struct KindWatch {
     watch: Arc<WatchStatus>,
     is_needed: watch::Sender<bool>,
-    scales: RwLock<Records>,
-}
-
-#[derive(Debug, Default)]
-struct Records {
     /// Records by `namespace/name`.
-    records: HashMap<Box<str>, Record>,
-    /// The number of the current list.
-    list: u32,
+    scales: RwLock<ObjectStore<Box<str>, Record>>,
 }
 
 /// One object. There may be tens of thousands, so its strings share one allocation.
 #[derive(Debug)]
 struct Record {
     version: u64,
-    list: u32,
     spec_replicas: i32,
     status_replicas: i32,
     /// UID and selector.
@@ -77,8 +67,8 @@ fn kind_index(key: &ObjectReference) -> Option<usize> {
     KINDS.iter().position(|(kind, _)| is_kind(kind))
 }
 
-fn text_key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
+fn text_key(namespace: &str, name: &str) -> Box<str> {
+    [namespace, "/", name].concat().into()
 }
 
 impl ScaleCache {
@@ -91,8 +81,8 @@ impl ScaleCache {
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let needed = self.0.iter().filter(|kind| *kind.is_needed.borrow());
         needed.map(|kind| {
-            let records = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
-            (kind.watch.name(), records.records.len())
+            let scales = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+            (kind.watch.name(), scales.len())
         })
     }
 
@@ -117,29 +107,21 @@ impl ScaleCache {
     /// Applies a change of a watch.
     pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
         let Some(kind) = self.kind_watch::<K>() else { return };
-        let mut records = kind.scales.write().unwrap_or_else(PoisonError::into_inner);
-        let list = records.list;
-        match change {
-            ObjectChange::Restart => records.list = list.wrapping_add(1),
-            ObjectChange::Applied(object) => {
-                let meta = object.meta();
-                let namespace = meta.namespace.as_deref().unwrap_or_default();
-                let key = text_key(namespace, meta.name.as_deref().unwrap_or_default());
-                match Record::from_object(&object, list) {
-                    Some(record) => records.records.insert(key.into(), record),
-                    None => records.records.remove(&*key),
-                };
-            }
+        let change = match change {
             // A fetch of its scale reports the error.
-            ObjectChange::Invalid { namespace, name, .. }
-            | ObjectChange::Deleted { namespace, name, .. } => {
-                records.records.remove(&*text_key(&namespace, &name));
+            ObjectChange::Invalid { namespace, name, .. } => {
+                ObjectChange::Deleted { namespace, name, uid: None }
             }
-            ObjectChange::Synced => {
-                records.records.retain(|_, record| record.list == list);
-                records.records.shrink_to_fit();
-            }
-        }
+            change => change,
+        };
+        let change = change.map(|object| {
+            let meta = object.meta();
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            let key = text_key(namespace, meta.name.as_deref().unwrap_or_default());
+            (key, Record::from_object(&object))
+        });
+        let mut scales = kind.scales.write().unwrap_or_else(PoisonError::into_inner);
+        scales.apply(change, text_key);
     }
 
     /// The scale of an object; `None` if it must be fetched.
@@ -149,14 +131,14 @@ impl ScaleCache {
         if !kind.watch.is_synced() || kind.watch.is_failing() {
             return None;
         }
-        let records = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
-        Some(records.records.get(&*text_key(&key.namespace, &key.name))?.state())
+        let scales = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+        Some(scales.get(&text_key(&key.namespace, &key.name))?.state())
     }
 }
 
 impl Record {
     /// `None` if the object does not contain all that a scale does.
-    fn from_object<K: Controller>(object: &K, list: u32) -> Option<Self> {
+    fn from_object<K: Controller>(object: &K) -> Option<Self> {
         let meta = object.meta();
         let selector = object.selector().ok().filter(|selector| {
             // A scale has no text for such selectors, which is reported as an error.
@@ -165,7 +147,6 @@ impl Record {
         let uid = meta.uid.as_deref().filter(|uid| !uid.contains(SEPARATOR))?;
         Some(Self {
             version: parse_resource_version(meta.resource_version.as_deref())?,
-            list,
             spec_replicas: object.replicas()?.try_into().ok()?,
             // Omitted from the object if zero.
             status_replicas: object.current().unwrap_or(0),
@@ -190,7 +171,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::cache::controllers::{SlimDeployment, SlimReplicationController};
+    use crate::cluster::cache::controllers::SlimDeployment;
 
     fn key(api_version: &str, kind: &str, name: &str) -> ObjectReference {
         let namespace = "shop".into();
@@ -271,17 +252,6 @@ mod tests {
         let (namespace, name) = ("shop".to_owned(), "web".to_owned());
         scales.apply(ObjectChange::<SlimDeployment>::Deleted { namespace, name, uid: None });
         assert_eq!(scales.find(&of), None);
-    }
-
-    #[test]
-    fn a_list_that_lacks_an_object_takes_it_away_when_it_is_complete() {
-        let (scales, of) = (synced(), key("apps/v1", "Deployment", "web"));
-        scales.apply(ObjectChange::Applied(web("7")));
-        scales.apply(ObjectChange::<SlimDeployment>::Restart);
-        assert!(scales.find(&of).is_some());
-        scales.apply(ObjectChange::<SlimDeployment>::Synced);
-        assert_eq!(scales.find(&of), None);
-        scales.apply(ObjectChange::<SlimReplicationController>::Synced);
     }
 
     #[test]
