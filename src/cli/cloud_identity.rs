@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::transport::{
     Secret,
-    config::{AuthConfig, Aws, Azure, Google, OAuth2, SecretSource, Tls},
+    config::{AuthConfig, Aws, Azure, Google, OAuth2, SecretSource},
 };
 
 use super::{
@@ -164,7 +165,10 @@ impl IdentityArgs {
         let parameters = self.prometheus_oauth2_param.iter().map(pair);
         Ok(OAuth2 {
             token_url: self.prometheus_oauth2_token_url.clone(),
-            tls: Tls { ca_file: non_empty_path(&self.prometheus_oauth2_ca_file), ..Tls::default() },
+            tls: TlsConfig {
+                ca_file: self.prometheus_oauth2_ca_file.display().to_string(),
+                ..TlsConfig::default()
+            },
             client_id: id,
             client_secret: secret,
             scopes: self.prometheus_oauth2_scope.clone(),

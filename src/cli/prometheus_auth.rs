@@ -6,11 +6,12 @@ mod sign_in;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::{
     selector::{LabelMatcher, LabelMatchers},
     transport::{
         Secret, TransportConfig,
-        config::{ClientCertificateFiles, Header, SecretSource, Tls},
+        config::{Header, SecretSource},
     },
 };
 
@@ -126,30 +127,25 @@ impl PrometheusConnectionArgs {
         })
     }
 
-    fn tls(&self) -> Result<Tls, CliError> {
-        let identity = match (
-            non_empty_path(&self.prometheus_client_cert_file),
-            non_empty_path(&self.prometheus_client_key_file),
-        ) {
-            (Some(certificate), Some(key)) => Some(ClientCertificateFiles { certificate, key }),
-            (None, None) => None,
-            _ => {
-                return Err(usage_error(
-                    "--prometheus-client-cert-file and --prometheus-client-key-file must be set together",
-                ));
-            }
+    fn tls(&self) -> Result<TlsConfig, CliError> {
+        let tls = TlsConfig {
+            insecure_skip_verify: self.prometheus_insecure,
+            ca_file: self.prometheus_ca_file.display().to_string(),
+            cert_file: self.prometheus_client_cert_file.display().to_string(),
+            key_file: self.prometheus_client_key_file.display().to_string(),
+            ..TlsConfig::default()
         };
-        let authority = non_empty_path(&self.prometheus_ca_file);
-        if authority.is_some() && self.prometheus_insecure {
+        if tls.cert_file.is_empty() != tls.key_file.is_empty() {
+            return Err(usage_error(
+                "--prometheus-client-cert-file and --prometheus-client-key-file must be set together",
+            ));
+        }
+        if !tls.ca_file.is_empty() && tls.insecure_skip_verify {
             return Err(usage_error(
                 "--prometheus-insecure and --prometheus-ca-file are mutually exclusive: set one of them",
             ));
         }
-        Ok(Tls {
-            insecure_skip_verify: self.prometheus_insecure,
-            ca_file: authority,
-            client_certificate: identity,
-        })
+        Ok(tls)
     }
 
     fn headers(&self) -> Result<Vec<Header>, CliError> {

@@ -81,13 +81,14 @@ fn url(server: &LoopbackServer) -> String {
     format!("https://localhost:{}/autoscaling", server.port)
 }
 
-fn short_limits() -> RequestLimits {
-    let (reload_interval, retry) = (Duration::ZERO, Duration::from_millis(300));
-    RequestLimits { reload_interval, reload_retry_interval: retry, ..RequestLimits::default() }
+/// A client that checks its files before every request.
+fn recommenders() -> RecommenderClient {
+    recommenders_with_interval(Duration::ZERO)
 }
 
-fn recommenders() -> RecommenderClient {
-    RecommenderClient::new("test", Arc::new(()), short_limits())
+fn recommenders_with_interval(reload_interval: Duration) -> RecommenderClient {
+    let limits = RequestLimits { reload_interval, ..RequestLimits::default() };
+    RecommenderClient::new("test", Arc::new(()), limits)
 }
 
 async fn consult(
@@ -175,7 +176,10 @@ async fn the_server_name_is_sent_and_verified() {
     }
     let error =
         consult(&recommenders, &server, Some(&named("no name")), &none).await.expect_err("no name");
-    assert!(error.contains("serverName \"no name\" is not a valid server name"), "{error}");
+    assert!(
+        error.contains("serverName \"no name\" is invalid: it is not a valid server name"),
+        "{error}"
+    );
     assert!(consult(&recommenders, &server, None, &named("recommender.shop.svc")).await.is_ok());
     let own = trusting(&ca_file);
     let inherited =
@@ -261,7 +265,8 @@ async fn a_key_of_another_certificate_is_reported_and_checked_again_later() {
         key_file: files.write("key", other.as_bytes()),
         ..trusting(&files.write("ca", &certificate_pair.authority))
     };
-    let (recommenders, none) = (recommenders(), TlsConfig::default());
+    let interval = Duration::from_millis(300);
+    let (recommenders, none) = (recommenders_with_interval(interval), TlsConfig::default());
     let error = consult(&recommenders, &server, Some(&tls), &none)
         .await
         .expect_err("certificate and key do not match");
@@ -273,7 +278,7 @@ async fn a_key_of_another_certificate_is_reported_and_checked_again_later() {
     assert_eq!(again, error, "the files are not read each time");
     files.write("cert", certificate.as_bytes());
     files.write("key", key.as_bytes());
-    tokio::time::advance(short_limits().reload_retry_interval).await;
+    tokio::time::advance(interval).await;
     // The rest uses sockets, so it needs real time.
     tokio::time::resume();
     assert_eq!(
@@ -311,15 +316,21 @@ async fn changed_certificate_files_are_reloaded_and_errors_are_reported() {
 
     let folder = files.0.path().display().to_string();
     for (path, expected) in [
-        (files.path("missing").display().to_string(), "missing cannot be read: "),
+        (files.path("missing").display().to_string(), "missing: No such file"),
         (folder, "is not a regular file"),
-        (files.write("empty", b""), "empty has no PEM certificate"),
-        (files.write("large", &vec![b'a'; (1 << 20) + 1]), "large is larger than 1 MiB"),
+        (files.write("empty", b""), "empty is invalid: it contains no PEM certificate"),
+        (
+            files.write("large", &vec![b'a'; (1 << 20) + 1]),
+            "large is invalid: it is larger than 1 MiB",
+        ),
     ] {
         let error = consult(&recommenders, &first, Some(&trusting(&path)), &none)
             .await
             .expect_err(expected);
-        assert!(error.contains("caFile ") && error.contains(expected), "{expected}: {error}");
+        assert!(
+            error.contains("the CA certificate ") && error.contains(expected),
+            "{expected}: {error}"
+        );
     }
 }
 

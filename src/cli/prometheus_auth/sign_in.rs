@@ -91,7 +91,8 @@ impl PrometheusConnectionArgs {
 mod tests {
     use std::path::PathBuf;
 
-    use plimsoll_storage::prometheus::transport::config::{OAuth2, Tls};
+    use plimsoll_core::api::scale_target::TlsConfig;
+    use plimsoll_storage::prometheus::transport::config::OAuth2;
 
     use super::*;
     use crate::cli::prometheus_auth::tests::transport_config;
@@ -135,7 +136,7 @@ mod tests {
                 ],
                 AuthConfig::OAuth2(OAuth2 {
                     token_url: "https://id/token".to_owned(),
-                    tls: Tls { ca_file: Some("/ca".into()), ..Tls::default() },
+                    tls: TlsConfig { ca_file: "/ca".to_owned(), ..TlsConfig::default() },
                     client_id: "c".to_owned(),
                     client_secret: secret("sesame").into(),
                     scopes: vec!["a".to_owned(), "b".to_owned()],

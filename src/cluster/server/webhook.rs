@@ -9,7 +9,6 @@ mod body_budget;
 mod connections;
 mod handler;
 mod large_reviews;
-mod pinned_cert;
 mod read_body;
 mod response_body;
 mod review;

@@ -1,9 +1,9 @@
 //! Authenticated HTTP requests to servers with the Prometheus HTTP API.
 //!
 //! ```text
-//!   TransportConfig ──▶ HttpTransport ─┬─ HttpClientFactory ── CA file, client certificate ─┐
-//!                                      ├─ Authenticator ── password, token, key, OAuth 2 ───┼─ ReloadingFile
-//!                                      └─ headers, tenant ──────────────────────────────────┘
+//!   TransportConfig ──▶ HttpTransport ─┬─ ReloadingClient ── CA file, client certificate
+//!                                      ├─ Authenticator ── password, token, key, OAuth 2 ──┬─ ReloadingFile
+//!                                      └─ headers, tenant ─────────────────────────────────┘
 //! ```
 //!
 //! Files are checked every few seconds at most. When the server rejects a request, all files are reread at once, and the
@@ -18,10 +18,11 @@ mod azure;
 pub mod config;
 mod error;
 mod google;
-mod http_clients;
 mod oauth;
+mod reloading_client;
 mod reloading_file;
 mod secret;
+pub mod tls;
 mod token_cache;
 mod token_endpoint;
 
@@ -40,13 +41,19 @@ pub use reqwest::Response;
 use self::{
     authenticator::{Authenticator, RequestAuth},
     config::{AuthConfig, Header},
-    http_clients::{HttpClientFactory, ProxyPolicy},
     reloading_file::{Reload, ReloadingFile},
     token_endpoint::{hidden, url},
 };
-pub use self::{config::TransportConfig, error::TransportError, secret::Secret};
-use plimsoll_core::types::Time;
+pub use self::{
+    config::TransportConfig,
+    error::TransportError,
+    reloading_client::{ReloadingClient, is_loopback},
+    secret::Secret,
+};
+use plimsoll_core::{api::scale_target::TlsConfig, types::Time};
 
+/// Long enough for a handshake, but short compared to a query: do not wait for an address that drops packets.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 /// Headers that describe how a request is encoded. Users cannot set them.
@@ -104,7 +111,7 @@ impl fmt::Debug for WallClock {
 pub struct HttpTransport {
     base: Url,
     display_address: String,
-    client_factory: HttpClientFactory,
+    client: ReloadingClient,
     signer: Authenticator,
     headers: Vec<(HeaderName, ReloadingFile)>,
 }
@@ -112,10 +119,10 @@ pub struct HttpTransport {
 impl fmt::Debug for HttpTransport {
     /// Omits the query of the address: some gateways expect an API key there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base: _, display_address, client_factory, signer, headers } = self;
+        let Self { base: _, display_address, client, signer, headers } = self;
         f.debug_struct("HttpTransport")
             .field("address", display_address)
-            .field("client_factory", client_factory)
+            .field("client", client)
             .field("signer", signer)
             .field("headers", headers)
             .finish()
@@ -163,20 +170,9 @@ impl HttpTransport {
             header_files
                 .push((TENANT, ReloadingFile::new("the tenant", source, timing.reload_interval)));
         }
-        let client_factory = HttpClientFactory::new(
-            tls,
-            &base,
-            ProxyPolicy::FromEnvironment,
-            timing.reload_interval,
-        );
+        let client = http_client(tls, &base, ProxyPolicy::FromEnvironment, timing.reload_interval);
         let signer = Authenticator::new(auth, timing, clock)?;
-        Ok(Self {
-            display_address: redacted(&base),
-            base,
-            client_factory,
-            signer,
-            headers: header_files,
-        })
+        Ok(Self { display_address: redacted(&base), base, client, signer, headers: header_files })
     }
 
     /// Returns the server's address without secrets.
@@ -208,7 +204,7 @@ impl HttpTransport {
     }
 
     async fn prepare(&self, reload: Reload) -> Result<PreparedRequest, TransportError> {
-        let (client, client_changes) = self.client_factory.client(reload).await?;
+        let (client, client_changes) = self.client.get_version(reload).await?;
         let mut headers = HeaderMap::new();
         let mut header_changes = 0;
         for (name, file) in &self.headers {
@@ -306,6 +302,35 @@ fn may_be_stale(refusal: &TransportError) -> bool {
             | TransportError::Untrusted { .. }
             | TransportError::ClientCertificate { .. }
     )
+}
+
+/// Whether to use the proxy of the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProxyPolicy {
+    /// Use the proxy that the environment configures.
+    FromEnvironment,
+    /// Never use a proxy: the endpoint is reachable only from this machine.
+    Never,
+}
+
+/// Creates the client of a server.
+fn http_client(
+    tls: TlsConfig,
+    url: &Url,
+    proxy: ProxyPolicy,
+    check_interval: Duration,
+) -> ReloadingClient {
+    let is_encrypted = url.scheme() == "https";
+    let is_direct = proxy == ProxyPolicy::Never || is_loopback(url);
+    ReloadingClient::new(is_encrypted.then_some(tls), check_interval, move |builder| {
+        let builder = builder
+            .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT);
+        let builder = if is_direct { builder.no_proxy() } else { builder };
+        // Plain HTTP servers are usually nearby: compressing a response takes them longer than sending it, and as much CPU
+        // as evaluating the query.
+        if is_encrypted { builder } else { builder.no_gzip() }
+    })
 }
 
 /// Takes the user name and password out of an address.

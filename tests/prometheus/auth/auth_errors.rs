@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::transport::config::{
-    AuthConfig, ClientCertificateFiles, Header, SecretSource, Tls,
-};
+use plimsoll_storage::prometheus::transport::config::{AuthConfig, Header, SecretSource};
 use plimsoll_storage::prometheus::transport::{
     HttpTransport, Secret, Transport as _, TransportConfig, WallClock,
 };
@@ -117,14 +116,12 @@ async fn a_missing_empty_or_invalid_credential_file_is_named() {
 #[tokio::test]
 async fn an_invalid_certificate_file_is_named() {
     let folder = tempfile::tempdir().expect("temporary directory");
-    let path = super::write(folder.path(), "ca.crt", "hello");
-    let identity = ClientCertificateFiles { certificate: path.clone(), key: path.clone() };
+    let path = super::write(folder.path(), "ca.crt", "hello").display().to_string();
+    let identity =
+        TlsConfig { cert_file: path.clone(), key_file: path.clone(), ..TlsConfig::default() };
     for (tls, words) in [
-        (Tls { ca_file: Some(path.clone()), ..Tls::default() }, "the CA certificate in "),
-        (
-            Tls { client_certificate: Some(identity), ..Tls::default() },
-            "the client certificate in ",
-        ),
+        (TlsConfig { ca_file: path, ..TlsConfig::default() }, "the CA certificate in "),
+        (identity, "the client certificate in "),
     ] {
         let address = "https://127.0.0.1:9".to_owned();
         let config = TransportConfig { address, tls, ..TransportConfig::default() };

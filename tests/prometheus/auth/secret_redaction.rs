@@ -1,8 +1,9 @@
 //! No log line and no error contains a secret, for any authentication method and any failure.
 
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::transport::Secret;
 use plimsoll_storage::prometheus::transport::config::{
-    AuthConfig, Aws, Azure, Google, Header, OAuth2, Tls,
+    AuthConfig, Aws, Azure, Google, Header, OAuth2,
 };
 use plimsoll_storage::prometheus::transport::{TransportConfig, TransportError};
 use serde_json::json;
@@ -42,7 +43,7 @@ fn sign_ins(endpoint: &str, folder: &std::path::Path) -> Vec<AuthConfig> {
         AuthConfig::Bearer(Secret::from(format!("{SECRET}\n")).into()),
         AuthConfig::OAuth2(OAuth2 {
             token_url: endpoint.to_owned(),
-            tls: Tls::default(),
+            tls: TlsConfig::default(),
             client_id: "vpa".into(),
             client_secret: secret().into(),
             scopes: Vec::new(),

@@ -1,9 +1,10 @@
 //! TLS: server verification and client certificates.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use plimsoll_storage::prometheus::transport::config::{ClientCertificateFiles, Tls};
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::transport::{HttpTransport, TransportConfig, TransportError};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 use rustls::server::WebPkiClientVerifier;
@@ -40,11 +41,16 @@ fn side(own: &CertificateAuthority, clients: Option<&CertificateAuthority>) -> A
     Arc::new(config)
 }
 
+/// Writes a file, and returns its path as TLS settings name it.
+fn write_file(folder: &Path, name: &str, text: &str) -> String {
+    write(folder, name, text).display().to_string()
+}
+
 fn shared(side: Arc<ServerConfig>) -> loopback_server::SharedTlsConfig {
     Arc::new(Mutex::new(side))
 }
 
-fn encrypted(server: &LoopbackServer, reload_interval: Duration, tls: Tls) -> HttpTransport {
+fn encrypted(server: &LoopbackServer, reload_interval: Duration, tls: TlsConfig) -> HttpTransport {
     transport(
         reload_interval,
         TransportConfig { address: server.address.clone(), tls, ..TransportConfig::default() },
@@ -62,9 +68,9 @@ async fn a_server_is_trusted_only_by_the_configured_ca() {
     let folder = tempfile::tempdir().expect("temporary directory");
 
     let other_ca =
-        write(folder.path(), "other.crt", &CertificateAuthority::new("other").certificate());
-    let other = Tls { ca_file: Some(other_ca), ..Tls::default() };
-    for tls in [Tls::default(), other] {
+        write_file(folder.path(), "other.crt", &CertificateAuthority::new("other").certificate());
+    let other = TlsConfig { ca_file: other_ca, ..TlsConfig::default() };
+    for tls in [TlsConfig::default(), other] {
         let error =
             send_query(&encrypted(&server, NO_RELOAD, tls)).await.expect_err("unknown").to_string();
         assert_eq!(
@@ -78,13 +84,13 @@ async fn a_server_is_trusted_only_by_the_configured_ca() {
     }
     assert_eq!(server.request_count(), 0);
 
-    let insecure = Tls { insecure_skip_verify: true, ..Tls::default() };
+    let insecure = TlsConfig { insecure_skip_verify: true, ..TlsConfig::default() };
     assert_eq!(
         send_query(&encrypted(&server, NO_RELOAD, insecure)).await.expect("authenticated"),
         "in"
     );
-    let known = write(folder.path(), "ca.crt", &authority.certificate());
-    let known = Tls { ca_file: Some(known), ..Tls::default() };
+    let known = write_file(folder.path(), "ca.crt", &authority.certificate());
+    let known = TlsConfig { ca_file: known, ..TlsConfig::default() };
     assert_eq!(
         send_query(&encrypted(&server, NO_RELOAD, known.clone())).await.expect("authenticated"),
         "in"
@@ -103,8 +109,8 @@ async fn a_new_ca_is_trusted_as_soon_as_its_file_has_it() {
     let tls = shared(side(&old, None));
     let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
     let folder = tempfile::tempdir().expect("temporary directory");
-    let file = write(folder.path(), "ca.crt", &old.certificate());
-    let known = || Tls { ca_file: Some(file.clone()), ..Tls::default() };
+    let file = write_file(folder.path(), "ca.crt", &old.certificate());
+    let known = || TlsConfig { ca_file: file.clone(), ..TlsConfig::default() };
     let early = encrypted(&server, NO_RELOAD, known());
     send_query(&early).await.expect("authenticated");
 
@@ -124,9 +130,9 @@ async fn a_server_that_requires_a_client_certificate_gets_the_current_one() {
     let tls = shared(side(&own, Some(&old)));
     let server = LoopbackServer::start_tls(Arc::clone(&tls), |_| ok_response("in")).await;
     let folder = tempfile::tempdir().expect("temporary directory");
-    let authority = Some(write(folder.path(), "ca.crt", &own.certificate()));
+    let authority = write_file(folder.path(), "ca.crt", &own.certificate());
 
-    let without_certificate = Tls { ca_file: authority.clone(), ..Tls::default() };
+    let without_certificate = TlsConfig { ca_file: authority.clone(), ..TlsConfig::default() };
     let error = send_query(&encrypted(&server, NO_RELOAD, without_certificate))
         .await
         .expect_err("no certificate");
@@ -137,14 +143,18 @@ async fn a_server_that_requires_a_client_certificate_gets_the_current_one() {
     );
 
     let identity = old.sign("plimsoll");
-    let certificate = write(folder.path(), "tls.crt", &identity.certificate);
-    let key = write(folder.path(), "tls.key", &identity.key);
-    let identity = Some(ClientCertificateFiles { certificate, key });
+    let certificate = write_file(folder.path(), "tls.crt", &identity.certificate);
+    let key = write_file(folder.path(), "tls.key", &identity.key);
     // Checks its files before every request.
     let http_transport = encrypted(
         &server,
         Duration::ZERO,
-        Tls { ca_file: authority, client_certificate: identity, insecure_skip_verify: false },
+        TlsConfig {
+            ca_file: authority,
+            cert_file: certificate,
+            key_file: key,
+            ..TlsConfig::default()
+        },
     );
     assert_eq!(send_query(&http_transport).await.expect("authenticated"), "in");
     assert_eq!(server.request_count(), 1);

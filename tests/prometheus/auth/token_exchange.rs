@@ -9,9 +9,10 @@ use base64::{
 };
 use futures::future::join_all;
 use http::Method;
+use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::transport::Secret;
 use plimsoll_storage::prometheus::transport::config::{
-    AuthConfig, Azure, Google, OAuth2, SecretSource, Tls,
+    AuthConfig, Azure, Google, OAuth2, SecretSource,
 };
 use ring::signature;
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
@@ -103,7 +104,7 @@ async fn authorization(
 fn client(server: &LoopbackServer, secret: SecretSource) -> AuthConfig {
     AuthConfig::OAuth2(OAuth2 {
         token_url: format!("{}/oauth/token", server.address),
-        tls: Tls::default(),
+        tls: TlsConfig::default(),
         client_id: "vpa".into(),
         client_secret: secret,
         scopes: vec!["read".into(), "write".into()],

@@ -8,19 +8,15 @@ use std::{
 };
 
 use hyper_util::client::proxy::matcher::Matcher;
+use plimsoll_storage::prometheus::transport::{ReloadingClient, is_loopback};
 use reqwest::{
     Client, Url,
     dns::{Addrs, Name, Resolve, Resolving},
     header::HeaderValue,
-    redirect::Policy,
 };
-use rustls::ClientConfig;
-use tokio::{sync::Mutex as Turns, time::Instant};
+use tokio::time::Instant;
 
-use super::{
-    recommender::RequestLimits,
-    tls_files::{TlsFiles, client_config, client_config_without_roots},
-};
+use super::recommender::RequestLimits;
 use plimsoll_core::api::scale_target::TlsConfig;
 
 /// The TLS configuration of an object with defaults. Only file names have defaults of the process; all other fields are the
@@ -54,7 +50,7 @@ pub(super) struct HttpClients {
     user_agent: &'static str,
     limits: RequestLimits,
     proxies: Matcher,
-    slots: Mutex<HashMap<ClientKey, Arc<ClientSlot>>>,
+    slots: Mutex<HashMap<ClientKey, ClientSlot>>,
 }
 
 /// The key of a cached client.
@@ -78,16 +74,8 @@ enum Route {
 }
 
 struct ClientSlot {
-    last_used: Mutex<Instant>,
-    client: Turns<CachedClient>,
-}
-
-/// A client, or the error that prevents one.
-#[derive(Default)]
-struct CachedClient {
-    client: Option<(Client, TlsFiles)>,
-    failure: Option<String>,
-    next_reload: Option<Instant>,
+    last_used: Instant,
+    client: Arc<ReloadingClient>,
 }
 
 impl HttpClients {
@@ -99,18 +87,8 @@ impl HttpClients {
     pub(super) async fn endpoint(&self, tls: &TlsConfig, url: Url) -> Result<Endpoint, String> {
         let (route, url, host) = self.route(tls, url);
         let tls = (url.scheme() == "https").then(|| tls.clone());
-        let key = ClientKey { tls, route };
-        let slot = self.slot(&key);
-        let mut cached = slot.client.lock().await;
-        if cached.next_reload.is_none_or(|at| at <= Instant::now()) {
-            cached.reload(&key, self.user_agent, self.limits).await;
-        }
-        let client = match (&cached.client, &cached.failure) {
-            (Some((client, _)), _) => client.clone(),
-            (None, Some(failure)) => return Err(failure.clone()),
-            (None, None) => return Err("HTTP client is not initialized".to_owned()),
-        };
-        Ok(Endpoint { client, url, host })
+        let client = self.client(ClientKey { tls, route }).get().await;
+        Ok(Endpoint { client: client.map_err(|why| why.to_string())?, url, host })
     }
 
     fn route(&self, tls: &TlsConfig, url: Url) -> (Route, Url, Option<HeaderValue>) {
@@ -138,87 +116,35 @@ impl HttpClients {
         }
     }
 
-    fn slot(&self, key: &ClientKey) -> Arc<ClientSlot> {
+    fn client(&self, key: ClientKey) -> Arc<ReloadingClient> {
         let now = Instant::now();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get(key) {
-            *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) = now;
-            return Arc::clone(slot);
+        if !slots.contains_key(&key) {
+            slots.retain(|_, slot| now - slot.last_used < self.limits.idle_timeout);
         }
-        let idle = self.limits.idle_timeout;
-        slots.retain(|_, slot| {
-            now - *slot.last_used.lock().unwrap_or_else(PoisonError::into_inner) < idle
+        let slot = slots.entry(key).or_insert_with_key(|key| ClientSlot {
+            last_used: now,
+            client: Arc::new(key.client(self.user_agent, self.limits)),
         });
-        let slot = Arc::new(ClientSlot { last_used: Mutex::new(now), client: Turns::default() });
-        slots.insert(key.clone(), Arc::clone(&slot));
-        slot
+        slot.last_used = now;
+        Arc::clone(&slot.client)
     }
 }
 
-impl CachedClient {
-    /// Reads the files, and rebuilds the client if they changed. After an error it retries later, and keeps the previous
-    /// client meanwhile: a certificate and its key cannot change at the same moment.
-    async fn reload(&mut self, key: &ClientKey, user_agent: &'static str, limits: RequestLimits) {
-        let result = self.rebuild_if_changed(key, user_agent).await;
-        let pause = match result {
-            Ok(()) => {
-                self.failure = None;
-                limits.reload_interval
-            }
-            Err(why) => {
-                if self.client.is_some() {
-                    tracing::warn!(why, "failed to reload certificates; using the previous ones");
+impl ClientKey {
+    fn client(&self, user_agent: &'static str, limits: RequestLimits) -> ReloadingClient {
+        let route = self.route.clone();
+        ReloadingClient::new(self.tls.clone(), limits.reload_interval, move |builder| {
+            let builder = builder.user_agent(user_agent);
+            match &route {
+                Route::Proxied => builder,
+                Route::Direct => builder.no_proxy(),
+                Route::ServerNameOverride(host) => {
+                    builder.no_proxy().dns_resolver(Arc::new(FixedHostResolver(host.clone())))
                 }
-                self.failure = Some(why);
-                limits.reload_retry_interval
             }
-        };
-        self.next_reload = Some(Instant::now() + pause);
+        })
     }
-
-    async fn rebuild_if_changed(
-        &mut self,
-        key: &ClientKey,
-        user_agent: &'static str,
-    ) -> Result<(), String> {
-        let Some(tls) = &key.tls else {
-            if self.client.is_none() {
-                self.client = Some((
-                    build_client(user_agent, client_config_without_roots()?, &key.route)?,
-                    TlsFiles::default(),
-                ));
-            }
-            return Ok(());
-        };
-        let load = {
-            let tls = tls.clone();
-            tokio::task::spawn_blocking(move || TlsFiles::load(&tls))
-        };
-        let files =
-            load.await.map_err(|why| format!("failed to read certificate files: {why}"))??;
-        if self.client.as_ref().is_none_or(|(_, previous)| *previous != files) {
-            let config = client_config(tls, &files)?;
-            self.client = Some((build_client(user_agent, config, &key.route)?, files));
-        }
-        Ok(())
-    }
-}
-
-fn build_client(user_agent: &str, config: ClientConfig, route: &Route) -> Result<Client, String> {
-    // The caller follows redirects: each is a request of its own.
-    let mut builder = Client::builder()
-        .user_agent(user_agent)
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .tls_backend_preconfigured(config);
-    match route {
-        Route::Proxied => {}
-        Route::Direct => builder = builder.no_proxy(),
-        Route::ServerNameOverride(host) => {
-            builder = builder.no_proxy().dns_resolver(Arc::new(FixedHostResolver(host.clone())));
-        }
-    }
-    builder.build().map_err(|why| format!("failed to build HTTP client: {why}"))
 }
 
 /// Resolves every name to one host.
@@ -232,12 +158,6 @@ impl Resolve for FixedHostResolver {
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
-}
-
-/// Whether the host is this machine, which no proxy can reach.
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod http_clients;
 pub mod promql;
 pub mod recommender;
 pub mod resource_metrics;
-mod tls_files;
 
 use serde::Deserialize as _;
 use serde_json::Value;

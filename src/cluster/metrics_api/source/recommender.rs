@@ -43,8 +43,6 @@ pub struct RequestLimits {
     pub timeout: Duration,
     /// How often certificate files are checked for changes while a client is in use.
     pub reload_interval: Duration,
-    /// How soon they are checked again after an error.
-    pub reload_retry_interval: Duration,
     /// A client that is unused for this long is removed.
     pub idle_timeout: Duration,
 }
@@ -54,7 +52,6 @@ impl Default for RequestLimits {
         Self {
             timeout: Duration::from_secs(10),
             reload_interval: Duration::from_secs(10),
-            reload_retry_interval: Duration::from_mins(1),
             idle_timeout: Duration::from_mins(10),
         }
     }

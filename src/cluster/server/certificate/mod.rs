@@ -16,6 +16,9 @@ pub use issue::{CertificateSpec, IssuedCertificate, issue};
 pub use rotation::{Candidate, select_certificate};
 pub use validity::Validity;
 
+use plimsoll_storage::prometheus::transport::tls;
+use rustls::pki_types::CertificateDer;
+
 /// Errors of reading and issuing certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
@@ -38,22 +41,14 @@ pub enum CertificateError {
 }
 
 /// The first certificate of a PEM text: the leaf of a chain.
-pub fn leaf_certificate(chain: &[u8]) -> Option<rustls::pki_types::CertificateDer<'static>> {
-    parse_certificates(chain, "the chain").ok()?.into_iter().next()
+pub fn leaf_certificate(chain: &[u8]) -> Option<CertificateDer<'static>> {
+    tls::parse_certificates(chain)?.into_iter().next()
 }
 
 /// Parses the certificates in a PEM text. Skips other PEM blocks.
 pub(crate) fn parse_certificates(
     pem: &[u8],
     what: &str,
-) -> Result<Vec<rustls::pki_types::CertificateDer<'static>>, CertificateError> {
-    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
-    let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match parsed {
-        Ok(certificates) if certificates.is_empty() => {
-            Err(CertificateError::Empty(what.to_owned()))
-        }
-        Ok(certificates) => Ok(certificates),
-        Err(_) => Err(CertificateError::Empty(what.to_owned())),
-    }
+) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    tls::parse_certificates(pem).ok_or_else(|| CertificateError::Empty(what.to_owned()))
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use plimsoll_storage::prometheus::transport::tls::{AcceptedCertificates, CustomVerifier};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
@@ -17,8 +18,6 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
-
-use super::pinned_cert::PinnedCertificateVerifier;
 
 /// How to verify the server.
 #[derive(Clone, Debug)]
@@ -80,9 +79,8 @@ async fn probe(
     let config = match trusted {
         ServerTrust::Authorities(roots) => config.with_root_certificates(roots),
         ServerTrust::PinnedCertificate(certificate) => {
-            config.dangerous().with_custom_certificate_verifier(Arc::new(
-                PinnedCertificateVerifier::new(certificate),
-            ))
+            let verifier = CustomVerifier::new(AcceptedCertificates::Only(certificate));
+            config.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
         }
     };
     let config = config.with_no_client_auth();

@@ -6,10 +6,11 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use plimsoll_storage::prometheus::transport::tls::parse_certificates;
 use rustls::{
     CipherSuite, ServerConfig, SupportedProtocolVersion,
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{PrivateKeyDer, pem::PemObject as _},
     server::{ClientHello, NoServerSessionStorage, ResolvesServerCert},
     sign::CertifiedKey,
     version::{TLS12, TLS13},
@@ -165,9 +166,8 @@ impl ResolvesServerCert for ReloadableCertificate {
 /// Builds a certified key from a certificate chain and its private key, both in PEM.
 pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
     let unreadable = |what: &str, wanted| TlsError::Unreadable { what: what.to_owned(), wanted };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.ok().filter(|chain| !chain.is_empty());
-    let chain = chain.ok_or_else(|| unreadable("the certificate", "certificate"))?;
+    let chain =
+        parse_certificates(chain).ok_or_else(|| unreadable("the certificate", "certificate"))?;
     let key =
         PrivateKeyDer::from_pem_slice(key).map_err(|_| unreadable("the key", "private key"))?;
     CertifiedKey::from_der(chain, key, &ring::default_provider())

@@ -11,8 +11,7 @@ use reqwest::{
 use self::credentials::{CredentialProvider, Credentials};
 use super::{
     TransportError, WallClock,
-    config::{AuthTiming, Aws, Tls},
-    http_clients::ProxyPolicy,
+    config::{AuthTiming, Aws},
     reloading_file::Reload,
     token_cache::{FetchedToken, TokenCache},
     token_endpoint::{TokenEndpoint, TokenRequest, url},
@@ -65,13 +64,7 @@ impl AwsAuthenticator {
             Some(arn) => {
                 let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
                 let advice = "check the role, its trust policy and the permission sts:AssumeRole";
-                let exchange = TokenEndpoint::new(
-                    Tls::default(),
-                    &sts,
-                    ProxyPolicy::FromEnvironment,
-                    timing,
-                    advice,
-                );
+                let exchange = TokenEndpoint::new(&sts, timing, advice);
                 let session = aws.session_name.clone();
                 Some(AssumedRole {
                     arn,

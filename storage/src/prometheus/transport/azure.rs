@@ -4,8 +4,7 @@ use reqwest::Url;
 
 use super::{
     Secret, TransportError,
-    config::{AuthTiming, Azure, Tls},
-    http_clients::ProxyPolicy,
+    config::{AuthTiming, Azure},
     oauth::bearer,
     reloading_file::{Reload, ReloadingFile},
     token_cache::{FetchedToken, TokenCache},
@@ -46,13 +45,7 @@ impl AzureAuthenticator {
                 &format!("{authority}/{tenant}/oauth2/v2.0/token"),
             )?;
             let advice = "check the client ID, the tenant ID and the federated credential of this service account";
-            let exchange = TokenEndpoint::new(
-                Tls::default(),
-                &url,
-                ProxyPolicy::FromEnvironment,
-                timing,
-                advice,
-            );
+            let exchange = TokenEndpoint::new(&url, timing, advice);
             let token =
                 ReloadingFile::new("the federated token", path.into(), timing.reload_interval);
             (IdentityMode::Federated { url, client, scope: azure.scope, token }, exchange)
@@ -70,8 +63,7 @@ impl AzureAuthenticator {
                 url.query_pairs_mut().append_pair("client_id", client);
             }
             let advice = "assign the managed identity to the node, or set up workload identity";
-            let exchange =
-                TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, timing, advice);
+            let exchange = TokenEndpoint::local(&url, timing, advice);
             (IdentityMode::Managed { url }, exchange)
         };
         Ok(Self { mode, exchange, cache: TokenCache::new(timing.reload_interval) })

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use plimsoll_core::api::scale_target::TlsConfig;
 use reqwest::Url;
 
 use super::{Secret, redacted};
@@ -19,8 +20,8 @@ pub struct TransportConfig {
     /// Base URL with the path before `/api/v1`. A user name and password in it are used for basic authentication, and
     /// redacted.
     pub address: String,
-    /// TLS settings.
-    pub tls: Tls,
+    /// TLS settings. Files are reread when they change.
+    pub tls: TlsConfig,
     /// How to authenticate.
     pub auth: AuthConfig,
     /// Headers of every request.
@@ -61,26 +62,6 @@ impl Default for AuthTiming {
     fn default() -> Self {
         Self { reload_interval: Duration::from_secs(5), token_timeout: Duration::from_secs(30) }
     }
-}
-
-/// TLS settings. Files are reread when they change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// Whether to skip verification of the server's certificate.
-    pub insecure_skip_verify: bool,
-    /// PEM file with the CA certificates to trust instead of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// The client certificate to present.
-    pub client_certificate: Option<ClientCertificateFiles>,
-}
-
-/// Files of a client certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientCertificateFiles {
-    /// PEM file with the certificate and its intermediates.
-    pub certificate: PathBuf,
-    /// PEM file with the private key.
-    pub key: PathBuf,
 }
 
 /// Where a secret value comes from.
@@ -144,7 +125,7 @@ pub struct OAuth2 {
     /// The token URL of the authorization server.
     pub token_url: String,
     /// TLS settings for the authorization server.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// The client ID.
     pub client_id: String,
     /// The client secret.

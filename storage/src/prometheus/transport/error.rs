@@ -134,6 +134,10 @@ impl TransportError {
         Self::InvalidSetting { what: what.into(), why: why.into() }
     }
 
+    pub(super) fn file(what: &'static str, path: &str, why: impl Into<String>) -> Self {
+        Self::InvalidFile { what, path: path.to_owned(), why: why.into() }
+    }
+
     /// Classifies a request that failed before a response arrived.
     pub(super) fn of_request(server: &str, error: &reqwest::Error, after: Duration) -> Self {
         let server = server.to_owned();

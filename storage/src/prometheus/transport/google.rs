@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Secret, TransportError, WallClock,
-    config::{AuthTiming, Google, Tls},
-    http_clients::ProxyPolicy,
+    config::{AuthTiming, Google},
     oauth::bearer,
     redacted,
     reloading_file::{Reload, ReloadingFile},
@@ -94,8 +93,7 @@ impl GoogleAuthenticator {
         let host = self.google.metadata_endpoint.trim_end_matches('/');
         let mut url = url("the Google metadata server", &format!("{host}{TOKEN_PATH}"))?;
         url.query_pairs_mut().append_pair("scopes", &self.google.scope);
-        let exchange =
-            TokenEndpoint::new(Tls::default(), &url, ProxyPolicy::Never, self.timing, ADVICE);
+        let exchange = TokenEndpoint::local(&url, self.timing, ADVICE);
         let request = TokenRequest::get(url.clone()).with("metadata-flavor", "Google")?;
         let response = exchange.json(request).await?;
         bearer(&exchange, &url, &response)
@@ -172,13 +170,7 @@ impl GoogleAuthenticator {
         url: Url,
         first: &Secret,
     ) -> Result<FetchedToken<Secret>, TransportError> {
-        let exchange = TokenEndpoint::new(
-            Tls::default(),
-            &url,
-            ProxyPolicy::FromEnvironment,
-            self.timing,
-            ADVICE,
-        );
+        let exchange = TokenEndpoint::new(&url, self.timing, ADVICE);
         let bearer = format!("Bearer {}", first.reveal());
         let secrets = [first];
         let request = TokenRequest {
@@ -202,13 +194,7 @@ impl GoogleAuthenticator {
         fields: &[(&str, &str)],
         secrets: &[&Secret],
     ) -> Result<FetchedToken<Secret>, TransportError> {
-        let exchange = TokenEndpoint::new(
-            Tls::default(),
-            &url,
-            ProxyPolicy::FromEnvironment,
-            self.timing,
-            ADVICE,
-        );
+        let exchange = TokenEndpoint::new(&url, self.timing, ADVICE);
         let response = exchange.json(TokenRequest::form(url.clone(), fields, secrets)).await?;
         bearer(&exchange, &url, &response)
     }

@@ -10,9 +10,8 @@ use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
 use super::{
-    Secret, TransportError,
+    ProxyPolicy, Secret, TransportError,
     config::{AuthTiming, OAuth2},
-    http_clients::ProxyPolicy,
     redacted,
     reloading_file::{Reload, ReloadingFile},
     token_cache::{FetchedToken, TokenCache},
@@ -37,7 +36,7 @@ impl OAuth2Authenticator {
         let url = url("the token URL", &oauth.token_url)?;
         let advice = "check the token URL, the client ID and the client secret";
         let exchange =
-            TokenEndpoint::new(oauth.tls, &url, ProxyPolicy::FromEnvironment, timing, advice);
+            TokenEndpoint::with_tls(oauth.tls, &url, ProxyPolicy::FromEnvironment, timing, advice);
         let mut fields = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if !oauth.scopes.is_empty() {
             fields.push(("scope".to_owned(), oauth.scopes.join(" ")));

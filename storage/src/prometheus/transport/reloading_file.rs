@@ -92,7 +92,6 @@ impl ReloadingFile {
     }
 
     fn complain_about(&self, path: &Path, why: impl Into<String>) -> TransportError {
-        let path = path.display().to_string();
-        TransportError::InvalidFile { what: self.what, path, why: why.into() }
+        TransportError::file(self.what, &path.display().to_string(), why)
     }
 }

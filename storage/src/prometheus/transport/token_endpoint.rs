@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plimsoll_core::api::scale_target::TlsConfig;
 use reqwest::{
     Method, StatusCode, Url,
     header::{HeaderName, HeaderValue},
@@ -9,12 +10,8 @@ use reqwest::{
 use serde_json::Value;
 
 use super::{
-    Secret, TransportError,
-    config::{AuthTiming, Tls},
-    error::one_line,
-    http_clients::{HttpClientFactory, ProxyPolicy},
-    redacted,
-    reloading_file::Reload,
+    ProxyPolicy, ReloadingClient, Secret, TransportError, config::AuthTiming, error::one_line,
+    http_client, redacted,
 };
 
 /// Size limit of a response. No token is longer.
@@ -23,7 +20,7 @@ const LONGEST: usize = 1 << 20;
 /// Sends requests to a token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenEndpoint {
-    client_factory: HttpClientFactory,
+    client: ReloadingClient,
     timeout: Duration,
     advice: &'static str,
 }
@@ -62,21 +59,31 @@ impl<'a> TokenRequest<'a> {
 
 impl TokenEndpoint {
     /// Creates a client of the endpoint; `advice` says what to do when it denies a token.
-    pub(super) fn new(
-        tls: Tls,
+    pub(super) fn new(url: &Url, timing: AuthTiming, advice: &'static str) -> Self {
+        Self::with_tls(TlsConfig::default(), url, ProxyPolicy::FromEnvironment, timing, advice)
+    }
+
+    /// Creates a client of an endpoint that is reachable only from this machine.
+    pub(super) fn local(url: &Url, timing: AuthTiming, advice: &'static str) -> Self {
+        Self::with_tls(TlsConfig::default(), url, ProxyPolicy::Never, timing, advice)
+    }
+
+    /// Creates a client of the endpoint with these TLS settings.
+    pub(super) fn with_tls(
+        tls: TlsConfig,
         url: &Url,
         proxy: ProxyPolicy,
         timing: AuthTiming,
         advice: &'static str,
     ) -> Self {
-        let client_factory = HttpClientFactory::new(tls, url, proxy, timing.reload_interval);
-        Self { client_factory, timeout: timing.token_timeout, advice }
+        let client = http_client(tls, url, proxy, timing.reload_interval);
+        Self { client, timeout: timing.token_timeout, advice }
     }
 
     /// Returns the body of a successful response.
     pub(super) async fn text(&self, request: TokenRequest<'_>) -> Result<String, TransportError> {
         let from = redacted(&request.url);
-        let (client, _) = self.client_factory.client(Reload::IfDue).await?;
+        let client = self.client.get().await?;
         let mut builder = client.request(request.method, request.url).timeout(self.timeout);
         for (name, value) in request.headers {
             builder = builder.header(name, value);

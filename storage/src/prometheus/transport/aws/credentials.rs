@@ -1,16 +1,14 @@
 //! AWS credentials: static keys, web identity (IRSA), a container agent (EKS Pod Identity, ECS), or instance metadata.
 
-use std::net::IpAddr;
-
 use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
 
 use super::STS_VERSION;
 use crate::prometheus::transport::{
     Secret, TransportError, WallClock,
-    config::{AuthTiming, Aws, Tls},
-    http_clients::ProxyPolicy,
+    config::{AuthTiming, Aws},
     redacted,
+    reloading_client::is_loopback,
     reloading_file::{Reload, ReloadingFile},
     token_cache::FetchedToken,
     token_endpoint::{TokenEndpoint, TokenRequest, element, url},
@@ -67,9 +65,6 @@ impl CredentialProvider {
     /// Selects the first configured source.
     pub(super) fn new(aws: Aws, timing: AuthTiming) -> Result<Self, TransportError> {
         let file = |what, source| ReloadingFile::new(what, source, timing.reload_interval);
-        let exchange = |url: &Url, proxy, advice| {
-            Box::new(TokenEndpoint::new(Tls::default(), url, proxy, timing, advice))
-        };
         if let Some(keys) = aws.keys {
             return Ok(Self::Keys {
                 id: file("the AWS access key id", keys.access_key_id),
@@ -80,7 +75,7 @@ impl CredentialProvider {
         if let Some(identity) = aws.web_identity {
             let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
             let advice = "check the role, and that its trust policy names this service account";
-            let exchange = exchange(&sts, ProxyPolicy::FromEnvironment, advice);
+            let exchange = Box::new(TokenEndpoint::new(&sts, timing, advice));
             let token = file("the web identity token", identity.token_file.into());
             let (role, session) = (identity.role_arn, aws.session_name);
             return Ok(Self::WebIdentity { token, role, session, sts, exchange });
@@ -92,7 +87,7 @@ impl CredentialProvider {
                 return Err(TransportError::setting("the address of the AWS container agent", why));
             }
             let advice = "check the pod identity association of this service account";
-            let exchange = exchange(&url, ProxyPolicy::Never, advice);
+            let exchange = Box::new(TokenEndpoint::local(&url, timing, advice));
             let token =
                 agent.token.map(|source| file("the token of the AWS container agent", source));
             return Ok(Self::ContainerAgent { url, token, exchange });
@@ -105,7 +100,7 @@ impl CredentialProvider {
         })?;
         let url = url("the AWS metadata server", &metadata)?;
         let advice = "give the instance or the service account (IRSA, Pod Identity) a role";
-        let exchange = exchange(&url, ProxyPolicy::Never, advice);
+        let exchange = Box::new(TokenEndpoint::local(&url, timing, advice));
         Ok(Self::Metadata { url, exchange })
     }
 
@@ -233,6 +228,5 @@ async fn from_metadata(
 /// Whether the agent's token may be sent to this address.
 fn is_agent(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let local = host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    url.scheme() == "https" || local || AGENTS.contains(&host)
+    url.scheme() == "https" || is_loopback(url) || AGENTS.contains(&host)
 }
