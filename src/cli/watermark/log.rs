@@ -61,7 +61,7 @@ mod tests {
     fn log_levels_and_formats_are_those_of_zap() {
         let of = |flags: &[&str]| {
             let config = watermark_config(flags, |_| String::new()).expect("flags that make sense");
-            (config.log.verbosity, config.log.format)
+            (config.process.log.verbosity, config.process.log.format)
         };
         assert_eq!(of(&[]), (4, LogFormat::Json));
         assert_eq!(of(&["-loglevel=debug", "-logEncoder=console"]), (5, LogFormat::Text));
