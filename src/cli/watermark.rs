@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_serves_metrics_where_it_always_does_and_says_so() {
+    fn in_upstreams_mode_metrics_are_served_on_its_fixed_address_with_a_warning() {
         assert_eq!(
             of(&["-metrics-addr=127.0.0.1:80"]).process.addresses[0].to_string(),
             "127.0.0.1:80"

@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn parse_review_never_panics(body in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = parse_review(&body);
         }
 

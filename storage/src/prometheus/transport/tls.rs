@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_before_12_are_asked_for_in_vain() {
+    fn tls_versions_before_1_2_are_rejected() {
         let between = |oldest: &str, newest: &str| {
             let tls = TlsConfig {
                 min_version: oldest.to_owned(),
