@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_newer_or_invalid_annotation_is_ignored_with_the_reason() {
+    fn a_stale_newer_or_invalid_explanation_is_ignored_with_the_reason() {
         let original = recommendation(1);
         let (text, object) = (written(&original, PodLimits::default()), object(&original));
         let mut other = object.clone();
