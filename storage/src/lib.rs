@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod codec;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod error_text;
 pub mod local;
 pub mod memory;
 pub mod prometheus;

@@ -4,7 +4,10 @@ use std::{future::Future, pin::pin, time::Duration};
 
 use futures::AsyncBufReadExt as _;
 use kube::Client;
-use plimsoll_storage::prometheus::query_error::QueryError;
+use plimsoll_storage::{
+    error_text::{error_chain, one_line},
+    prometheus::query_error::QueryError,
+};
 use tokio::time::Instant;
 
 /// An item is the usage of one pod. A larger item is not plausible and would take too much memory.
@@ -161,26 +164,7 @@ pub(crate) fn error_message(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("HTTP {}: {}", status.code, one_line(&status.message));
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    one_line(&text)
-}
-
-/// Shortens an error message for the log: one line, and not a whole HTML page.
-fn one_line(text: &str) -> String {
-    let mut line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if let Some((end, _)) = line.char_indices().nth(300) {
-        line.truncate(end);
-        line.push('…');
-    }
-    line
+    one_line(&error_chain(error))
 }
 
 /// Percent-encodes a text as one segment of a path or of a query.

@@ -19,7 +19,7 @@ use std::{
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
-    client::{PrometheusClient, QueryLimits},
+    client::{CollectedSeries, PrometheusClient, QueryLimits},
     decode::IgnoreSeries,
     detect::{SchemaOverrides, detect, find_recorded},
     promql::{Aggregation, Grouping, Query},
@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use self::{
     cluster_coverage::{ClusterPods, compare_with_series, find_pods},
-    query_log::{InstantVector, QueryLog},
+    query_log::QueryLog,
 };
 use crate::controllers::runtime::cluster::ClusterOptions;
 use crate::{
@@ -228,18 +228,15 @@ impl ServerProbe {
     }
 
     /// The result vector of an instant query.
-    async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<InstantVector> {
-        let mut groups = InstantVector::default();
-        let answer = self.client.instant(query, at, &mut groups).await;
-        self.with_evidence(answer.map(|_| groups).map_err(|failure| failure.to_string()))
+    async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<Vec<CollectedSeries>> {
+        let answer = self.client.vector(query, at).await;
+        self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
     /// The result of an instant query that returns a single number.
     async fn query_count(&self, query: &Query, at: Time) -> ProbeAnswer<u64> {
-        let ProbeAnswer { evidence, answer } = self.query_vector(query, at).await;
-        let first =
-            |groups: InstantVector| groups.samples.first().map_or(0, |group| group.value as u64);
-        ProbeAnswer { evidence, answer: answer.map(first) }
+        let answer = self.client.count(query, at).await;
+        self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
     /// Probes other series, and the depth of history.
@@ -291,8 +288,8 @@ impl ServerProbe {
         let query = Query::from(selector.with_all(&schema.matchers));
         let query = query.aggregate(Aggregation::Group, Grouping::By(&[NAME]));
         let ProbeAnswer { evidence, answer } = self.query_vector(&query, self.now).await;
-        let names = |groups: InstantVector| {
-            groups.samples.into_iter().filter_map(|mut group| group.labels.remove(NAME)).collect()
+        let names = |groups: Vec<CollectedSeries>| {
+            groups.into_iter().filter_map(|mut group| group.labels.remove(NAME)).collect()
         };
         ProbeAnswer { evidence, answer: answer.map(names) }
     }

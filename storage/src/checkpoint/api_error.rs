@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, error_text::error_chain};
 
 /// The RBAC rule that is needed.
 const REQUIRED_RBAC: &str = "a role needs apiGroups [autoscaling.k8s.io], resources \
@@ -35,7 +35,7 @@ impl ApiError {
             kube::Error::Api(status) => status,
             kube::Error::BuildRequest(error) => return Self::Invalid(one_line(&error.to_string())),
             // Includes connection errors and responses that are not JSON.
-            other => return Self::Transient(causes(other), None),
+            other => return Self::Transient(one_line(&error_chain(other)), None),
         };
         let message = if status.message.is_empty() {
             format!("the API server responded with {}", status.code)
@@ -88,18 +88,4 @@ impl ApiError {
 
 fn one_line(text: &str) -> String {
     text.replace('\n', " ")
-}
-
-/// An error with its causes: the outermost message of a failed connection is not informative.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    one_line(&text)
 }

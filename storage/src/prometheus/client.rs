@@ -17,6 +17,7 @@ mod range;
 mod request;
 mod series;
 mod server_info;
+mod vector;
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ pub use self::{
     observer::{CompletedQuery, QueryObserver},
     query_stats::QueryStats,
     range::{InvalidQueryRange, QueryRange, RangeInterrupted},
+    vector::CollectedSeries,
 };
 use super::{schema::Dialect, transport::Transport};
 

@@ -17,7 +17,6 @@ mod labels;
 mod state;
 mod value_skipper;
 
-pub(crate) use self::error::one_line;
 pub use self::{decoder::ResponseDecoder, error::DecodeError, labels::Labels};
 use plimsoll_core::types::Time;
 

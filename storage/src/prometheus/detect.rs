@@ -9,15 +9,14 @@
 
 mod kube_state_metrics;
 mod recording_rules;
-mod series_collector;
 mod usage;
 
 use std::time::Duration;
 
 pub use self::recording_rules::find as find_recorded;
-use self::series_collector::SeriesCollector;
 use super::{
-    client::PrometheusClient,
+    client::{CollectedSeries, PrometheusClient},
+    decode::IgnoreSeries,
     promql::Query,
     query_error::QueryError,
     schema::{Dialect, LabelValues, RecordingRules, Schema, ScrapeInterval, WithOrigin},
@@ -99,8 +98,7 @@ async fn dialect(client: &PrometheusClient, at: Time) -> Result<Dialect, QueryEr
     let Ok(query) = Query::from_user("vector(1) default 2", &LabelMatchers::default()) else {
         return Ok(Dialect::PromQl);
     };
-    let mut collector = SeriesCollector::default();
-    match client.instant(&query, at, &mut collector).await {
+    match client.instant(&query, at, &mut IgnoreSeries).await {
         Ok(_) => Ok(Dialect::MetricsQl),
         Err(failure) if failure.is_query_specific() => Ok(Dialect::PromQl),
         // For example a login page, which says nothing about the dialect.
@@ -114,16 +112,13 @@ const LOOK_BACK: Duration = Duration::from_mins(20);
 /// Detects the scrape interval from the timestamps of a few series.
 async fn detect_scrape_interval(
     client: &PrometheusClient,
-    samples: &[series_collector::CollectedSeries],
+    samples: &[CollectedSeries],
     at: Time,
 ) -> Result<WithOrigin<ScrapeInterval>, QueryError> {
     let mut gaps = Vec::new();
     for sample in samples.iter().take(3) {
-        let mut collector = SeriesCollector::default();
-        client
-            .instant(&Query::range_samples(&sample.selector(), LOOK_BACK), at, &mut collector)
-            .await?;
-        for series in &collector.series {
+        let query = Query::range_samples(&sample.selector(), LOOK_BACK);
+        for series in client.vector(&query, at).await? {
             let times = series.points.iter().map(|(at, _)| at.as_nanos());
             let times: Vec<_> = times.collect();
             gaps.extend(times.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()));
@@ -151,10 +146,10 @@ async fn detect_scrape_interval(
 }
 
 /// The labels that have at least this many distinct values, with these values.
-fn distinct(groups: &SeriesCollector, labels: &[&str], at_least: usize) -> Vec<LabelValues> {
+fn distinct(groups: &[CollectedSeries], labels: &[&str], at_least: usize) -> Vec<LabelValues> {
     let mut distinct = Vec::new();
     for &label in labels {
-        let values = groups.series.iter().map(|series| series.get(label).to_owned());
+        let values = groups.iter().map(|series| series.get(label).to_owned());
         let values: std::collections::BTreeSet<_> = values.collect();
         if values.len() >= at_least && values.iter().any(|value| !value.is_empty()) {
             distinct.push(LabelValues { label: label.to_owned(), values });

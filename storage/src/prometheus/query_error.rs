@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-use super::{
-    decode::{DecodeError, one_line},
-    transport::TransportError,
-};
+use super::{decode::DecodeError, transport::TransportError};
+use crate::error_text::one_line;
 
 /// Why a query failed. Every message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -255,12 +255,11 @@ impl PromqlCache {
         }
         let mut sampled_at = sum.at;
         if self.include_sample_age && query.is_selector() {
-            let mut oldest = Oldest::default();
-            self.client
-                .instant_with_summary(&query.timestamps(), at, &mut oldest)
-                .await
-                .map_err(failed)?;
-            sampled_at = oldest.at.or(sampled_at);
+            let mut timestamps = Sum::default();
+            self.client.instant(&query.timestamps(), at, &mut timestamps).await.map_err(failed)?;
+            let oldest =
+                timestamps.smallest.map(|seconds| Time::from_nanos((seconds * 1e9) as i64));
+            sampled_at = oldest.or(sampled_at);
         }
         Ok(MetricValue::Sum { sum: sum.total.milli_value(), at: sampled_at })
     }
@@ -280,6 +279,7 @@ fn failed(why: impl std::fmt::Display) -> MetricError {
 struct Sum {
     series: u64,
     total: Quantity,
+    smallest: Option<f64>,
     at: Option<Time>,
     is_no_number: bool,
 }
@@ -292,6 +292,7 @@ impl SeriesVisitor for Sum {
 
     fn point(&mut self, at: Time, value: f64) {
         self.at = Some(self.at.map_or(at, |oldest| oldest.min(at)));
+        self.smallest = Some(self.smallest.map_or(value, |smallest| smallest.min(value)));
         match amount(value) {
             Some(value) => self.total = self.total + value,
             None => self.is_no_number = true,
@@ -313,27 +314,6 @@ fn amount(value: f64) -> Option<Quantity> {
     let end = digits.find('.').map_or(digits.len(), |point| digits.len().min(point + 10));
     let amount: Quantity = digits.get(..end)?.parse().ok()?;
     if amount.is_zero() { digits.parse().ok() } else { Some(amount) }
-}
-
-/// The time of the oldest sample, from values that are timestamps.
-#[derive(Default)]
-struct Oldest {
-    at: Option<Time>,
-}
-
-impl SeriesVisitor for Oldest {
-    fn begin(&mut self, _: Labels<'_>) -> Interest {
-        Interest::Points
-    }
-
-    fn point(&mut self, _: Time, seconds: f64) {
-        let at = Time::from_nanos((seconds * 1e9) as i64);
-        self.at = Some(self.at.map_or(at, |oldest| oldest.min(at)));
-    }
-
-    fn discard(&mut self) {
-        *self = Self::default();
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{error::Error as _, sync::Arc, time::Duration};
 
+use plimsoll_storage::error_text::error_chain;
 use reqwest::{
     Response, StatusCode, Url,
     header::{CONTENT_TYPE, HOST, LOCATION},
@@ -244,17 +245,7 @@ fn to_single_line(text: &[u8]) -> String {
 /// The causes of an error. Its own message only says that a request failed and to which URL, which may contain a secret.
 fn error_causes(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let mut text = String::new();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let message = inner.to_string();
-        if !text.contains(&message) {
-            let separator = if text.is_empty() { "" } else { ": " };
-            text = format!("{text}{separator}{message}");
-        }
-        cause = inner.source();
-    }
-    if text.is_empty() { error.to_string() } else { text }
+    error_chain(error.source().unwrap_or(&error))
 }
 
 /// Scheme, host and port of a URL.

@@ -200,7 +200,7 @@ pub(super) async fn compare_with_series(
         evidence.extend(queries);
         match answer {
             Ok(groups) => {
-                for mut group in groups.samples {
+                for mut group in groups {
                     let name = group.labels.remove(pod).unwrap_or_default();
                     let namespace_of_group = group.labels.get(namespace).map_or("", String::as_str);
                     if let Some(known) = by_namespace.get_mut(namespace_of_group) {

@@ -1,16 +1,12 @@
-//! Logs all queries with their cost, and stores the results of instant queries.
+//! Logs all queries with their cost.
 
 use std::{
-    collections::BTreeMap,
     mem,
     sync::{Mutex, PoisonError},
 };
 
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::{
-    client::{self, QueryObserver},
-    decode::{Interest, Labels, SeriesVisitor},
-};
+use plimsoll_storage::prometheus::client::{self, QueryObserver};
 
 use crate::report::doctor::report::{Evidence, Range};
 
@@ -52,36 +48,5 @@ impl QueryObserver for QueryLog {
             Err(failure) => evidence.error = Some(failure.to_string()),
         }
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(evidence);
-    }
-}
-
-/// A sample of an instant query.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct VectorSample {
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) value: f64,
-}
-
-/// The result vector of an instant query.
-#[derive(Debug, Default)]
-pub(super) struct InstantVector {
-    pub(super) samples: Vec<VectorSample>,
-}
-
-impl SeriesVisitor for InstantVector {
-    fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        let labels = labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        self.samples.push(VectorSample { labels: labels.collect(), value: 0.0 });
-        Interest::Points
-    }
-
-    fn point(&mut self, _: Time, value: f64) {
-        if let Some(group) = self.samples.last_mut() {
-            group.value = value;
-        }
-    }
-
-    fn discard(&mut self) {
-        self.samples.clear();
     }
 }

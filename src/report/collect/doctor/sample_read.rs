@@ -7,7 +7,7 @@ use plimsoll_core::{
     types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_storage::prometheus::{
-    client::QueryRange,
+    client::{CollectedSeries, QueryRange},
     decode::{Interest, Labels, SeriesVisitor},
     history::{HistorySettings, KnownPods, PrometheusHistory, QueryPreview, preview_queries},
     promql::{Aggregation, Grouping, Query},
@@ -17,7 +17,6 @@ use plimsoll_storage::prometheus::{
 use super::{
     DoctorConfig, ServerProbe,
     cluster_coverage::{ClusterPods, VpaOwners},
-    query_log::InstantVector,
 };
 use crate::report::doctor::{
     probe_results::{ProbeAnswer, SampleRead},
@@ -60,7 +59,7 @@ impl ServerProbe {
             Query::from(memory).aggregate(Aggregation::Count, Grouping::By(&[label]));
         let ProbeAnswer { answer, .. } =
             self.query_vector(&by_namespace.topk(1, &[]), self.now).await;
-        let largest = |groups: InstantVector| groups.samples.first()?.labels.get(label).cloned();
+        let largest = |groups: Vec<CollectedSeries>| groups.first()?.labels.get(label).cloned();
         let namespace = config.namespace.clone().or(answer.ok().and_then(largest))?;
         let (queries, failure) = self.preview_queries(schema, &namespace).await;
         let (scope, without_history) = (format!("namespace {namespace}"), Vec::new());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{PrometheusClient, QueryStats, backoff, request};
+use super::{PrometheusClient, QueryStats, request};
 use crate::prometheus::{
     decode::{ResponseDecoder, SeriesVisitor},
     promql::Query,
@@ -123,14 +123,10 @@ impl PrometheusClient {
                     continue;
                 }
             }
-            failures += 1;
-            if !failure.is_transient() || failures >= self.limits.max_attempts {
-                return Err(RangeInterrupted { failure, resume_at: grid.step_time(next) });
-            }
+            self.wait_for_retry(&mut failures, failure)
+                .await
+                .map_err(|failure| RangeInterrupted { failure, resume_at: grid.step_time(next) })?;
             stats.retries += 1;
-            let wait = backoff::pause(&self.limits, failures, &failure);
-            tracing::debug!(%failure, ?wait, "retrying part of range query");
-            tokio::time::sleep(wait).await;
         }
         Ok(stats)
     }

@@ -29,25 +29,34 @@ impl PrometheusClient {
         decoder: fn() -> ResponseDecoder,
         visitor: &mut S,
     ) -> Result<(ResponseSummary, QueryStats), QueryError> {
-        let mut stats = QueryStats::default();
         let mut failures = 0;
         loop {
-            let failure = match self.exchange(path, form, decoder(), visitor).await {
+            match self.exchange(path, form, decoder(), visitor).await {
                 Ok((summary, time)) => {
+                    let mut stats =
+                        QueryStats { retries: failures.into(), ..QueryStats::default() };
                     stats.add(summary.clone(), time);
                     return Ok((summary, stats));
                 }
-                Err(failure) => failure,
-            };
-            failures += 1;
-            if !failure.is_transient() || failures >= self.limits.max_attempts {
-                return Err(failure);
+                Err(failure) => self.wait_for_retry(&mut failures, failure).await?,
             }
-            stats.retries += 1;
-            let wait = backoff::pause(&self.limits, failures, &failure);
-            tracing::debug!(%failure, ?wait, "retrying query");
-            tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Counts a failure and waits before the next attempt. Returns the failure if there is no next one.
+    pub(super) async fn wait_for_retry(
+        &self,
+        failures: &mut u32,
+        failure: QueryError,
+    ) -> Result<(), QueryError> {
+        *failures += 1;
+        if !failure.is_transient() || *failures >= self.limits.max_attempts {
+            return Err(failure);
+        }
+        let wait = backoff::pause(&self.limits, *failures, &failure);
+        tracing::debug!(%failure, ?wait, "retrying query");
+        tokio::time::sleep(wait).await;
+        Ok(())
     }
 
     /// Sends a query once. On failure the visitor discards the partial response.
@@ -58,39 +67,17 @@ impl PrometheusClient {
         decoder: ResponseDecoder,
         visitor: &mut S,
     ) -> Result<(ResponseSummary, Duration), QueryError> {
-        // The semaphore is never closed.
-        let _permit = self.permits.acquire().await;
-        let start = Instant::now();
-        let limit = self.limits.timeout;
         let mut parameters = form.to_vec();
-        parameters.push(("timeout", seconds(limit)));
-        let mut status = None;
-        let request = timeout(limit, async {
-            let response = self.transport.send(path, &parameters, limit).await?;
-            status = Some(response.status().as_u16());
-            let envelope = envelope(&response);
-            if envelope.is_answer() {
-                self.read(path, response, decoder, visitor).await
-            } else {
-                Err(failure(response, &envelope).await)
-            }
-        });
-        let result = request.await.unwrap_or_else(|_| Err(timeout_error(limit)));
-        let time = start.elapsed();
-        self.notify_observer(&CompletedQuery {
-            path,
-            parameters: form,
-            status,
-            duration: time,
-            outcome: result.as_ref(),
-        });
-        match result {
-            Ok(summary) => Ok((summary, time)),
-            Err(failure) => {
-                visitor.discard();
-                Err(failure)
-            }
+        parameters.push(("timeout", seconds(self.limits.timeout)));
+        let borrowed = &mut *visitor;
+        let read = move |response| async move {
+            Ok((self.read(path, response, decoder, borrowed).await?, ()))
+        };
+        let result = self.send(path, form, &parameters, read).await;
+        if result.is_err() {
+            visitor.discard();
         }
+        result.map(|(summary, (), time)| (summary, time))
     }
 
     /// Fetches a JSON document from this path, for information about the server itself.
@@ -100,18 +87,9 @@ impl PrometheusClient {
         form: &[(&str, String)],
         max_bytes: usize,
     ) -> Result<Vec<u8>, QueryError> {
-        let _permit = self.permits.acquire().await;
-        let start = Instant::now();
-        let limit = self.limits.timeout;
-        let mut status = None;
-        let request = timeout(limit, async {
-            let mut response = self.transport.send(path, form, limit).await?;
-            status = Some(response.status().as_u16());
-            let envelope = envelope(&response);
-            if !envelope.is_answer() {
-                return Err(failure(response, &envelope).await);
-            }
+        let read = |mut response| async move {
             let mut body = Vec::new();
+            let limit = self.limits.timeout;
             while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
                 body.extend_from_slice(&piece);
                 if body.len() > max_bytes {
@@ -120,23 +98,49 @@ impl PrometheusClient {
                     )));
                 }
             }
-            Ok(body)
+            let bytes = body.len() as u64;
+            Ok((ResponseSummary { bytes, ..ResponseSummary::default() }, body))
+        };
+        self.send(path, form, form, read).await.map(|(_, body, _)| body)
+    }
+
+    /// Sends a request once, under a permit and within the timeout, and reads the response if it is not an error. `form` is
+    /// shown to the observer.
+    async fn send<T, F: Future<Output = Result<(ResponseSummary, T), QueryError>>>(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        parameters: &[(&str, String)],
+        read: impl FnOnce(Response) -> F,
+    ) -> Result<(ResponseSummary, T, Duration), QueryError> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        let start = Instant::now();
+        let limit = self.limits.timeout;
+        let mut status = None;
+        let request = timeout(limit, async {
+            let response = self.transport.send(path, parameters, limit).await?;
+            status = Some(response.status().as_u16());
+            let envelope = envelope(&response);
+            if envelope.is_answer() {
+                read(response).await
+            } else {
+                Err(failure(response, &envelope).await)
+            }
         });
         let result = request.await.unwrap_or_else(|_| Err(timeout_error(limit)));
-        let size = |body: &Vec<u8>| ResponseSummary {
-            bytes: body.len() as u64,
-            ..ResponseSummary::default()
-        };
-        let summary = result.as_ref().map(size);
-        let outcome = summary.as_ref().map_err(|failure| *failure);
-        self.notify_observer(&CompletedQuery {
-            path,
-            parameters: form,
-            status,
-            duration: start.elapsed(),
-            outcome,
-        });
-        result
+        let duration = start.elapsed();
+        if let Some(observer) = &self.observer {
+            let outcome = result.as_ref().map(|(summary, _)| summary);
+            observer.on_query(&CompletedQuery {
+                path,
+                parameters: form,
+                status,
+                duration,
+                outcome,
+            });
+        }
+        result.map(|(summary, read)| (summary, read, duration))
     }
 
     async fn read<S: SeriesVisitor + ?Sized>(
@@ -181,12 +185,6 @@ impl PrometheusClient {
         }
         let why = "the response is partial because part of the server is unavailable";
         Err(QueryError::Unavailable(why.to_owned()))
-    }
-
-    fn notify_observer(&self, query: &CompletedQuery<'_>) {
-        if let Some(observer) = &self.observer {
-            observer.on_query(query);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{PrometheusClient, backoff};
+use super::PrometheusClient;
 use crate::prometheus::query_error::QueryError;
 
 /// Size limit of a response. Flags and build information take some KB, label values of a large server some MB.
@@ -40,13 +40,7 @@ impl PrometheusClient {
             };
             match result {
                 Ok(data) => return data.ok_or_else(|| decode_error("it has no data".to_owned())),
-                Err(failure) => {
-                    failures += 1;
-                    if !failure.is_transient() || failures >= self.limits.max_attempts {
-                        return Err(failure);
-                    }
-                    tokio::time::sleep(backoff::pause(&self.limits, failures, &failure)).await;
-                }
+                Err(failure) => self.wait_for_retry(&mut failures, failure).await?,
             }
         }
     }

@@ -8,13 +8,13 @@ use std::mem;
 use super::{
     DecodeError, Interest, ResponseSummary, ResultType, SeriesVisitor,
     cursor::{Cursor, Parse, ParseError, number},
-    error::one_line,
     labels::{LabelBuffer, unescape},
     state::{
         AfterSkip, CurrentSeries, DecoderState, NoteKind, ObjectScope, ResponseStatus, TextField,
     },
     value_skipper::ValueSkipper,
 };
+use crate::error_text::one_line;
 use plimsoll_core::types::Time;
 
 /// Minimum number of bytes to append to an incomplete token: more than a point has.

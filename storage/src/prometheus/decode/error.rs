@@ -36,22 +36,3 @@ pub enum DecodeError {
         message: String,
     },
 }
-
-/// A text on one line, truncated to 300 bytes.
-pub(crate) fn one_line(text: &str) -> String {
-    const MOST: usize = 300;
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.extend(word.chars().filter(|c| !c.is_control()).take(MOST));
-        if line.len() > MOST {
-            let end = (0..=MOST).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0);
-            line.truncate(end);
-            line.push('…');
-            break;
-        }
-    }
-    line
-}

@@ -1,12 +1,8 @@
 //! Detects the series of kube-state-metrics by pods that have usage series.
 
-use super::{
-    SchemaOverrides,
-    series_collector::{CollectedSeries, SeriesCollector},
-    usage::DetectedUsage,
-};
+use super::{SchemaOverrides, usage::DetectedUsage};
 use crate::prometheus::{
-    client::PrometheusClient,
+    client::{CollectedSeries, PrometheusClient},
     promql::{Query, RangeFunction},
     query_error::QueryError,
     schema::KubeStateMetrics,
@@ -53,15 +49,15 @@ pub(super) async fn find(
             let of_pod = |family: Selector| {
                 recent(family.equals(label("pod"), sample.get(pod)).with_all(&known.matchers))
             };
-            let mut collector = query_families(client, &OF_PODS, of_pod, at).await?;
+            let mut found = query_families(client, &OF_PODS, of_pod, at).await?;
             let in_namespace = |series: &CollectedSeries| {
                 [label("namespace").as_str(), "exported_namespace", "namespace"]
                     .iter()
                     .any(|label| series.get(label) == sample.get(namespace))
             };
-            collector.series.retain(in_namespace);
-            if !collector.series.is_empty() {
-                let mut states = states(&collector.series);
+            found.retain(in_namespace);
+            if !found.is_empty() {
+                let mut states = states(&found);
                 states.families.extend(owners(client, known, &states, recent, at).await?);
                 return Ok(Some(states));
             }
@@ -84,8 +80,8 @@ async fn owners(
         }
         recent(family.with_all(&known.matchers)).topk(1, &["__name__"])
     };
-    let collector = query_families(client, &OF_OWNERS, one_of_each, at).await?;
-    Ok(collector.series.iter().map(|series| series.get("__name__").to_owned()).collect())
+    let found = query_families(client, &OF_OWNERS, one_of_each, at).await?;
+    Ok(found.iter().map(|series| series.get("__name__").to_owned()).collect())
 }
 
 /// Queries these families at once, or one by one if the server requires a metric name in every query.
@@ -94,21 +90,19 @@ async fn query_families(
     families: &[&str],
     query: impl Fn(Selector) -> Query,
     at: Time,
-) -> Result<SeriesCollector, QueryError> {
-    let mut collector = SeriesCollector::default();
+) -> Result<Vec<CollectedSeries>, QueryError> {
     let any_family =
         Selector::any_metric().matches("__name__", Pattern::any_literal(families.iter().copied()));
-    match client.instant(&query(any_family), at, &mut collector).await {
+    match client.vector(&query(any_family), at).await {
         Err(QueryError::BadQuery(_)) => {
+            let mut found = Vec::new();
             for family in families {
-                client.instant(&query(Selector::metric(*family)), at, &mut collector).await?;
+                found.extend(client.vector(&query(Selector::metric(*family)), at).await?);
             }
+            Ok(found)
         }
-        result => {
-            result?;
-        }
+        result => result,
     }
-    Ok(collector)
 }
 
 /// Derives the label names from the series of one pod.

@@ -1,6 +1,5 @@
 //! Detects whether recorded usage series can be read instead of the raw ones.
 
-use super::series_collector::{CollectedSeries, SeriesCollector};
 use crate::prometheus::{
     client::PrometheusClient,
     promql::{Aggregation, Grouping, Query},
@@ -59,9 +58,5 @@ async fn count(
 ) -> Result<u64, QueryError> {
     let by_container = Query::from(series)
         .aggregate(Aggregation::Group, Grouping::By(&schema.usage.container_labels()));
-    let mut collector = SeriesCollector::default();
-    client
-        .instant(&by_container.aggregate(Aggregation::Count, Grouping::By(&[])), at, &mut collector)
-        .await?;
-    Ok(collector.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64)
+    client.count(&by_container.aggregate(Aggregation::Count, Grouping::By(&[])), at).await
 }

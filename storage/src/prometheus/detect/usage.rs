@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use super::{
-    DetectError, SchemaOverrides, distinct,
-    series_collector::{CollectedSeries, SeriesCollector},
-};
+use super::{DetectError, SchemaOverrides, distinct};
 use crate::prometheus::{
-    client::PrometheusClient,
+    client::{CollectedSeries, PrometheusClient},
     promql::{Aggregation, Grouping, Query, RangeFunction},
     query_error::QueryError,
     schema::{CPU_METRIC, LabelValues, MEMORY_METRIC, UsageJob, UsageSeries, WithOrigin},
@@ -122,10 +119,9 @@ impl SearchScope<'_> {
         for (pod, container) in self.pairs() {
             let query =
                 self.series(pod, container, None).topk(SAMPLES_PER_JOB, &["job", "metrics_path"]);
-            let mut collector = SeriesCollector::default();
-            client.instant(&query, self.at, &mut collector).await?;
-            if !collector.series.is_empty() {
-                return self.inspect(client, pod, container, collector.series).await.map(Some);
+            let samples = client.vector(&query, self.at).await?;
+            if !samples.is_empty() {
+                return self.inspect(client, pod, container, samples).await.map(Some);
             }
         }
         Ok(None)
@@ -204,17 +200,13 @@ impl SearchScope<'_> {
         let groups = series
             .aggregate(Aggregation::Group, Grouping::By(&group_labels))
             .aggregate(Aggregation::Count, Grouping::By(&labels));
-        let mut group_collector = SeriesCollector::default();
-        client.instant(&groups, self.at, &mut group_collector).await?;
+        let groups = client.vector(&groups, self.at).await?;
         let total = series
             .aggregate(Aggregation::Group, Grouping::By(&identity))
             .aggregate(Aggregation::Count, Grouping::By(&[]));
-        let mut total_collector = SeriesCollector::default();
-        client.instant(&total, self.at, &mut total_collector).await?;
-        let containers =
-            total_collector.series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64;
+        let containers = client.count(&total, self.at).await?;
 
-        let sources = sources(&group_collector);
+        let sources = sources(&groups);
         let (found, path) = choose(&sources, containers);
         let (job, path) = match job(known) {
             // All sources have that job then, but the metrics path still has to be chosen.
@@ -245,8 +237,8 @@ impl SearchScope<'_> {
                 containers,
                 jobs: sources,
             },
-            replicas: distinct(&group_collector, &REPLICA_LABELS, 2),
-            clusters: distinct(&group_collector, &CLUSTERS, 1),
+            replicas: distinct(&groups, &REPLICA_LABELS, 2),
+            clusters: distinct(&groups, &CLUSTERS, 1),
             samples,
             lookback: self.lookback,
         })
@@ -269,9 +261,9 @@ fn job(known: &SchemaOverrides) -> Option<WithOrigin<Option<String>>> {
 }
 
 /// Jobs and paths, most containers first. Replicas of a series do not count twice.
-fn sources(groups: &SeriesCollector) -> Vec<UsageJob> {
+fn sources(groups: &[CollectedSeries]) -> Vec<UsageJob> {
     let mut sources: Vec<UsageJob> = Vec::new();
-    for group in &groups.series {
+    for group in groups {
         let (job, path) = (group.get("job"), group.get("metrics_path"));
         let containers = group.value().unwrap_or(0.0) as u64;
         match sources.iter_mut().find(|source| source.job == job && source.metrics_path == path) {

@@ -4,6 +4,8 @@
 
 use std::{borrow::Cow, mem, ops::Range};
 
+use crate::error_text::one_line;
+
 /// Why a user's query is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid query: {why}, at character {at}: {query}")]
@@ -20,7 +22,7 @@ impl InvalidQuery {
     /// Creates the error for a position in bytes.
     pub(super) fn at_byte(query: &str, why: impl Into<Cow<'static, str>>, at: usize) -> Self {
         let at = query.get(..at).map_or(at, |before| before.chars().count()) + 1;
-        Self { why: why.into(), at, query: super::super::decode::one_line(query) }
+        Self { why: why.into(), at, query: one_line(query) }
     }
 }
 

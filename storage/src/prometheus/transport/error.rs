@@ -2,6 +2,7 @@
 
 use std::{error::Error as StdError, io, time::Duration};
 
+use crate::error_text;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 /// Why a request got no usable response.
@@ -210,10 +211,7 @@ fn innermost(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// The first 200 characters of a text, on one line.
+/// A text on one line, to be followed by more text.
 pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<_> = text.split_whitespace().collect();
-    let mut line: String = words.join(" ").chars().take(200).collect();
-    line.truncate(line.trim_end_matches(['.', ':']).len());
-    line
+    error_text::one_line(text).trim_end_matches(['.', ':']).to_owned()
 }

@@ -1,42 +1,65 @@
-//! Collects a handful of series in memory, for queries with short results.
+//! Instant queries with short results, which are collected in memory.
 
 use std::collections::BTreeMap;
 
+use super::PrometheusClient;
 use crate::prometheus::{
     decode::{Interest, Labels, SeriesVisitor},
+    promql::Query,
+    query_error::QueryError,
     selector::Selector,
 };
 use plimsoll_core::types::Time;
 
-/// Maximum number of series. The queries here return one per job, replica and cluster.
-const MAX_SERIES: usize = 4096;
+/// Maximum number of series: more than a cluster has pods.
+const MAX_SERIES: usize = 200_000;
 
-/// Series with their labels and points.
 #[derive(Debug, Default)]
-pub(super) struct SeriesCollector {
-    pub(super) series: Vec<CollectedSeries>,
+struct SeriesCollector {
+    series: Vec<CollectedSeries>,
 }
 
-/// One collected series.
+/// A series with its labels and points.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CollectedSeries {
-    pub(super) labels: BTreeMap<String, String>,
-    pub(super) points: Vec<(Time, f64)>,
+pub struct CollectedSeries {
+    /// Its labels, with the name as `__name__`.
+    pub labels: BTreeMap<String, String>,
+    /// Its points.
+    pub points: Vec<(Time, f64)>,
+}
+
+impl PrometheusClient {
+    /// The first series of the result of an instant query.
+    pub async fn vector(
+        &self,
+        query: &Query,
+        at: Time,
+    ) -> Result<Vec<CollectedSeries>, QueryError> {
+        let mut collector = SeriesCollector::default();
+        self.instant(query, at, &mut collector).await?;
+        Ok(collector.series)
+    }
+
+    /// The result of an instant query that counts something; 0 if it has no series.
+    pub async fn count(&self, query: &Query, at: Time) -> Result<u64, QueryError> {
+        let series = self.vector(query, at).await?;
+        Ok(series.first().and_then(CollectedSeries::value).unwrap_or(0.0) as u64)
+    }
 }
 
 impl CollectedSeries {
     /// The value of a label, empty if it is missing, as in PromQL.
-    pub(super) fn get(&self, label: &str) -> &str {
+    pub fn get(&self, label: &str) -> &str {
         self.labels.get(label).map_or("", String::as_str)
     }
 
     /// The last value.
-    pub(super) fn value(&self) -> Option<f64> {
+    pub fn value(&self) -> Option<f64> {
         self.points.last().map(|(_, value)| *value)
     }
 
     /// A selector of this series.
-    pub(super) fn selector(&self) -> Selector {
+    pub fn selector(&self) -> Selector {
         let name = self.get("__name__");
         let selector =
             if name.is_empty() { Selector::any_metric() } else { Selector::metric(name) };
