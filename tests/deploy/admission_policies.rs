@@ -337,7 +337,7 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
     registered(&changed, WebhookScope::Full).await.expect("other flags");
     let elsewhere = DesiredWebhook { client_config: caller("elsewhere"), ..changed };
     let why = registered(&elsewhere, WebhookScope::Full).await.expect_err("another Service");
-    assert!(why.contains("at the Service of the admission controller alone"), "{why}");
+    assert!(why.contains("may only be called at the Service of the admission controller"), "{why}");
     let found = admin.get(NAME).await.expect("it exists");
     assert_eq!(found.webhooks.expect("both").len(), 2);
 }
