@@ -13,9 +13,9 @@ use promql_parser::{
 };
 
 use super::selector_scan::{InvalidQuery, ScannedQuery};
-use crate::prometheus::{
-    decode::one_line,
-    selector::{LabelMatcher, MatchOperator},
+use crate::{
+    error_text::one_line,
+    prometheus::selector::{LabelMatcher, MatchOperator},
 };
 
 /// Maximum nesting depth, to limit the use of the stack.
