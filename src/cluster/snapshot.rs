@@ -235,7 +235,7 @@ impl ClusterSnapshot {
     }
 
     /// Resolves the target of a VPA with [`Self::target_resolver`]. If it is not known because controllers could not be
-    /// read, that is the error.
+    /// read, that is the error, of controllers of its kind if there is one.
     pub async fn resolve_target(
         &self,
         targets: &TargetResolver,
@@ -243,7 +243,9 @@ impl ClusterSnapshot {
         target: &TargetRef,
     ) -> Result<TargetResolution, ReadError> {
         let resolution = targets.resolve(namespace, target).await;
-        match (&resolution, self.controller_errors.first()) {
+        let is_of_kind = |error: &&ReadError| error.what.starts_with(&format!("{}s ", target.kind));
+        let errors = &self.controller_errors;
+        match (&resolution, errors.iter().find(is_of_kind).or(errors.first())) {
             (TargetResolution::Unavailable { .. }, Some(error)) => Err(error.clone()),
             _ => Ok(resolution),
         }
