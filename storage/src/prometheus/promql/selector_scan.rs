@@ -189,7 +189,7 @@ impl<'a> Scanner<'a> {
                 "smoothed" | "anchored" => self.found.is_extended = true,
                 "offset" => (self.expects_operand, self.follows_offset) = (true, true),
                 "and" | "or" | "unless" | "atan2" | "if" | "ifnot" | "default" | "limit" => {
-                    self.expects_operand = true
+                    self.expects_operand = true;
                 }
                 // What follows may be a selector. Reject it rather than miss the matchers.
                 _ => return Err("unknown operator"),
