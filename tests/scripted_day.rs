@@ -193,7 +193,7 @@ async fn every_panel_of_every_board_has_data_on_the_recorded_day() {
 /// recording is up to date.
 #[tokio::test]
 async fn the_roles_export_the_recorded_series_in_the_first_hour() {
-    let Some(record) = run_first_hour().await else { return };
+    let Some(record) = Box::pin(run_first_hour()).await else { return };
     let is_queried = |series: &&str| recording::is_queried(recording::family(series));
     let current = recording::shapes(record.all().map(|(series, _)| series).filter(is_queried));
     let recorded = recording::read().record;

@@ -190,31 +190,19 @@ impl ReadError {
 impl ClusterSnapshot {
     /// Reads these parts of a namespace, or of the cluster, concurrently. Errors are stored per list.
     pub async fn read(client: &Client, namespace: Option<&str>, parts: &[SnapshotPart]) -> Self {
-        let reader = Reader { client, namespace, parts };
-        let (vpas, wpas, pods, (controllers, controller_errors), constraints, budgets, nodes) = tokio::join!(
-            reader.list(SnapshotPart::Vpas),
-            reader.list(SnapshotPart::Wpas),
-            reader.list(SnapshotPart::Pods),
-            reader.controllers(),
-            async {
-                let part = SnapshotPart::Constraints;
-                tokio::join!(reader.list(part), reader.list(part))
-            },
-            reader.list(SnapshotPart::DisruptionBudgets),
-            reader.nodes(),
-        );
-        Self {
-            vpas,
-            wpas,
-            pods,
-            controllers,
-            controller_errors,
-            limit_ranges: constraints.0,
-            quotas: constraints.1,
-            disruption_budgets: budgets,
-            nodes,
-            leases: BTreeMap::new(),
-        }
+        Reader { client, namespace, parts, target_kinds: None }.read().await
+    }
+
+    /// Like [`Self::read`], but of the controllers only those by which targets of these kinds are resolved, so that users
+    /// need no permission for the others.
+    pub async fn read_for_targets(
+        client: &Client,
+        namespace: &str,
+        parts: &[SnapshotPart],
+        target_kinds: &[&str],
+    ) -> Self {
+        let target_kinds = Some(target_kinds);
+        Reader { client, namespace: Some(namespace), parts, target_kinds }.read().await
     }
 
     /// The Lease of this name; `None` if it does not exist.
@@ -273,9 +261,38 @@ struct Reader<'a> {
     /// `None` for the cluster.
     namespace: Option<&'a str>,
     parts: &'a [SnapshotPart],
+    /// The kinds of targets to resolve; `None` for any.
+    target_kinds: Option<&'a [&'a str]>,
 }
 
 impl Reader<'_> {
+    async fn read(&self) -> ClusterSnapshot {
+        let (vpas, wpas, pods, (controllers, controller_errors), constraints, budgets, nodes) = tokio::join!(
+            self.list(SnapshotPart::Vpas),
+            self.list(SnapshotPart::Wpas),
+            self.list(SnapshotPart::Pods),
+            self.controllers(),
+            async {
+                let part = SnapshotPart::Constraints;
+                tokio::join!(self.list(part), self.list(part))
+            },
+            self.list(SnapshotPart::DisruptionBudgets),
+            self.nodes(),
+        );
+        ClusterSnapshot {
+            vpas,
+            wpas,
+            pods,
+            controllers,
+            controller_errors,
+            limit_ranges: constraints.0,
+            quotas: constraints.1,
+            disruption_budgets: budgets,
+            nodes,
+            leases: BTreeMap::new(),
+        }
+    }
+
     /// Reads a list of namespaced objects if it is requested.
     async fn list<K>(&self, part: SnapshotPart) -> Listed<K>
     where
@@ -327,12 +344,22 @@ impl Reader<'_> {
         K: Controller + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug,
     {
+        let kind = K::kind(&());
+        if self.target_kinds.is_some_and(|targets| !targets.iter().any(|one| resolves(&kind, one)))
+        {
+            return Ok(());
+        }
         for controller in self.list::<K>(SnapshotPart::Controllers).await?.objects {
             cache.put(&controller);
         }
         cache.finish_list(K::KIND);
         Ok(())
     }
+}
+
+/// Whether controllers of this kind are needed to resolve a target: of the same kind, or above it.
+fn resolves(kind: &str, target: &str) -> bool {
+    kind == target || matches!((kind, target), ("Deployment", "ReplicaSet") | ("CronJob", "Job"))
 }
 
 /// Reads a list page by page.

@@ -69,6 +69,6 @@ impl Quotas {
 
     fn apply_change(&self, change: ObjectChange<PartialResourceQuota>) {
         let mut quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        quotas.apply_object(change, |quota| quota.quota());
+        quotas.apply_object(change, PartialResourceQuota::quota);
     }
 }

@@ -179,7 +179,8 @@ impl WatermarkController {
                 (_, None) => self.fetch_from_metrics_api(key, kind, metric).await,
             }
         };
-        let value = self.with_deadline(deadline, request).await;
+        // Boxed, because the future of a query is large.
+        let value = self.with_deadline(deadline, Box::pin(request)).await;
         let selector = Selector::from_label_selector(block.selector);
         Some(MetricInput {
             kind,

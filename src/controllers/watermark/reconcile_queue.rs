@@ -267,7 +267,7 @@ impl Inner {
         let removed =
             self.existing[scope].apply(change, |namespace, name| ObjectKey::new(namespace, name));
         if let Some((key, object)) = applied {
-            return self.upsert(key, trimmed(object), now);
+            return self.upsert(&key, trimmed(object), now);
         }
         for (key, ()) in removed {
             self.remove(&key);
@@ -275,8 +275,8 @@ impl Inner {
         false
     }
 
-    fn upsert(&mut self, key: ObjectKey, object: Arc<WatermarkPodAutoscaler>, now: Time) -> bool {
-        let Some(entry) = self.entries.get_mut(&key) else {
+    fn upsert(&mut self, key: &ObjectKey, object: Arc<WatermarkPodAutoscaler>, now: Time) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else {
             let state = Some(Box::new(ObjectState::new(object)));
             let entry = QueueEntry {
                 state,
@@ -287,7 +287,7 @@ impl Inner {
                 due: None,
             };
             self.entries.insert(key.clone(), entry);
-            self.bring_forward(&key, now);
+            self.bring_forward(key, now);
             return true;
         };
         let Some(state) = &mut entry.state else {
@@ -302,7 +302,7 @@ impl Inner {
             **state = ObjectState::new(object);
         }
         if is_due {
-            self.bring_forward(&key, now);
+            self.bring_forward(key, now);
         }
         is_due
     }

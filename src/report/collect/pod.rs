@@ -9,7 +9,7 @@ mod unmatched;
 
 use std::{collections::HashMap, sync::Arc};
 
-use kube::{Client, ResourceExt as _};
+use kube::{Client, ResourceExt};
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
     sizing::{LimitPolicy, LimitRangeItem, quota::Quota},
@@ -271,5 +271,5 @@ fn competing_vpas(workload: &Workload, vpas: &[VerticalPodAutoscaler]) -> Vec<St
         let target = &vpa.spec.target_ref;
         vpa.name_any() != *workload.key.name && *target.kind == **kind && *target.name == **name
     });
-    others.map(|vpa| vpa.name_any()).collect()
+    others.map(ResourceExt::name_any).collect()
 }

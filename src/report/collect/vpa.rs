@@ -71,18 +71,20 @@ pub async fn explain(
     let (client, name) = (&cluster.client, &*config.name);
     // The pods of the cluster include those of the namespace.
     let (parts, capacity_parts): (&[_], &[_]) = if config.cap_to_largest_node {
-        let parts = &[SnapshotPart::Vpas, SnapshotPart::Controllers];
-        (parts, &[SnapshotPart::Pods, SnapshotPart::Nodes])
+        (&[SnapshotPart::Vpas], &[SnapshotPart::Pods, SnapshotPart::Nodes])
     } else {
-        (&[SnapshotPart::Vpas, SnapshotPart::Controllers, SnapshotPart::Pods], &[])
+        (&[SnapshotPart::Vpas, SnapshotPart::Pods], &[])
     };
     let (snapshot, of_cluster) = tokio::join!(
         ClusterSnapshot::read(client, Some(namespace), parts),
         ClusterSnapshot::read(client, None, capacity_parts),
     );
     let vpa = find_object(cluster, &snapshot.vpas, namespace, name)?;
-    let targets = snapshot.target_resolver(client);
-    let outcome = snapshot.resolve_target(&targets, namespace, &vpa.spec.target_ref).await;
+    let target = &vpa.spec.target_ref;
+    let (parts, kinds) = ([SnapshotPart::Controllers], [&*target.kind]);
+    let controllers = ClusterSnapshot::read_for_targets(client, namespace, &parts, &kinds).await;
+    let targets = controllers.target_resolver(client);
+    let outcome = controllers.resolve_target(&targets, namespace, target).await;
     let outcome = outcome.map_err(|error| ExplainError::unreadable(cluster, &error))?;
     let (pods, nodes) = if config.cap_to_largest_node {
         (&of_cluster.pods, &required(cluster, &of_cluster.nodes)?.objects[..])

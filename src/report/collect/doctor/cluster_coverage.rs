@@ -150,13 +150,14 @@ async fn find_pods_of(
     vpas: Vec<VerticalPodAutoscaler>,
 ) -> Result<Vec<VpaPods>, ReadError> {
     let parts = [SnapshotPart::Pods, SnapshotPart::Controllers];
-    let snapshot = ClusterSnapshot::read(client, Some(&namespace), &parts).await;
+    let kinds: Vec<&str> = vpas.iter().map(|vpa| &*vpa.spec.target_ref.kind).collect();
+    let snapshot = ClusterSnapshot::read_for_targets(client, &namespace, &parts, &kinds).await;
     let pods = &snapshot.pods.as_ref().map_err(Clone::clone)?.objects;
     let is_live =
         |pod: &&SnapshotPod| pod.is_started() && pod.metadata.deletion_timestamp.is_none();
     let targets = snapshot.target_resolver(client);
     let mut found = Vec::new();
-    for vpa in vpas {
+    for vpa in &vpas {
         let target = &vpa.spec.target_ref;
         let (owner, pods) = match snapshot.resolve_target(&targets, &namespace, target).await? {
             TargetResolution::Found { selector, owner } => {
