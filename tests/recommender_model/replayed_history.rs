@@ -258,8 +258,9 @@ impl EstimateErrors {
         self.confidence = self.confidence.max(confidence);
     }
 
-    /// Asserts that nine in ten numbers are equal, none is more than one bucket off, and the confidence is equal up to
-    /// two percent and one sample per run.
+    /// Asserts that nine in ten numbers are equal and none is more than one bucket off, except for one in a hundred of CPU,
+    /// which may be two buckets off: the usage of some workloads changes within a scrape interval, so that a high percentile
+    /// depends on when they were scraped. The confidence is equal up to two percent and one sample per run.
     pub fn assert_good_enough(&self, workloads: u32, what: &str) {
         let numbers: u32 = self.cpu.iter().chain(&self.memory).sum();
         assert_eq!(numbers, workloads * 6, "three numbers of two resources of each workload");
@@ -270,7 +271,10 @@ impl EstimateErrors {
         assert!(enough, "{:?}", self.events);
         let equal = self.cpu[0] + self.memory[0];
         assert!(numbers - equal <= numbers.div_ceil(10), "{what}: {self:?}");
-        assert!(self.farthest <= 1, "{what}: {self:?}");
+        let [_, _, far_cpu] = self.cpu;
+        let [_, _, far_memory] = self.memory;
+        assert!(far_memory == 0 && far_cpu <= numbers / 100, "{what}: {self:?}");
+        assert!(self.farthest <= 2, "{what}: {self:?}");
         assert!(self.confidence <= 0.02, "{what}: {self:?}");
     }
 
