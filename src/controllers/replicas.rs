@@ -3,6 +3,7 @@
 mod pods;
 mod scale_client;
 mod watch_scopes;
+mod write_queue;
 
 use std::{fmt, sync::Arc};
 
@@ -12,6 +13,7 @@ pub(super) use self::{
     pods::OwnershipRule,
     scale_client::ObservedScale,
     watch_scopes::{WatchScope, WatchScopes},
+    write_queue::{QueuedWrite, WritePart, WriteQueue},
 };
 use crate::cluster::{target::scale::ScaleClient, watch::WatchFactory};
 use plimsoll_core::types::compat::Compat;

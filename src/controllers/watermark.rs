@@ -3,8 +3,11 @@
 //! ```text
 //!   watches ──▶ reconcile_queue: objects by due time ──▶ workers ──▶ reconcile
 //!   watches ──▶ pods ──────────────────────────────────────┐            │
-//!   target: scale, watched or fetched ─────────────────────┼─▶ apply: decides ──▶ pending scale ──▶ scale ──▶ status_writer
-//!   fetch_metrics: metrics APIs, recommenders, Prometheus ─┘                 exported_state ──▶ metrics_export
+//!   target: scale, watched or fetched ─────────────────────┼─▶ apply: decides ──▶ write queue: by class and namespace
+//!   fetch_metrics: metrics APIs, recommenders, Prometheus ─┘      │                 │
+//!                                                                 │                 ├─▶ scale_writer: pending scale ──▶ scale
+//!                                           exported_state ◀──────┘                 └─▶ status_writer, events
+//!                                           exported_state ──▶ metrics_export
 //! ```
 
 mod apply;
@@ -19,12 +22,14 @@ mod object_state;
 mod probes;
 mod reconcile;
 mod reconcile_queue;
+mod scale_writer;
 pub(crate) mod scaling_gates;
 mod schedule;
 mod status_writer;
 mod target;
 mod watches;
 mod workers;
+mod writes;
 
 use std::{
     fmt,
@@ -46,8 +51,9 @@ use self::{
     metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
     reconcile_queue::ReconcileQueue,
     watches::Watches,
+    writes::Write,
 };
-use super::replicas::Workloads;
+use super::replicas::{Workloads, WriteQueue};
 use crate::{
     cluster::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
@@ -55,7 +61,7 @@ use crate::{
         leader::{Election, ElectionState, Fence},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
         watch::WatchFactory,
-        write::{EventRecorder, Permit, RateLimiter, WriteStats, event_recorder},
+        write::{EventSender, Permit, RateLimiter, WriteStats},
     },
     controllers::runtime::{
         config::ProcessConfig,
@@ -87,15 +93,15 @@ pub struct WatermarkController {
     workloads: Arc<Workloads>,
     metric_clients: MetricClients,
     permit: Permit,
-    events: EventRecorder,
+    /// Writes that wait for the rate limit.
+    writes: WriteQueue<Write>,
+    event_sender: EventSender,
     traffic: ApiTrafficMetrics,
     loop_metrics: LoopMetrics,
     metrics: WatermarkMetrics,
     write_stats: Arc<WriteStats>,
     loop_watchdog: LoopWatchdog,
     health_reporter: HealthReporter,
-    /// Limits how many workers may write status updates that only change values, so that the others can reconcile.
-    value_writes: Semaphore,
     /// Permits of slow reconciles that are parked while their worker continues with other objects.
     parked_permits: Arc<Semaphore>,
     /// Limits the requests that wait for metric services.
@@ -171,6 +177,7 @@ impl Controller for WatermarkController {
         self.start_watches(&stop, workers.tasks());
         workers.spawn(|stop| this().run_health_loop(stop));
         self.workloads.start_scale_watches(&stop, workers.tasks());
+        tasks.until_end.spawn(|stop| this().run_writes(stop));
         for worker in 0..self.config.workers.max(1) {
             workers.spawn(|stop| this().run_worker(worker, stop));
         }
@@ -178,7 +185,7 @@ impl Controller for WatermarkController {
 
     async fn drain(&self, deadline: Instant) {
         if self.permit.fence().is_granted() {
-            self.events.drain(deadline).await;
+            self.writes.drain(deadline).await;
         }
     }
 
@@ -206,9 +213,10 @@ impl WatermarkController {
         self.reconciles.load(Ordering::Acquire)
     }
 
-    /// Whether no object is due.
+    /// Whether no object is due, and no write waits.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_idle(self.clock.now())
+        // A write that has ended may have made an object due, and a reconcile may have queued a write.
+        self.writes.is_idle() && self.queue.is_idle(self.clock.now()) && self.writes.is_idle()
     }
 
     /// How many pods of a namespace are ready and not terminating, according to the watch.
@@ -235,12 +243,8 @@ impl WatermarkController {
         let lifetimes =
             CacheLifetimes { request_timeout: config.request_timeout, ..CacheLifetimes::default() };
         let write_stats = Arc::clone(&context.write_stats);
-        let (events, writer) = event_recorder(
-            client.clone(),
-            permit.clone(),
-            Arc::clone(&write_stats),
-            EVENT_COMPONENT,
-        );
+        let event_sender =
+            EventSender::new(client.clone(), Arc::clone(&write_stats), EVENT_COMPONENT);
         let workloads = Workloads::new(
             &config.namespaces,
             ScaleClient::new(client.clone(), gate, lifetimes),
@@ -249,7 +253,6 @@ impl WatermarkController {
             config.compat,
         );
         let watches = Watches::new(Arc::clone(&workloads));
-        context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
         Ok(Self {
             queue: ReconcileQueue::new(watches.scopes().len()),
             watches,
@@ -261,7 +264,8 @@ impl WatermarkController {
                 query_metrics,
             )?,
             permit,
-            events,
+            writes: WriteQueue::default(),
+            event_sender,
             traffic: context.traffic.clone(),
             liveness: context.liveness.clone(),
             watch_factory: context.watch_factory.clone(),
@@ -270,7 +274,6 @@ impl WatermarkController {
             write_stats,
             loop_watchdog: LoopWatchdog::default(),
             health_reporter: HealthReporter::new("watermark", config.period),
-            value_writes: Semaphore::new((config.workers / 4).max(1)),
             parked_permits: Arc::new(Semaphore::new(workers::max_parked(&config))),
             circuit_breaker: CircuitBreaker::new(config.workers),
             election: OnceLock::new(),

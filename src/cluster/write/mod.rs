@@ -33,9 +33,11 @@ pub mod wpa_dry_run;
 pub mod write_context;
 
 pub use access_review::{AccessReview, AccessRule, check_access};
-pub use events::{EventDetails, EventRecorder, EventWriter, InvolvedObject, event_recorder};
+pub use events::{
+    EventDetails, EventRecorder, EventSender, EventWriter, InvolvedObject, event_recorder,
+};
 pub use evict::{EvictionResult, evict};
-pub use permit::Permit;
+pub use permit::{Permit, PrepaidPermit};
 pub use pod_annotations::{AnnotateResult, PodRef, annotate_pod};
 pub use rate_limit::RateLimiter;
 pub use request::RequestError;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::Time;
+use kube::ResourceExt as _;
+use plimsoll_core::types::{ObjectKey, Time};
 
-use super::exported_state::ExportedState;
+use super::{exported_state::ExportedState, writes::key_of};
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     watermark::{MetricHistory, WpaOptions, pending_scale::is_pending},
@@ -26,6 +27,14 @@ pub(super) fn trimmed(mut object: WatermarkPodAutoscaler) -> Arc<WatermarkPodAut
     Arc::new(object)
 }
 
+/// A status that waits to be written.
+#[derive(Clone, Debug)]
+pub(super) struct WaitingStatus {
+    /// The stored status that it is based on. It is void if another client changes that.
+    pub base: Option<WatermarkPodAutoscalerStatus>,
+    pub status: WatermarkPodAutoscalerStatus,
+}
+
 /// An object with the state that is kept from reconcile to reconcile.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectState {
@@ -33,6 +42,8 @@ pub(super) struct ObjectState {
     pub object: Arc<WatermarkPodAutoscaler>,
     /// The status that would have been written, in a dry run.
     pub dry_run_status: Option<WatermarkPodAutoscalerStatus>,
+    /// The newest status, while it waits to be written.
+    pub waiting_status: Option<WaitingStatus>,
     /// When the object was last reconciled.
     pub last_reconcile: Option<Time>,
     /// When this process last wrote the status.
@@ -64,6 +75,7 @@ impl ObjectState {
         Self {
             object,
             dry_run_status: None,
+            waiting_status: None,
             last_reconcile: None,
             status_written_at: None,
             active_warnings: Vec::new(),
@@ -86,13 +98,50 @@ impl ObjectState {
         self.metric_history.clone().or_else(restored).unwrap_or_default()
     }
 
-    /// The status that was last written, or would have been in a dry run.
+    /// The key of the object.
+    pub fn key(&self) -> ObjectKey {
+        key_of(&self.object)
+    }
+
+    fn newest_status(&self) -> Option<&WatermarkPodAutoscalerStatus> {
+        let stored = &self.object.status;
+        let waiting = self.waiting_status.as_ref().filter(|waiting| waiting.base == *stored);
+        let waiting = waiting.map(|waiting| &waiting.status);
+        self.dry_run_status.as_ref().or(waiting).or(stored.as_ref())
+    }
+
+    /// The newest status: written, waiting to be written, or one that would have been written in a dry run.
     pub fn status(&self) -> WatermarkPodAutoscalerStatus {
-        self.dry_run_status.clone().or_else(|| self.object.status.clone()).unwrap_or_default()
+        self.newest_status().cloned().unwrap_or_default()
     }
 
     /// Whether a scale update is pending, whose outcome is unknown.
     pub fn has_pending_scale(&self) -> bool {
-        self.dry_run_status.as_ref().or(self.object.status.as_ref()).is_some_and(is_pending)
+        self.newest_status().is_some_and(is_pending)
+    }
+
+    /// Replaces the object by what a write has stored, unless the watch has a newer version. A status that still waits is
+    /// based on the stored one from now on.
+    pub fn accept_stored(&mut self, stored: &Arc<WatermarkPodAutoscaler>) {
+        if let Some(waiting) = &mut self.waiting_status {
+            waiting.base.clone_from(&stored.status);
+        }
+        if !self.is_newer_than(stored) {
+            self.object = Arc::clone(stored);
+        }
+    }
+
+    /// Whether the object is a newer version than `other` of the same object.
+    pub fn is_newer_than(&self, other: &WatermarkPodAutoscaler) -> bool {
+        let version = |object: &WatermarkPodAutoscaler| {
+            object.resource_version().and_then(|version| version.parse::<u64>().ok())
+        };
+        self.object.uid() == other.uid()
+            && version(other).is_some_and(|other| version(&self.object) > Some(other))
+    }
+
+    /// Forgets this status if it still waits, because its write has ended.
+    pub fn end_waiting(&mut self, status: &WatermarkPodAutoscalerStatus) {
+        self.waiting_status.take_if(|waiting| waiting.status == *status);
     }
 }

@@ -1,9 +1,10 @@
 //! The reconcile of one object, from its spec to the update of the scale.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
+use plimsoll_storage::WritePermit;
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -13,13 +14,17 @@ use super::{
     exported_state::ExportedState,
     object_state::{ObjectState, trimmed},
     scaling_gates::Blocked,
+    writes::{StatusChange, Write},
 };
 use crate::{
-    cluster::{target::scale::ScaleReadError, write::WpaPatchTarget},
+    cluster::{
+        target::scale::ScaleReadError,
+        write::{WpaPatchTarget, WriteError},
+    },
     telemetry::ReconcileStep,
 };
 use plimsoll_core::{
-    api::wpa::WatermarkPodAutoscalerSpec,
+    api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
     types::compat::Compat,
     watermark::{
         conditions::ConditionUpdate,
@@ -33,7 +38,7 @@ use plimsoll_core::{
 /// Upstream's finalizer, which only cleans up metrics, but blocks deletion if no controller removes it.
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 /// Delay of the next reconcile after an error, and if the target does not exist.
-const ERROR_BACKOFF: Duration = Duration::from_secs(1);
+pub(super) const ERROR_BACKOFF: Duration = Duration::from_secs(1);
 const NO_SCALE_BACKOFF: Duration = Duration::from_secs(10);
 /// Delay before the removal of a finalizer is retried, while the object is not being deleted.
 const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_mins(10);
@@ -79,8 +84,8 @@ impl WatermarkController {
             && state.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now)
         {
             // The reconcile continues in any case: the finalizer only matters when the object is deleted.
-            let is_removed = self.remove_finalizer(state).await;
-            state.finalizer_retry_at = (!is_removed).then(|| now.later(FINALIZER_RETRY_INTERVAL));
+            let is_queued = self.remove_finalizer(state);
+            state.finalizer_retry_at = is_queued.then(|| now.later(FINALIZER_RETRY_INTERVAL));
         }
         let filled = with_defaults(&state.object.spec);
         let mut exported = ExportedState::from_spec(&filled, state.exported.as_deref(), now);
@@ -118,8 +123,11 @@ impl WatermarkController {
         if let Err(invalid) = validate(filled, &key.to_string()) {
             let why = invalid.to_string();
             let [inactive, _] = ConditionUpdate::unprocessed();
+            self.cancel_scale(state);
+            let change =
+                StatusChange::Conditions(vec![inactive, invalid.condition()], self.config.compat);
             let is_written =
-                self.write_conditions(state, &[inactive, invalid.condition()], now).await;
+                self.change_status(state, change, now, STATUS_UPDATE_FAILED, true).await;
             if self.config.compat == Compat::Plimsoll {
                 exported.clear_decision();
             }
@@ -170,6 +178,7 @@ impl WatermarkController {
         if self.config.compat == Compat::Plimsoll {
             exported.clear_limits();
         }
+        self.cancel_scale(state);
         let text = why.to_string();
         let updates = ConditionUpdate::unprocessed();
         self.write_conditions(state, &updates, now).await;
@@ -193,7 +202,7 @@ impl WatermarkController {
     }
 
     /// Doubles the delay after each failure, up to the period.
-    fn back_off(&self, state: &mut ObjectState, delay: Duration) -> Duration {
+    pub(super) fn back_off(&self, state: &mut ObjectState, delay: Duration) -> Duration {
         let delay = delay.saturating_mul(1 << state.failures.min(8)).min(self.config.period);
         state.failures = state.failures.saturating_add(1);
         delay
@@ -202,27 +211,74 @@ impl WatermarkController {
     /// Reconciles an object that is being deleted: removes the finalizer.
     async fn reconcile_deleted(&self, state: &mut ObjectState) -> ReconcileResult {
         state.exported = None;
-        if self.remove_finalizer(state).await {
-            ("gone", Requeue::OnChange)
-        } else if self.config.compat == Compat::Upstream {
-            ("error", Requeue::After(ERROR_BACKOFF))
-        } else {
-            ("error", Requeue::After(self.back_off(state, ERROR_BACKOFF)))
+        self.cancel_scale(state);
+        if self.config.compat == Compat::Plimsoll {
+            self.remove_finalizer(state);
+            return ("gone", Requeue::OnChange);
+        }
+        if !self.has_finalizer(state) {
+            return ("gone", Requeue::OnChange);
+        }
+        let result = self.send_finalizer_removal(&state.object, &self.permit).await;
+        match self.complete_finalizer_removal(state, &result) {
+            None => ("gone", Requeue::OnChange),
+            Some(_) => ("error", Requeue::After(ERROR_BACKOFF)),
         }
     }
 
-    /// Removes upstream's finalizer: metrics of deleted objects end without it, and it must not block deletion.
-    async fn remove_finalizer(&self, state: &mut ObjectState) -> bool {
-        let finalizers = state.object.finalizers();
-        if self.config.dry_run.is_some()
-            || !finalizers.iter().any(|finalizer| finalizer == FINALIZER)
-        {
-            return true;
+    fn has_finalizer(&self, state: &ObjectState) -> bool {
+        self.config.dry_run.is_none()
+            && state.object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+    }
+
+    /// Removes upstream's finalizer: metrics of deleted objects end without it, and it must not block deletion. Returns
+    /// whether there is one.
+    fn remove_finalizer(&self, state: &ObjectState) -> bool {
+        let has_finalizer = self.has_finalizer(state);
+        if has_finalizer {
+            self.writes.put(&state.key(), Write::Finalizer(Arc::clone(&state.object)));
         }
+        has_finalizer
+    }
+
+    /// Removes upstream's finalizer. Returns the new object, or `None` if it is gone.
+    pub(super) async fn send_finalizer_removal(
+        &self,
+        object: &WatermarkPodAutoscaler,
+        permit: &dyn WritePermit,
+    ) -> Result<Option<Arc<WatermarkPodAutoscaler>>, WriteError> {
         let others: Vec<&String> =
-            finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+            object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let body = json!({"metadata": {"finalizers": others}});
-        self.write_object(state, body).await
+        match self.write_context(permit).patch_wpa(object, WpaPatchTarget::Object, body).await {
+            Ok(stored) => Ok(Some(trimmed(stored))),
+            Err(WriteError::NotFound) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Applies the result of the removal of the finalizer. Returns when the object is due if it failed.
+    pub(super) fn complete_finalizer_removal(
+        &self,
+        state: &mut ObjectState,
+        result: &Result<Option<Arc<WatermarkPodAutoscaler>>, WriteError>,
+    ) -> Option<Time> {
+        match result {
+            Ok(stored) => {
+                if let Some(stored) = stored
+                    && stored.metadata.uid == state.object.metadata.uid
+                {
+                    state.accept_stored(stored);
+                }
+                state.finalizer_retry_at = None;
+                None
+            }
+            Err(why) => {
+                self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
+                let is_deleted = state.object.metadata.deletion_timestamp.is_some();
+                is_deleted.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))
+            }
+        }
     }
 
     /// Writes the defaults into the spec, as upstream does.
@@ -232,25 +288,16 @@ impl WatermarkController {
         filled: &WatermarkPodAutoscalerSpec,
     ) -> ReconcileResult {
         let Ok(spec) = serde_json::to_value(filled) else { return ("error", Requeue::Periodic) };
-        if self.write_object(state, json!({ "spec": spec })).await {
-            ("defaulted", Requeue::After(Duration::ZERO))
-        } else {
-            ("error", Requeue::After(ERROR_BACKOFF))
-        }
-    }
-
-    async fn write_object(&self, state: &mut ObjectState, body: serde_json::Value) -> bool {
-        match self.write_context().patch_wpa(&state.object, WpaPatchTarget::Object, body).await {
-            Ok(stored) => {
-                state.object = trimmed(stored);
-                true
-            }
-            Err(crate::cluster::write::WriteError::NotFound) => true,
+        let (context, body) = (self.write_context(&self.permit), json!({ "spec": spec }));
+        match context.patch_wpa(&state.object, WpaPatchTarget::Object, body).await {
+            Ok(stored) => state.object = trimmed(stored),
+            Err(WriteError::NotFound) => {}
             Err(why) => {
                 self.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
-                false
+                return ("error", Requeue::After(ERROR_BACKOFF));
             }
         }
+        ("defaulted", Requeue::After(Duration::ZERO))
     }
 
     /// Labels of the object that are exported by metrics.

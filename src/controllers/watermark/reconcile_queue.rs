@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -18,7 +19,9 @@ use super::{
 use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
-#[derive(Debug)]
+/// Applies the result of a write to the state of its object. Returns when the object is due, if earlier than planned.
+pub(super) type Completion = Box<dyn FnOnce(&mut ObjectState) -> Option<Time> + Send>;
+
 struct QueueEntry {
     /// `None` while the object is being reconciled.
     state: Option<Box<ObjectState>>,
@@ -27,6 +30,10 @@ struct QueueEntry {
     /// Whether the object was deleted during the reconcile. A new object of the same name waits until that reconcile ends,
     /// because two concurrent reconciles might scale the same target.
     is_gone: bool,
+    /// Completions of writes that ended during the reconcile.
+    completions: Vec<Completion>,
+    /// Whether the scale was written during the reconcile, which has decided on an outdated state.
+    is_outdated: bool,
     /// The recommender of the object that is being reconciled.
     recommender: Option<Box<str>>,
     /// The exported state of the object that is being reconciled.
@@ -34,20 +41,27 @@ struct QueueEntry {
     due: Option<Time>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, QueueEntry>,
     due: BTreeSet<(Time, ObjectKey)>,
     /// The objects that exist, for each watch scope.
     existing: Vec<ObjectStore<ObjectKey, ()>>,
+    /// Whether each watch scope is being listed.
+    is_listing: Vec<bool>,
 }
 
 /// The queue of all objects.
-#[derive(Debug)]
 pub(super) struct ReconcileQueue {
     inner: Mutex<Inner>,
     /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
+}
+
+impl fmt::Debug for ReconcileQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReconcileQueue").finish_non_exhaustive()
+    }
 }
 
 /// The next item of the queue.
@@ -71,7 +85,7 @@ impl ReconcileQueue {
     /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
         let existing = (0..scopes).map(|_| ObjectStore::default()).collect();
-        let inner = Inner { existing, ..Inner::default() };
+        let inner = Inner { existing, is_listing: vec![false; scopes], ..Inner::default() };
         Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
@@ -124,7 +138,8 @@ impl ReconcileQueue {
         next: Option<Time>,
         now: Time,
     ) {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let Some(entry) = inner.entries.get_mut(key) else { return };
         entry.recommender = None;
         if entry.is_gone {
@@ -132,12 +147,22 @@ impl ReconcileQueue {
             return;
         }
         let mut next = next;
+        if std::mem::take(&mut entry.is_outdated) {
+            next = Some(now);
+        }
+        for complete in std::mem::take(&mut entry.completions) {
+            let due = complete(&mut state);
+            next = next.into_iter().chain(due).min();
+        }
         if let Some(newer) = entry.newer_object.take() {
             if is_material_change(&state.object, &newer) {
                 next = Some(now);
             }
+            let is_listing = inner.is_listing.get(entry.scope).is_some_and(|it| *it);
             if newer.uid() == state.object.uid() {
-                state.object = newer;
+                if is_listing || !state.is_newer_than(&newer) {
+                    state.object = newer;
+                }
             } else {
                 *state = ObjectState::new(newer);
             }
@@ -148,10 +173,50 @@ impl ReconcileQueue {
         if let Some(next) = next {
             inner.due.insert((next, key.clone()));
         }
-        drop(inner);
+        drop(guard);
         if next.is_some() {
             self.wakeups.send_modify(|count| *count += 1);
         }
+    }
+
+    /// Ends a write of an object, and applies its result: at once, or at the end of a reconcile that is running. `end`
+    /// returns whether waiting writes are outdated now.
+    pub fn complete(
+        &self,
+        key: &ObjectKey,
+        now: Time,
+        is_scale: bool,
+        end: impl FnOnce() -> bool,
+        complete: Completion,
+    ) {
+        let mut inner = self.lock();
+        let mut due = end().then_some(now);
+        let Some(entry) = inner.entries.get_mut(key).filter(|entry| !entry.is_gone) else { return };
+        match &mut entry.state {
+            None => {
+                entry.is_outdated |= is_scale;
+                entry.completions.push(complete);
+            }
+            Some(state) => {
+                due = due.into_iter().chain(complete(state)).min();
+                entry.exported.clone_from(&state.exported);
+                if let Some(due) = due.filter(|due| entry.due.is_none_or(|before| *due < before)) {
+                    inner.bring_forward(key, due);
+                }
+            }
+        }
+        drop(inner);
+        if due.is_some() {
+            self.wakeups.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Queues writes of the running reconcile of an object, unless its scale has been written meanwhile.
+    pub fn if_current<T>(&self, key: &ObjectKey, queue: impl FnOnce() -> T) -> Option<T> {
+        let inner = self.lock();
+        let is_outdated =
+            inner.entries.get(key).is_none_or(|entry| entry.is_outdated || entry.is_gone);
+        (!is_outdated).then(queue)
     }
 
     /// Makes every object due at once, because a new leader does not know their due times.
@@ -166,7 +231,7 @@ impl ReconcileQueue {
         for key in waiting {
             if let Some(state) = inner.entries.get_mut(&key).and_then(|entry| entry.state.as_mut())
             {
-                state.metric_history = None;
+                (state.metric_history, state.waiting_status) = (None, None);
             }
             inner.bring_forward(&key, now);
         }
@@ -258,6 +323,11 @@ impl Inner {
         change: ObjectChange<WatermarkPodAutoscaler>,
         now: Time,
     ) -> bool {
+        match &change {
+            ObjectChange::Restart => self.is_listing[scope] = true,
+            ObjectChange::Synced => self.is_listing[scope] = false,
+            _ => {}
+        }
         let mut applied = None;
         let change = change.map(|object| {
             let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
@@ -267,7 +337,7 @@ impl Inner {
         let removed =
             self.existing[scope].apply(change, |namespace, name| ObjectKey::new(namespace, name));
         if let Some((key, object)) = applied {
-            return self.upsert(&key, trimmed(object), now);
+            return self.upsert(&key, trimmed(object), self.is_listing[scope], now);
         }
         for (key, ()) in removed {
             self.remove(&key);
@@ -275,13 +345,21 @@ impl Inner {
         false
     }
 
-    fn upsert(&mut self, key: &ObjectKey, object: Arc<WatermarkPodAutoscaler>, now: Time) -> bool {
+    fn upsert(
+        &mut self,
+        key: &ObjectKey,
+        object: Arc<WatermarkPodAutoscaler>,
+        is_listing: bool,
+        now: Time,
+    ) -> bool {
         let Some(entry) = self.entries.get_mut(key) else {
             let state = Some(Box::new(ObjectState::new(object)));
             let entry = QueueEntry {
                 state,
                 newer_object: None,
                 is_gone: false,
+                completions: Vec::new(),
+                is_outdated: false,
                 recommender: None,
                 exported: None,
                 due: None,
@@ -290,6 +368,10 @@ impl Inner {
             self.bring_forward(key, now);
             return true;
         };
+        // A watch is behind the writes of this process. A list is not: versions start over when a cluster is restored.
+        if !is_listing && entry.state.as_ref().is_some_and(|state| state.is_newer_than(&object)) {
+            return false;
+        }
         let Some(state) = &mut entry.state else {
             entry.newer_object = Some(object);
             entry.is_gone = false;
@@ -322,6 +404,7 @@ impl Inner {
     fn remove(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.state.is_none()) {
             (entry.is_gone, entry.newer_object, entry.exported) = (true, None, None);
+            entry.completions.clear();
             return;
         }
         if let Some(QueueEntry { due: Some(due), .. }) = self.entries.remove(key) {

@@ -1,13 +1,20 @@
 //! Writes the status of objects when it changes materially, and emits events.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::Time;
+use plimsoll_storage::WritePermit;
 
 use super::{
+    super::replicas::WritePart,
     WatermarkController,
-    object_state::{ObjectState, trimmed},
+    object_state::{ObjectState, WaitingStatus, trimmed},
+    reconcile::ERROR_BACKOFF,
+    writes::{StatusChange, StatusResult, StatusWrite, Write},
 };
 use crate::cluster::write::{
     EventDetails, InvolvedObject, WpaPatchTarget, WriteContext, WriteError, wpa_status_patch,
@@ -19,7 +26,7 @@ use plimsoll_core::{
     },
     types::compat::Compat,
     watermark::{
-        conditions::{self, ConditionUpdate},
+        conditions::ConditionUpdate,
         status_update::{Event, STATUS_UPDATE_FAILED},
     },
 };
@@ -44,62 +51,117 @@ enum StatusDiff {
 }
 
 impl WatermarkController {
-    /// The context of all writes.
-    pub(super) fn write_context(&self) -> WriteContext<'_> {
+    /// The context of writes with this permit.
+    pub(super) fn write_context<'a>(&'a self, permit: &'a dyn WritePermit) -> WriteContext<'a> {
         WriteContext {
             client: &self.client,
-            permit: &self.permit,
+            permit,
             stats: &self.write_stats,
             field_manager: FIELD_MANAGER,
         }
     }
 
-    /// Writes the new status if it differs from the current one. On a conflict, the new status is computed again from the
-    /// stored object.
-    pub(super) async fn write_status(
+    /// Changes the status: queues the write, if the status differs from the stored one. Upstream waits for it. Returns
+    /// whether it is stored, or will be.
+    pub(super) async fn change_status(
         &self,
         state: &mut ObjectState,
+        change: StatusChange,
         now: Time,
-        become_status: impl Fn(&WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus,
-    ) -> Result<(), WriteError> {
-        if self.config.dry_run.is_some() {
-            state.dry_run_status = Some(become_status(&state.status()));
-            return Ok(());
+        failure_reason: &'static str,
+        retries: bool,
+    ) -> bool {
+        let (key, may_write_values) = (state.key(), self.may_write_values());
+        let written = self.new_status(state, change, now, failure_reason, may_write_values);
+        let Some(write) = written.map(|write| StatusWrite { retries, ..write }) else {
+            self.queue.if_current(&key, || self.writes.cancel(&key, WritePart::Status));
+            return true;
+        };
+        if self.config.compat == Compat::Upstream {
+            let result = self.send_status(write, &self.permit).await;
+            let is_written = result.written.is_ok();
+            self.complete_status(state, &result);
+            return is_written;
         }
-        let generation = state.object.metadata.generation;
+        let queued =
+            self.queue.if_current(&key, || self.writes.put(&key, Write::Status(Box::new(write))));
+        queued.unwrap_or(true)
+    }
+
+    /// The write of a changed status; `None` if it is not worth one, or in a dry run.
+    pub(super) fn new_status(
+        &self,
+        state: &mut ObjectState,
+        change: StatusChange,
+        now: Time,
+        failure_reason: &'static str,
+        may_write_values: bool,
+    ) -> Option<StatusWrite> {
+        let mut status = change.apply(&state.status(), now);
+        if self.config.dry_run.is_some() {
+            state.dry_run_status = Some(status);
+            return None;
+        }
+        let base = state.object.status.clone();
+        if self.drops_decisions(now) {
+            status.decision = base.as_ref().and_then(|before| before.decision.clone());
+        }
+        let key = state.key();
+        let is_worth_it = match self.status_diff(state, base.as_ref(), &status, now) {
+            StatusDiff::Material => true,
+            StatusDiff::ValuesOnly => may_write_values,
+            StatusDiff::Unchanged => false,
+        };
+        // If another status is being written, this one has to follow.
+        if !is_worth_it && !self.writes.is_in_flight(&key) {
+            state.waiting_status = None;
+            return None;
+        }
+        state.waiting_status = Some(WaitingStatus { base: base.clone(), status: status.clone() });
+        let object = Arc::clone(&state.object);
+        Some(StatusWrite { object, base, status, change, now, failure_reason, retries: false })
+    }
+
+    /// Writes a status. On a conflict, it is computed again from the stored object.
+    pub(super) async fn send_status(
+        &self,
+        mut write: StatusWrite,
+        permit: &dyn WritePermit,
+    ) -> StatusResult {
+        let written = self.try_send_status(&mut write, permit).await;
+        StatusResult { write, written }
+    }
+
+    async fn try_send_status(
+        &self,
+        write: &mut StatusWrite,
+        permit: &dyn WritePermit,
+    ) -> Result<bool, WriteError> {
+        let generation = write.object.metadata.generation;
         let mut last = WriteError::NotFound;
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let before = state.object.status.clone();
-            let mut after = become_status(&before.clone().unwrap_or_default());
-            if self.drops_decisions(now) {
+            let before = write.object.status.clone();
+            let mut after = write.current_status();
+            if self.drops_decisions(write.now) {
                 after.decision = before.as_ref().and_then(|before| before.decision.clone());
             }
-            let permit = match self.status_diff(state, before.as_ref(), &after, now) {
-                StatusDiff::Unchanged => return Ok(()),
-                StatusDiff::Material => None,
-                // A worker that waits for a write reconciles no other object.
-                StatusDiff::ValuesOnly => match self.value_writes.try_acquire() {
-                    Ok(permit) => Some(permit),
-                    Err(_) => return Ok(()),
-                },
-            };
+            if before.as_ref().is_some_and(|before| is_same_status(before, &after)) {
+                return Ok(false);
+            }
             let patch = wpa_status_patch(before.as_ref(), &after);
-            let written =
-                self.write_context().patch_wpa(&state.object, WpaPatchTarget::Status, patch).await;
-            drop(permit);
-            match written {
+            let context = self.write_context(permit);
+            match context.patch_wpa(&write.object, WpaPatchTarget::Status, patch).await {
                 Ok(stored) => {
                     let is_stored = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
                     if after.decision.is_some() {
-                        self.record_decision_kept(is_stored, now);
+                        self.record_decision_kept(is_stored, write.now);
                     }
-                    state.object = trimmed(stored);
-                    state.status_written_at = Some(now);
-                    return Ok(());
+                    write.object = trimmed(stored);
+                    return Ok(true);
                 }
                 Err(WriteError::Conflict(why)) => {
                     last = WriteError::Conflict(why);
-                    let Some(fresh) = self.write_context().get_wpa(&state.object).await? else {
+                    let Some(fresh) = context.get_wpa(&write.object).await? else {
                         return Err(WriteError::NotFound);
                     };
                     // The decision is outdated: the object was changed, or another process has scaled its target.
@@ -107,17 +169,43 @@ impl WatermarkController {
                         object.status.as_ref().and_then(|status| status.last_scale_time.clone())
                     };
                     if fresh.metadata.generation != generation
-                        || fresh.uid() != state.object.uid()
-                        || last_scale_time(&fresh) != last_scale_time(&state.object)
+                        || fresh.uid() != write.object.uid()
+                        || last_scale_time(&fresh) != last_scale_time(&write.object)
                     {
                         return Err(last);
                     }
-                    state.object = trimmed(fresh);
+                    write.object = trimmed(fresh);
                 }
                 Err(why) => return Err(why),
             }
         }
         Err(last)
+    }
+
+    /// Applies the result of a write of the status. Returns when the object is due, if it has to be written again.
+    pub(super) fn complete_status(
+        &self,
+        state: &mut ObjectState,
+        StatusResult { write, written }: &StatusResult,
+    ) -> Option<Time> {
+        if state.object.uid() != write.object.uid() {
+            return None;
+        }
+        state.end_waiting(&write.status);
+        match written {
+            Ok(is_written) => {
+                if *is_written {
+                    state.accept_stored(&write.object);
+                    state.status_written_at = Some(write.now);
+                }
+                None
+            }
+            Err(why) => {
+                self.report_write_failure(state, why, write.failure_reason);
+                let retries = write.retries && *why != WriteError::NotFound;
+                retries.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))
+            }
+        }
     }
 
     /// Whether the API server drops `status.decision`. The field is written again from time to time because the CRD may have
@@ -163,9 +251,7 @@ impl WatermarkController {
         }
         let next_value_write =
             state.status_written_at.map(|at| at.later(self.config.status_interval));
-        if next_value_write.is_none_or(|next_value_write| next_value_write <= now)
-            && self.may_write_values()
-        {
+        if next_value_write.is_none_or(|next_value_write| next_value_write <= now) {
             StatusDiff::ValuesOnly
         } else {
             StatusDiff::Unchanged
@@ -173,36 +259,20 @@ impl WatermarkController {
     }
 
     /// Whether a status update that only changes values delays neither other writes nor reconciles.
-    fn may_write_values(&self) -> bool {
+    pub(super) fn may_write_values(&self) -> bool {
         self.permit.limiter().has_spare_capacity()
             && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
     }
 
-    /// Writes only conditions of an object, without a decision. Returns whether they are stored.
+    /// Changes only conditions of an object, without a decision.
     pub(super) async fn write_conditions(
         &self,
         state: &mut ObjectState,
         updates: &[ConditionUpdate],
         now: Time,
-    ) -> bool {
-        let written = self
-            .write_status(state, now, |before| {
-                let mut status = before.clone();
-                for update in updates {
-                    conditions::set_condition(&mut status, update, now);
-                }
-                // A change of the last condition fields alone is not worth a write.
-                if self.config.compat == Compat::Plimsoll && status.conditions == before.conditions
-                {
-                    return before.clone();
-                }
-                status
-            })
-            .await;
-        if let Err(why) = &written {
-            self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
-        }
-        written.is_ok()
+    ) {
+        let change = StatusChange::Conditions(updates.to_vec(), self.config.compat);
+        self.change_status(state, change, now, STATUS_UPDATE_FAILED, false).await;
     }
 
     /// Reports a failed status update with the given event reason. The next reconcile tries again.
@@ -223,21 +293,6 @@ impl WatermarkController {
                 self.emit_event(state, true, reason, why.to_string());
             }
         }
-    }
-
-    /// Reports that the outcome of a scale update is unknown. The change stays pending, and the next reconcile resolves it.
-    pub(super) async fn report_unknown_scale_outcome(
-        &self,
-        state: &mut ObjectState,
-        why: String,
-        now: Time,
-    ) {
-        let (namespace, name) =
-            (state.object.namespace().unwrap_or_default(), state.object.name_any());
-        tracing::warn!(%namespace, %name, %why, "scale update outcome unknown; will verify on next reconcile");
-        self.write_conditions(state, &[ConditionUpdate::indeterminate(&why)], now).await;
-        let event = Event { is_warning: true, reason: "FailedScale", message: why };
-        self.emit_events(state, vec![event]);
     }
 
     /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
@@ -287,7 +342,8 @@ impl WatermarkController {
             uid: state.object.uid().unwrap_or_default(),
         };
         let at = self.clock.now();
-        self.events.publish(EventDetails { involved_object, is_warning, reason, message, at });
+        let event = EventDetails { involved_object, is_warning, reason, message, at };
+        self.writes.put(&state.key(), Write::Event(Box::new(event)));
     }
 }
 

@@ -8,10 +8,7 @@ use super::{
     WatermarkController,
     object_state::ObjectState,
 };
-use crate::cluster::{
-    target::scale::{ObjectReference, ScaleReadError, ScaleState, ScaleSubresource},
-    write::WriteError,
-};
+use crate::cluster::target::scale::{ObjectReference, ScaleReadError, ScaleState};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscalerSpec, scaling::Pod, types::compat::Compat};
 
 /// If `true`, all pods that match the selector of the scale belong to the target, whatever their owners.
@@ -46,24 +43,5 @@ impl WatermarkController {
     ) -> Result<ObservedScale, ScaleReadError> {
         let has_pending_scale = state.has_pending_scale();
         self.workloads.observe_scale(target, has_pending_scale, &mut state.scale_version).await
-    }
-
-    /// Fetches the scale of a target.
-    pub(super) async fn fetch_scale(
-        &self,
-        state: &mut ObjectState,
-        target: &ObjectReference,
-    ) -> Result<ScaleSubresource, ScaleReadError> {
-        self.workloads.fetch_scale(target, &mut state.scale_version).await
-    }
-
-    /// Writes the replicas of a target.
-    pub(super) async fn update_scale(
-        &self,
-        state: &mut ObjectState,
-        fresh: &ScaleSubresource,
-        to: i32,
-    ) -> Result<(), WriteError> {
-        self.workloads.update_scale(self.write_context(), fresh, to, &mut state.scale_version).await
     }
 }

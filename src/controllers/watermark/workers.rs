@@ -28,6 +28,9 @@ const PARK_AFTER: Duration = Duration::from_secs(1);
 /// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
+/// Concurrent writes for each worker.
+const WRITES_PER_WORKER: usize = 4;
+
 /// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Parked reconciles.
@@ -46,6 +49,13 @@ async fn next_finished(parked: &mut ParkedReconciles) {
 }
 
 impl WatermarkController {
+    /// Makes the queued writes until `stop`.
+    pub(super) async fn run_writes(self: Arc<Self>, stop: ShutdownToken) {
+        let run = |_, write, permit| Arc::clone(&self).run_write(write, permit);
+        let concurrency = self.config.workers.max(1) * WRITES_PER_WORKER;
+        self.writes.run(&self.permit, concurrency, run, stop.cancelled()).await;
+    }
+
     /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
     pub(super) async fn run_worker(self: Arc<Self>, worker: usize, stop: ShutdownToken) {
         tokio::select! {
@@ -85,6 +95,7 @@ impl WatermarkController {
             }
             // Due times from before this process became the leader are meaningless.
             if !std::mem::replace(&mut was_leader, true) && worker == 0 {
+                self.writes.clear();
                 self.queue.requeue_all(self.clock.now());
             }
             wakeups.borrow_and_update();
