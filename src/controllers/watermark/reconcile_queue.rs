@@ -25,8 +25,8 @@ pub(super) type Completion = Box<dyn FnOnce(&mut ObjectState) -> Option<Time> + 
 struct QueueEntry {
     /// `None` while the object is being reconciled.
     state: Option<Box<ObjectState>>,
-    /// A newer version of the object that arrived during the reconcile.
-    newer_object: Option<Arc<WatermarkPodAutoscaler>>,
+    /// A newer version of the object that arrived during the reconcile, and whether it arrived during a list.
+    newer_object: Option<(Arc<WatermarkPodAutoscaler>, bool)>,
     /// Whether the object was deleted during the reconcile. A new object of the same name waits until that reconcile ends,
     /// because two concurrent reconciles might scale the same target.
     is_gone: bool,
@@ -154,11 +154,10 @@ impl ReconcileQueue {
             let due = complete(&mut state);
             next = next.into_iter().chain(due).min();
         }
-        if let Some(newer) = entry.newer_object.take() {
+        if let Some((newer, is_listing)) = entry.newer_object.take() {
             if is_material_change(&state.object, &newer) {
                 next = Some(now);
             }
-            let is_listing = inner.is_listing.get(entry.scope).is_some_and(|it| *it);
             if newer.uid() == state.object.uid() {
                 if is_listing || !state.is_newer_than(&newer) {
                     state.object = newer;
@@ -373,7 +372,7 @@ impl Inner {
             return false;
         }
         let Some(state) = &mut entry.state else {
-            entry.newer_object = Some(object);
+            entry.newer_object = Some((object, is_listing));
             entry.is_gone = false;
             return false;
         };
