@@ -35,7 +35,7 @@ use std::{
     fmt,
     net::SocketAddr,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
 };
@@ -58,7 +58,7 @@ use crate::{
     cluster::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
         clock::Clock,
-        leader::{Election, ElectionState, Fence},
+        leader::{Election, ElectionState, Fence, Term},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
         watch::WatchFactory,
         write::{EventSender, Permit, RateLimiter, WriteStats},
@@ -95,6 +95,8 @@ pub struct WatermarkController {
     permit: Permit,
     /// Writes that wait for the rate limit.
     writes: WriteQueue<Write>,
+    /// The current term of leadership.
+    term: Mutex<Option<Term>>,
     event_sender: EventSender,
     traffic: ApiTrafficMetrics,
     loop_metrics: LoopMetrics,
@@ -178,8 +180,8 @@ impl Controller for WatermarkController {
         workers.spawn(|stop| this().run_health_loop(stop));
         self.workloads.start_scale_watches(&stop, workers.tasks());
         tasks.until_end.spawn(|stop| this().run_writes(stop));
-        for worker in 0..self.config.workers.max(1) {
-            workers.spawn(|stop| this().run_worker(worker, stop));
+        for _ in 0..self.config.workers.max(1) {
+            workers.spawn(|stop| this().run_worker(stop));
         }
     }
 
@@ -265,6 +267,7 @@ impl WatermarkController {
             )?,
             permit,
             writes: WriteQueue::default(),
+            term: Mutex::default(),
             event_sender,
             traffic: context.traffic.clone(),
             liveness: context.liveness.clone(),
@@ -283,9 +286,5 @@ impl WatermarkController {
             clock,
             client,
         })
-    }
-
-    fn may_act(&self) -> bool {
-        self.permit.fence().is_granted()
     }
 }

@@ -132,8 +132,8 @@ impl ClassQueue {
             }
             None => self.namespaces.range::<str, _>(..),
         };
-        let all = after.chain(self.namespaces.iter());
-        all.flat_map(|(_, waiting)| waiting.values().find(|id| may_start(id))).next()
+        let mut all = after.chain(self.namespaces.iter());
+        all.find_map(|(_, waiting)| waiting.values().find(|id| may_start(id)))
     }
 }
 
@@ -191,18 +191,19 @@ impl<W: QueuedWrite> WriteQueue<W> {
         self.lock().in_flight.contains(&(key.clone(), false))
     }
 
-    /// Ends a write of a scale: what was decided meanwhile is outdated. Returns whether something was removed.
-    pub fn finish_scale(&self, key: &ObjectKey) -> bool {
-        let mut inner = self.lock();
-        inner.in_flight.remove(&(key.clone(), false));
-        let outdated = [WritePart::Scale, WritePart::Status]
-            .map(|part| inner.remove(&(key.clone(), part, 0)).is_some());
-        drop(inner);
-        self.changed.notify_one();
+    /// Ends a write of a scale: what was decided meanwhile is outdated. `rebase` changes what still waits to what is stored
+    /// now. Returns whether something was removed.
+    pub fn finish_scale(&self, key: &ObjectKey, rebase: impl Fn(&mut W)) -> bool {
+        let outdated = {
+            let mut inner = self.lock();
+            [WritePart::Scale, WritePart::Status]
+                .map(|part| inner.remove(&(key.clone(), part, 0)).is_some())
+        };
+        self.finish(key, rebase);
         outdated.contains(&true)
     }
 
-    /// Ends another write of an object. `rebase` changes what still waits to what is stored now.
+    /// Ends a write of an object. `rebase` changes what still waits to what is stored now.
     pub fn finish(&self, key: &ObjectKey, rebase: impl Fn(&mut W)) {
         let mut inner = self.lock();
         inner.in_flight.remove(&(key.clone(), false));

@@ -200,6 +200,7 @@ impl WatermarkController {
             observed_at,
             to,
             now,
+            term: self.permit.fence().term(),
         };
         if self.config.compat == Compat::Upstream {
             let result = self.send_scale(write, &self.permit).await;

@@ -14,7 +14,7 @@ use super::{
     exported_state::ExportedState,
     object_state::{ObjectState, trimmed},
     scaling_gates::Blocked,
-    writes::{StatusChange, Write},
+    writes::{StatusChange, Write, key_of},
 };
 use crate::{
     cluster::{
@@ -57,6 +57,17 @@ pub(super) enum Requeue {
 /// The outcome of a reconcile as a metric label, and when the object is due next.
 pub(super) type ReconcileResult = (&'static str, Requeue);
 
+/// The span of an object's log lines, with the attributes of its annotation.
+pub(super) fn object_span(object: &WatermarkPodAutoscaler) -> Span {
+    let annotation = object.annotations().get(log_attributes::ANNOTATION);
+    let attributes = log_attributes::parse(annotation.map(String::as_str)).unwrap_or_else(|why| {
+        let key = key_of(object);
+        tracing::debug!(%key, why, "annotation {} is not a JSON object", log_attributes::ANNOTATION);
+        None
+    });
+    attributes.map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes))
+}
+
 impl WatermarkController {
     /// Reconciles an object. Its log attributes are attached to every log line.
     pub(super) async fn reconcile(
@@ -64,14 +75,7 @@ impl WatermarkController {
         key: &ObjectKey,
         state: &mut ObjectState,
     ) -> ReconcileResult {
-        let annotation = state.object.annotations().get(log_attributes::ANNOTATION);
-        let attributes =
-            log_attributes::parse(annotation.map(String::as_str)).unwrap_or_else(|why| {
-                tracing::debug!(%key, why, "annotation {} is not a JSON object", log_attributes::ANNOTATION);
-                None
-            });
-        let span = attributes
-            .map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes));
+        let span = object_span(&state.object);
         self.reconcile_object(key, state).instrument(span).await
     }
 
@@ -275,6 +279,10 @@ impl WatermarkController {
             }
             Err(why) => {
                 self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
+                if matches!(why, WriteError::Conflict(_)) {
+                    // The object has changed: the next reconcile tries again.
+                    state.finalizer_retry_at = None;
+                }
                 let is_deleted = state.object.metadata.deletion_timestamp.is_some();
                 is_deleted.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))
             }

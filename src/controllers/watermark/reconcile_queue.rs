@@ -231,6 +231,7 @@ impl ReconcileQueue {
             if let Some(state) = inner.entries.get_mut(&key).and_then(|entry| entry.state.as_mut())
             {
                 (state.metric_history, state.waiting_status) = (None, None);
+                state.finalizer_retry_at = None;
             }
             inner.bring_forward(&key, now);
         }

@@ -13,12 +13,14 @@ use plimsoll_core::{
 };
 use plimsoll_storage::WritePermit;
 use tokio::time::Duration;
+use tracing::{Instrument as _, Span};
 
 use super::{
     super::replicas::ObservedScale,
     WatermarkController,
     exported_state::ExportedState,
     object_state::ObjectState,
+    reconcile::object_span,
     writes::{ScaleEnd, ScaleResult, ScaleWrite, StatusChange, StatusWrite, Write, key_of},
 };
 use crate::cluster::write::{PrepaidPermit, WriteError};
@@ -38,6 +40,11 @@ pub(super) struct ScaleFollowUp {
 impl WatermarkController {
     /// Makes a queued write, and applies its result to the object's state.
     pub(super) async fn run_write(self: Arc<Self>, write: Write, permit: PrepaidPermit) {
+        let span = write.object().map_or_else(Span::none, object_span);
+        self.make_write(write, permit).instrument(span).await;
+    }
+
+    async fn make_write(self: Arc<Self>, write: Write, permit: PrepaidPermit) {
         let this = Arc::clone(&self);
         match write {
             Write::Event(event) => self.event_sender.send(&permit, *event).await,
@@ -61,7 +68,8 @@ impl WatermarkController {
                 write.now = write.now.max(self.clock.now());
                 let result = self.send_scale(*write, &permit).await;
                 let now = self.clock.now();
-                let end = || self.writes.finish_scale(&key);
+                let stored = Arc::clone(&result.object);
+                let end = || self.writes.finish_scale(&key, |waiting| waiting.rebase(&stored));
                 let complete = Box::new(move |state: &mut ObjectState| {
                     let had_exported = state.exported.is_some();
                     let mut exported = state.exported.as_deref().cloned().unwrap_or_default();
@@ -112,6 +120,7 @@ impl WatermarkController {
             to: write.to,
             scale_version: None,
             now: write.now,
+            term: write.term,
             made: Arc::clone(&write.made),
         };
         let fresh = match write.observed {
@@ -215,6 +224,12 @@ impl WatermarkController {
                 if *outcome == ScaleOutcome::Done {
                     Self::record_moved_replicas(state, exported, result.from, result.to);
                     exported.desired_replicas = Some(made.decision.desired);
+                }
+                if self.config.compat == Compat::Plimsoll
+                    && self.permit.fence().term() != result.term
+                {
+                    // Another process has led since. It has resolved the pending scale, and may have scaled again.
+                    return ScaleFollowUp::default();
                 }
                 let last = made.resolved_status.last_scale_time.as_ref();
                 let last = last.map(conditions::from_timestamp);

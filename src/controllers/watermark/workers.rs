@@ -3,7 +3,7 @@
 use std::{
     future::{Future, pending},
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -16,7 +16,7 @@ use super::{
     WatermarkController, config::WatermarkConfig, object_state::ObjectState, reconcile::Requeue,
     reconcile_queue::NextItem, schedule::next_reconcile,
 };
-use crate::controllers::runtime::shutdown::ShutdownToken;
+use crate::{cluster::leader::Term, controllers::runtime::shutdown::ShutdownToken};
 use plimsoll_core::types::compat::Compat;
 
 /// How often a process that does not lead checks whether it has become the leader.
@@ -57,7 +57,7 @@ impl WatermarkController {
     }
 
     /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
-    pub(super) async fn run_worker(self: Arc<Self>, worker: usize, stop: ShutdownToken) {
+    pub(super) async fn run_worker(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = async {
@@ -66,37 +66,29 @@ impl WatermarkController {
             } => {}
         }
         let mut parked = ParkedReconciles::new();
-        self.process_queue(worker, &stop, &mut parked).await;
+        self.process_queue(&stop, &mut parked).await;
         // Finish parked reconciles: an aborted one may have recorded a pending scale that it did not write.
         while parked.next().await.is_some() {}
     }
 
-    async fn process_queue(
-        self: &Arc<Self>,
-        worker: usize,
-        stop: &ShutdownToken,
-        parked: &mut ParkedReconciles,
-    ) {
+    async fn process_queue(self: &Arc<Self>, stop: &ShutdownToken, parked: &mut ParkedReconciles) {
         let mut wakeups = self.queue.wakeups();
-        let mut was_leader = false;
+        let mut last_term = None;
         loop {
             self.loop_watchdog.tick();
             if stop.is_cancelled() {
                 return;
             }
-            if !self.may_act() {
-                was_leader = false;
+            let Some(term) = self.permit.fence().term() else {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = next_finished(parked) => {}
                     () = sleep(LEADER_POLL_INTERVAL) => {}
                 }
                 continue;
-            }
-            // Due times from before this process became the leader are meaningless.
-            if !std::mem::replace(&mut was_leader, true) && worker == 0 {
-                self.writes.clear();
-                self.queue.requeue_all(self.clock.now());
+            };
+            if last_term.replace(term) != Some(term) {
+                self.begin_term(term);
             }
             wakeups.borrow_and_update();
             let next_due = match self.queue.pop_due(self.clock.now()) {
@@ -126,6 +118,16 @@ impl WatermarkController {
                 _ = wakeups.changed() => {}
                 () = sleep(LONGEST_WAIT) => {}
             }
+        }
+    }
+
+    /// Forgets what was decided in earlier terms of leadership, before the first reconcile of this one.
+    fn begin_term(&self, term: Term) {
+        let mut current = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.replace(term) != Some(term) {
+            self.writes.clear();
+            // Due times from before this process became the leader are meaningless.
+            self.queue.requeue_all(self.clock.now());
         }
     }
 

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::super::replicas::{ObservedScale, QueuedWrite, WritePart};
 use crate::cluster::{
+    leader::Term,
     target::scale::ObjectReference,
     write::{EventDetails, WriteError},
 };
@@ -145,6 +146,8 @@ pub(super) struct ScaleWrite {
     pub observed_at: Instant,
     pub to: i32,
     pub now: Time,
+    /// The term of leadership in which it was decided.
+    pub term: Option<Term>,
 }
 
 impl QueuedWrite for Write {
@@ -171,6 +174,16 @@ impl QueuedWrite for Write {
 }
 
 impl Write {
+    /// The object that it changes; `None` for an event.
+    pub fn object(&self) -> Option<&WatermarkPodAutoscaler> {
+        match self {
+            Self::Scale(write) => Some(&write.object),
+            Self::Status(write) => Some(&write.object),
+            Self::Finalizer(object) => Some(object),
+            Self::Event(_) => None,
+        }
+    }
+
     /// Changes a waiting write to the object that is stored now by another write of this process.
     pub fn rebase(&mut self, stored: &Arc<WatermarkPodAutoscaler>) {
         let (object, base) = match self {
@@ -216,6 +229,8 @@ pub(super) struct ScaleResult {
     /// The version of the scale.
     pub scale_version: Option<u64>,
     pub now: Time,
+    /// The term of leadership in which it was decided.
+    pub term: Option<Term>,
 }
 
 /// The result of a write of the status.

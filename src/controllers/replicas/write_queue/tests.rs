@@ -69,7 +69,7 @@ impl Fixture {
                     made.lock().expect("no panic").push((name, write));
                     match write.part() {
                         WritePart::Scale => {
-                            queue.finish_scale(&key);
+                            queue.finish_scale(&key, |_| ());
                         }
                         WritePart::Event => {}
                         _ => queue.finish(&key, |_| {}),
