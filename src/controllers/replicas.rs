@@ -1,7 +1,11 @@
 //! Shared by controllers that set replicas: the pods of a workload, and reading and writing its scale.
 
+mod autoscaler;
+mod object_state;
 mod pods;
+mod reconcile_queue;
 mod scale_client;
+mod schedule;
 mod watch_scopes;
 mod write_queue;
 
@@ -10,8 +14,12 @@ use std::{fmt, sync::Arc};
 use kube::Client;
 
 pub(super) use self::{
+    autoscaler::ReplicaAutoscaler,
+    object_state::{ObjectState, WaitingStatus, key_of},
     pods::OwnershipRule,
+    reconcile_queue::{NextItem, ReconcileQueue},
     scale_client::ObservedScale,
+    schedule::next_reconcile,
     watch_scopes::{WatchScope, WatchScopes},
     write_queue::{QueuedWrite, WritePart, WriteQueue},
 };

@@ -1,7 +1,7 @@
 //! The watermark controller process: its components, startup and shutdown.
 //!
 //! ```text
-//!   watches ──▶ reconcile_queue: objects by due time ──▶ workers ──▶ reconcile
+//!   watches ──▶ reconcile queue: objects by due time ──▶ workers ──▶ reconcile
 //!   watches ──▶ pods ──────────────────────────────────────┐            │
 //!   target: scale, watched or fetched ─────────────────────┼─▶ apply: decides ──▶ write queue: by class and namespace
 //!   fetch_metrics: metrics APIs, recommenders, Prometheus ─┘      │                 │
@@ -21,10 +21,8 @@ mod metrics_export;
 mod object_state;
 mod probes;
 mod reconcile;
-mod reconcile_queue;
 mod scale_writer;
 pub(crate) mod scaling_gates;
-mod schedule;
 mod status_writer;
 mod target;
 mod watches;
@@ -49,11 +47,11 @@ use self::{
     config::WatermarkConfig,
     fetch_metrics::{MetricClients, USER_AGENT},
     metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
-    reconcile_queue::ReconcileQueue,
+    object_state::WatermarkAutoscaler,
     watches::Watches,
     writes::Write,
 };
-use super::replicas::{Workloads, WriteQueue};
+use super::replicas::{ReconcileQueue, ReplicaAutoscaler as _, Workloads, WriteQueue};
 use crate::{
     cluster::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
@@ -89,7 +87,7 @@ pub struct WatermarkController {
     liveness: Liveness,
     watch_factory: WatchFactory,
     watches: Watches,
-    queue: ReconcileQueue,
+    queue: ReconcileQueue<WatermarkAutoscaler>,
     workloads: Arc<Workloads>,
     metric_clients: MetricClients,
     permit: Permit,
@@ -196,7 +194,7 @@ impl Controller for WatermarkController {
             &self.traffic,
             self.watches.all().chain(self.workloads.scopes.scale_watches()),
         );
-        self.traffic.set_watch_objects("watermarkpodautoscalers", self.queue.len());
+        self.traffic.set_watch_objects(WatermarkAutoscaler::RESOURCE, self.queue.len());
         self.traffic.set_watch_objects("pods", self.workloads.scopes.pod_count());
         for (name, count) in self.workloads.scopes.scale_counts() {
             self.traffic.set_watch_objects(name, count);

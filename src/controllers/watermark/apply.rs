@@ -10,7 +10,7 @@ use super::{
     super::replicas::{ObservedScale, WritePart},
     WatermarkController,
     exported_state::ExportedState,
-    object_state::ObjectState,
+    object_state::{ObjectState, metric_history},
     reconcile::{ReconcileResult, Requeue},
     writes::{MadeDecision, ScaleWrite, StatusChange, Write},
 };
@@ -60,11 +60,11 @@ impl WatermarkController {
         now: Time,
     ) -> ReconcileResult {
         let (mut rules, fixes) =
-            (EffectiveSpec::from_spec(filled).with_options(state.options), self.config.fixes);
+            (EffectiveSpec::from_spec(filled).with_options(state.own.options), self.config.fixes);
         rules.dry_run |= self.config.dry_run.is_some();
         let target = target_name(&key.namespace, filled);
         let readiness = rules.readiness_policy(target, now, fixes);
-        let history = state.metric_history();
+        let history = metric_history(state);
         let observed_at = Instant::now();
         let values = observed.values();
         let scale =
@@ -107,7 +107,7 @@ impl WatermarkController {
         for row in &decision.metrics {
             self.metrics.count_metric_result(row.kind.as_str(), row.result.as_ref().map(drop));
         }
-        state.metric_history = Some(decision.history.clone());
+        state.own.metric_history = Some(decision.history.clone());
         let previous_desired = exported.desired_replicas;
         exported.set_decision(&decision, &rules, fixes);
         let outcome = if decision.proposal.is_ok() { "decided" } else { "held" };

@@ -151,8 +151,12 @@ impl WatermarkController {
 
     /// Removes the series of recommenders that are no longer used.
     pub(super) fn retain_recommender_series(&self) {
-        let used: HashSet<String> =
-            self.queue.recommenders().iter().map(|url| client_label(url)).collect();
+        let objects = self.queue.objects();
+        let used: HashSet<String> = objects
+            .iter()
+            .filter_map(|object| object.spec.recommender.as_ref())
+            .map(|it| client_label(&it.url))
+            .collect();
         self.metrics.retain_clients(&used);
     }
 }

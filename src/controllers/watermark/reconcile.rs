@@ -10,11 +10,12 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::{
+    super::replicas::key_of,
     WatermarkController,
     exported_state::ExportedState,
     object_state::{ObjectState, trimmed},
     scaling_gates::Blocked,
-    writes::{StatusChange, Write, key_of},
+    writes::{StatusChange, Write},
 };
 use crate::{
     cluster::{
@@ -85,11 +86,11 @@ impl WatermarkController {
             return self.reconcile_deleted(state).await;
         }
         if self.config.compat == Compat::Plimsoll
-            && state.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now)
+            && state.own.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now)
         {
             // The reconcile continues in any case: the finalizer only matters when the object is deleted.
             let is_queued = self.remove_finalizer(state);
-            state.finalizer_retry_at = is_queued.then(|| now.later(FINALIZER_RETRY_INTERVAL));
+            state.own.finalizer_retry_at = is_queued.then(|| now.later(FINALIZER_RETRY_INTERVAL));
         }
         let filled = with_defaults(&state.object.spec);
         let mut exported = ExportedState::from_spec(&filled, state.exported.as_deref(), now);
@@ -274,14 +275,14 @@ impl WatermarkController {
                 {
                     state.accept_stored(stored);
                 }
-                state.finalizer_retry_at = None;
+                state.own.finalizer_retry_at = None;
                 None
             }
             Err(why) => {
                 self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
                 if matches!(why, WriteError::Conflict(_)) {
                     // The object has changed: the next reconcile tries again.
-                    state.finalizer_retry_at = None;
+                    state.own.finalizer_retry_at = None;
                 }
                 let is_deleted = state.object.metadata.deletion_timestamp.is_some();
                 is_deleted.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))

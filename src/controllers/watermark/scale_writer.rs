@@ -16,12 +16,12 @@ use tokio::time::Duration;
 use tracing::{Instrument as _, Span};
 
 use super::{
-    super::replicas::ObservedScale,
+    super::replicas::{ObservedScale, key_of},
     WatermarkController,
     exported_state::ExportedState,
     object_state::ObjectState,
     reconcile::object_span,
-    writes::{ScaleEnd, ScaleResult, ScaleWrite, StatusChange, StatusWrite, Write, key_of},
+    writes::{ScaleEnd, ScaleResult, ScaleWrite, StatusChange, StatusWrite, Write},
 };
 use crate::cluster::write::{PrepaidPermit, WriteError};
 
@@ -64,7 +64,7 @@ impl WatermarkController {
                 });
             }
             Write::Scale(mut write) => {
-                let key = key_of(&write.object);
+                let key = key_of(&*write.object);
                 write.now = write.now.max(self.clock.now());
                 let result = self.send_scale(*write, &permit).await;
                 let now = self.clock.now();

@@ -46,9 +46,9 @@ impl WatermarkController {
             return;
         }
         let (options, invalid) = read_annotations(state.object.annotations(), self.config.period);
-        state.options = options;
+        state.own.options = options;
         let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
-        let mut warning_messages = warnings::collect(filled, &state.options);
+        let mut warning_messages = warnings::collect(filled, &state.own.options);
         warning_messages.extend(self.unconfirmed_alert(state));
         let before = state.status();
         let mut updates = Vec::new();
@@ -139,10 +139,10 @@ impl WatermarkController {
         let result = monitor_gate::evaluate_monitor(
             &qualified_name,
             &found,
-            state.options.unknown_gate_is_open,
+            state.own.options.unknown_gate_is_open,
         );
-        let was_unread = state.has_unread_monitor;
-        state.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
+        let was_unread = state.own.has_unread_monitor;
+        state.own.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
         if let Monitor::Unreadable(why) = &found
             && (!was_unread || self.config.compat == Compat::Upstream)
         {
@@ -196,7 +196,7 @@ impl WatermarkController {
         let namespace = state.object.namespace().unwrap_or_default();
         let alert =
             alert_state(self.query_prometheus(&namespace, &query, now, state.last_reconcile).await);
-        let opens_if_unknown = state.options.unknown_gate_is_open;
+        let opens_if_unknown = state.own.options.unknown_gate_is_open;
         Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, self.config.period))
     }
 }

@@ -10,9 +10,9 @@ use plimsoll_core::types::Time;
 use plimsoll_storage::WritePermit;
 
 use super::{
-    super::replicas::WritePart,
+    super::replicas::{WaitingStatus, WritePart},
     WatermarkController,
-    object_state::{ObjectState, WaitingStatus, trimmed},
+    object_state::{ObjectState, trimmed},
     reconcile::ERROR_BACKOFF,
     writes::{StatusChange, StatusResult, StatusWrite, Write},
 };

@@ -7,8 +7,9 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
 use super::{
-    super::replicas::{WatchScope, Workloads},
+    super::replicas::{ReplicaAutoscaler as _, WatchScope, Workloads},
     ShutdownToken, Tasks, WatermarkController,
+    object_state::WatermarkAutoscaler,
 };
 use crate::cluster::watch::{ObjectChange, WatchOptions, status::WatchStatus, watch};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, types::compat::Compat};
@@ -25,7 +26,7 @@ impl Watches {
     pub fn new(workloads: Arc<Workloads>) -> Self {
         let scopes = workloads.scopes.all().iter();
         let objects =
-            scopes.map(|_| Arc::new(WatchStatus::new("watermarkpodautoscalers"))).collect();
+            scopes.map(|_| Arc::new(WatchStatus::new(WatermarkAutoscaler::RESOURCE))).collect();
         Self { objects, workloads }
     }
 

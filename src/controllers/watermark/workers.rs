@@ -13,8 +13,11 @@ use tokio::time::Instant;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
 
 use super::{
-    WatermarkController, config::WatermarkConfig, object_state::ObjectState, reconcile::Requeue,
-    reconcile_queue::NextItem, schedule::next_reconcile,
+    super::replicas::{NextItem, next_reconcile},
+    WatermarkController,
+    config::WatermarkConfig,
+    object_state::ObjectState,
+    reconcile::Requeue,
 };
 use crate::{cluster::leader::Term, controllers::runtime::shutdown::ShutdownToken};
 use plimsoll_core::types::compat::Compat;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     types::{
-        ObjectKey, Time,
+        Time,
         compat::{Compat, Fixes},
     },
     watermark::{
@@ -239,13 +239,4 @@ pub(super) struct StatusResult {
     pub write: StatusWrite,
     /// Whether a request was made, or why it failed.
     pub written: Result<bool, WriteError>,
-}
-
-/// The key of an object.
-pub(super) fn key_of(object: &WatermarkPodAutoscaler) -> ObjectKey {
-    let metadata = &object.metadata;
-    ObjectKey::new(
-        metadata.namespace.as_deref().unwrap_or_default(),
-        metadata.name.as_deref().unwrap_or_default(),
-    )
 }

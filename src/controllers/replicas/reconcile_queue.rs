@@ -12,38 +12,34 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
-use super::{
-    exported_state::ExportedState,
-    object_state::{ObjectState, trimmed},
-};
+use super::{ObjectState, ReplicaAutoscaler, key_of};
 use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
-use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
 /// Applies the result of a write to the state of its object. Returns when the object is due, if earlier than planned.
-pub(super) type Completion = Box<dyn FnOnce(&mut ObjectState) -> Option<Time> + Send>;
+pub(in crate::controllers) type Completion<A> =
+    Box<dyn FnOnce(&mut ObjectState<A>) -> Option<Time> + Send>;
 
-struct QueueEntry {
+struct QueueEntry<A: ReplicaAutoscaler> {
     /// `None` while the object is being reconciled.
-    state: Option<Box<ObjectState>>,
+    state: Option<Box<ObjectState<A>>>,
     /// A newer version of the object that arrived during the reconcile, and whether it arrived during a list.
-    newer_object: Option<(Arc<WatermarkPodAutoscaler>, bool)>,
+    newer_object: Option<(Arc<A::Object>, bool)>,
     /// Whether the object was deleted during the reconcile. A new object of the same name waits until that reconcile ends,
     /// because two concurrent reconciles might scale the same target.
     is_gone: bool,
     /// Completions of writes that ended during the reconcile.
-    completions: Vec<Completion>,
+    completions: Vec<Completion<A>>,
     /// Whether the scale was written during the reconcile, which has decided on an outdated state.
     is_outdated: bool,
-    /// The recommender of the object that is being reconciled.
-    recommender: Option<Box<str>>,
+    /// The object that is being reconciled.
+    running: Option<Arc<A::Object>>,
     /// The exported state of the object that is being reconciled.
-    exported: Option<Arc<ExportedState>>,
+    exported: Option<Arc<A::Exported>>,
     due: Option<Time>,
 }
 
-#[derive(Default)]
-struct Inner {
-    entries: BTreeMap<ObjectKey, QueueEntry>,
+struct Inner<A: ReplicaAutoscaler> {
+    entries: BTreeMap<ObjectKey, QueueEntry<A>>,
     due: BTreeSet<(Time, ObjectKey)>,
     /// The objects that exist, for each watch scope.
     existing: Vec<ObjectStore<ObjectKey, ()>>,
@@ -52,13 +48,13 @@ struct Inner {
 }
 
 /// The queue of all objects.
-pub(super) struct ReconcileQueue {
-    inner: Mutex<Inner>,
+pub(in crate::controllers) struct ReconcileQueue<A: ReplicaAutoscaler> {
+    inner: Mutex<Inner<A>>,
     /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
 }
 
-impl fmt::Debug for ReconcileQueue {
+impl<A: ReplicaAutoscaler> fmt::Debug for ReconcileQueue<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReconcileQueue").finish_non_exhaustive()
     }
@@ -66,30 +62,26 @@ impl fmt::Debug for ReconcileQueue {
 
 /// The next item of the queue.
 #[derive(Debug)]
-pub(super) enum NextItem {
+pub(in crate::controllers) enum NextItem<A: ReplicaAutoscaler> {
     /// An object with its state, and when it was due.
-    Due(ObjectKey, Box<ObjectState>, Time),
+    Due(ObjectKey, Box<ObjectState<A>>, Time),
     /// No object is due before this time; `None` if none is scheduled.
     NoneUntil(Option<Time>),
 }
 
-/// Whether a change of an object requires a reconcile: a new spec, new annotations, or a deletion timestamp.
-fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> bool {
-    before.uid() != after.uid()
-        || before.spec != after.spec
-        || before.metadata.annotations != after.metadata.annotations
-        || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
-}
-
-impl ReconcileQueue {
+impl<A: ReplicaAutoscaler> ReconcileQueue<A> {
     /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
-        let existing = (0..scopes).map(|_| ObjectStore::default()).collect();
-        let inner = Inner { existing, is_listing: vec![false; scopes], ..Inner::default() };
+        let inner = Inner {
+            entries: BTreeMap::new(),
+            due: BTreeSet::new(),
+            existing: (0..scopes).map(|_| ObjectStore::default()).collect(),
+            is_listing: vec![false; scopes],
+        };
         Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<A>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,7 +91,7 @@ impl ReconcileQueue {
     }
 
     /// Applies a watch event. New and changed objects are due at once.
-    pub fn apply(&self, scope: usize, change: ObjectChange<WatermarkPodAutoscaler>, now: Time) {
+    pub fn apply(&self, scope: usize, change: ObjectChange<A::Object>, now: Time) {
         let mut inner = self.lock();
         let is_due = inner.apply(scope, change, now);
         drop(inner);
@@ -109,7 +101,7 @@ impl ReconcileQueue {
     }
 
     /// Takes the next object that is due.
-    pub fn pop_due(&self, now: Time) -> NextItem {
+    pub fn pop_due(&self, now: Time) -> NextItem<A> {
         let mut inner = self.lock();
         let Some((at, key)) = inner.due.first().cloned() else { return NextItem::NoneUntil(None) };
         if at > now {
@@ -122,8 +114,7 @@ impl ReconcileQueue {
         entry.due = None;
         match entry.state.take() {
             Some(state) => {
-                let recommender = state.object.spec.recommender.as_ref();
-                entry.recommender = recommender.map(|recommender| recommender.url.as_str().into());
+                entry.running = Some(Arc::clone(&state.object));
                 NextItem::Due(key, state, at)
             }
             None => NextItem::NoneUntil(Some(now)),
@@ -134,14 +125,14 @@ impl ReconcileQueue {
     pub fn requeue(
         &self,
         key: &ObjectKey,
-        mut state: Box<ObjectState>,
+        mut state: Box<ObjectState<A>>,
         next: Option<Time>,
         now: Time,
     ) {
         let mut guard = self.lock();
         let inner = &mut *guard;
         let Some(entry) = inner.entries.get_mut(key) else { return };
-        entry.recommender = None;
+        entry.running = None;
         if entry.is_gone {
             inner.entries.remove(key);
             return;
@@ -155,7 +146,7 @@ impl ReconcileQueue {
             next = next.into_iter().chain(due).min();
         }
         if let Some((newer, is_listing)) = entry.newer_object.take() {
-            if is_material_change(&state.object, &newer) {
+            if A::is_material_change(&state.object, &newer) {
                 next = Some(now);
             }
             if newer.uid() == state.object.uid() {
@@ -186,7 +177,7 @@ impl ReconcileQueue {
         now: Time,
         is_scale: bool,
         end: impl FnOnce() -> bool,
-        complete: Completion,
+        complete: Completion<A>,
     ) {
         let mut inner = self.lock();
         let mut due = end().then_some(now);
@@ -230,8 +221,8 @@ impl ReconcileQueue {
         for key in waiting {
             if let Some(state) = inner.entries.get_mut(&key).and_then(|entry| entry.state.as_mut())
             {
-                (state.metric_history, state.waiting_status) = (None, None);
-                state.finalizer_retry_at = None;
+                A::on_takeover(&mut state.own);
+                state.waiting_status = None;
             }
             inner.bring_forward(&key, now);
         }
@@ -242,22 +233,10 @@ impl ReconcileQueue {
         self.lock().len()
     }
 
-    /// The number of objects, how many of them have an unknown metric, and when one was last reconciled.
-    pub fn summary(&self) -> (usize, usize, Option<Time>) {
+    /// The exported states of all objects.
+    pub fn all_exported(&self) -> Vec<Arc<A::Exported>> {
         let inner = self.lock();
-        let exported = inner.entries.values().filter_map(|entry| {
-            entry
-                .state
-                .as_ref()
-                .and_then(|state| state.exported.as_ref())
-                .or(entry.exported.as_ref())
-        });
-        let (mut unknown, mut latest) = (0, None);
-        for exported in exported {
-            unknown += usize::from(exported.restrictions.contains(&Restriction::MetricUnknown));
-            latest = latest.max(Some(exported.reconciled_at));
-        }
-        (inner.len(), unknown, latest)
+        inner.entries.values().filter_map(|entry| entry.exported().cloned()).collect()
     }
 
     /// Whether no object is due or being reconciled.
@@ -278,16 +257,14 @@ impl ReconcileQueue {
         Duration::from_nanos(self.lock().due.first().map_or(0, waited))
     }
 
-    /// The URLs of the recommenders of all objects.
-    pub fn recommenders(&self) -> BTreeSet<String> {
+    /// All objects.
+    pub fn objects(&self) -> Vec<Arc<A::Object>> {
         let inner = self.lock();
-        let named = inner.entries.values().filter_map(|entry| match &entry.state {
-            Some(state) => {
-                state.object.spec.recommender.as_ref().map(|recommender| recommender.url.clone())
-            }
-            None => entry.recommender.as_deref().map(str::to_owned),
+        let objects = inner.entries.values().filter_map(|entry| match &entry.state {
+            Some(state) => Some(Arc::clone(&state.object)),
+            None => entry.running.clone(),
         });
-        named.collect()
+        objects.collect()
     }
 
     /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.
@@ -295,7 +272,7 @@ impl ReconcileQueue {
         &self,
         after: Option<&ObjectKey>,
         limit: usize,
-    ) -> (Vec<(ObjectKey, Arc<ExportedState>)>, Option<ObjectKey>) {
+    ) -> (Vec<(ObjectKey, Arc<A::Exported>)>, Option<ObjectKey>) {
         let inner = self.lock();
         let from = match after {
             Some(after) => Bound::Excluded(after),
@@ -305,8 +282,7 @@ impl ReconcileQueue {
         let mut last = None;
         let page = inner.entries.range::<ObjectKey, _>((from, Bound::Unbounded)).take(limit);
         for (count, (key, entry)) in page.enumerate() {
-            let current = entry.state.as_ref().and_then(|state| state.exported.as_ref());
-            if let Some(current) = current.or(entry.exported.as_ref()) {
+            if let Some(current) = entry.exported() {
                 exported.push((key.clone(), Arc::clone(current)));
             }
             last = (count + 1 == limit).then(|| key.clone());
@@ -315,14 +291,16 @@ impl ReconcileQueue {
     }
 }
 
-impl Inner {
+impl<A: ReplicaAutoscaler> QueueEntry<A> {
+    fn exported(&self) -> Option<&Arc<A::Exported>> {
+        let current = self.state.as_ref().and_then(|state| state.exported.as_ref());
+        current.or(self.exported.as_ref())
+    }
+}
+
+impl<A: ReplicaAutoscaler> Inner<A> {
     /// Applies a watch event. Returns whether an object is due at once.
-    fn apply(
-        &mut self,
-        scope: usize,
-        change: ObjectChange<WatermarkPodAutoscaler>,
-        now: Time,
-    ) -> bool {
+    fn apply(&mut self, scope: usize, change: ObjectChange<A::Object>, now: Time) -> bool {
         match &change {
             ObjectChange::Restart => self.is_listing[scope] = true,
             ObjectChange::Synced => self.is_listing[scope] = false,
@@ -330,14 +308,14 @@ impl Inner {
         }
         let mut applied = None;
         let change = change.map(|object| {
-            let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
+            let key = key_of(&object);
             applied = Some((key.clone(), object));
             (key, Some(()))
         });
         let removed =
             self.existing[scope].apply(change, |namespace, name| ObjectKey::new(namespace, name));
         if let Some((key, object)) = applied {
-            return self.upsert(&key, trimmed(object), self.is_listing[scope], now);
+            return self.upsert(&key, A::trimmed(object), self.is_listing[scope], now);
         }
         for (key, ()) in removed {
             self.remove(&key);
@@ -348,7 +326,7 @@ impl Inner {
     fn upsert(
         &mut self,
         key: &ObjectKey,
-        object: Arc<WatermarkPodAutoscaler>,
+        object: Arc<A::Object>,
         is_listing: bool,
         now: Time,
     ) -> bool {
@@ -360,7 +338,7 @@ impl Inner {
                 is_gone: false,
                 completions: Vec::new(),
                 is_outdated: false,
-                recommender: None,
+                running: None,
                 exported: None,
                 due: None,
             };
@@ -377,7 +355,7 @@ impl Inner {
             entry.is_gone = false;
             return false;
         };
-        let is_due = is_material_change(&state.object, &object);
+        let is_due = A::is_material_change(&state.object, &object);
         if state.object.uid() == object.uid() {
             state.object = object;
         } else {
