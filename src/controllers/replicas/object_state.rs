@@ -5,11 +5,11 @@ use std::sync::Arc;
 use kube::{Resource, ResourceExt as _};
 use plimsoll_core::types::{ObjectKey, Time};
 
-use super::ReplicaAutoscaler;
+use super::AutoscalerKind;
 
 /// A status that waits to be written.
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct WaitingStatus<S> {
+pub struct WaitingStatus<S> {
     /// The stored status that it is based on. It is void if another client changes that.
     pub base: Option<S>,
     pub status: S,
@@ -17,7 +17,7 @@ pub(in crate::controllers) struct WaitingStatus<S> {
 
 /// An object with the state that is kept from reconcile to reconcile.
 #[derive(Debug)]
-pub(in crate::controllers) struct ObjectState<A: ReplicaAutoscaler> {
+pub struct ObjectState<A: AutoscalerKind> {
     /// The object as last received from the watch or from a write.
     pub object: Arc<A::Object>,
     /// The status that would have been written, in a dry run.
@@ -44,7 +44,7 @@ pub(in crate::controllers) struct ObjectState<A: ReplicaAutoscaler> {
     pub own: A::State,
 }
 
-impl<A: ReplicaAutoscaler> ObjectState<A> {
+impl<A: AutoscalerKind> ObjectState<A> {
     pub fn new(object: Arc<A::Object>) -> Self {
         Self {
             object,
@@ -69,7 +69,7 @@ impl<A: ReplicaAutoscaler> ObjectState<A> {
 
     /// The stored status.
     pub fn stored_status(&self) -> Option<&A::Status> {
-        A::status(&self.object)
+        A::stored_status(&self.object)
     }
 
     fn newest_status(&self) -> Option<&A::Status> {
@@ -94,7 +94,7 @@ impl<A: ReplicaAutoscaler> ObjectState<A> {
     /// based on the stored one from now on.
     pub fn accept_stored(&mut self, stored: &Arc<A::Object>) {
         if let Some(waiting) = &mut self.waiting_status {
-            waiting.base = A::status(stored).cloned();
+            waiting.base = A::stored_status(stored).cloned();
         }
         if !self.is_newer_than(stored) {
             self.object = Arc::clone(stored);
@@ -108,6 +108,15 @@ impl<A: ReplicaAutoscaler> ObjectState<A> {
         };
         self.object.uid() == other.uid()
             && version(other).is_some_and(|other| version(&self.object) > Some(other))
+    }
+
+    /// Counts replicas that this process has added or removed. Returns the sums.
+    pub fn add_moved_replicas(&mut self, from: i32, to: i32) -> (u64, u64) {
+        let (up, down) = self.replicas_moved.unwrap_or_default();
+        let moved = u64::from(from.abs_diff(to));
+        let moved = if to > from { (up + moved, down) } else { (up, down + moved) };
+        self.replicas_moved = Some(moved);
+        moved
     }
 
     /// Forgets this status if it still waits, because its write has ended.

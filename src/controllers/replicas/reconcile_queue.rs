@@ -12,14 +12,14 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
-use super::{ObjectState, ReplicaAutoscaler, key_of};
+use super::{AutoscalerKind, ObjectState, key_of};
 use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
 
 /// Applies the result of a write to the state of its object. Returns when the object is due, if earlier than planned.
 pub(in crate::controllers) type Completion<A> =
     Box<dyn FnOnce(&mut ObjectState<A>) -> Option<Time> + Send>;
 
-struct QueueEntry<A: ReplicaAutoscaler> {
+struct QueueEntry<A: AutoscalerKind> {
     /// `None` while the object is being reconciled.
     state: Option<Box<ObjectState<A>>>,
     /// A newer version of the object that arrived during the reconcile, and whether it arrived during a list.
@@ -38,7 +38,7 @@ struct QueueEntry<A: ReplicaAutoscaler> {
     due: Option<Time>,
 }
 
-struct Inner<A: ReplicaAutoscaler> {
+struct Inner<A: AutoscalerKind> {
     entries: BTreeMap<ObjectKey, QueueEntry<A>>,
     due: BTreeSet<(Time, ObjectKey)>,
     /// The objects that exist, for each watch scope.
@@ -48,13 +48,13 @@ struct Inner<A: ReplicaAutoscaler> {
 }
 
 /// The queue of all objects.
-pub(in crate::controllers) struct ReconcileQueue<A: ReplicaAutoscaler> {
+pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
     inner: Mutex<Inner<A>>,
     /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
 }
 
-impl<A: ReplicaAutoscaler> fmt::Debug for ReconcileQueue<A> {
+impl<A: AutoscalerKind> fmt::Debug for ReconcileQueue<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReconcileQueue").finish_non_exhaustive()
     }
@@ -62,14 +62,14 @@ impl<A: ReplicaAutoscaler> fmt::Debug for ReconcileQueue<A> {
 
 /// The next item of the queue.
 #[derive(Debug)]
-pub(in crate::controllers) enum NextItem<A: ReplicaAutoscaler> {
+pub(in crate::controllers) enum NextItem<A: AutoscalerKind> {
     /// An object with its state, and when it was due.
     Due(ObjectKey, Box<ObjectState<A>>, Time),
     /// No object is due before this time; `None` if none is scheduled.
     NoneUntil(Option<Time>),
 }
 
-impl<A: ReplicaAutoscaler> ReconcileQueue<A> {
+impl<A: AutoscalerKind> ReconcileQueue<A> {
     /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
         let inner = Inner {
@@ -291,14 +291,14 @@ impl<A: ReplicaAutoscaler> ReconcileQueue<A> {
     }
 }
 
-impl<A: ReplicaAutoscaler> QueueEntry<A> {
+impl<A: AutoscalerKind> QueueEntry<A> {
     fn exported(&self) -> Option<&Arc<A::Exported>> {
         let current = self.state.as_ref().and_then(|state| state.exported.as_ref());
         current.or(self.exported.as_ref())
     }
 }
 
-impl<A: ReplicaAutoscaler> Inner<A> {
+impl<A: AutoscalerKind> Inner<A> {
     /// Applies a watch event. Returns whether an object is due at once.
     fn apply(&mut self, scope: usize, change: ObjectChange<A::Object>, now: Time) -> bool {
         match &change {

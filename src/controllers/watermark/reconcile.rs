@@ -7,85 +7,53 @@ use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_storage::WritePermit;
 use serde_json::json;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span};
 
 use super::{
-    super::replicas::key_of,
+    super::replicas::{
+        AutoscalerKind as _, ERROR_BACKOFF, ReconcileResult, Requeue, StatusChange, Write,
+    },
     WatermarkController,
+    autoscaler::{ObjectState, WatermarkAutoscaler},
     exported_state::ExportedState,
-    object_state::{ObjectState, trimmed},
     scaling_gates::Blocked,
-    writes::{StatusChange, Write},
 };
 use crate::{
     cluster::{
         target::scale::ScaleReadError,
-        write::{WpaPatchTarget, WriteError},
+        write::{ObjectPatchTarget, WriteError},
     },
     telemetry::ReconcileStep,
 };
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
+    scaling::STATUS_UPDATE_FAILED,
     types::compat::Compat,
     watermark::{
         conditions::ConditionUpdate,
-        log_attributes,
         spec::{has_defaults, with_defaults},
-        status_update::STATUS_UPDATE_FAILED,
         validation::validate,
     },
 };
 
 /// Upstream's finalizer, which only cleans up metrics, but blocks deletion if no controller removes it.
 const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
-/// Delay of the next reconcile after an error, and if the target does not exist.
-pub(super) const ERROR_BACKOFF: Duration = Duration::from_secs(1);
+/// Delay of the next reconcile if the target does not exist.
 const NO_SCALE_BACKOFF: Duration = Duration::from_secs(10);
 /// Delay before the removal of a finalizer is retried, while the object is not being deleted.
 const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
-/// When an object is due next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Requeue {
-    /// At its offset within the period.
-    Periodic,
-    /// After this time.
-    After(Duration),
-    /// Only when it changes.
-    OnChange,
-}
-
-/// The outcome of a reconcile as a metric label, and when the object is due next.
-pub(super) type ReconcileResult = (&'static str, Requeue);
-
-/// The span of an object's log lines, with the attributes of its annotation.
-pub(super) fn object_span(object: &WatermarkPodAutoscaler) -> Span {
-    let annotation = object.annotations().get(log_attributes::ANNOTATION);
-    let attributes = log_attributes::parse(annotation.map(String::as_str)).unwrap_or_else(|why| {
-        let key = key_of(object);
-        tracing::debug!(%key, why, "annotation {} is not a JSON object", log_attributes::ANNOTATION);
-        None
-    });
-    attributes.map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes))
-}
-
 impl WatermarkController {
-    /// Reconciles an object. Its log attributes are attached to every log line.
-    pub(super) async fn reconcile(
+    /// Reconciles an object, from its spec to the update of the scale.
+    pub(super) async fn reconcile_object(
         &self,
         key: &ObjectKey,
         state: &mut ObjectState,
     ) -> ReconcileResult {
-        let span = object_span(&state.object);
-        self.reconcile_object(key, state).instrument(span).await
-    }
-
-    async fn reconcile_object(&self, key: &ObjectKey, state: &mut ObjectState) -> ReconcileResult {
         let now = self.clock.now();
         if state.object.metadata.deletion_timestamp.is_some() {
             return self.reconcile_deleted(state).await;
         }
-        if self.config.compat == Compat::Plimsoll
+        if self.settings.compat == Compat::Plimsoll
             && state.own.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now)
         {
             // The reconcile continues in any case: the finalizer only matters when the object is deleted.
@@ -95,13 +63,13 @@ impl WatermarkController {
         let filled = with_defaults(&state.object.spec);
         let mut exported = ExportedState::from_spec(&filled, state.exported.as_deref(), now);
         exported.labels = self.exported_labels(state);
-        exported.dry_run |= self.config.dry_run.is_some();
+        exported.dry_run |= self.autoscaler.config.dry_run.is_some();
         if let Some(before) =
-            state.exported.as_deref().filter(|_| self.config.compat == Compat::Plimsoll)
+            state.exported.as_deref().filter(|_| self.settings.compat == Compat::Plimsoll)
         {
             exported.advance_cooldown(before.reconciled_at);
         }
-        if self.config.compat == Compat::Plimsoll {
+        if self.settings.compat == Compat::Plimsoll {
             exported.start_cooldown(&filled, &state.status());
         }
         let result = self.reconcile_target(key, state, &filled, &mut exported, now).await;
@@ -119,8 +87,8 @@ impl WatermarkController {
         exported: &mut ExportedState,
         now: Time,
     ) -> ReconcileResult {
-        if self.config.compat == Compat::Upstream
-            && self.config.dry_run.is_none()
+        if self.settings.compat == Compat::Upstream
+            && self.autoscaler.config.dry_run.is_none()
             && !has_defaults(&state.object.spec)
         {
             return self.write_defaults(state, filled).await;
@@ -129,11 +97,10 @@ impl WatermarkController {
             let why = invalid.to_string();
             let [inactive, _] = ConditionUpdate::unprocessed();
             self.cancel_scale(state);
-            let change =
-                StatusChange::Conditions(vec![inactive, invalid.condition()], self.config.compat);
+            let change = StatusChange::Conditions(vec![inactive, invalid.condition()]);
             let is_written =
                 self.change_status(state, change, now, STATUS_UPDATE_FAILED, true).await;
-            if self.config.compat == Compat::Plimsoll {
+            if self.settings.compat == Compat::Plimsoll {
                 exported.clear_decision();
             }
             if state.active_warnings.iter().all(|(_, before)| *before != why) {
@@ -141,7 +108,7 @@ impl WatermarkController {
             }
             state.active_warnings = vec![("FailedSpecCheck", why)];
             // Only a change of the object can fix this. Requeue only until the conditions are written.
-            if is_written || self.config.compat == Compat::Upstream {
+            if is_written || self.settings.compat == Compat::Upstream {
                 return ("invalid", Requeue::OnChange);
             }
             return ("error", Requeue::After(self.back_off(state, ERROR_BACKOFF)));
@@ -149,16 +116,16 @@ impl WatermarkController {
         self.read_options(state, filled, now).await;
         let started = Instant::now();
         let blocked = self.check_gates(key, state, exported, now).await;
-        self.metrics.observe_step(ReconcileStep::Gates, started.elapsed());
+        self.autoscaler.metrics.observe_step(ReconcileStep::Gates, started.elapsed());
         if let Some(Blocked { retry_after: pause, .. }) = &blocked
-            && self.config.compat == Compat::Upstream
+            && self.settings.compat == Compat::Upstream
         {
             return ("blocked", Requeue::After(*pause));
         }
         let target = self.workloads.target(&key.namespace, &filled.scale_target_ref);
         let started = Instant::now();
         let scale = self.observe_scale(state, target).await;
-        self.metrics.observe_step(ReconcileStep::Scale, started.elapsed());
+        self.autoscaler.metrics.observe_step(ReconcileStep::Scale, started.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
             Err(why) => return self.report_scale_error(state, exported, &why, now).await,
@@ -168,7 +135,7 @@ impl WatermarkController {
         let result = self.decide(key, state, filled, scale, why.as_deref(), exported, now).await;
         match pause {
             // Minimum and maximum replicas apply while blocked, so the next reconcile is not delayed.
-            Some(pause) => ("blocked", Requeue::After(pause.min(self.config.period))),
+            Some(pause) => ("blocked", Requeue::After(pause.min(self.autoscaler.config.period))),
             None => result,
         }
     }
@@ -180,44 +147,37 @@ impl WatermarkController {
         why: &ScaleReadError,
         now: Time,
     ) -> ReconcileResult {
-        if self.config.compat == Compat::Plimsoll {
+        if self.settings.compat == Compat::Plimsoll {
             exported.clear_limits();
         }
         self.cancel_scale(state);
         let text = why.to_string();
-        let updates = ConditionUpdate::unprocessed();
-        self.write_conditions(state, &updates, now).await;
+        let updates = ConditionUpdate::unprocessed().to_vec();
+        self.write_conditions(state, updates, now).await;
         let is_new = state.active_warnings.iter().all(|(_, before)| *before != text);
-        if is_new || self.config.compat == Compat::Upstream {
+        if is_new || self.settings.compat == Compat::Upstream {
             self.emit_event(state, true, "FailedProcessWPA", text.clone());
         }
         state.active_warnings = vec![("FailedProcessWPA", text)];
         let delay = match why {
             ScaleReadError::NotFound(_) => NO_SCALE_BACKOFF,
             // Upstream compares the error text, which is the same for both.
-            ScaleReadError::Unavailable(_) if self.config.compat == Compat::Upstream => {
+            ScaleReadError::Unavailable(_) if self.settings.compat == Compat::Upstream => {
                 NO_SCALE_BACKOFF
             }
             _ => ERROR_BACKOFF,
         };
-        if self.config.compat == Compat::Upstream {
+        if self.settings.compat == Compat::Upstream {
             return ("error", Requeue::After(delay));
         }
         ("error", Requeue::After(self.back_off(state, delay)))
-    }
-
-    /// Doubles the delay after each failure, up to the period.
-    pub(super) fn back_off(&self, state: &mut ObjectState, delay: Duration) -> Duration {
-        let delay = delay.saturating_mul(1 << state.failures.min(8)).min(self.config.period);
-        state.failures = state.failures.saturating_add(1);
-        delay
     }
 
     /// Reconciles an object that is being deleted: removes the finalizer.
     async fn reconcile_deleted(&self, state: &mut ObjectState) -> ReconcileResult {
         state.exported = None;
         self.cancel_scale(state);
-        if self.config.compat == Compat::Plimsoll {
+        if self.settings.compat == Compat::Plimsoll {
             self.remove_finalizer(state);
             return ("gone", Requeue::OnChange);
         }
@@ -232,7 +192,7 @@ impl WatermarkController {
     }
 
     fn has_finalizer(&self, state: &ObjectState) -> bool {
-        self.config.dry_run.is_none()
+        self.autoscaler.config.dry_run.is_none()
             && state.object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
     }
 
@@ -241,7 +201,7 @@ impl WatermarkController {
     fn remove_finalizer(&self, state: &ObjectState) -> bool {
         let has_finalizer = self.has_finalizer(state);
         if has_finalizer {
-            self.writes.put(&state.key(), Write::Finalizer(Arc::clone(&state.object)));
+            self.writes.put(&state.key(), Write::Metadata(Arc::clone(&state.object)));
         }
         has_finalizer
     }
@@ -255,8 +215,9 @@ impl WatermarkController {
         let others: Vec<&String> =
             object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let body = json!({"metadata": {"finalizers": others}});
-        match self.write_context(permit).patch_wpa(object, WpaPatchTarget::Object, body).await {
-            Ok(stored) => Ok(Some(trimmed(stored))),
+        match self.write_context(permit).patch_object(object, ObjectPatchTarget::Object, body).await
+        {
+            Ok(stored) => Ok(Some(WatermarkAutoscaler::trimmed(stored))),
             Err(WriteError::NotFound) => Ok(None),
             Err(why) => Err(why),
         }
@@ -298,8 +259,8 @@ impl WatermarkController {
     ) -> ReconcileResult {
         let Ok(spec) = serde_json::to_value(filled) else { return ("error", Requeue::Periodic) };
         let (context, body) = (self.write_context(&self.permit), json!({ "spec": spec }));
-        match context.patch_wpa(&state.object, WpaPatchTarget::Object, body).await {
-            Ok(stored) => state.object = trimmed(stored),
+        match context.patch_object(&*state.object, ObjectPatchTarget::Object, body).await {
+            Ok(stored) => state.object = WatermarkAutoscaler::trimmed(stored),
             Err(WriteError::NotFound) => {}
             Err(why) => {
                 self.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
@@ -312,7 +273,7 @@ impl WatermarkController {
     /// Labels of the object that are exported by metrics.
     fn exported_labels(&self, state: &ObjectState) -> Vec<(String, String)> {
         let labels = state.object.labels();
-        let keys = self.config.labels_as_tags.iter();
+        let keys = self.autoscaler.config.labels_as_tags.iter();
         keys.map(|key| (key.clone(), labels.get(key).cloned().unwrap_or_default())).collect()
     }
 }

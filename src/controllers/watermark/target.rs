@@ -6,7 +6,7 @@ use plimsoll_core::types::ObjectKey;
 use super::{
     super::replicas::{ObservedScale, OwnershipRule},
     WatermarkController,
-    object_state::ObjectState,
+    autoscaler::ObjectState,
 };
 use crate::cluster::target::scale::{ObjectReference, ScaleReadError, ScaleState};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscalerSpec, scaling::Pod, types::compat::Compat};
@@ -25,7 +25,7 @@ impl WatermarkController {
     ) -> Vec<Pod> {
         let skips_owner_check =
             state.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
-        let ownership_rule = match self.config.compat {
+        let ownership_rule = match self.settings.compat {
             _ if skips_owner_check => OwnershipRule::Selector,
             Compat::Upstream => OwnershipRule::OwnerName,
             Compat::Plimsoll => OwnershipRule::OwnerChain,

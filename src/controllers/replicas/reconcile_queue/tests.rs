@@ -14,7 +14,7 @@ enum TestAutoscaler {}
 type ReconcileQueue = super::ReconcileQueue<TestAutoscaler>;
 type ObjectState = super::ObjectState<TestAutoscaler>;
 
-impl ReplicaAutoscaler for TestAutoscaler {
+impl AutoscalerKind for TestAutoscaler {
     type Object = ConfigMap;
     type Status = ();
     type State = ();
@@ -26,7 +26,7 @@ impl ReplicaAutoscaler for TestAutoscaler {
         Arc::new(object)
     }
 
-    fn status(_: &ConfigMap) -> Option<&()> {
+    fn stored_status(_: &ConfigMap) -> Option<&()> {
         None
     }
 

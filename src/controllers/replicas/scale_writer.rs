@@ -2,25 +2,17 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _};
 use plimsoll_core::{
-    api::wpa::WatermarkPodAutoscaler,
+    scaling::{Event, STATUS_UPDATE_FAILED, ScaleOutcome},
     types::{Time, compat::Compat},
-    watermark::{
-        conditions::{self, ConditionUpdate},
-        status_update::{Event, STATUS_UPDATE_FAILED, ScaleOutcome, StatusBuilder},
-    },
 };
 use plimsoll_storage::WritePermit;
 use tokio::time::Duration;
 use tracing::{Instrument as _, Span};
 
 use super::{
-    super::replicas::{ObservedScale, key_of},
-    WatermarkController,
-    exported_state::ExportedState,
-    object_state::ObjectState,
-    reconcile::object_span,
+    DecisionRecord as _, ObjectState, ObservedScale, ReplicaAutoscaler, ReplicaController, key_of,
     writes::{ScaleEnd, ScaleResult, ScaleWrite, StatusChange, StatusWrite, Write},
 };
 use crate::cluster::write::{PrepaidPermit, WriteError};
@@ -29,22 +21,27 @@ use crate::cluster::write::{PrepaidPermit, WriteError};
 const MAX_SCALE_AGE: Duration = Duration::from_secs(1);
 
 /// What follows a write of the scale.
-#[derive(Default)]
-pub(super) struct ScaleFollowUp {
-    pub status: Option<StatusWrite>,
+pub(super) struct ScaleFollowUp<A: ReplicaAutoscaler> {
+    pub status: Option<StatusWrite<A>>,
     pub events: Vec<Event>,
     /// Whether the object has to be reconciled again.
     pub is_outdated: bool,
 }
 
-impl WatermarkController {
+impl<A: ReplicaAutoscaler> Default for ScaleFollowUp<A> {
+    fn default() -> Self {
+        Self { status: None, events: Vec::new(), is_outdated: false }
+    }
+}
+
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Makes a queued write, and applies its result to the object's state.
-    pub(super) async fn run_write(self: Arc<Self>, write: Write, permit: PrepaidPermit) {
-        let span = write.object().map_or_else(Span::none, object_span);
+    pub(super) async fn run_write(self: Arc<Self>, write: Write<A>, permit: PrepaidPermit) {
+        let span = write.object().map_or_else(Span::none, A::log_span);
         self.make_write(write, permit).instrument(span).await;
     }
 
-    async fn make_write(self: Arc<Self>, write: Write, permit: PrepaidPermit) {
+    async fn make_write(self: Arc<Self>, write: Write<A>, permit: PrepaidPermit) {
         let this = Arc::clone(&self);
         match write {
             Write::Event(event) => self.event_sender.send(&permit, *event).await,
@@ -56,11 +53,11 @@ impl WatermarkController {
                     this.complete_status(state, &result)
                 });
             }
-            Write::Finalizer(object) => {
-                let result = self.send_finalizer_removal(&object, &permit).await;
+            Write::Metadata(object) => {
+                let result = A::write_metadata(&self, &object, &permit).await;
                 let stored = result.clone().ok().flatten();
                 self.complete_write(&object, stored.as_ref(), move |state| {
-                    this.complete_finalizer_removal(state, &result)
+                    A::complete_metadata(&this, state, &result)
                 });
             }
             Write::Scale(mut write) => {
@@ -70,7 +67,7 @@ impl WatermarkController {
                 let now = self.clock.now();
                 let stored = Arc::clone(&result.object);
                 let end = || self.writes.finish_scale(&key, |waiting| waiting.rebase(&stored));
-                let complete = Box::new(move |state: &mut ObjectState| {
+                let complete = Box::new(move |state: &mut ObjectState<A>| {
                     let had_exported = state.exported.is_some();
                     let mut exported = state.exported.as_deref().cloned().unwrap_or_default();
                     let follow_up = this.complete_scale(state, &mut exported, &result);
@@ -78,7 +75,7 @@ impl WatermarkController {
                         this.writes.put(&state.key(), Write::Status(Box::new(write)));
                     }
                     this.emit_events(state, follow_up.events);
-                    exported.set_conditions(&state.status());
+                    A::export_status(&mut exported, &state.status());
                     state.exported = had_exported.then(|| Arc::new(exported));
                     follow_up.is_outdated.then_some(now)
                 });
@@ -90,9 +87,9 @@ impl WatermarkController {
     /// Ends a write of an object other than of its scale.
     fn complete_write(
         &self,
-        object: &WatermarkPodAutoscaler,
-        stored: Option<&Arc<WatermarkPodAutoscaler>>,
-        complete: impl FnOnce(&mut ObjectState) -> Option<Time> + Send + 'static,
+        object: &A::Object,
+        stored: Option<&Arc<A::Object>>,
+        complete: impl FnOnce(&mut ObjectState<A>) -> Option<Time> + Send + 'static,
     ) {
         let key = key_of(object);
         let end = || {
@@ -109,10 +106,10 @@ impl WatermarkController {
     /// Writes a scale. In Plimsoll mode it is recorded as pending before, so that the next leader knows about it.
     pub(super) async fn send_scale(
         &self,
-        write: ScaleWrite,
+        write: ScaleWrite<A>,
         permit: &dyn WritePermit,
-    ) -> ScaleResult {
-        let is_upstream = self.config.compat == Compat::Upstream;
+    ) -> ScaleResult<A> {
+        let is_upstream = self.settings.compat == Compat::Upstream;
         let mut result = ScaleResult {
             end: ScaleEnd::Outdated,
             object: Arc::clone(&write.object),
@@ -121,7 +118,7 @@ impl WatermarkController {
             scale_version: None,
             now: write.now,
             term: write.term,
-            made: Arc::clone(&write.made),
+            decision: Arc::clone(&write.decision),
         };
         let fresh = match write.observed {
             ObservedScale::Fetched(fresh)
@@ -144,10 +141,10 @@ impl WatermarkController {
         };
         if !is_upstream {
             let pending = StatusWrite {
-                status: write.made.status(&write.status, &ScaleOutcome::Pending, write.now),
+                status: write.decision.status(&write.status, &ScaleOutcome::Pending, write.now),
                 object: write.object,
                 base: write.base,
-                change: StatusChange::Decided(Arc::clone(&write.made), ScaleOutcome::Pending),
+                change: StatusChange::Decided(Arc::clone(&write.decision), ScaleOutcome::Pending),
                 now: write.now,
                 failure_reason: STATUS_UPDATE_FAILED,
                 retries: false,
@@ -165,9 +162,8 @@ impl WatermarkController {
             self.workloads.update_scale(context, &fresh, write.to, &mut result.scale_version);
         result.end = match written.await {
             Ok(()) => {
-                let (namespace, name) = (&write.made.namespace, result.object.name_any());
-                let change = write.made.decision.change.as_ref();
-                let reason = change.map_or("", |change| &change.reason);
+                let (namespace, name) = (&write.target.namespace, result.object.name_any());
+                let reason = write.decision.change().map_or("", |(_, reason)| reason);
                 let (from, to) = (result.from, result.to);
                 tracing::info!(namespace, name, from, to, reason, "scaled target");
                 ScaleEnd::Answered(ScaleOutcome::Done)
@@ -184,12 +180,12 @@ impl WatermarkController {
     /// Applies the result of a write of the scale to the state of the object.
     pub(super) fn complete_scale(
         &self,
-        state: &mut ObjectState,
-        exported: &mut ExportedState,
-        result: &ScaleResult,
-    ) -> ScaleFollowUp {
-        let ScaleResult { made, end, now, .. } = result;
-        if state.object.metadata.uid != result.object.metadata.uid {
+        state: &mut ObjectState<A>,
+        exported: &mut A::Exported,
+        result: &ScaleResult<A>,
+    ) -> ScaleFollowUp<A> {
+        let ScaleResult { decision, end, now, .. } = result;
+        if state.object.meta().uid != result.object.meta().uid {
             return ScaleFollowUp::default();
         }
         state.scale_version = result.scale_version.or(state.scale_version);
@@ -204,17 +200,17 @@ impl WatermarkController {
             ScaleEnd::NotLeader | ScaleEnd::Unknown(_) | ScaleEnd::Answered(_) => {}
         }
         state.waiting_status = None;
-        if self.config.compat == Compat::Plimsoll {
+        if self.settings.compat == Compat::Plimsoll {
             state.accept_stored(&result.object);
             state.status_written_at = Some(*now);
         }
         match end {
             ScaleEnd::Unknown(why) => {
-                let (namespace, name) = (&made.namespace, state.object.name_any());
+                let (namespace, name) =
+                    (state.object.namespace().unwrap_or_default(), state.object.name_any());
                 // The change stays pending, and the next reconcile resolves it.
                 tracing::warn!(%namespace, %name, %why, "scale update outcome unknown; will verify on next reconcile");
-                let updates = vec![ConditionUpdate::indeterminate(why)];
-                let change = StatusChange::Conditions(updates, self.config.compat);
+                let change = StatusChange::Conditions(vec![A::unknown_outcome(why)]);
                 let status = self.new_status(state, change, *now, STATUS_UPDATE_FAILED, false);
                 let message = why.clone();
                 let event = Event { is_warning: true, reason: "FailedScale", message };
@@ -222,37 +218,22 @@ impl WatermarkController {
             }
             ScaleEnd::Answered(outcome) => {
                 if *outcome == ScaleOutcome::Done {
-                    Self::record_moved_replicas(state, exported, result.from, result.to);
-                    exported.desired_replicas = Some(made.decision.desired);
+                    let moved = state.add_moved_replicas(result.from, result.to);
+                    A::export_scale(exported, moved, decision.desired());
                 }
-                if self.config.compat == Compat::Plimsoll
+                if self.settings.compat == Compat::Plimsoll
                     && self.permit.fence().term() != result.term
                 {
                     // Another process has led since. It has resolved the pending scale, and may have scaled again.
                     return ScaleFollowUp::default();
                 }
-                let last = made.resolved_status.last_scale_time.as_ref();
-                let last = last.map(conditions::from_timestamp);
-                let change = StatusChange::Decided(Arc::clone(made), outcome.clone());
-                let reason = StatusBuilder::status_failure_reason(&made.decision, outcome);
+                let change = StatusChange::Decided(Arc::clone(decision), outcome.clone());
+                let reason = decision.status_failure_reason(outcome);
                 let status = self.new_status(state, change, *now, reason, false);
-                let events = made.builder(*now).events(&made.decision, outcome, last);
+                let events = decision.events(outcome, *now);
                 ScaleFollowUp { status, events, is_outdated: false }
             }
             _ => ScaleFollowUp::default(),
         }
-    }
-
-    fn record_moved_replicas(
-        state: &mut ObjectState,
-        exported: &mut ExportedState,
-        from: i32,
-        to: i32,
-    ) {
-        let (up, down) = state.replicas_moved.unwrap_or_default();
-        let moved = u64::from(from.abs_diff(to));
-        state.replicas_moved =
-            Some(if to > from { (up + moved, down) } else { (up, down + moved) });
-        exported.replicas_moved = state.replicas_moved;
     }
 }

@@ -1,44 +1,28 @@
 //! Writes the status of objects when it changes materially, and emits events.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::Arc;
 
-use kube::ResourceExt as _;
-use plimsoll_core::types::Time;
+use kube::{Resource as _, ResourceExt as _};
+use plimsoll_core::{
+    scaling::{Event, STATUS_UPDATE_FAILED},
+    types::{Time, compat::Compat},
+};
 use plimsoll_storage::WritePermit;
+use tokio::time::Duration;
 
 use super::{
-    super::replicas::{WaitingStatus, WritePart},
-    WatermarkController,
-    object_state::{ObjectState, trimmed},
-    reconcile::ERROR_BACKOFF,
+    ObjectState, ReplicaAutoscaler, ReplicaController, WaitingStatus, WritePart,
     writes::{StatusChange, StatusResult, StatusWrite, Write},
 };
 use crate::cluster::write::{
-    EventDetails, InvolvedObject, WpaPatchTarget, WriteContext, WriteError, wpa_status_patch,
-};
-use plimsoll_core::{
-    api::{
-        scale_decision::ScaleDecision,
-        wpa::{MetricStatus, WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
-    },
-    types::compat::Compat,
-    watermark::{
-        conditions::ConditionUpdate,
-        status_update::{Event, STATUS_UPDATE_FAILED},
-    },
+    EventDetails, InvolvedObject, ObjectPatchTarget, WriteContext, WriteError, status_patch,
 };
 
-/// The field manager in `managedFields`.
-const FIELD_MANAGER: &str = "plimsoll-watermark";
 /// Attempts to write a status if other clients change it concurrently.
 const MAX_CONFLICT_RETRIES: usize = 3;
 
-/// How long to wait before writing `status.decision` again after the API server dropped it.
-const DROPPED_DECISION_RETRY: Duration = Duration::from_mins(10);
-
+/// Delay of the next reconcile after an error.
+pub(in crate::controllers) const ERROR_BACKOFF: Duration = Duration::from_secs(1);
 /// An object that is overdue for this long has priority over status updates that only change values.
 const OVERDUE_AFTER: Duration = Duration::from_millis(500);
 
@@ -50,23 +34,26 @@ enum StatusDiff {
     Material,
 }
 
-impl WatermarkController {
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// The context of writes with this permit.
-    pub(super) fn write_context<'a>(&'a self, permit: &'a dyn WritePermit) -> WriteContext<'a> {
+    pub(in crate::controllers) fn write_context<'a>(
+        &'a self,
+        permit: &'a dyn WritePermit,
+    ) -> WriteContext<'a> {
         WriteContext {
             client: &self.client,
             permit,
             stats: &self.write_stats,
-            field_manager: FIELD_MANAGER,
+            field_manager: A::FIELD_MANAGER,
         }
     }
 
     /// Changes the status: queues the write, if the status differs from the stored one. Upstream waits for it. Returns
     /// whether it is stored, or will be.
-    pub(super) async fn change_status(
+    pub(in crate::controllers) async fn change_status(
         &self,
-        state: &mut ObjectState,
-        change: StatusChange,
+        state: &mut ObjectState<A>,
+        change: StatusChange<A>,
         now: Time,
         failure_reason: &'static str,
         retries: bool,
@@ -77,7 +64,7 @@ impl WatermarkController {
             self.queue.if_current(&key, || self.writes.cancel(&key, WritePart::Status));
             return true;
         };
-        if self.config.compat == Compat::Upstream {
+        if self.settings.compat == Compat::Upstream {
             let result = self.send_status(write, &self.permit).await;
             let is_written = result.written.is_ok();
             self.complete_status(state, &result);
@@ -89,23 +76,21 @@ impl WatermarkController {
     }
 
     /// The write of a changed status; `None` if it is not worth one, or in a dry run.
-    pub(super) fn new_status(
+    pub(in crate::controllers) fn new_status(
         &self,
-        state: &mut ObjectState,
-        change: StatusChange,
+        state: &mut ObjectState<A>,
+        change: StatusChange<A>,
         now: Time,
         failure_reason: &'static str,
         may_write_values: bool,
-    ) -> Option<StatusWrite> {
-        let mut status = change.apply(&state.status(), now);
-        if self.config.dry_run.is_some() {
+    ) -> Option<StatusWrite<A>> {
+        let mut status = change.apply(&self.autoscaler, &state.status(), now);
+        if self.settings.dry_run.is_some() {
             state.dry_run_status = Some(status);
             return None;
         }
-        let base = state.object.status.clone();
-        if self.drops_decisions(now) {
-            status.decision = base.as_ref().and_then(|before| before.decision.clone());
-        }
+        let base = state.stored_status().cloned();
+        self.autoscaler.drop_unstored(base.as_ref(), &mut status, now);
         let key = state.key();
         let is_worth_it = match self.status_diff(state, base.as_ref(), &status, now) {
             StatusDiff::Material => true,
@@ -123,58 +108,52 @@ impl WatermarkController {
     }
 
     /// Writes a status. On a conflict, it is computed again from the stored object.
-    pub(super) async fn send_status(
+    pub(in crate::controllers) async fn send_status(
         &self,
-        mut write: StatusWrite,
+        mut write: StatusWrite<A>,
         permit: &dyn WritePermit,
-    ) -> StatusResult {
+    ) -> StatusResult<A> {
         let written = self.try_send_status(&mut write, permit).await;
         StatusResult { write, written }
     }
 
     async fn try_send_status(
         &self,
-        write: &mut StatusWrite,
+        write: &mut StatusWrite<A>,
         permit: &dyn WritePermit,
     ) -> Result<bool, WriteError> {
-        let generation = write.object.metadata.generation;
+        let generation = write.object.meta().generation;
         let mut last = WriteError::NotFound;
         for _ in 0..MAX_CONFLICT_RETRIES {
-            let before = write.object.status.clone();
-            let mut after = write.current_status();
-            if self.drops_decisions(write.now) {
-                after.decision = before.as_ref().and_then(|before| before.decision.clone());
-            }
-            if before.as_ref().is_some_and(|before| is_same_status(before, &after)) {
+            let before = A::stored_status(&write.object).cloned();
+            let mut after = write.current_status(&self.autoscaler);
+            self.autoscaler.drop_unstored(before.as_ref(), &mut after, write.now);
+            if before.as_ref().is_some_and(|before| A::is_same_status(before, &after)) {
                 return Ok(false);
             }
-            let patch = wpa_status_patch(before.as_ref(), &after);
+            let patch = status_patch(before.as_ref(), &after);
             let context = self.write_context(permit);
-            match context.patch_wpa(&write.object, WpaPatchTarget::Status, patch).await {
+            match context.patch_object(&*write.object, ObjectPatchTarget::Status, patch).await {
                 Ok(stored) => {
-                    let is_stored = stored.status.as_ref().is_some_and(|it| it.decision.is_some());
-                    if after.decision.is_some() {
-                        self.record_decision_kept(is_stored, write.now);
-                    }
-                    write.object = trimmed(stored);
+                    self.autoscaler.on_stored(&after, A::stored_status(&stored), write.now);
+                    write.object = A::trimmed(stored);
                     return Ok(true);
                 }
                 Err(WriteError::Conflict(why)) => {
                     last = WriteError::Conflict(why);
-                    let Some(fresh) = context.get_wpa(&write.object).await? else {
+                    let Some(fresh) = context.get_object(&*write.object).await? else {
                         return Err(WriteError::NotFound);
                     };
                     // The decision is outdated: the object was changed, or another process has scaled its target.
-                    let last_scale_time = |object: &WatermarkPodAutoscaler| {
-                        object.status.as_ref().and_then(|status| status.last_scale_time.clone())
-                    };
-                    if fresh.metadata.generation != generation
+                    let last_scale =
+                        |object: &A::Object| A::stored_status(object).and_then(A::last_scale);
+                    if fresh.meta().generation != generation
                         || fresh.uid() != write.object.uid()
-                        || last_scale_time(&fresh) != last_scale_time(&write.object)
+                        || last_scale(&fresh) != last_scale(&write.object)
                     {
                         return Err(last);
                     }
-                    write.object = trimmed(fresh);
+                    write.object = A::trimmed(fresh);
                 }
                 Err(why) => return Err(why),
             }
@@ -183,10 +162,10 @@ impl WatermarkController {
     }
 
     /// Applies the result of a write of the status. Returns when the object is due, if it has to be written again.
-    pub(super) fn complete_status(
+    pub(in crate::controllers) fn complete_status(
         &self,
-        state: &mut ObjectState,
-        StatusResult { write, written }: &StatusResult,
+        state: &mut ObjectState<A>,
+        StatusResult { write, written }: &StatusResult<A>,
     ) -> Option<Time> {
         if state.object.uid() != write.object.uid() {
             return None;
@@ -208,49 +187,26 @@ impl WatermarkController {
         }
     }
 
-    /// Whether the API server drops `status.decision`. The field is written again from time to time because the CRD may have
-    /// been updated.
-    fn drops_decisions(&self, now: Time) -> bool {
-        let last = self.decision_dropped_at.load(Ordering::Relaxed);
-        let from = Time::from_nanos(last);
-        last != 0 && (from..from.later(DROPPED_DECISION_RETRY)).contains(&now)
-    }
-
-    /// Records whether the API server stored `status.decision`. It drops the field if upstream's CRD is installed.
-    fn record_decision_kept(&self, is_stored: bool, now: Time) {
-        let last = if is_stored { 0 } else { now.as_nanos() };
-        let before = self.decision_dropped_at.swap(last, Ordering::Relaxed);
-        if is_stored && before != 0 {
-            tracing::info!("the WatermarkPodAutoscaler CRD now has status.decision");
-        }
-        if !is_stored && before == 0 {
-            tracing::warn!(
-                "the WatermarkPodAutoscaler CRD in this cluster has no status.decision: decisions are not stored, \
-                 `plimsoll explain wpa` shows less, and delays of single metrics and fallbacks restart when another \
-                 replica becomes the leader; apply the output of `plimsoll crds`, which is detected within ten minutes"
-            );
-        }
-    }
-
     /// Compares two statuses. A difference in values counts only if no status was written for a while. Upstream writes every
     /// difference.
     fn status_diff(
         &self,
-        state: &ObjectState,
-        before: Option<&WatermarkPodAutoscalerStatus>,
-        after: &WatermarkPodAutoscalerStatus,
+        state: &ObjectState<A>,
+        before: Option<&A::Status>,
+        after: &A::Status,
         now: Time,
     ) -> StatusDiff {
         let Some(before) = before else { return StatusDiff::Material };
-        if is_same_status(before, after) {
+        if A::is_same_status(before, after) {
             return StatusDiff::Unchanged;
         }
-        if self.config.compat == Compat::Upstream || without_values(before) != without_values(after)
+        if self.settings.compat == Compat::Upstream
+            || A::without_values(before) != A::without_values(after)
         {
             return StatusDiff::Material;
         }
         let next_value_write =
-            state.status_written_at.map(|at| at.later(self.config.status_interval));
+            state.status_written_at.map(|at| at.later(self.settings.status_interval));
         if next_value_write.is_none_or(|next_value_write| next_value_write <= now) {
             StatusDiff::ValuesOnly
         } else {
@@ -259,26 +215,37 @@ impl WatermarkController {
     }
 
     /// Whether a status update that only changes values delays neither other writes nor reconciles.
-    pub(super) fn may_write_values(&self) -> bool {
+    pub(in crate::controllers) fn may_write_values(&self) -> bool {
         self.permit.limiter().has_spare_capacity()
             && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
     }
 
     /// Changes only conditions of an object, without a decision.
-    pub(super) async fn write_conditions(
+    pub(in crate::controllers) async fn write_conditions(
         &self,
-        state: &mut ObjectState,
-        updates: &[ConditionUpdate],
+        state: &mut ObjectState<A>,
+        updates: Vec<A::Condition>,
         now: Time,
     ) {
-        let change = StatusChange::Conditions(updates.to_vec(), self.config.compat);
+        let change = StatusChange::Conditions(updates);
         self.change_status(state, change, now, STATUS_UPDATE_FAILED, false).await;
     }
 
-    /// Reports a failed status update with the given event reason. The next reconcile tries again.
-    pub(super) fn report_write_failure(
+    /// Doubles the delay after each failure, up to the period.
+    pub(in crate::controllers) fn back_off(
         &self,
-        state: &ObjectState,
+        state: &mut ObjectState<A>,
+        delay: Duration,
+    ) -> Duration {
+        let delay = delay.saturating_mul(1 << state.failures.min(8)).min(self.settings.period);
+        state.failures = state.failures.saturating_add(1);
+        delay
+    }
+
+    /// Reports a failed status update with the given event reason. The next reconcile tries again.
+    pub(in crate::controllers) fn report_write_failure(
+        &self,
+        state: &ObjectState<A>,
         why: &WriteError,
         reason: &'static str,
     ) {
@@ -296,8 +263,12 @@ impl WatermarkController {
     }
 
     /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
-    pub(super) fn emit_events(&self, state: &mut ObjectState, events: Vec<Event>) {
-        if self.config.compat == Compat::Upstream {
+    pub(in crate::controllers) fn emit_events(
+        &self,
+        state: &mut ObjectState<A>,
+        events: Vec<Event>,
+    ) {
+        if self.settings.compat == Compat::Upstream {
             for Event { is_warning, reason, message } in events {
                 self.emit_event(state, is_warning, reason, message);
             }
@@ -324,19 +295,19 @@ impl WatermarkController {
     }
 
     /// Emits an event about an object.
-    pub(super) fn emit_event(
+    pub(in crate::controllers) fn emit_event(
         &self,
-        state: &ObjectState,
+        state: &ObjectState<A>,
         is_warning: bool,
         reason: &'static str,
         message: String,
     ) {
-        if self.config.dry_run.is_some_and(|dry| !dry.events) {
+        if self.settings.dry_run.is_some_and(|dry| !dry.events) {
             return;
         }
         let involved_object = InvolvedObject {
-            api_version: "datadoghq.com/v1alpha1",
-            kind: "WatermarkPodAutoscaler",
+            api_version: A::API_VERSION,
+            kind: A::KIND,
             namespace: state.object.namespace().unwrap_or_default(),
             name: state.object.name_any(),
             uid: state.object.uid().unwrap_or_default(),
@@ -344,43 +315,5 @@ impl WatermarkController {
         let at = self.clock.now();
         let event = EventDetails { involved_object, is_warning, reason, message, at };
         self.writes.put(&state.key(), Write::Event(Box::new(event)));
-    }
-}
-
-/// Whether two statuses are equal except for the time of the decision.
-fn is_same_status(
-    before: &WatermarkPodAutoscalerStatus,
-    after: &WatermarkPodAutoscalerStatus,
-) -> bool {
-    let mut after = after.clone();
-    if let (Some(decision), Some(before)) = (&mut after.decision, &before.decision) {
-        decision.at.clone_from(&before.at);
-    }
-    *before == after
-}
-
-/// A status without the values, which need not be up to date.
-fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
-    let mut status = status.clone();
-    status.current_metrics.iter_mut().for_each(clear_value);
-    for condition in &mut status.conditions {
-        // Messages of conditions contain values and pod counts.
-        condition.message.clear();
-    }
-    status.decision = status.decision.take().map(ScaleDecision::without_values);
-    status.last_condition_type.clear();
-    status.last_condition_state.clear();
-    status
-}
-
-fn clear_value(metric: &mut MetricStatus) {
-    if let Some(external) = &mut metric.external {
-        external.current_value = plimsoll_core::types::quantity::Quantity::ZERO;
-    }
-    if let Some(resource) = &mut metric.resource {
-        resource.current_average_value = plimsoll_core::types::quantity::Quantity::ZERO;
-    }
-    if let Some(resource) = &mut metric.container_resource {
-        resource.current_average_value = plimsoll_core::types::quantity::Quantity::ZERO;
     }
 }

@@ -11,13 +11,11 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::time::Instant;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+use tracing::Instrument as _;
 
 use super::{
-    super::replicas::{NextItem, next_reconcile},
-    WatermarkController,
-    config::WatermarkConfig,
-    object_state::ObjectState,
-    reconcile::Requeue,
+    NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, ReplicaSettings, Requeue,
+    next_reconcile, reconcile_result,
 };
 use crate::{cluster::leader::Term, controllers::runtime::shutdown::ShutdownToken};
 use plimsoll_core::types::compat::Compat;
@@ -40,8 +38,12 @@ type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
 
 /// How many reconciles may be parked. Upstream's workers wait for each reconcile.
-pub(super) fn max_parked(config: &WatermarkConfig) -> usize {
-    if config.compat == Compat::Upstream { 0 } else { config.workers.max(1) * PARKED_PER_WORKER }
+pub(super) fn max_parked(settings: &ReplicaSettings) -> usize {
+    if settings.compat == Compat::Upstream {
+        0
+    } else {
+        settings.workers.max(1) * PARKED_PER_WORKER
+    }
 }
 
 /// Waits until a parked reconcile finishes; forever if there is none.
@@ -51,11 +53,11 @@ async fn next_finished(parked: &mut ParkedReconciles) {
     }
 }
 
-impl WatermarkController {
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Makes the queued writes until `stop`.
     pub(super) async fn run_writes(self: Arc<Self>, stop: ShutdownToken) {
         let run = |_, write, permit| Arc::clone(&self).run_write(write, permit);
-        let concurrency = self.config.workers.max(1) * WRITES_PER_WORKER;
+        let concurrency = self.settings.workers.max(1) * WRITES_PER_WORKER;
         self.writes.run(&self.permit, concurrency, run, stop.cancelled()).await;
     }
 
@@ -158,16 +160,21 @@ impl WatermarkController {
     }
 
     /// Reconciles an object that was due, and requeues it.
-    async fn process_item(self: Arc<Self>, key: ObjectKey, mut state: Box<ObjectState>, due: Time) {
+    async fn process_item(
+        self: Arc<Self>,
+        key: ObjectKey,
+        mut state: Box<ObjectState<A>>,
+        due: Time,
+    ) {
         let began = Instant::now();
         let lag = self.clock.now().nanos_since(due).max(0).unsigned_abs();
-        self.metrics.begin_reconcile(Duration::from_nanos(lag));
-        let (outcome, next) = self.reconcile(&key, &mut state).await;
-        let result_label = Self::reconcile_return(outcome, next);
-        self.metrics.end_reconcile(outcome, result_label, began.elapsed());
+        self.autoscaler.begin_reconcile(Duration::from_nanos(lag));
+        let span = A::log_span(&state.object);
+        let (outcome, next) = A::reconcile(&self, &key, &mut state).instrument(span).await;
+        self.autoscaler.end_reconcile((outcome, next), began.elapsed());
         self.reconciles.fetch_add(1, Ordering::AcqRel);
         let now = self.clock.now();
-        if outcome != "error" {
+        if outcome != reconcile_result::ERROR {
             self.loop_metrics.set_last_success(now);
         }
         let next = self.next_due(&key, next, due, now);
@@ -175,12 +182,14 @@ impl WatermarkController {
     }
 
     fn next_due(&self, key: &ObjectKey, next: Requeue, due: Time, now: Time) -> Option<Time> {
-        let period = self.config.period;
+        let period = self.settings.period;
         match next {
             Requeue::OnChange => None,
             Requeue::After(pause) => Some(now.later(pause)),
             // Upstream counts from the end of a reconcile.
-            Requeue::Periodic if self.config.compat == Compat::Upstream => Some(now.later(period)),
+            Requeue::Periodic if self.settings.compat == Compat::Upstream => {
+                Some(now.later(period))
+            }
             Requeue::Periodic => Some(next_reconcile(key, now.max(due), period)),
         }
     }
