@@ -7,7 +7,8 @@
 //! Datadog's controller cannot be built here. `results.rs` has its results as measured on a similar testbed.
 //!
 //! ```text
-//! cargo xtask bench watermark                                500 and 2,000 objects, and 10,000 on Prometheus
+//! cargo xtask bench watermark                                500 and 2,000 objects, 10,000 on Prometheus, and busy
+//! cargo xtask bench watermark --only busy                    half of 2,000 objects scale in each period
 //! cargo xtask bench watermark --only prometheus --objects 1000
 //! cargo xtask bench watermark --only external --objects 500 --flag=-workers=8
 //! ```
@@ -26,6 +27,8 @@ mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "watermark/write_order.rs"]
+mod write_order;
 
 use std::{
     process::ExitCode,
@@ -42,6 +45,7 @@ use self::{
         Testbed, plimsoll_process::PlimsollProcesses, process_guard::ProcessState,
         skipped::report_skipped,
     },
+    write_order::RecordedWrites,
 };
 
 /// The controller's default period.
@@ -51,6 +55,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 /// Interval between two polls of all statuses, multiplied by the number of objects: polling uses CPU of the measured
 /// processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Periods in which values change before a busy controller is measured.
+const BUSY_TICKS: u32 = 3;
 const NAME: &str = "watermark";
 
 /// The watermark controller on a large cluster.
@@ -97,7 +103,12 @@ async fn main() -> ExitCode {
 }
 
 fn cases(arguments: &Arguments) -> Vec<Case> {
-    let all = [(Source::External, 500), (Source::External, 2000), (Source::Prometheus, 10_000)];
+    let all = [
+        (Source::External, 500),
+        (Source::External, 2000),
+        (Source::Prometheus, 10_000),
+        (Source::Busy, 2000),
+    ];
     let mut cases: Vec<Case> = all
         .into_iter()
         .filter(|(source, _)| arguments.only.is_none_or(|only| only == *source))
@@ -121,6 +132,11 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     println!("{case}: made in {:.0?}", begun.elapsed());
     let ours = PlimsollProcesses::new(&bed);
     let mut flags: Vec<String> = source.flags();
+    let recorded = match case.source {
+        Source::Busy => Some(RecordedWrites::start(&bed).await),
+        Source::External | Source::Prometheus => None,
+    };
+    flags.extend(recorded.as_ref().map(RecordedWrites::flag));
     flags.extend(arguments.flags.iter().cloned());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let begun = Instant::now();
@@ -128,6 +144,13 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     source.set(0);
     warm_up(&bed, &cluster).await;
     let warm = begun.elapsed();
+    if case.source == Source::Busy {
+        // Until more writes wait than the rate limit allows.
+        for tick in 1..=BUSY_TICKS {
+            source.set(tick);
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
     let (start, from) = (support::clock::wall_now(), Instant::now());
     let before = process::read_stats(id(&bed));
     let duration = PERIOD * arguments.periods;
@@ -136,7 +159,7 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
         if from.elapsed() >= duration {
             break;
         }
-        source.set(tick);
+        source.set(tick + BUSY_TICKS);
         let scraped =
             support::http_get::http_get(&format!("http://127.0.0.1:{port}/metrics")).await;
         assert!(scraped.is_some(), "it serves metrics");
@@ -145,7 +168,8 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     }
     let (after, took) = (process::read_stats(id(&bed)), from.elapsed());
     let periods = source.periods(start, PERIOD, arguments.periods);
-    let figures = Figures { periods, before, after, took, warm, period: PERIOD };
+    let writes = recorded.map(|recorded| recorded.order(from));
+    let figures = Figures { periods, before, after, took, warm, period: PERIOD, writes };
     bed.process_guard().signal(NAME, "KILL");
     Some(figures)
 }

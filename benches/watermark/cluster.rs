@@ -154,7 +154,7 @@ fn object(namespace: &str, name: &str, source: Source) -> ApiWrite {
     if source == Source::Prometheus {
         metadata["annotations"] = json!({format!("query.plimsoll.dev/{METRIC}"): query(name)});
     }
-    let object = json!({
+    let mut object = json!({
         "apiVersion": GROUP, "kind": "WatermarkPodAutoscaler", "metadata": metadata,
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
@@ -165,5 +165,11 @@ fn object(namespace: &str, name: &str, source: Source) -> ApiWrite {
             }}],
         },
     });
+    if source == Source::Busy {
+        // The pods do not change with the replicas, because no controller runs.
+        object["spec"]["algorithm"] = "absolute".into();
+        object["spec"]["upscaleForbiddenWindowSeconds"] = 1.into();
+        object["spec"]["downscaleForbiddenWindowSeconds"] = 1.into();
+    }
     ApiWrite::create(collection(GROUP, namespace, "watermarkpodautoscalers"), &object)
 }

@@ -29,12 +29,15 @@ pub enum Source {
     External,
     /// A Prometheus, with the queries of the objects.
     Prometheus,
+    /// `external.metrics.k8s.io`, with values that make half of the objects scale in each period.
+    Busy,
 }
 
 /// A running source.
 #[derive(Debug)]
 pub enum RunningSource {
-    External(Box<MetricsServer>, Vec<(String, String)>),
+    /// The values of the objects change as given.
+    External(Box<MetricsServer>, Vec<(String, String)>, fn(usize, u32) -> f64),
     Prometheus(Box<PrometheusServer>, usize),
 }
 
@@ -61,14 +64,28 @@ fn value(index: usize, tick: u32) -> f64 {
     MIDDLE + (index % 7 * 5) as f64 - f64::from(tick * 3 % 40)
 }
 
+/// Above or below both watermarks, the other for half of the objects each time; at first between them.
+fn busy_value(index: usize, tick: u32) -> f64 {
+    let is_high = (tick as usize + index % 2) / 2 % 2 == 0;
+    if tick == 0 {
+        75.0
+    } else if is_high {
+        150.0
+    } else {
+        30.0
+    }
+}
+
 /// Starts a source. Returns `None` after reporting what is missing.
 pub async fn serve(bed: &Testbed, cluster: &Cluster, source: Source) -> Option<RunningSource> {
     let objects = cluster.objects();
     match source {
-        Source::External => {
+        Source::External | Source::Busy => {
             let usage = MetricsServer::serve(bed).await;
             usage.record_external_queries();
-            Some(RunningSource::External(Box::new(usage), objects.to_vec()))
+            let value: fn(usize, u32) -> f64 =
+                if source == Source::Busy { busy_value } else { value };
+            Some(RunningSource::External(Box::new(usage), objects.to_vec(), value))
         }
         Source::Prometheus => {
             let step = SignedDuration::from_secs(15);
@@ -101,7 +118,7 @@ impl RunningSource {
 
     /// Changes the values of all objects.
     pub fn set(&self, tick: u32) {
-        let Self::External(usage, objects) = self else { return };
+        let Self::External(usage, objects, value) = self else { return };
         for (index, (namespace, name)) in objects.iter().enumerate() {
             usage.set_external(namespace, METRIC, &[("app", name)], value(index, tick));
         }
@@ -112,7 +129,7 @@ impl RunningSource {
         let seconds = |at: jiff::Timestamp| at.as_millisecond() as f64 / 1e3;
         let mut times_by_query = QueryTimes::default();
         let objects = match self {
-            Self::External(usage, objects) => {
+            Self::External(usage, objects, _) => {
                 for (query, at) in usage.recorded_external_queries() {
                     times_by_query.0.entry(query).or_default().push(seconds(at));
                 }

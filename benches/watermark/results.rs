@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use super::{metric_sources::Source, poll_periods::PeriodStats, process::Process};
+use super::{
+    metric_sources::Source, poll_periods::PeriodStats, process::Process, write_order::WriteOrder,
+};
 
 /// Maximum memory relative to Datadog's.
 const MAX_MEMORY_RATIO: f64 = 1.0 / 3.0;
@@ -34,6 +36,8 @@ pub struct Figures {
     /// Time until every object had a status.
     pub warm: Duration,
     pub period: Duration,
+    /// The order of the writes, if it was recorded.
+    pub writes: Option<WriteOrder>,
 }
 
 /// Results of Datadog's controller with two pods per object and one External metric, on two similar cores: peak
@@ -82,6 +86,7 @@ impl fmt::Display for Case {
         let of = match self.source {
             Source::External => "an External metric",
             Source::Prometheus => "a query to Prometheus",
+            Source::Busy => "an External metric that makes half of them scale in each period",
         };
         write!(f, "{} objects, {} pods each, {of}", self.objects, self.pods)
     }
@@ -170,6 +175,16 @@ pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
                     reference.is_bound.then_some(bound),
                 );
             }
+        }
+        if let Some(WriteOrder { scales, statuses, late_scales }) = figures.writes {
+            row(
+                "scales written after a status of the same second".to_owned(),
+                format!("{late_scales} of {scales}, {statuses} statuses"),
+                String::new(),
+                // Without scales, nothing was tested.
+                if scales == 0 { f64::NAN } else { late_scales as f64 / scales as f64 },
+                Some(0.0),
+            );
         }
         let warm = format!("{:.0}", figures.warm.as_secs_f64());
         row("s until everybody had a status".to_owned(), warm, String::new(), f64::NAN, None);

@@ -1,17 +1,51 @@
-//! Shared by controllers that set replicas: the pods of a workload, and reading and writing its scale.
+//! The controller of a kind of replica autoscaler, and what it shares with every other kind.
+//!
+//! ```text
+//!   watches ──▶ reconcile queue: objects by due time ──▶ workers ──▶ the kind's reconcile
+//!   watches ──▶ pods, scales ────────────────────────────────────────────┤
+//!                                                                        ▼
+//!                                         apply: a decision ──▶ write queue: by class and namespace
+//!                                                                        ├─▶ scale_writer: pending scale ──▶ scale
+//!                                                                        └─▶ status_writer, events
+//! ```
 
+mod apply;
+mod autoscaler;
+mod controller;
+mod health;
+mod object_state;
 mod pods;
+mod probes;
+mod reconcile_queue;
+mod reconcile_result;
 mod scale_client;
+mod scale_writer;
+mod schedule;
+mod status_writer;
 mod watch_scopes;
+mod watches;
+mod workers;
+mod write_queue;
+mod writes;
 
 use std::{fmt, sync::Arc};
 
 use kube::Client;
 
 pub(super) use self::{
+    apply::Scaling,
+    autoscaler::{AutoscalerKind, DecisionRecord, MetadataResult, ReplicaAutoscaler},
+    controller::{ReplicaController, ReplicaSettings},
+    object_state::{ObjectState, WaitingStatus, key_of},
     pods::OwnershipRule,
+    reconcile_queue::{NextItem, ReconcileQueue},
+    reconcile_result::{ReconcileResult, Requeue},
     scale_client::ObservedScale,
+    schedule::next_reconcile,
+    status_writer::ERROR_BACKOFF,
     watch_scopes::{WatchScope, WatchScopes},
+    write_queue::{QueuedWrite, WritePart, WriteQueue},
+    writes::{StatusChange, Write},
 };
 use crate::cluster::{target::scale::ScaleClient, watch::WatchFactory};
 use plimsoll_core::types::compat::Compat;

@@ -2,13 +2,16 @@
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    scaling::{MetricError, MetricSourceType, MetricValue, RecommendResponse},
+    scaling::{
+        Event, MetricError, MetricSourceType, MetricValue, RecommendResponse, STATUS_UPDATE_FAILED,
+        ScaleOutcome,
+    },
     types::compat::{Compat, Fixes},
     watermark::{
         Decision, MetricInput,
         conditions::{self, ConditionType, ConditionUpdate},
         monitor_gate::{Monitor, evaluate_monitor},
-        status_update::{Event, STATUS_UPDATE_FAILED, ScaleOutcome, StatusBuilder},
+        status_update::StatusBuilder,
     },
 };
 use serde_json::{Value, json};

@@ -2,13 +2,9 @@
 
 use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerStatus,
-    scaling::MetricError,
+    scaling::{MetricError, ScaleOutcome},
     types::compat::{Compat, Fix, Fixes},
-    watermark::{
-        MetricInput, Position,
-        conditions::ConditionType,
-        status_update::{ScaleOutcome, StatusBuilder},
-    },
+    watermark::{MetricInput, Position, conditions::ConditionType, status_update::StatusBuilder},
 };
 use serde_json::json;
 

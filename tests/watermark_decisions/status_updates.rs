@@ -5,12 +5,12 @@ use std::time::Duration;
 use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    scaling::MetricError,
+    scaling::{MetricError, ScaleOutcome},
     types::compat::{Compat, Fixes},
     watermark::{
         MetricHistory,
         conditions::{self, ConditionType},
-        status_update::{ScaleOutcome, StatusBuilder},
+        status_update::StatusBuilder,
     },
 };
 use serde_json::{Value, json};

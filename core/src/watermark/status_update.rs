@@ -14,41 +14,12 @@ use crate::{
         ContainerResourceStatus, ExternalStatus, MetricSpec, MetricStatus, ResourceStatus,
         WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus,
     },
-    scaling::MetricSourceType,
+    scaling::{Event, MetricSourceType, STATUS_UPDATE_FAILED, ScaleOutcome},
     types::{
         compat::{Compat, Fix, Fixes},
         quantity::{Format, Quantity},
     },
 };
-
-/// Event reason for a failed status update.
-pub const STATUS_UPDATE_FAILED: &str = "FailedUpdateStatus";
-
-/// The outcome of a decided change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScaleOutcome {
-    /// There was no change to make.
-    NoChange,
-    /// The change is about to be sent, and has to be recorded first.
-    Pending,
-    /// The change was applied.
-    Done,
-    /// The change was skipped in dry-run mode.
-    DryRun,
-    /// The server rejected the change.
-    Failed(String),
-}
-
-/// An event to emit for an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Whether the type is `Warning` rather than `Normal`.
-    pub is_warning: bool,
-    /// The event reason.
-    pub reason: &'static str,
-    /// The event message.
-    pub message: String,
-}
 
 /// Builds the status and events of one object.
 #[derive(Clone, Copy, Debug)]

@@ -79,18 +79,24 @@ pub struct EventRecorder {
 }
 
 /// Writes the queued events.
+#[derive(Debug)]
 pub struct EventWriter {
     queue: mpsc::Receiver<EventDetails>,
     waiting: Arc<AtomicUsize>,
-    client: Client,
     permit: Permit,
+    sender: EventSender,
+}
+
+/// Sends events to the API server.
+pub struct EventSender {
+    client: Client,
     stats: Arc<WriteStats>,
     component: &'static str,
 }
 
-impl fmt::Debug for EventWriter {
+impl fmt::Debug for EventSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventWriter").field("component", &self.component).finish_non_exhaustive()
+        f.debug_struct("EventSender").field("component", &self.component).finish_non_exhaustive()
     }
 }
 
@@ -105,7 +111,8 @@ pub fn event_recorder(
     let waiting = Arc::<AtomicUsize>::default();
     let events =
         EventRecorder { queue: sender, waiting: Arc::clone(&waiting), dropped: Arc::default() };
-    (events, EventWriter { queue, waiting, client, permit, stats, component })
+    let sender = EventSender::new(client, stats, component);
+    (events, EventWriter { queue, waiting, permit, sender })
 }
 
 impl EventRecorder {
@@ -141,7 +148,7 @@ impl EventWriter {
                 () = &mut shutdown => return,
                 next = self.queue.recv() => match next {
                     Some(event) => {
-                        self.write(event).await;
+                        self.sender.send(&self.permit, event).await;
                         self.waiting.fetch_sub(1, Ordering::AcqRel);
                     }
                     None => return,
@@ -149,9 +156,17 @@ impl EventWriter {
             }
         }
     }
+}
 
-    async fn write(&self, details: EventDetails) {
-        if self.permit.acquire().await.is_err() {
+impl EventSender {
+    /// A sender of events whose source is `component`.
+    pub fn new(client: Client, stats: Arc<WriteStats>, component: &'static str) -> Self {
+        Self { client, stats, component }
+    }
+
+    /// Writes an event.
+    pub async fn send(&self, permit: &dyn WritePermit, details: EventDetails) {
+        if permit.acquire().await.is_err() {
             self.stats.count(WriteKind::Event, WriteOutcome::NotLeader, Duration::ZERO);
             return;
         }

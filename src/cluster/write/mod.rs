@@ -15,6 +15,7 @@
 pub mod access_review;
 pub mod events;
 pub mod evict;
+pub mod object_patch;
 pub mod permit;
 pub mod pod_annotations;
 pub mod rate_limit;
@@ -28,14 +29,16 @@ pub mod vpa_status;
 pub mod webhook_config;
 pub mod webhook_secret;
 mod workqueue;
-pub mod wpa;
 pub mod wpa_dry_run;
 pub mod write_context;
 
 pub use access_review::{AccessReview, AccessRule, check_access};
-pub use events::{EventDetails, EventRecorder, EventWriter, InvolvedObject, event_recorder};
+pub use events::{
+    EventDetails, EventRecorder, EventSender, EventWriter, InvolvedObject, event_recorder,
+};
 pub use evict::{EvictionResult, evict};
-pub use permit::Permit;
+pub use object_patch::{ObjectPatchTarget, status_patch};
+pub use permit::{Permit, PrepaidPermit};
 pub use pod_annotations::{AnnotateResult, PodRef, annotate_pod};
 pub use rate_limit::RateLimiter;
 pub use request::RequestError;
@@ -47,6 +50,5 @@ pub use vpa_annotation::{AnnotationUpdate, AnnotationWriteResult, write_vpa_anno
 pub use vpa_status::{StatusPatch, StatusSource, StatusWriteResult, write_status};
 pub use webhook_config::WebhookConfigWriter;
 pub use webhook_secret::CertificateSecret;
-pub use wpa::{WpaPatchTarget, wpa_status_patch};
 pub use wpa_dry_run::set_dry_run;
 pub use write_context::{WriteContext, WriteError};

@@ -1,5 +1,7 @@
 //! The permit to write: the fence and the rate limit combined.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 use plimsoll_storage::{NotLeader, WritePermit};
 
@@ -36,6 +38,31 @@ impl WritePermit for Permit {
         self.limiter.acquire().await;
         // The lease may have been lost while this waited.
         self.fence.check()
+    }
+}
+
+/// A permit whose first tokens are already taken from the rate limit.
+#[derive(Debug)]
+pub struct PrepaidPermit {
+    permit: Permit,
+    tokens: AtomicUsize,
+}
+
+impl PrepaidPermit {
+    /// A permit with this many tokens.
+    pub fn new(permit: Permit, tokens: usize) -> Self {
+        Self { permit, tokens: AtomicUsize::new(tokens) }
+    }
+}
+
+#[async_trait]
+impl WritePermit for PrepaidPermit {
+    async fn acquire(&self) -> Result<(), NotLeader> {
+        let take = |tokens: usize| tokens.checked_sub(1);
+        if self.tokens.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok() {
+            return self.permit.fence.check();
+        }
+        self.permit.acquire().await
     }
 }
 

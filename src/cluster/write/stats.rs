@@ -29,8 +29,8 @@ pub enum WriteKind {
     DisruptionLedger,
     /// Replicas of a workload.
     Replicas,
-    /// The spec or metadata of a WatermarkPodAutoscaler.
-    WpaObject,
+    /// The spec or metadata of an autoscaler of replicas.
+    Object,
     /// An event.
     Event,
     /// The webhook configuration.
@@ -55,7 +55,7 @@ impl WriteKind {
             Self::UpdaterState => "memory",
             Self::DisruptionLedger => "ledger",
             Self::Replicas => "replicas",
-            Self::WpaObject => "object",
+            Self::Object => "object",
             Self::Event => "event",
             Self::WebhookConfig => "registration",
             Self::Certificate => "certificate",

@@ -32,7 +32,7 @@ const ACCESS_RECHECK_INTERVAL: Duration = Duration::from_mins(5);
 #[derive(Clone, Debug)]
 pub(in crate::controllers) enum ObservedScale {
     /// From a watch: good for decisions, but not for writes.
-    Watched(ObjectReference, ScaleState),
+    Watched(ScaleState),
     /// Fetched by this reconcile.
     Fetched(Box<ScaleSubresource>),
 }
@@ -41,7 +41,7 @@ impl ObservedScale {
     /// The values of the scale.
     pub fn values(&self) -> &ScaleState {
         match self {
-            Self::Watched(_, state) => state,
+            Self::Watched(state) => state,
             Self::Fetched(scale) => &scale.state,
         }
     }
@@ -87,7 +87,7 @@ impl Workloads {
             && watched.version >= *seen
         {
             *seen = watched.version;
-            return Ok(ObservedScale::Watched(target, watched));
+            return Ok(ObservedScale::Watched(watched));
         }
         let fetched = self.fetch_scale(&target, seen).await?;
         Ok(ObservedScale::Fetched(Box::new(fetched)))

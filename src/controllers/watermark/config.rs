@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::TransportConfig};
 
+use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
 use crate::{
     cluster::metrics_api::source::promql::TenantScope,
     controllers::{
@@ -56,6 +57,24 @@ pub struct WatermarkConfig {
     pub election: ElectionConfig,
     /// Which objects have metrics of their own besides those with upstream's names.
     pub object_metrics: Cardinality,
+}
+
+impl WatermarkConfig {
+    /// What the shared controller has to know.
+    pub(super) fn replica_settings(&self) -> ReplicaSettings {
+        ReplicaSettings {
+            name: "watermark",
+            event_component: EVENT_COMPONENT,
+            compat: self.compat,
+            period: self.period,
+            workers: self.workers,
+            status_interval: self.status_interval,
+            request_timeout: self.request_timeout,
+            namespaces: self.namespaces.clone(),
+            dry_run: self.dry_run,
+            election: self.election.clone(),
+        }
+    }
 }
 
 /// The Prometheus server for PromQL queries of objects.

@@ -14,7 +14,7 @@ use plimsoll_core::{
 
 /// A metric source as exported.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ExportedSource {
+pub struct ExportedSource {
     /// Name of the metric, for labels.
     pub label: String,
     /// The value that was compared with the watermarks, in thousandths.
@@ -27,7 +27,7 @@ pub(super) struct ExportedSource {
 
 /// A DatadogMonitor that gates scaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ExportedMonitor {
+pub struct ExportedMonitor {
     /// Name of the monitor.
     pub name: String,
     /// Whether it blocks scaling.
@@ -36,7 +36,7 @@ pub(super) struct ExportedMonitor {
 
 /// The exported state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct ExportedState {
+pub struct ExportedState {
     /// Kind and name of the target.
     pub target: (String, String),
     /// Whether the object is in dry run.

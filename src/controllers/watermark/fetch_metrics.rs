@@ -13,8 +13,8 @@ use plimsoll_storage::prometheus::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    WatermarkController, circuit_breaker::ServiceCall, config::WatermarkConfig,
-    object_state::ObjectState, scaling_gates::queried_metric,
+    WatermarkController, autoscaler::ObjectState, circuit_breaker::ServiceCall,
+    config::WatermarkConfig, scaling_gates::queried_metric,
 };
 use crate::controllers::runtime::client_calls::QueryRecorder;
 use crate::{
@@ -109,7 +109,7 @@ impl MetricClients {
 impl WatermarkController {
     /// The Prometheus client, if a server is configured.
     pub(super) fn promql(&self) -> Option<&PromqlCache> {
-        self.metric_clients.promql.as_ref()
+        self.autoscaler.metric_clients.promql.as_ref()
     }
 
     /// Fetches all metrics of an object, in the order of the spec.
@@ -136,7 +136,7 @@ impl WatermarkController {
                 Ok(ready) => {
                     let context = RecommendContext {
                         namespace: &key.namespace,
-                        cluster: &self.config.cluster,
+                        cluster: &self.autoscaler.config.cluster,
                         scale,
                         ready_pods: ready,
                     };
@@ -204,7 +204,7 @@ impl WatermarkController {
         deadline: Instant,
         request: impl Future<Output = Result<MetricValue, MetricError>>,
     ) -> Result<MetricValue, MetricError> {
-        if self.config.compat == Compat::Upstream {
+        if self.settings.compat == Compat::Upstream {
             return request.await;
         }
         let timed_out = || {
@@ -226,7 +226,7 @@ impl WatermarkController {
         name: &str,
     ) -> Option<(&'a str, &'a str)> {
         if source_type(metric)? != MetricSourceType::External
-            || self.config.compat == Compat::Upstream
+            || self.settings.compat == Compat::Upstream
         {
             return None;
         }
@@ -271,7 +271,10 @@ impl WatermarkController {
         };
         let call = ServiceCall { service: "Prometheus", kind: "Prometheus", namespace };
         let request = promql.get(namespace, query, now, last_reconcile);
-        self.circuit_breaker.call(call, self.config.prometheus.timeout, request).await
+        self.autoscaler
+            .circuit_breaker
+            .call(call, self.autoscaler.config.prometheus.timeout, request)
+            .await
     }
 
     async fn fetch_from_metrics_api(
@@ -299,7 +302,7 @@ impl WatermarkController {
                 let call = ServiceCall { service, kind: service, namespace: &key.namespace };
                 let request =
                     fetch_external_metric(client, &key.namespace, block.name, selector, timeout);
-                self.circuit_breaker.call(call, timeout, request).await
+                self.autoscaler.circuit_breaker.call(call, timeout, request).await
             }
             MetricSourceType::Resource | MetricSourceType::ContainerResource => {
                 let service = "the resource metrics API";
@@ -312,7 +315,7 @@ impl WatermarkController {
                     selector,
                     timeout,
                 );
-                self.circuit_breaker.call(call, timeout, request).await
+                self.autoscaler.circuit_breaker.call(call, timeout, request).await
             }
         }
     }
@@ -320,7 +323,7 @@ impl WatermarkController {
     /// Timeout of metrics APIs. A request that takes longer than a period delays the next reconcile, and so a change of the
     /// bounds.
     fn metrics_api_timeout(&self) -> Duration {
-        let Self { config, .. } = self;
+        let config = &self.autoscaler.config;
         match config.compat {
             Compat::Upstream => config.request_timeout,
             Compat::Plimsoll => config.request_timeout.min(config.period.max(MIN_METRIC_TIMEOUT)),
@@ -335,13 +338,17 @@ impl WatermarkController {
     ) -> Result<MetricValue, MetricError> {
         let tls = recommender.tls_config.as_ref();
         let body = request_body(&recommend_request(filled, recommender), context);
-        let defaults = &self.config.recommender_tls;
-        let request =
-            self.metric_clients.recommenders.recommend(&recommender.url, tls, defaults, &body);
+        let defaults = &self.autoscaler.config.recommender_tls;
+        let request = self.autoscaler.metric_clients.recommenders.recommend(
+            &recommender.url,
+            tls,
+            defaults,
+            &body,
+        );
         let service = redact_url(&recommender.url);
         let namespace = context.namespace;
         let call = ServiceCall { service: &service, kind: "recommenders", namespace };
-        let result = self.circuit_breaker.call(call, RECOMMENDER_TIMEOUT, request).await;
+        let result = self.autoscaler.circuit_breaker.call(call, RECOMMENDER_TIMEOUT, request).await;
         result.map(MetricValue::Recommendation).map_err(|why| match why {
             MetricError::Failed(why) => {
                 let name = recommender_label(recommender);

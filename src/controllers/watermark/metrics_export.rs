@@ -8,12 +8,12 @@ use std::{
 
 use plimsoll_core::types::{ObjectKey, Time};
 
-use super::{WatermarkController, exported_state::ExportedState, reconcile::Requeue};
+use super::{WatermarkController, exported_state::ExportedState};
 use crate::{
-    cluster::{leader::LeaderState, metrics_api::source::recommender::RecommenderCallObserver},
+    cluster::metrics_api::source::recommender::RecommenderCallObserver,
     telemetry::{
-        MonitorGateRow, RecommenderCall, ReconcileResultLabel, SourceRow, WatermarkMetrics,
-        WatermarkRow, WpaMetricsSource, client_label, objects::PAGE_SIZE,
+        MonitorGateRow, RecommenderCall, SourceRow, WatermarkMetrics, WatermarkRow,
+        WpaMetricsSource, client_label, objects::PAGE_SIZE,
     },
 };
 use plimsoll_core::watermark::cooldown::CooldownRemaining;
@@ -64,17 +64,13 @@ impl WpaMetricsSource for WatermarkObjectMetrics {
         after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(WatermarkRow<'_>),
     ) -> Option<ObjectKey> {
-        let role = self.0.upgrade()?;
+        let controller = self.0.upgrade()?;
         // Another process leads and exports them; the state here is outdated. While the leader is unknown, keep exporting.
-        if role
-            .election
-            .get()
-            .is_some_and(|election| election.leader_state() == LeaderState::Standby)
-        {
+        if controller.is_standby() {
             return None;
         }
-        let (exported, next) = role.queue.exported_page(after, PAGE_SIZE);
-        let now = role.clock.now();
+        let (exported, next) = controller.queue.exported_page(after, PAGE_SIZE);
+        let now = controller.clock.now();
         for (key, exported) in &exported {
             let sources: Vec<SourceRow<'_>> = exported.sources.iter().map(source_row).collect();
             let label = |key: &str| {
@@ -140,19 +136,14 @@ fn object_row<'a>(
 }
 
 impl WatermarkController {
-    /// The label that controller-runtime, which upstream uses, would give to the result of a reconcile.
-    pub(super) fn reconcile_return(outcome: &str, next: Requeue) -> ReconcileResultLabel {
-        match next {
-            _ if outcome == "error" => ReconcileResultLabel::Error,
-            Requeue::OnChange => ReconcileResultLabel::Success,
-            Requeue::Periodic | Requeue::After(_) => ReconcileResultLabel::RequeueAfter,
-        }
-    }
-
     /// Removes the series of recommenders that are no longer used.
     pub(super) fn retain_recommender_series(&self) {
-        let used: HashSet<String> =
-            self.queue.recommenders().iter().map(|url| client_label(url)).collect();
-        self.metrics.retain_clients(&used);
+        let objects = self.queue.objects();
+        let used: HashSet<String> = objects
+            .iter()
+            .filter_map(|object| object.spec.recommender.as_ref())
+            .map(|it| client_label(&it.url))
+            .collect();
+        self.autoscaler.metrics.retain_clients(&used);
     }
 }

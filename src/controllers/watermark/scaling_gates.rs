@@ -7,8 +7,8 @@ use plimsoll_core::types::{ObjectKey, Time};
 
 use super::{
     WatermarkController,
+    autoscaler::ObjectState,
     exported_state::{ExportedMonitor, ExportedState},
-    object_state::ObjectState,
 };
 use crate::cluster::metrics_api::source::promql::{check_query, requires_label};
 use plimsoll_core::{
@@ -42,13 +42,14 @@ impl WatermarkController {
         filled: &WatermarkPodAutoscalerSpec,
         now: Time,
     ) {
-        if self.config.compat == Compat::Upstream {
+        if self.settings.compat == Compat::Upstream {
             return;
         }
-        let (options, invalid) = read_annotations(state.object.annotations(), self.config.period);
-        state.options = options;
+        let (options, invalid) =
+            read_annotations(state.object.annotations(), self.autoscaler.config.period);
+        state.own.options = options;
         let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
-        let mut warning_messages = warnings::collect(filled, &state.options);
+        let mut warning_messages = warnings::collect(filled, &state.own.options);
         warning_messages.extend(self.unconfirmed_alert(state));
         let before = state.status();
         let mut updates = Vec::new();
@@ -75,7 +76,7 @@ impl WatermarkController {
             }
         }
         if !updates.is_empty() {
-            self.write_conditions(state, &updates, now).await;
+            self.write_conditions(state, updates, now).await;
         }
     }
 
@@ -101,17 +102,17 @@ impl WatermarkController {
         }
         // Upstream keeps the condition true after the gate was removed, which misleads alerts that use it.
         if updates.is_empty()
-            && self.config.compat == Compat::Plimsoll
+            && self.settings.compat == Compat::Plimsoll
             && condition_since(&state.status(), ConditionType::ScalingBlocked).holds
         {
             updates.push(monitor_gate::unblocked());
         }
-        if blocked.is_some() && self.config.compat == Compat::Upstream {
+        if blocked.is_some() && self.settings.compat == Compat::Upstream {
             let [inactive, _] = ConditionUpdate::unprocessed();
             updates.insert(0, inactive);
         }
         if !updates.is_empty() {
-            self.write_conditions(state, &updates, now).await;
+            self.write_conditions(state, updates, now).await;
         }
         blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
     }
@@ -132,19 +133,19 @@ impl WatermarkController {
             Err(condition) => return Some(GateResult { condition, blocked: None }),
         }
         let named = MONITOR.read(annotations, monitor_name).ok().flatten();
-        let named = named.filter(|_| self.config.compat == Compat::Plimsoll);
+        let named = named.filter(|_| self.settings.compat == Compat::Plimsoll);
         let name = named.unwrap_or_else(|| key.name.to_string());
         let found = self.read_monitor(&key.namespace, &name).await;
         let qualified_name = format!("{}/{name}", key.namespace);
         let result = monitor_gate::evaluate_monitor(
             &qualified_name,
             &found,
-            state.options.unknown_gate_is_open,
+            state.own.options.unknown_gate_is_open,
         );
-        let was_unread = state.has_unread_monitor;
-        state.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
+        let was_unread = state.own.has_unread_monitor;
+        state.own.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
         if let Monitor::Unreadable(why) = &found
-            && (!was_unread || self.config.compat == Compat::Upstream)
+            && (!was_unread || self.settings.compat == Compat::Upstream)
         {
             self.emit_event(state, true, "FailedGetDatadogMonitor", why.clone());
         }
@@ -159,7 +160,7 @@ impl WatermarkController {
             return Monitor::Unreadable("invalid DatadogMonitor name".to_owned());
         };
         let response = self.client.request::<serde_json::Value>(request);
-        match tokio::time::timeout(self.config.request_timeout, response).await {
+        match tokio::time::timeout(self.autoscaler.config.request_timeout, response).await {
             Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
                 Some(state) => Monitor::State(state.to_owned()),
                 None => Monitor::NoState,
@@ -176,7 +177,7 @@ impl WatermarkController {
         let annotations = state.object.annotations();
         let query = HOLD_WHILE.read(annotations, alert_query).ok().flatten()?;
         let namespace = state.object.namespace().unwrap_or_default();
-        let tenant = self.config.prometheus.scope.matcher(&namespace)?;
+        let tenant = self.autoscaler.config.prometheus.scope.matcher(&namespace)?;
         let has_matcher = self.promql().is_none() || requires_label(&query, tenant.label());
         (!has_matcher).then(|| {
             format!(
@@ -188,7 +189,7 @@ impl WatermarkController {
     }
 
     async fn check_alert(&self, state: &ObjectState, now: Time) -> Option<GateResult> {
-        if self.config.compat == Compat::Upstream {
+        if self.settings.compat == Compat::Upstream {
             return None;
         }
         let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
@@ -196,8 +197,13 @@ impl WatermarkController {
         let namespace = state.object.namespace().unwrap_or_default();
         let alert =
             alert_state(self.query_prometheus(&namespace, &query, now, state.last_reconcile).await);
-        let opens_if_unknown = state.options.unknown_gate_is_open;
-        Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, self.config.period))
+        let opens_if_unknown = state.own.options.unknown_gate_is_open;
+        Some(monitor_gate::evaluate_alert(
+            name,
+            &alert,
+            opens_if_unknown,
+            self.autoscaler.config.period,
+        ))
     }
 }
 

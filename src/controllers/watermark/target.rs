@@ -6,12 +6,9 @@ use plimsoll_core::types::ObjectKey;
 use super::{
     super::replicas::{ObservedScale, OwnershipRule},
     WatermarkController,
-    object_state::ObjectState,
+    autoscaler::ObjectState,
 };
-use crate::cluster::{
-    target::scale::{ObjectReference, ScaleReadError, ScaleState, ScaleSubresource},
-    write::WriteError,
-};
+use crate::cluster::target::scale::{ObjectReference, ScaleReadError, ScaleState};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscalerSpec, scaling::Pod, types::compat::Compat};
 
 /// If `true`, all pods that match the selector of the scale belong to the target, whatever their owners.
@@ -28,7 +25,7 @@ impl WatermarkController {
     ) -> Vec<Pod> {
         let skips_owner_check =
             state.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
-        let ownership_rule = match self.config.compat {
+        let ownership_rule = match self.settings.compat {
             _ if skips_owner_check => OwnershipRule::Selector,
             Compat::Upstream => OwnershipRule::OwnerName,
             Compat::Plimsoll => OwnershipRule::OwnerChain,
@@ -46,24 +43,5 @@ impl WatermarkController {
     ) -> Result<ObservedScale, ScaleReadError> {
         let has_pending_scale = state.has_pending_scale();
         self.workloads.observe_scale(target, has_pending_scale, &mut state.scale_version).await
-    }
-
-    /// Fetches the scale of a target.
-    pub(super) async fn fetch_scale(
-        &self,
-        state: &mut ObjectState,
-        target: &ObjectReference,
-    ) -> Result<ScaleSubresource, ScaleReadError> {
-        self.workloads.fetch_scale(target, &mut state.scale_version).await
-    }
-
-    /// Writes the replicas of a target.
-    pub(super) async fn update_scale(
-        &self,
-        state: &mut ObjectState,
-        fresh: &ScaleSubresource,
-        to: i32,
-    ) -> Result<(), WriteError> {
-        self.workloads.update_scale(self.write_context(), fresh, to, &mut state.scale_version).await
     }
 }

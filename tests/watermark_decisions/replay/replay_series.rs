@@ -4,14 +4,13 @@ use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::{
-        MetricSourceType, MetricValue, Pod, Scale,
+        MetricSourceType, MetricValue, Pod, Scale, ScaleOutcome,
         pod_readiness::{NamespacedName, Phase},
     },
     types::compat::{Compat, Fixes},
     watermark::{
         Band, DecisionInput, EffectiveSpec, EvaluationContext, MetricHistory, MetricInput,
-        Restriction, conditions,
-        status_update::{ScaleOutcome, StatusBuilder},
+        Restriction, conditions, status_update::StatusBuilder,
     },
 };
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! Liveness and readiness of the watermark controller.
+//! Liveness and readiness of a controller of replicas.
 
 use std::time::Duration;
 
-use super::WatermarkController;
+use super::{ReplicaAutoscaler, ReplicaController};
 use crate::{
     cluster::server::{Probes, Stalled},
     controllers::runtime::traffic_metrics::{check_watch_loops, unsynced_watches},
@@ -11,7 +11,7 @@ use crate::{
 /// An idle worker ticks every few seconds; a reconcile may take as long as its slowest metric source.
 const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
-impl Probes for WatermarkController {
+impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
     fn check_liveness(&self) -> Result<(), Stalled> {
         check_watch_loops(self.watches.all())?;
         // With a simulated clock, wall time does not bound how often the loop has to iterate.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -11,71 +12,76 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
-use super::{
-    exported_state::ExportedState,
-    object_state::{ObjectState, trimmed},
-};
+use super::{AutoscalerKind, ObjectState, key_of};
 use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
-use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
-#[derive(Debug)]
-struct QueueEntry {
+/// Applies the result of a write to the state of its object. Returns when the object is due, if earlier than planned.
+pub(in crate::controllers) type Completion<A> =
+    Box<dyn FnOnce(&mut ObjectState<A>) -> Option<Time> + Send>;
+
+struct QueueEntry<A: AutoscalerKind> {
     /// `None` while the object is being reconciled.
-    state: Option<Box<ObjectState>>,
-    /// A newer version of the object that arrived during the reconcile.
-    newer_object: Option<Arc<WatermarkPodAutoscaler>>,
+    state: Option<Box<ObjectState<A>>>,
+    /// A newer version of the object that arrived during the reconcile, and whether it arrived during a list.
+    newer_object: Option<(Arc<A::Object>, bool)>,
     /// Whether the object was deleted during the reconcile. A new object of the same name waits until that reconcile ends,
     /// because two concurrent reconciles might scale the same target.
     is_gone: bool,
-    /// The recommender of the object that is being reconciled.
-    recommender: Option<Box<str>>,
+    /// Completions of writes that ended during the reconcile.
+    completions: Vec<Completion<A>>,
+    /// Whether the scale was written during the reconcile, which has decided on an outdated state.
+    is_outdated: bool,
+    /// The object that is being reconciled.
+    running: Option<Arc<A::Object>>,
     /// The exported state of the object that is being reconciled.
-    exported: Option<Arc<ExportedState>>,
+    exported: Option<Arc<A::Exported>>,
     due: Option<Time>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    entries: BTreeMap<ObjectKey, QueueEntry>,
+struct Inner<A: AutoscalerKind> {
+    entries: BTreeMap<ObjectKey, QueueEntry<A>>,
     due: BTreeSet<(Time, ObjectKey)>,
     /// The objects that exist, for each watch scope.
     existing: Vec<ObjectStore<ObjectKey, ()>>,
+    /// Whether each watch scope is being listed.
+    is_listing: Vec<bool>,
 }
 
 /// The queue of all objects.
-#[derive(Debug)]
-pub(super) struct ReconcileQueue {
-    inner: Mutex<Inner>,
+pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
+    inner: Mutex<Inner<A>>,
     /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
 }
 
+impl<A: AutoscalerKind> fmt::Debug for ReconcileQueue<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReconcileQueue").finish_non_exhaustive()
+    }
+}
+
 /// The next item of the queue.
 #[derive(Debug)]
-pub(super) enum NextItem {
+pub(in crate::controllers) enum NextItem<A: AutoscalerKind> {
     /// An object with its state, and when it was due.
-    Due(ObjectKey, Box<ObjectState>, Time),
+    Due(ObjectKey, Box<ObjectState<A>>, Time),
     /// No object is due before this time; `None` if none is scheduled.
     NoneUntil(Option<Time>),
 }
 
-/// Whether a change of an object requires a reconcile: a new spec, new annotations, or a deletion timestamp.
-fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> bool {
-    before.uid() != after.uid()
-        || before.spec != after.spec
-        || before.metadata.annotations != after.metadata.annotations
-        || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
-}
-
-impl ReconcileQueue {
+impl<A: AutoscalerKind> ReconcileQueue<A> {
     /// Creates an empty queue for objects from this many watch scopes.
     pub fn new(scopes: usize) -> Self {
-        let existing = (0..scopes).map(|_| ObjectStore::default()).collect();
-        let inner = Inner { existing, ..Inner::default() };
+        let inner = Inner {
+            entries: BTreeMap::new(),
+            due: BTreeSet::new(),
+            existing: (0..scopes).map(|_| ObjectStore::default()).collect(),
+            is_listing: vec![false; scopes],
+        };
         Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<A>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +91,7 @@ impl ReconcileQueue {
     }
 
     /// Applies a watch event. New and changed objects are due at once.
-    pub fn apply(&self, scope: usize, change: ObjectChange<WatermarkPodAutoscaler>, now: Time) {
+    pub fn apply(&self, scope: usize, change: ObjectChange<A::Object>, now: Time) {
         let mut inner = self.lock();
         let is_due = inner.apply(scope, change, now);
         drop(inner);
@@ -95,7 +101,7 @@ impl ReconcileQueue {
     }
 
     /// Takes the next object that is due.
-    pub fn pop_due(&self, now: Time) -> NextItem {
+    pub fn pop_due(&self, now: Time) -> NextItem<A> {
         let mut inner = self.lock();
         let Some((at, key)) = inner.due.first().cloned() else { return NextItem::NoneUntil(None) };
         if at > now {
@@ -108,8 +114,7 @@ impl ReconcileQueue {
         entry.due = None;
         match entry.state.take() {
             Some(state) => {
-                let recommender = state.object.spec.recommender.as_ref();
-                entry.recommender = recommender.map(|recommender| recommender.url.as_str().into());
+                entry.running = Some(Arc::clone(&state.object));
                 NextItem::Due(key, state, at)
             }
             None => NextItem::NoneUntil(Some(now)),
@@ -120,24 +125,34 @@ impl ReconcileQueue {
     pub fn requeue(
         &self,
         key: &ObjectKey,
-        mut state: Box<ObjectState>,
+        mut state: Box<ObjectState<A>>,
         next: Option<Time>,
         now: Time,
     ) {
-        let mut inner = self.lock();
+        let mut guard = self.lock();
+        let inner = &mut *guard;
         let Some(entry) = inner.entries.get_mut(key) else { return };
-        entry.recommender = None;
+        entry.running = None;
         if entry.is_gone {
             inner.entries.remove(key);
             return;
         }
         let mut next = next;
-        if let Some(newer) = entry.newer_object.take() {
-            if is_material_change(&state.object, &newer) {
+        if std::mem::take(&mut entry.is_outdated) {
+            next = Some(now);
+        }
+        for complete in std::mem::take(&mut entry.completions) {
+            let due = complete(&mut state);
+            next = next.into_iter().chain(due).min();
+        }
+        if let Some((newer, is_listing)) = entry.newer_object.take() {
+            if A::is_material_change(&state.object, &newer) {
                 next = Some(now);
             }
             if newer.uid() == state.object.uid() {
-                state.object = newer;
+                if is_listing || !state.is_newer_than(&newer) {
+                    state.object = newer;
+                }
             } else {
                 *state = ObjectState::new(newer);
             }
@@ -148,10 +163,50 @@ impl ReconcileQueue {
         if let Some(next) = next {
             inner.due.insert((next, key.clone()));
         }
-        drop(inner);
+        drop(guard);
         if next.is_some() {
             self.wakeups.send_modify(|count| *count += 1);
         }
+    }
+
+    /// Ends a write of an object, and applies its result: at once, or at the end of a reconcile that is running. `end`
+    /// returns whether waiting writes are outdated now.
+    pub fn complete(
+        &self,
+        key: &ObjectKey,
+        now: Time,
+        is_scale: bool,
+        end: impl FnOnce() -> bool,
+        complete: Completion<A>,
+    ) {
+        let mut inner = self.lock();
+        let mut due = end().then_some(now);
+        let Some(entry) = inner.entries.get_mut(key).filter(|entry| !entry.is_gone) else { return };
+        match &mut entry.state {
+            None => {
+                entry.is_outdated |= is_scale;
+                entry.completions.push(complete);
+            }
+            Some(state) => {
+                due = due.into_iter().chain(complete(state)).min();
+                entry.exported.clone_from(&state.exported);
+                if let Some(due) = due.filter(|due| entry.due.is_none_or(|before| *due < before)) {
+                    inner.bring_forward(key, due);
+                }
+            }
+        }
+        drop(inner);
+        if due.is_some() {
+            self.wakeups.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Queues writes of the running reconcile of an object, unless its scale has been written meanwhile.
+    pub fn if_current<T>(&self, key: &ObjectKey, queue: impl FnOnce() -> T) -> Option<T> {
+        let inner = self.lock();
+        let is_outdated =
+            inner.entries.get(key).is_none_or(|entry| entry.is_outdated || entry.is_gone);
+        (!is_outdated).then(queue)
     }
 
     /// Makes every object due at once, because a new leader does not know their due times.
@@ -166,7 +221,8 @@ impl ReconcileQueue {
         for key in waiting {
             if let Some(state) = inner.entries.get_mut(&key).and_then(|entry| entry.state.as_mut())
             {
-                state.metric_history = None;
+                A::on_takeover(&mut state.own);
+                state.waiting_status = None;
             }
             inner.bring_forward(&key, now);
         }
@@ -177,22 +233,10 @@ impl ReconcileQueue {
         self.lock().len()
     }
 
-    /// The number of objects, how many of them have an unknown metric, and when one was last reconciled.
-    pub fn summary(&self) -> (usize, usize, Option<Time>) {
+    /// The exported states of all objects.
+    pub fn all_exported(&self) -> Vec<Arc<A::Exported>> {
         let inner = self.lock();
-        let exported = inner.entries.values().filter_map(|entry| {
-            entry
-                .state
-                .as_ref()
-                .and_then(|state| state.exported.as_ref())
-                .or(entry.exported.as_ref())
-        });
-        let (mut unknown, mut latest) = (0, None);
-        for exported in exported {
-            unknown += usize::from(exported.restrictions.contains(&Restriction::MetricUnknown));
-            latest = latest.max(Some(exported.reconciled_at));
-        }
-        (inner.len(), unknown, latest)
+        inner.entries.values().filter_map(|entry| entry.exported().cloned()).collect()
     }
 
     /// Whether no object is due or being reconciled.
@@ -213,16 +257,14 @@ impl ReconcileQueue {
         Duration::from_nanos(self.lock().due.first().map_or(0, waited))
     }
 
-    /// The URLs of the recommenders of all objects.
-    pub fn recommenders(&self) -> BTreeSet<String> {
+    /// All objects.
+    pub fn objects(&self) -> Vec<Arc<A::Object>> {
         let inner = self.lock();
-        let named = inner.entries.values().filter_map(|entry| match &entry.state {
-            Some(state) => {
-                state.object.spec.recommender.as_ref().map(|recommender| recommender.url.clone())
-            }
-            None => entry.recommender.as_deref().map(str::to_owned),
+        let objects = inner.entries.values().filter_map(|entry| match &entry.state {
+            Some(state) => Some(Arc::clone(&state.object)),
+            None => entry.running.clone(),
         });
-        named.collect()
+        objects.collect()
     }
 
     /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.
@@ -230,7 +272,7 @@ impl ReconcileQueue {
         &self,
         after: Option<&ObjectKey>,
         limit: usize,
-    ) -> (Vec<(ObjectKey, Arc<ExportedState>)>, Option<ObjectKey>) {
+    ) -> (Vec<(ObjectKey, Arc<A::Exported>)>, Option<ObjectKey>) {
         let inner = self.lock();
         let from = match after {
             Some(after) => Bound::Excluded(after),
@@ -240,8 +282,7 @@ impl ReconcileQueue {
         let mut last = None;
         let page = inner.entries.range::<ObjectKey, _>((from, Bound::Unbounded)).take(limit);
         for (count, (key, entry)) in page.enumerate() {
-            let current = entry.state.as_ref().and_then(|state| state.exported.as_ref());
-            if let Some(current) = current.or(entry.exported.as_ref()) {
+            if let Some(current) = entry.exported() {
                 exported.push((key.clone(), Arc::clone(current)));
             }
             last = (count + 1 == limit).then(|| key.clone());
@@ -250,24 +291,31 @@ impl ReconcileQueue {
     }
 }
 
-impl Inner {
+impl<A: AutoscalerKind> QueueEntry<A> {
+    fn exported(&self) -> Option<&Arc<A::Exported>> {
+        let current = self.state.as_ref().and_then(|state| state.exported.as_ref());
+        current.or(self.exported.as_ref())
+    }
+}
+
+impl<A: AutoscalerKind> Inner<A> {
     /// Applies a watch event. Returns whether an object is due at once.
-    fn apply(
-        &mut self,
-        scope: usize,
-        change: ObjectChange<WatermarkPodAutoscaler>,
-        now: Time,
-    ) -> bool {
+    fn apply(&mut self, scope: usize, change: ObjectChange<A::Object>, now: Time) -> bool {
+        match &change {
+            ObjectChange::Restart => self.is_listing[scope] = true,
+            ObjectChange::Synced => self.is_listing[scope] = false,
+            _ => {}
+        }
         let mut applied = None;
         let change = change.map(|object| {
-            let key = ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any());
+            let key = key_of(&object);
             applied = Some((key.clone(), object));
             (key, Some(()))
         });
         let removed =
             self.existing[scope].apply(change, |namespace, name| ObjectKey::new(namespace, name));
         if let Some((key, object)) = applied {
-            return self.upsert(&key, trimmed(object), now);
+            return self.upsert(&key, A::trimmed(object), self.is_listing[scope], now);
         }
         for (key, ()) in removed {
             self.remove(&key);
@@ -275,14 +323,22 @@ impl Inner {
         false
     }
 
-    fn upsert(&mut self, key: &ObjectKey, object: Arc<WatermarkPodAutoscaler>, now: Time) -> bool {
+    fn upsert(
+        &mut self,
+        key: &ObjectKey,
+        object: Arc<A::Object>,
+        is_listing: bool,
+        now: Time,
+    ) -> bool {
         let Some(entry) = self.entries.get_mut(key) else {
             let state = Some(Box::new(ObjectState::new(object)));
             let entry = QueueEntry {
                 state,
                 newer_object: None,
                 is_gone: false,
-                recommender: None,
+                completions: Vec::new(),
+                is_outdated: false,
+                running: None,
                 exported: None,
                 due: None,
             };
@@ -290,12 +346,16 @@ impl Inner {
             self.bring_forward(key, now);
             return true;
         };
+        // A watch is behind the writes of this process. A list is not: versions start over when a cluster is restored.
+        if !is_listing && entry.state.as_ref().is_some_and(|state| state.is_newer_than(&object)) {
+            return false;
+        }
         let Some(state) = &mut entry.state else {
-            entry.newer_object = Some(object);
+            entry.newer_object = Some((object, is_listing));
             entry.is_gone = false;
             return false;
         };
-        let is_due = is_material_change(&state.object, &object);
+        let is_due = A::is_material_change(&state.object, &object);
         if state.object.uid() == object.uid() {
             state.object = object;
         } else {
@@ -322,6 +382,7 @@ impl Inner {
     fn remove(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.state.is_none()) {
             (entry.is_gone, entry.newer_object, entry.exported) = (true, None, None);
+            entry.completions.clear();
             return;
         }
         if let Some(QueueEntry { due: Some(due), .. }) = self.entries.remove(key) {

@@ -1,4 +1,4 @@
-//! The watches of the watermark controller: WatermarkPodAutoscalers and pods.
+//! The watches of a controller of replicas: its objects and pods.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -6,12 +6,12 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::{
-    super::replicas::{WatchScope, Workloads},
-    ShutdownToken, Tasks, WatermarkController,
+use super::{ReplicaAutoscaler, ReplicaController, WatchScope, Workloads};
+use crate::{
+    cluster::watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+    controllers::runtime::shutdown::{ShutdownToken, Tasks},
 };
-use crate::cluster::watch::{ObjectChange, WatchOptions, status::WatchStatus, watch};
-use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, types::compat::Compat};
+use plimsoll_core::types::compat::Compat;
 
 /// The state of the watches of objects, one for each watch scope of the workloads, in the same order.
 #[derive(Debug)]
@@ -22,10 +22,9 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Creates watch states; no watch is started yet.
-    pub fn new(workloads: Arc<Workloads>) -> Self {
+    pub fn new(workloads: Arc<Workloads>, resource: &'static str) -> Self {
         let scopes = workloads.scopes.all().iter();
-        let objects =
-            scopes.map(|_| Arc::new(WatchStatus::new("watermarkpodautoscalers"))).collect();
+        let objects = scopes.map(|_| Arc::new(WatchStatus::new(resource))).collect();
         Self { objects, workloads }
     }
 
@@ -47,33 +46,37 @@ impl Watches {
     }
 }
 
-impl WatermarkController {
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Starts all watches. They run until `stop` is cancelled.
     pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
         for (index, (objects, scope)) in
             self.watches.objects.iter().zip(self.watches.scopes()).enumerate()
         {
-            self.start_watch(index, objects, stop, tasks, |role, index, change| {
-                role.apply_object_change(index, change);
+            self.start_watch(index, objects, stop, tasks, |controller: &Self, index, change| {
+                controller.apply_object_change(index, change);
             });
-            self.start_watch(index, &scope.pods, stop, tasks, |role, index, change| {
-                if let Some(scope) = role.watches.scopes().get(index) {
-                    scope.apply_pod_change(change);
-                }
-            });
+            self.start_watch(
+                index,
+                &scope.pods,
+                stop,
+                tasks,
+                |controller: &Self, index, change| {
+                    if let Some(scope) = controller.watches.scopes().get(index) {
+                        scope.apply_pod_change(change);
+                    }
+                },
+            );
         }
     }
 
-    fn apply_object_change(&self, index: usize, change: ObjectChange<WatermarkPodAutoscaler>) {
+    fn apply_object_change(&self, index: usize, change: ObjectChange<A::Object>) {
         // Upstream watches no scales.
-        if self.config.compat == Compat::Plimsoll
+        if self.settings.compat == Compat::Plimsoll
             && let (ObjectChange::Applied(object), Some(scope)) =
                 (&change, self.watches.scopes().get(index))
         {
             let namespace = object.namespace().unwrap_or_default();
-            scope
-                .scales
-                .ensure_watched(&self.workloads.target(&namespace, &object.spec.scale_target_ref));
+            scope.scales.ensure_watched(&self.workloads.target(&namespace, A::target(object)));
         }
         self.queue.apply(index, change, self.clock.now());
     }
@@ -93,11 +96,12 @@ impl WatermarkController {
             + Send
             + 'static,
     {
-        let (role, status, stopped) = (Arc::clone(self), Arc::clone(status), stop.cancelled());
+        let (controller, status, stopped) =
+            (Arc::clone(self), Arc::clone(status), stop.cancelled());
         let only = self.watches.scopes().get(index).and_then(|scope| scope.namespace.as_deref());
         let objects = self.watch_factory.objects::<K>(only);
         tasks.spawn(async move {
-            let apply = |change| apply(&role, index, change);
+            let apply = |change| apply(&controller, index, change);
             watch(objects, WatchOptions::default(), &status, apply, stopped).await;
         });
     }

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, pending},
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -11,12 +11,13 @@ use futures::{StreamExt as _, stream::FuturesUnordered};
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::time::Instant;
 use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+use tracing::Instrument as _;
 
 use super::{
-    WatermarkController, config::WatermarkConfig, object_state::ObjectState, reconcile::Requeue,
-    reconcile_queue::NextItem, schedule::next_reconcile,
+    NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, ReplicaSettings, Requeue,
+    next_reconcile, reconcile_result,
 };
-use crate::controllers::runtime::shutdown::ShutdownToken;
+use crate::{cluster::leader::Term, controllers::runtime::shutdown::ShutdownToken};
 use plimsoll_core::types::compat::Compat;
 
 /// How often a process that does not lead checks whether it has become the leader.
@@ -28,14 +29,21 @@ const PARK_AFTER: Duration = Duration::from_secs(1);
 /// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
+/// Concurrent writes for each worker.
+const WRITES_PER_WORKER: usize = 4;
+
 /// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Parked reconciles.
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
 
 /// How many reconciles may be parked. Upstream's workers wait for each reconcile.
-pub(super) fn max_parked(config: &WatermarkConfig) -> usize {
-    if config.compat == Compat::Upstream { 0 } else { config.workers.max(1) * PARKED_PER_WORKER }
+pub(super) fn max_parked(settings: &ReplicaSettings) -> usize {
+    if settings.compat == Compat::Upstream {
+        0
+    } else {
+        settings.workers.max(1) * PARKED_PER_WORKER
+    }
 }
 
 /// Waits until a parked reconcile finishes; forever if there is none.
@@ -45,9 +53,16 @@ async fn next_finished(parked: &mut ParkedReconciles) {
     }
 }
 
-impl WatermarkController {
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
+    /// Makes the queued writes until `stop`.
+    pub(super) async fn run_writes(self: Arc<Self>, stop: ShutdownToken) {
+        let run = |_, write, permit| Arc::clone(&self).run_write(write, permit);
+        let concurrency = self.settings.workers.max(1) * WRITES_PER_WORKER;
+        self.writes.run(&self.permit, concurrency, run, stop.cancelled()).await;
+    }
+
     /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
-    pub(super) async fn run_worker(self: Arc<Self>, worker: usize, stop: ShutdownToken) {
+    pub(super) async fn run_worker(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = async {
@@ -56,36 +71,29 @@ impl WatermarkController {
             } => {}
         }
         let mut parked = ParkedReconciles::new();
-        self.process_queue(worker, &stop, &mut parked).await;
+        self.process_queue(&stop, &mut parked).await;
         // Finish parked reconciles: an aborted one may have recorded a pending scale that it did not write.
         while parked.next().await.is_some() {}
     }
 
-    async fn process_queue(
-        self: &Arc<Self>,
-        worker: usize,
-        stop: &ShutdownToken,
-        parked: &mut ParkedReconciles,
-    ) {
+    async fn process_queue(self: &Arc<Self>, stop: &ShutdownToken, parked: &mut ParkedReconciles) {
         let mut wakeups = self.queue.wakeups();
-        let mut was_leader = false;
+        let mut last_term = None;
         loop {
             self.loop_watchdog.tick();
             if stop.is_cancelled() {
                 return;
             }
-            if !self.may_act() {
-                was_leader = false;
+            let Some(term) = self.permit.fence().term() else {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = next_finished(parked) => {}
                     () = sleep(LEADER_POLL_INTERVAL) => {}
                 }
                 continue;
-            }
-            // Due times from before this process became the leader are meaningless.
-            if !std::mem::replace(&mut was_leader, true) && worker == 0 {
-                self.queue.requeue_all(self.clock.now());
+            };
+            if last_term.replace(term) != Some(term) {
+                self.begin_term(term);
             }
             wakeups.borrow_and_update();
             let next_due = match self.queue.pop_due(self.clock.now()) {
@@ -118,6 +126,16 @@ impl WatermarkController {
         }
     }
 
+    /// Forgets what was decided in earlier terms of leadership, before the first reconcile of this one.
+    fn begin_term(&self, term: Term) {
+        let mut current = self.term.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.replace(term) != Some(term) {
+            self.writes.clear();
+            // Due times from before this process became the leader are meaningless.
+            self.queue.requeue_all(self.clock.now());
+        }
+    }
+
     /// Waits until a reconcile finishes, or until there is a permit to park it.
     async fn run_or_park(
         &self,
@@ -142,16 +160,21 @@ impl WatermarkController {
     }
 
     /// Reconciles an object that was due, and requeues it.
-    async fn process_item(self: Arc<Self>, key: ObjectKey, mut state: Box<ObjectState>, due: Time) {
+    async fn process_item(
+        self: Arc<Self>,
+        key: ObjectKey,
+        mut state: Box<ObjectState<A>>,
+        due: Time,
+    ) {
         let began = Instant::now();
         let lag = self.clock.now().nanos_since(due).max(0).unsigned_abs();
-        self.metrics.begin_reconcile(Duration::from_nanos(lag));
-        let (outcome, next) = self.reconcile(&key, &mut state).await;
-        let result_label = Self::reconcile_return(outcome, next);
-        self.metrics.end_reconcile(outcome, result_label, began.elapsed());
+        self.autoscaler.begin_reconcile(Duration::from_nanos(lag));
+        let span = A::log_span(&state.object);
+        let (outcome, next) = A::reconcile(&self, &key, &mut state).instrument(span).await;
+        self.autoscaler.end_reconcile((outcome, next), began.elapsed());
         self.reconciles.fetch_add(1, Ordering::AcqRel);
         let now = self.clock.now();
-        if outcome != "error" {
+        if outcome != reconcile_result::ERROR {
             self.loop_metrics.set_last_success(now);
         }
         let next = self.next_due(&key, next, due, now);
@@ -159,12 +182,14 @@ impl WatermarkController {
     }
 
     fn next_due(&self, key: &ObjectKey, next: Requeue, due: Time, now: Time) -> Option<Time> {
-        let period = self.config.period;
+        let period = self.settings.period;
         match next {
             Requeue::OnChange => None,
             Requeue::After(pause) => Some(now.later(pause)),
             // Upstream counts from the end of a reconcile.
-            Requeue::Periodic if self.config.compat == Compat::Upstream => Some(now.later(period)),
+            Requeue::Periodic if self.settings.compat == Compat::Upstream => {
+                Some(now.later(period))
+            }
             Requeue::Periodic => Some(next_reconcile(key, now.max(due), period)),
         }
     }

@@ -9,7 +9,7 @@ use plimsoll_core::types::{ObjectKey, Time};
 
 /// When an object is due next: at its own offset within each period, so that objects are spread over the period and the
 /// duration of a reconcile does not delay the next one.
-pub(super) fn next_reconcile(key: &ObjectKey, now: Time, period: Duration) -> Time {
+pub(in crate::controllers) fn next_reconcile(key: &ObjectKey, now: Time, period: Duration) -> Time {
     let period = i64::try_from(period.as_nanos()).unwrap_or(i64::MAX).max(1);
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
     let offset = (hash % period.unsigned_abs()) as i64;

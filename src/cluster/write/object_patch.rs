@@ -1,21 +1,24 @@
-//! Writes WatermarkPodAutoscalers: their status, and their spec and metadata.
+//! Patches one version of an autoscaler: its status, or its spec and metadata.
 
+use std::fmt::Debug;
+
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Resource as _,
+    Resource,
     api::{Api, Patch, PatchParams},
     client::Body,
 };
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
     stats::WriteKind,
     write_context::{REQUEST_LIMIT, WriteContext, WriteError},
 };
-use plimsoll_core::api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus};
 
 /// The part of an object to patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WpaPatchTarget {
+pub enum ObjectPatchTarget {
     /// The status.
     Status,
     /// Everything else.
@@ -24,16 +27,19 @@ pub enum WpaPatchTarget {
 
 impl WriteContext<'_> {
     /// Applies a merge patch to exactly this version of an object. Returns the new object.
-    pub async fn patch_wpa(
+    pub async fn patch_object<K>(
         self,
-        object: &WatermarkPodAutoscaler,
-        target: WpaPatchTarget,
+        object: &K,
+        target: ObjectPatchTarget,
         mut body: Value,
-    ) -> Result<WatermarkPodAutoscaler, WriteError> {
+    ) -> Result<K, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    {
         let rejected = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
-        let metadata = &object.metadata;
+        let metadata = object.meta();
         let name = metadata.name.as_deref().unwrap_or_default();
-        let objects = WatermarkPodAutoscaler::url_path(&(), metadata.namespace.as_deref());
+        let objects = K::url_path(&(), metadata.namespace.as_deref());
         if !body["metadata"].is_object() {
             body["metadata"] = json!({});
         }
@@ -44,13 +50,13 @@ impl WriteContext<'_> {
         };
         let (requests, merge) = (kube::core::Request::new(objects), Patch::Merge(body));
         let (request, verb, kind) = match target {
-            WpaPatchTarget::Status => (
+            ObjectPatchTarget::Status => (
                 requests.patch_subresource("status", name, &parameters, &merge),
                 "patch_status",
                 WriteKind::Status,
             ),
-            WpaPatchTarget::Object => {
-                (requests.patch(name, &parameters, &merge), "patch", WriteKind::WpaObject)
+            ObjectPatchTarget::Object => {
+                (requests.patch(name, &parameters, &merge), "patch", WriteKind::Object)
             }
         };
         let mut request = request.map_err(|why| rejected(&why))?;
@@ -62,13 +68,16 @@ impl WriteContext<'_> {
     }
 
     /// Fetches the current object; `None` if it is gone.
-    pub async fn get_wpa(
-        self,
-        object: &WatermarkPodAutoscaler,
-    ) -> Result<Option<WatermarkPodAutoscaler>, WriteError> {
-        let metadata = &object.metadata;
+    pub async fn get_object<K>(self, object: &K) -> Result<Option<K>, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let metadata = object.meta();
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let api = Api::<WatermarkPodAutoscaler>::namespaced(self.client.clone(), namespace);
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
         let request = api.get_opt(metadata.name.as_deref().unwrap_or_default());
         match tokio::time::timeout(REQUEST_LIMIT, request).await {
             Ok(Ok(object)) => Ok(object),
@@ -81,10 +90,7 @@ impl WriteContext<'_> {
 }
 
 /// The merge patch from one status to another: removes fields that the new one lacks.
-pub fn wpa_status_patch(
-    before: Option<&WatermarkPodAutoscalerStatus>,
-    after: &WatermarkPodAutoscalerStatus,
-) -> Value {
+pub fn status_patch<S: Serialize>(before: Option<&S>, after: &S) -> Value {
     let mut status = serde_json::to_value(after).unwrap_or_default();
     let before = before.and_then(|before| serde_json::to_value(before).ok()).unwrap_or_default();
     null_removed_fields(&before, &mut status);
@@ -107,6 +113,8 @@ fn null_removed_fields(before: &Value, after: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::api::wpa::WatermarkPodAutoscalerStatus;
+
     use super::*;
 
     #[test]
@@ -121,18 +129,18 @@ mod tests {
         let before = of(json!({"lastConditionType": "DryRun", "scalingEventsCount": 3}));
         let after = of(json!({"scalingEventsCount": 4}));
         assert_eq!(
-            wpa_status_patch(Some(&before), &after),
+            status_patch(Some(&before), &after),
             json!({"status": {
                 "currentReplicas": 1, "desiredReplicas": 1, "scalingEventsCount": 4,
                 "lastConditionType": null,
             }})
         );
-        assert_eq!(wpa_status_patch(None, &after)["status"]["lastConditionType"], Value::Null);
+        assert_eq!(status_patch(None, &after)["status"]["lastConditionType"], Value::Null);
         // Inside `decision` too: otherwise a hold that has ended would be reported for ever.
         let since = "2026-11-24T00:00:00Z";
         let before = of(json!({"decision": {"heldUntil": since, "unknownSince": since}}));
         let after = of(json!({"decision": {"to": 2}}));
-        let patch = wpa_status_patch(Some(&before), &after);
+        let patch = status_patch(Some(&before), &after);
         let decision = patch["status"]["decision"].as_object().expect("a decision");
         for field in ["heldUntil", "unknownSince"] {
             assert_eq!(decision.get(field), Some(&Value::Null), "{field}");

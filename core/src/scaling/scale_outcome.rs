@@ -1,0 +1,30 @@
+//! How a decided change of replicas ended, and the events that report it.
+
+/// Event reason for a failed status update.
+pub const STATUS_UPDATE_FAILED: &str = "FailedUpdateStatus";
+
+/// The outcome of a decided change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScaleOutcome {
+    /// There was no change to make.
+    NoChange,
+    /// The change is about to be sent, and has to be recorded first.
+    Pending,
+    /// The change was applied.
+    Done,
+    /// The change was skipped in dry-run mode.
+    DryRun,
+    /// The server rejected the change.
+    Failed(String),
+}
+
+/// An event to emit for an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether the type is `Warning` rather than `Normal`.
+    pub is_warning: bool,
+    /// The event reason.
+    pub reason: &'static str,
+    /// The event message.
+    pub message: String,
+}

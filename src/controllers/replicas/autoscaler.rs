@@ -1,0 +1,156 @@
+//! What a kind of autoscaler has to implement: its types, its reconcile, and how its status and events are rendered.
+
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
+use plimsoll_core::{
+    api::scale_target::ScaleTarget,
+    scaling::{Event, ScaleOutcome},
+    types::{ObjectKey, Time},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tracing::Span;
+
+use super::{ObjectState, ReconcileResult, ReplicaController};
+
+/// A kind of object that sets the replicas of a workload: what the queue of objects has to know.
+pub trait AutoscalerKind: Sized + Send + Sync + 'static {
+    /// The object.
+    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static;
+    /// Its status.
+    type Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync;
+    /// What is kept from reconcile to reconcile besides what all kinds keep.
+    type State: Clone + Debug + Default + Send;
+    /// What metrics export of an object.
+    type Exported: Clone + Debug + Default + Send + Sync;
+
+    /// The plural name of the resource, for metrics.
+    const RESOURCE: &'static str;
+
+    /// An object without unused fields and capacity.
+    fn trimmed(object: Self::Object) -> Arc<Self::Object>;
+
+    /// The stored status.
+    fn stored_status(object: &Self::Object) -> Option<&Self::Status>;
+
+    /// Whether a change of an object requires a reconcile: not one of its status alone.
+    fn is_material_change(before: &Self::Object, after: &Self::Object) -> bool;
+
+    /// Whether the status records a scale that is about to be written or has an unknown outcome.
+    fn is_pending(status: &Self::Status) -> bool;
+
+    /// Forgets what may be outdated after another process has led.
+    fn on_takeover(state: &mut Self::State);
+}
+
+/// A kind of autoscaler that a [`ReplicaController`] runs: its reconcile, and how status and events are rendered.
+pub trait ReplicaAutoscaler: AutoscalerKind {
+    /// A decision, with what its status and events are rendered from.
+    type Decision: DecisionRecord<Self::Status>;
+    /// A change of a condition.
+    type Condition: Clone + Debug + Send + Sync;
+
+    /// The API version of the object.
+    const API_VERSION: &'static str;
+    /// The kind of the object.
+    const KIND: &'static str;
+    /// The field manager in `managedFields`.
+    const FIELD_MANAGER: &'static str;
+
+    /// The span of an object's log lines.
+    fn log_span(object: &Self::Object) -> Span;
+
+    /// The workload whose replicas are set.
+    fn target(object: &Self::Object) -> &ScaleTarget;
+
+    /// When the target was last scaled, by the status.
+    fn last_scale(status: &Self::Status) -> Option<Time>;
+
+    /// Reconciles an object.
+    fn reconcile(
+        controller: &ReplicaController<Self>,
+        key: &ObjectKey,
+        state: &mut ObjectState<Self>,
+    ) -> impl Future<Output = ReconcileResult> + Send;
+
+    /// Makes a write of this kind other than of the scale, the status and events: of the object's metadata.
+    fn write_metadata(
+        controller: &ReplicaController<Self>,
+        object: &Self::Object,
+        permit: &dyn plimsoll_storage::WritePermit,
+    ) -> impl Future<Output = MetadataResult<Self>> + Send;
+
+    /// Applies the result of a write of the metadata. Returns when the object is due if it failed.
+    fn complete_metadata(
+        controller: &ReplicaController<Self>,
+        state: &mut ObjectState<Self>,
+        result: &MetadataResult<Self>,
+    ) -> Option<Time>;
+
+    /// The condition for a scale update whose outcome is unknown.
+    fn unknown_outcome(why: &str) -> Self::Condition;
+
+    /// The status after changes of conditions.
+    fn with_conditions(
+        &self,
+        before: &Self::Status,
+        updates: &[Self::Condition],
+        now: Time,
+    ) -> Self::Status;
+
+    /// Whether two statuses are equal, except for what is not worth a write.
+    fn is_same_status(before: &Self::Status, after: &Self::Status) -> bool;
+
+    /// A status without the values, which need not be up to date.
+    fn without_values(status: &Self::Status) -> Self::Status;
+
+    /// Leaves out of a status what the API server does not store.
+    fn drop_unstored(&self, before: Option<&Self::Status>, after: &mut Self::Status, now: Time);
+
+    /// Observes what the API server has stored of a status.
+    fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
+
+    /// Updates what is exported after the scale was updated: replicas added and removed by this process, and those desired.
+    fn export_scale(exported: &mut Self::Exported, moved: (u64, u64), desired: i32);
+
+    /// Updates what is exported of the status.
+    fn export_status(exported: &mut Self::Exported, status: &Self::Status);
+
+    /// Whether a metric of the object is unknown, and when it was last reconciled.
+    fn health_of(exported: &Self::Exported) -> (bool, Time);
+
+    /// Observes the start of a reconcile, and how late it is.
+    fn begin_reconcile(&self, lateness: Duration);
+
+    /// Observes the end of a reconcile.
+    fn end_reconcile(&self, result: ReconcileResult, took: Duration);
+}
+
+/// The result of a write of the metadata: the new object, or `None` if it is gone.
+pub type MetadataResult<A> =
+    Result<Option<Arc<<A as AutoscalerKind>::Object>>, crate::cluster::write::WriteError>;
+
+/// A decision about the replicas of a workload.
+pub trait DecisionRecord<S>: Debug + Send + Sync + 'static {
+    /// The new replicas and the reason, if they change.
+    fn change(&self) -> Option<(i32, &str)>;
+
+    /// The desired replicas.
+    fn desired(&self) -> i32;
+
+    /// The status after this outcome, based on the stored one.
+    fn status(&self, before: &S, outcome: &ScaleOutcome, now: Time) -> S;
+
+    /// The events for this outcome.
+    fn events(&self, outcome: &ScaleOutcome, now: Time) -> Vec<Event>;
+
+    /// The reason of the event if the status cannot be written.
+    fn status_failure_reason(&self, outcome: &ScaleOutcome) -> &'static str;
+}

@@ -1,0 +1,319 @@
+//! Writes the status of objects when it changes materially, and emits events.
+
+use std::sync::Arc;
+
+use kube::{Resource as _, ResourceExt as _};
+use plimsoll_core::{
+    scaling::{Event, STATUS_UPDATE_FAILED},
+    types::{Time, compat::Compat},
+};
+use plimsoll_storage::WritePermit;
+use tokio::time::Duration;
+
+use super::{
+    ObjectState, ReplicaAutoscaler, ReplicaController, WaitingStatus, WritePart,
+    writes::{StatusChange, StatusResult, StatusWrite, Write},
+};
+use crate::cluster::write::{
+    EventDetails, InvolvedObject, ObjectPatchTarget, WriteContext, WriteError, status_patch,
+};
+
+/// Attempts to write a status if other clients change it concurrently.
+const MAX_CONFLICT_RETRIES: usize = 3;
+
+/// Delay of the next reconcile after an error.
+pub(in crate::controllers) const ERROR_BACKOFF: Duration = Duration::from_secs(1);
+/// An object that is overdue for this long has priority over status updates that only change values.
+const OVERDUE_AFTER: Duration = Duration::from_millis(500);
+
+/// How a new status differs from the current one.
+enum StatusDiff {
+    Unchanged,
+    /// Only values differ, which is not urgent.
+    ValuesOnly,
+    Material,
+}
+
+impl<A: ReplicaAutoscaler> ReplicaController<A> {
+    /// The context of writes with this permit.
+    pub(in crate::controllers) fn write_context<'a>(
+        &'a self,
+        permit: &'a dyn WritePermit,
+    ) -> WriteContext<'a> {
+        WriteContext {
+            client: &self.client,
+            permit,
+            stats: &self.write_stats,
+            field_manager: A::FIELD_MANAGER,
+        }
+    }
+
+    /// Changes the status: queues the write, if the status differs from the stored one. Upstream waits for it. Returns
+    /// whether it is stored, or will be.
+    pub(in crate::controllers) async fn change_status(
+        &self,
+        state: &mut ObjectState<A>,
+        change: StatusChange<A>,
+        now: Time,
+        failure_reason: &'static str,
+        retries: bool,
+    ) -> bool {
+        let (key, may_write_values) = (state.key(), self.may_write_values());
+        let written = self.new_status(state, change, now, failure_reason, may_write_values);
+        let Some(write) = written.map(|write| StatusWrite { retries, ..write }) else {
+            self.queue.if_current(&key, || self.writes.cancel(&key, WritePart::Status));
+            return true;
+        };
+        if self.settings.compat == Compat::Upstream {
+            let result = self.send_status(write, &self.permit).await;
+            let is_written = result.written.is_ok();
+            self.complete_status(state, &result);
+            return is_written;
+        }
+        let queued =
+            self.queue.if_current(&key, || self.writes.put(&key, Write::Status(Box::new(write))));
+        queued.unwrap_or(true)
+    }
+
+    /// The write of a changed status; `None` if it is not worth one, or in a dry run.
+    pub(in crate::controllers) fn new_status(
+        &self,
+        state: &mut ObjectState<A>,
+        change: StatusChange<A>,
+        now: Time,
+        failure_reason: &'static str,
+        may_write_values: bool,
+    ) -> Option<StatusWrite<A>> {
+        let mut status = change.apply(&self.autoscaler, &state.status(), now);
+        if self.settings.dry_run.is_some() {
+            state.dry_run_status = Some(status);
+            return None;
+        }
+        let base = state.stored_status().cloned();
+        self.autoscaler.drop_unstored(base.as_ref(), &mut status, now);
+        let key = state.key();
+        let is_worth_it = match self.status_diff(state, base.as_ref(), &status, now) {
+            StatusDiff::Material => true,
+            StatusDiff::ValuesOnly => may_write_values,
+            StatusDiff::Unchanged => false,
+        };
+        // If another status is being written, this one has to follow.
+        if !is_worth_it && !self.writes.is_in_flight(&key) {
+            state.waiting_status = None;
+            return None;
+        }
+        state.waiting_status = Some(WaitingStatus { base: base.clone(), status: status.clone() });
+        let object = Arc::clone(&state.object);
+        Some(StatusWrite { object, base, status, change, now, failure_reason, retries: false })
+    }
+
+    /// Writes a status. On a conflict, it is computed again from the stored object.
+    pub(in crate::controllers) async fn send_status(
+        &self,
+        mut write: StatusWrite<A>,
+        permit: &dyn WritePermit,
+    ) -> StatusResult<A> {
+        let written = self.try_send_status(&mut write, permit).await;
+        StatusResult { write, written }
+    }
+
+    async fn try_send_status(
+        &self,
+        write: &mut StatusWrite<A>,
+        permit: &dyn WritePermit,
+    ) -> Result<bool, WriteError> {
+        let generation = write.object.meta().generation;
+        let mut last = WriteError::NotFound;
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let before = A::stored_status(&write.object).cloned();
+            let mut after = write.current_status(&self.autoscaler);
+            self.autoscaler.drop_unstored(before.as_ref(), &mut after, write.now);
+            if before.as_ref().is_some_and(|before| A::is_same_status(before, &after)) {
+                return Ok(false);
+            }
+            let patch = status_patch(before.as_ref(), &after);
+            let context = self.write_context(permit);
+            match context.patch_object(&*write.object, ObjectPatchTarget::Status, patch).await {
+                Ok(stored) => {
+                    self.autoscaler.on_stored(&after, A::stored_status(&stored), write.now);
+                    write.object = A::trimmed(stored);
+                    return Ok(true);
+                }
+                Err(WriteError::Conflict(why)) => {
+                    last = WriteError::Conflict(why);
+                    let Some(fresh) = context.get_object(&*write.object).await? else {
+                        return Err(WriteError::NotFound);
+                    };
+                    // The decision is outdated: the object was changed, or another process has scaled its target.
+                    let last_scale =
+                        |object: &A::Object| A::stored_status(object).and_then(A::last_scale);
+                    if fresh.meta().generation != generation
+                        || fresh.uid() != write.object.uid()
+                        || last_scale(&fresh) != last_scale(&write.object)
+                    {
+                        return Err(last);
+                    }
+                    write.object = A::trimmed(fresh);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        Err(last)
+    }
+
+    /// Applies the result of a write of the status. Returns when the object is due, if it has to be written again.
+    pub(in crate::controllers) fn complete_status(
+        &self,
+        state: &mut ObjectState<A>,
+        StatusResult { write, written }: &StatusResult<A>,
+    ) -> Option<Time> {
+        if state.object.uid() != write.object.uid() {
+            return None;
+        }
+        state.end_waiting(&write.status);
+        match written {
+            Ok(is_written) => {
+                if *is_written {
+                    state.accept_stored(&write.object);
+                    state.status_written_at = Some(write.now);
+                }
+                None
+            }
+            Err(why) => {
+                self.report_write_failure(state, why, write.failure_reason);
+                let retries = write.retries && *why != WriteError::NotFound;
+                retries.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))
+            }
+        }
+    }
+
+    /// Compares two statuses. A difference in values counts only if no status was written for a while. Upstream writes every
+    /// difference.
+    fn status_diff(
+        &self,
+        state: &ObjectState<A>,
+        before: Option<&A::Status>,
+        after: &A::Status,
+        now: Time,
+    ) -> StatusDiff {
+        let Some(before) = before else { return StatusDiff::Material };
+        if A::is_same_status(before, after) {
+            return StatusDiff::Unchanged;
+        }
+        if self.settings.compat == Compat::Upstream
+            || A::without_values(before) != A::without_values(after)
+        {
+            return StatusDiff::Material;
+        }
+        let next_value_write =
+            state.status_written_at.map(|at| at.later(self.settings.status_interval));
+        if next_value_write.is_none_or(|next_value_write| next_value_write <= now) {
+            StatusDiff::ValuesOnly
+        } else {
+            StatusDiff::Unchanged
+        }
+    }
+
+    /// Whether a status update that only changes values delays neither other writes nor reconciles.
+    pub(in crate::controllers) fn may_write_values(&self) -> bool {
+        self.permit.limiter().has_spare_capacity()
+            && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
+    }
+
+    /// Changes only conditions of an object, without a decision.
+    pub(in crate::controllers) async fn write_conditions(
+        &self,
+        state: &mut ObjectState<A>,
+        updates: Vec<A::Condition>,
+        now: Time,
+    ) {
+        let change = StatusChange::Conditions(updates);
+        self.change_status(state, change, now, STATUS_UPDATE_FAILED, false).await;
+    }
+
+    /// Doubles the delay after each failure, up to the period.
+    pub(in crate::controllers) fn back_off(
+        &self,
+        state: &mut ObjectState<A>,
+        delay: Duration,
+    ) -> Duration {
+        let delay = delay.saturating_mul(1 << state.failures.min(8)).min(self.settings.period);
+        state.failures = state.failures.saturating_add(1);
+        delay
+    }
+
+    /// Reports a failed status update with the given event reason. The next reconcile tries again.
+    pub(in crate::controllers) fn report_write_failure(
+        &self,
+        state: &ObjectState<A>,
+        why: &WriteError,
+        reason: &'static str,
+    ) {
+        let (namespace, name) =
+            (state.object.namespace().unwrap_or_default(), state.object.name_any());
+        match why {
+            WriteError::NotFound | WriteError::NotLeader | WriteError::Conflict(_) => {
+                tracing::debug!(%namespace, %name, %why, "status not written");
+            }
+            WriteError::NoResponse(_) | WriteError::Indeterminate(_) | WriteError::Rejected(_) => {
+                tracing::warn!(%namespace, %name, %why, "failed to update status; retrying on the next reconcile");
+                self.emit_event(state, true, reason, why.to_string());
+            }
+        }
+    }
+
+    /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
+    pub(in crate::controllers) fn emit_events(
+        &self,
+        state: &mut ObjectState<A>,
+        events: Vec<Event>,
+    ) {
+        if self.settings.compat == Compat::Upstream {
+            for Event { is_warning, reason, message } in events {
+                self.emit_event(state, is_warning, reason, message);
+            }
+            return;
+        }
+        let (warnings, others): (Vec<Event>, Vec<Event>) =
+            events.into_iter().partition(|event| event.is_warning);
+        let mut active_warnings = Vec::new();
+        for Event { reason, message, .. } in warnings {
+            let is_new = state.active_warnings.iter().all(|(before, _)| *before != reason);
+            if is_new {
+                self.emit_event(state, true, reason, message.clone());
+            }
+            active_warnings.push((reason, message));
+        }
+        state.active_warnings = active_warnings;
+        let was_idle = state.is_idle;
+        state.is_idle = others.iter().any(|event| event.reason == "NotScaling");
+        for Event { reason, message, .. } in others {
+            if reason != "NotScaling" || !was_idle {
+                self.emit_event(state, false, reason, message);
+            }
+        }
+    }
+
+    /// Emits an event about an object.
+    pub(in crate::controllers) fn emit_event(
+        &self,
+        state: &ObjectState<A>,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        if self.settings.dry_run.is_some_and(|dry| !dry.events) {
+            return;
+        }
+        let involved_object = InvolvedObject {
+            api_version: A::API_VERSION,
+            kind: A::KIND,
+            namespace: state.object.namespace().unwrap_or_default(),
+            name: state.object.name_any(),
+            uid: state.object.uid().unwrap_or_default(),
+        };
+        let at = self.clock.now();
+        let event = EventDetails { involved_object, is_warning, reason, message, at };
+        self.writes.put(&state.key(), Write::Event(Box::new(event)));
+    }
+}

@@ -1,0 +1,245 @@
+//! WatermarkPodAutoscalers as a kind of replica autoscaler.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::ResourceExt as _;
+use plimsoll_core::{
+    api::{
+        scale_target::ScaleTarget,
+        wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
+    },
+    types::{ObjectKey, Time, compat::Compat},
+    watermark::{
+        MetricHistory, Restriction, WpaOptions,
+        conditions::{self, ConditionUpdate},
+        log_attributes,
+        pending_scale::is_pending,
+    },
+};
+use plimsoll_storage::WritePermit;
+use tracing::Span;
+
+use super::{
+    super::replicas::{
+        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue, key_of,
+    },
+    WatermarkController,
+    circuit_breaker::CircuitBreaker,
+    config::WatermarkConfig,
+    decision_field::DecisionField,
+    exported_state::ExportedState,
+    fetch_metrics::MetricClients,
+    status_comparison::{is_same_status, without_values},
+    watermark_decision::WatermarkDecision,
+};
+use crate::telemetry::{ReconcileResultLabel, WatermarkMetrics};
+
+/// WatermarkPodAutoscalers: the flags, and what is needed for their metrics and gates.
+pub struct WatermarkAutoscaler {
+    pub(super) config: WatermarkConfig,
+    pub(super) metric_clients: MetricClients,
+    /// Limits the requests that wait for metric services.
+    pub(super) circuit_breaker: CircuitBreaker,
+    pub(super) metrics: WatermarkMetrics,
+    pub(super) decision_field: DecisionField,
+}
+
+/// An object with the state that is kept from reconcile to reconcile.
+pub(super) type ObjectState = replicas::ObjectState<WatermarkAutoscaler>;
+
+/// What is kept from reconcile to reconcile for this kind of object alone.
+#[derive(Clone, Debug, Default)]
+pub struct WatermarkState {
+    /// Whether the last reconcile failed to read the monitor.
+    pub has_unread_monitor: bool,
+    /// When to retry the removal of the finalizer, after it failed.
+    pub finalizer_retry_at: Option<Time>,
+    /// Options from the annotations.
+    pub options: WpaOptions,
+    /// Metric history of the last reconcile, if there was one.
+    pub metric_history: Option<MetricHistory>,
+}
+
+impl AutoscalerKind for WatermarkAutoscaler {
+    type Object = WatermarkPodAutoscaler;
+    type Status = WatermarkPodAutoscalerStatus;
+    type State = WatermarkState;
+    type Exported = ExportedState;
+
+    const RESOURCE: &'static str = "watermarkpodautoscalers";
+
+    /// Deserialized lists have spare capacity, which takes a fifth of the memory of an object.
+    fn trimmed(mut object: WatermarkPodAutoscaler) -> Arc<WatermarkPodAutoscaler> {
+        object.metadata.managed_fields = None;
+        object.spec.metrics.shrink_to_fit();
+        if let Some(status) = &mut object.status {
+            status.current_metrics.shrink_to_fit();
+            status.conditions.shrink_to_fit();
+            if let Some(decision) = &mut status.decision {
+                decision.sources.shrink_to_fit();
+                decision.restrictions.shrink_to_fit();
+            }
+        }
+        Arc::new(object)
+    }
+
+    fn stored_status(object: &WatermarkPodAutoscaler) -> Option<&WatermarkPodAutoscalerStatus> {
+        object.status.as_ref()
+    }
+
+    /// A new spec, new annotations, or a deletion timestamp.
+    fn is_material_change(before: &WatermarkPodAutoscaler, after: &WatermarkPodAutoscaler) -> bool {
+        before.metadata.uid != after.metadata.uid
+            || before.spec != after.spec
+            || before.metadata.annotations != after.metadata.annotations
+            || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
+    }
+
+    fn is_pending(status: &WatermarkPodAutoscalerStatus) -> bool {
+        is_pending(status)
+    }
+
+    fn on_takeover(state: &mut WatermarkState) {
+        (state.metric_history, state.finalizer_retry_at) = (None, None);
+    }
+}
+
+impl ReplicaAutoscaler for WatermarkAutoscaler {
+    type Decision = WatermarkDecision;
+    type Condition = ConditionUpdate;
+
+    const API_VERSION: &'static str = "datadoghq.com/v1alpha1";
+    const KIND: &'static str = "WatermarkPodAutoscaler";
+    const FIELD_MANAGER: &'static str = "plimsoll-watermark";
+
+    fn log_span(object: &WatermarkPodAutoscaler) -> Span {
+        let annotation = object.annotations().get(log_attributes::ANNOTATION);
+        let attributes =
+            log_attributes::parse(annotation.map(String::as_str)).unwrap_or_else(|why| {
+                let key = key_of(object);
+                tracing::debug!(%key, why, "annotation {} is not a JSON object", log_attributes::ANNOTATION);
+                None
+            });
+        attributes.map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes))
+    }
+
+    fn target(object: &WatermarkPodAutoscaler) -> &ScaleTarget {
+        &object.spec.scale_target_ref
+    }
+
+    fn last_scale(status: &WatermarkPodAutoscalerStatus) -> Option<Time> {
+        status.last_scale_time.as_ref().map(conditions::from_timestamp)
+    }
+
+    async fn reconcile(
+        controller: &WatermarkController,
+        key: &ObjectKey,
+        state: &mut ObjectState,
+    ) -> ReconcileResult {
+        controller.reconcile_object(key, state).await
+    }
+
+    async fn write_metadata(
+        controller: &WatermarkController,
+        object: &WatermarkPodAutoscaler,
+        permit: &dyn WritePermit,
+    ) -> MetadataResult<Self> {
+        controller.send_finalizer_removal(object, permit).await
+    }
+
+    fn complete_metadata(
+        controller: &WatermarkController,
+        state: &mut ObjectState,
+        result: &MetadataResult<Self>,
+    ) -> Option<Time> {
+        controller.complete_finalizer_removal(state, result)
+    }
+
+    fn unknown_outcome(why: &str) -> ConditionUpdate {
+        ConditionUpdate::indeterminate(why)
+    }
+
+    fn with_conditions(
+        &self,
+        before: &WatermarkPodAutoscalerStatus,
+        updates: &[ConditionUpdate],
+        now: Time,
+    ) -> WatermarkPodAutoscalerStatus {
+        let mut status = before.clone();
+        for update in updates {
+            conditions::set_condition(&mut status, update, now);
+        }
+        // A change of the last condition fields alone is not worth a write.
+        if self.config.compat == Compat::Plimsoll && status.conditions == before.conditions {
+            return before.clone();
+        }
+        status
+    }
+
+    fn is_same_status(
+        before: &WatermarkPodAutoscalerStatus,
+        after: &WatermarkPodAutoscalerStatus,
+    ) -> bool {
+        is_same_status(before, after)
+    }
+
+    fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
+        without_values(status)
+    }
+
+    fn drop_unstored(
+        &self,
+        before: Option<&WatermarkPodAutoscalerStatus>,
+        after: &mut WatermarkPodAutoscalerStatus,
+        now: Time,
+    ) {
+        if self.decision_field.is_dropped(now) {
+            after.decision = before.and_then(|before| before.decision.clone());
+        }
+    }
+
+    fn on_stored(
+        &self,
+        sent: &WatermarkPodAutoscalerStatus,
+        stored: Option<&WatermarkPodAutoscalerStatus>,
+        now: Time,
+    ) {
+        if sent.decision.is_some() {
+            let is_stored = stored.is_some_and(|stored| stored.decision.is_some());
+            self.decision_field.record(is_stored, now);
+        }
+    }
+
+    fn export_scale(exported: &mut ExportedState, moved: (u64, u64), desired: i32) {
+        exported.replicas_moved = Some(moved);
+        exported.desired_replicas = Some(desired);
+    }
+
+    fn export_status(exported: &mut ExportedState, status: &WatermarkPodAutoscalerStatus) {
+        exported.set_conditions(status);
+    }
+
+    fn health_of(exported: &ExportedState) -> (bool, Time) {
+        (exported.restrictions.contains(&Restriction::MetricUnknown), exported.reconciled_at)
+    }
+
+    fn begin_reconcile(&self, lateness: Duration) {
+        self.metrics.begin_reconcile(lateness);
+    }
+
+    fn end_reconcile(&self, (outcome, next): ReconcileResult, took: Duration) {
+        // The label that controller-runtime, which upstream uses, would give to the result.
+        let label = match next {
+            _ if outcome == "error" => ReconcileResultLabel::Error,
+            Requeue::OnChange => ReconcileResultLabel::Success,
+            Requeue::Periodic | Requeue::After(_) => ReconcileResultLabel::RequeueAfter,
+        };
+        self.metrics.end_reconcile(outcome, label, took);
+    }
+}
+
+/// The metric history. Before the first reconcile of this process it is restored from the decision in the status.
+pub(super) fn metric_history(state: &ObjectState) -> MetricHistory {
+    let restored = || Some(MetricHistory::from_decision(state.stored_status()?.decision.as_ref()?));
+    state.own.metric_history.clone().or_else(restored).unwrap_or_default()
+}
