@@ -171,7 +171,7 @@ impl Controller for AdmissionController {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let (version, webhook) = (env!("CARGO_PKG_VERSION"), self.webhook_address);
         let certificates = self.source;
-        tracing::info!(version, ?addresses, %webhook, ?certificates, "admission controller starts");
+        tracing::info!(version, ?addresses, %webhook, ?certificates, "starting admission controller");
     }
 
     /// Every replica serves, and their writes are idempotent, so there is no election.

@@ -73,7 +73,7 @@ pub async fn start(
     }
     let addresses: Vec<SocketAddr> = listeners.iter().map(AdminServer::address).collect();
     if addresses.is_empty() {
-        bail!("there is no address to serve metrics and health at");
+        bail!("no address to serve metrics and health probes");
     }
     // All are put together before the first of them watches anything.
     let recommender = prepare_some(config.recommender, &mut context).await?;

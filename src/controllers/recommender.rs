@@ -182,7 +182,7 @@ impl Controller for Recommender {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let (version, recommender) = (env!("CARGO_PKG_VERSION"), &*self.config.name);
         let storage = self.storage.name();
-        tracing::info!(version, recommender, ?addresses, storage, "recommender starts");
+        tracing::info!(version, recommender, ?addresses, storage, "starting recommender");
     }
 
     fn election(&self) -> Option<Election> {

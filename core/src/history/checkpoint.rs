@@ -37,7 +37,7 @@ pub enum FormatError {
         last: usize,
     },
     /// The weight of a bucket is not a valid integer.
-    #[error("bucket {bucket} weighs {weight}, which is not a whole number from 0 to 4294967295")]
+    #[error("weight {weight} of bucket {bucket} is not a whole number from 0 to 4294967295")]
     BucketWeight {
         /// The bucket.
         bucket: i64,

@@ -29,7 +29,7 @@ const LEASE_DURATION_INTERVALS: u32 = 3;
 /// Maximum length of the variable part of a name; a Lease name may have 253 characters.
 const MAX_SLUG_PART: usize = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
+const ACCESS_NOT_REVIEWED: &str = "access has not been reviewed yet";
 
 /// What a beat did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Heartbeat {
                 tracing::warn!(
                     lease,
                     %rules,
-                    "not allowed to renew heartbeat Lease; updaters get no heartbeat"
+                    "not allowed to renew heartbeat Lease; updaters receive no heartbeat"
                 );
             }
             AccessReview::Unknown(why) if previous == ACCESS_NOT_REVIEWED => tracing::warn!(

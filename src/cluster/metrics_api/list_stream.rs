@@ -57,7 +57,7 @@ pub enum UsageError {
         reason: String,
     },
     /// The response is not a list in JSON; earlier items were delivered.
-    #[error("response from {path} is not a list of usage: {reason}")]
+    #[error("response from {path} is not a valid metrics list: {reason}")]
     Malformed {
         /// The path of the request.
         path: String,

@@ -199,7 +199,7 @@ impl AdmissionController {
         let mut state = self.certificates.lock();
         if state.last_error != error {
             if let Some(message) = &error {
-                tracing::warn!("{message}");
+                tracing::warn!(error = %message, "failed to update certificates or webhook configuration");
             } else {
                 tracing::info!("certificates and webhook configuration are up to date again");
             }
@@ -346,7 +346,7 @@ impl AdmissionController {
                 state.serving = Some(pair);
             }
             Err(error) => {
-                tracing::error!(%error, "cannot load a certificate that was valid before");
+                tracing::error!(%error, "failed to load a certificate that passed validation");
             }
         }
     }

@@ -30,7 +30,7 @@ impl Reviewer for PodReviewer {
         let allow_unchanged = |outcome: &'static str, error: &dyn std::fmt::Display| {
             let (namespace, name) = (&*request.namespace, &*request.name);
             let error = truncated(error.to_string());
-            tracing::warn!(namespace, name, outcome, %error, "allowing a new pod unchanged");
+            tracing::warn!(namespace, name, outcome, %error, "admitting a new pod unchanged");
             AdmissionDecision::allow(outcome)
         };
         if request.resource.version != "v1" {

@@ -113,8 +113,8 @@ impl Recommender {
                 in_future,
                 usable,
                 why = %doubt,
-                "the local clock may be wrong: stored histories look expired or are dated in the future; not replacing or \
-                 collecting any until the clock is corrected, or an hour has passed without contradiction"
+                "local clock may be wrong: stored histories appear expired or have future timestamps; pausing saves and \
+                 garbage collection until the clock is corrected or confirmed for an hour"
             ),
             (Some(_), None) => tracing::info!(
                 %now,

@@ -252,7 +252,9 @@ impl StatusSource for ConditionStatusSource {
             StatusWriteResult::Conflict(Some(vpa)) if Self::is_there(&role, key) => {
                 role.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
             }
-            StatusWriteResult::Failed { why } => tracing::warn!(why, "failed to write a condition"),
+            StatusWriteResult::Failed { why } => {
+                tracing::warn!(why, "failed to update VPA conditions");
+            }
             _ => {}
         }
     }

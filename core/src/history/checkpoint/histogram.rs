@@ -183,17 +183,17 @@ pub(super) mod tests {
             (
                 1.0,
                 json!({"1": 0.5}),
-                "bucket 1 weighs 0.5, which is not a whole number from 0 to 4294967295",
+                "weight 0.5 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
             (
                 1.0,
                 json!({"1": -1}),
-                "bucket 1 weighs -1, which is not a whole number from 0 to 4294967295",
+                "weight -1 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
             (
                 1.0,
                 json!({"1": 5_000_000_000_u64}),
-                "bucket 1 weighs 5000000000, which is not a whole number from 0 to 4294967295",
+                "weight 5000000000 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
         ] {
             let error = decode(&checkpoint(total, &buckets), BUCKETS, EPSILON).expect_err(message);

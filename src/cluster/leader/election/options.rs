@@ -45,7 +45,7 @@ pub enum ElectionError {
         retry_period: Duration,
     },
     /// The Lease would be renewed in a busy loop.
-    #[error("the retry period of an election must be more than zero: leave it at 2s")]
+    #[error("the retry period must be above 0: the default is 2s")]
     NoRetryPeriod,
 }
 

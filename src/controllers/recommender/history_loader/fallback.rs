@@ -59,7 +59,7 @@ impl Recommender {
         reads.in_progress.retain(|read| !read.load_generations.is_empty());
         tracing::warn!(
             vpas = restored.len(),
-            "Prometheus is unavailable: using checkpoints until the gap can be read"
+            "Prometheus is unavailable; using checkpoints until newer history can be read"
         );
         self.history_loaded.notify_one();
         Ok(())
