@@ -30,7 +30,7 @@ pub enum UsageError {
     },
     /// The server rejected the request.
     #[error(
-        "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow to read it"
+        "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow reading it"
     )]
     Rejected {
         /// The path of the request.

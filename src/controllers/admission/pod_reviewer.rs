@@ -41,7 +41,7 @@ impl Reviewer for PodReviewer {
             return allow_unchanged("unknown_version", &message);
         }
         let Some(object) = request.object else {
-            return allow_unchanged("unreadable_pod", &"the review has no object");
+            return allow_unchanged("unreadable_pod", &"admission review has no object");
         };
         let mut review_pod: AdmissionPod = match serde_json::from_str(object) {
             Ok(review_pod) => review_pod,

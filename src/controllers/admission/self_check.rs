@@ -48,7 +48,7 @@ impl SelfCheck {
         match result {
             Ok(()) => {
                 if !was_ok {
-                    tracing::info!("webhook passes its self-check");
+                    tracing::info!("webhook self-check succeeded");
                 }
                 state.last_success = Some(Instant::now());
                 state.last_error = None;

@@ -55,7 +55,7 @@ pub(super) fn open_storage(
             tracing::warn!(
                 directory = %directory.display(),
                 ?report,
-                "storing history in a local directory: run a single replica"
+                "history is stored in a local directory; run a single replica"
             );
             Ok(Arc::new(local))
         }

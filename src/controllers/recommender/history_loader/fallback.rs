@@ -16,7 +16,7 @@ impl Recommender {
         if source.has_fallback
             && let Err(error) = self.load_checkpoints(reads).await
         {
-            tracing::error!(%error, "failed to read checkpoints as well");
+            tracing::error!(%error, "failed to read fallback checkpoints");
         }
         if self.config.history_optional {
             let wanted = self.vpas_without_history(false);
