@@ -119,7 +119,7 @@ impl fmt::Debug for Updater {
     }
 }
 
-/// An updater that runs.
+/// A running updater.
 pub type UpdaterHandle = ControllerHandle<Updater>;
 
 impl ControllerConfig for UpdaterConfig {

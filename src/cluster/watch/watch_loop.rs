@@ -25,8 +25,8 @@ const BROKEN_LIST_PAUSE: Duration = Duration::from_secs(1);
 /// lists with an error of its own.
 const MAX_STREAMING_REFUSALS: u32 = 3;
 
-/// The pauses before a relist after the resource version has expired. They grow until a watch delivers an event: a server
-/// whose history is shorter than a list takes would be asked for lists only.
+/// The pauses before a relist after the resource version has expired. They grow until a watch delivers an event: a
+/// server whose history is shorter than the duration of a list would receive nothing but list requests.
 const BASE_RELIST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_RELIST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -260,8 +260,8 @@ enum StreamingRefusal {
     Unclear,
 }
 
-/// What an error says about support for streamed lists. Missing RBAC, a missing kind, an expired version and an overloaded
-/// server say nothing.
+/// What an error reveals about support for streamed lists: nothing if it is missing RBAC, a missing kind, an expired
+/// version or an overloaded server.
 fn streaming_refusal(failure: &ListWatchError) -> Option<StreamingRefusal> {
     match failure.watch_refusal()?.code {
         401 | 403 | 404 | 408 | 410 | 429 => None,

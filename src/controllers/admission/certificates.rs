@@ -1,5 +1,5 @@
-//! The certificate that the webhook serves: read from files or issued here. It changes only after API servers had
-//! time to pick up its CA.
+//! The certificate that the webhook serves: read from files or issued here. A new one is served only after API servers
+//! have had time to pick up its CA.
 
 use std::{
     fs,

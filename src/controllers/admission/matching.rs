@@ -1,4 +1,4 @@
-//! Finds the VPA that a new pod is sized by.
+//! Finds the VPA that sizes a new pod.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

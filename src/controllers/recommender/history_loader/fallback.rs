@@ -52,7 +52,7 @@ impl Recommender {
                 .insert(key.clone(), Gap { load_generation: generation, after: *after, before });
         }
         drop(state);
-        // Discard what was read of theirs so far: the gap is read again.
+        // Discard their partial reads: the gap is read again.
         for read in &mut reads.in_progress {
             read.load_generations.retain(|key, _| !restored.contains_key(key));
         }
