@@ -113,8 +113,8 @@ impl Recommender {
                 in_future,
                 usable,
                 why = %doubt,
-                "local clock may be wrong: stored histories appear expired or have future timestamps; pausing saves and \
-                 garbage collection until the clock is corrected or confirmed for an hour"
+                "local clock may be wrong: stored histories appear expired or have future timestamps; not overwriting \
+                 or deleting any until the clock is corrected, or an hour passes without contradiction"
             ),
             (Some(_), None) => tracing::info!(
                 %now,

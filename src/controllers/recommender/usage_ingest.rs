@@ -179,7 +179,7 @@ impl Recommender {
             tracing::warn!(
                 pods,
                 %example,
-                "pods no longer have usage; recommendations are based on earlier samples"
+                "usage of pods is no longer available; recommendations are based on earlier samples"
             );
         } else {
             tracing::info!("usage of all pods is available again");
