@@ -88,7 +88,7 @@ impl FromStr for StorageChoice {
             ("local", "") => Ok(Self::Local(Self::DEFAULT_DIRECTORY.into())),
             ("local", directory) => Ok(Self::Local(directory.into())),
             ("prometheus", "") => Ok(Self::Prometheus),
-            ("prometheus", _) => Err("its address goes into --prometheus-address".to_owned()),
+            ("prometheus", _) => Err("set its address with --prometheus-address".to_owned()),
             _ => Err("use checkpoint (the default), prometheus or local[:DIR]".to_owned()),
         }
     }
