@@ -18,7 +18,7 @@ use super::{
 };
 use crate::cluster::watch::{maybe_object::MaybeObject, status::WatchStatus};
 
-/// A streamed list that ends before it is complete would otherwise be requested again immediately, for ever.
+/// A streamed list that ends before it is complete would otherwise be requested again immediately, forever.
 const BROKEN_LIST_PAUSE: Duration = Duration::from_secs(1);
 
 /// After this many unclear errors in a row streaming is given up: a proxy between us and the API server may reject streamed
@@ -164,7 +164,7 @@ fn relist_pause(expired: u32) -> Duration {
 
 /// Why a watch has to start over.
 enum WatchEnd {
-    /// The resource version has expired. Resuming from it would fail for ever.
+    /// The resource version has expired. Resuming from it would fail forever.
     Expired {
         /// Whether the watch delivered an event after its list.
         has_delivered: bool,
