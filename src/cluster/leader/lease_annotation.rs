@@ -113,7 +113,7 @@ impl LeaseAnnotationStore {
                     WriteOutcome::NotLeader,
                     Duration::ZERO,
                 );
-                return LeaseWriteResult::Failed("write not permitted: not the leader".to_owned());
+                return LeaseWriteResult::Failed("this process may not write".to_owned());
             }
             let shared = Arc::clone(&self.shared);
             let (before, after) = (before.map(str::to_owned), after.to_owned());
@@ -126,7 +126,7 @@ impl LeaseAnnotationStore {
                 Err(why) => return LeaseWriteResult::Failed(why),
             }
         }
-        LeaseWriteResult::Failed(format!("too many conflicts on Lease {}", self.shared.lease))
+        LeaseWriteResult::Failed(format!("Lease {} changes all the time", self.shared.lease))
     }
 
     async fn run_request<T: Send + 'static>(

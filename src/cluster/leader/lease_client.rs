@@ -28,7 +28,7 @@ pub enum LeaseError {
     Failed {
         /// Namespace and name.
         lease: String,
-        /// The error of the server, or the missing response.
+        /// The server's response, or that there was none.
         why: RequestError,
     },
 }
@@ -45,7 +45,7 @@ pub(crate) struct LeaseClient {
 }
 
 impl LeaseClient {
-    /// Creates a client for the Lease of this name, whose writes are counted under this kind.
+    /// For the Lease of that name. Its writes are counted as of this kind.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -58,12 +58,12 @@ impl LeaseClient {
         Self { leases, namespace, name, kind, timeout, stats: Arc::default() }
     }
 
-    /// Counts writes in `stats`.
+    /// Counts writes there.
     pub fn set_stats(&mut self, stats: Arc<WriteStats>) {
         self.stats = stats;
     }
 
-    /// The client that sends the requests.
+    /// The client that requests are sent with.
     pub fn client(&self) -> Client {
         self.leases.clone().into_client()
     }
@@ -81,7 +81,7 @@ impl LeaseClient {
         if verb == "create" { rule } else { rule.for_name(&self.name) }
     }
 
-    /// A Lease of this name without a spec.
+    /// A Lease of that name without a spec.
     pub fn empty(&self) -> Lease {
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),

@@ -223,7 +223,7 @@ impl Updater {
                 target.resource_version = resource_version;
             }
             ResizeResult::Infeasible { why } => {
-                tracing::info!(pod = %target, why, "resize infeasible: insufficient node capacity");
+                tracing::info!(pod = %target, why, "resize infeasible: no node capacity");
                 return StepResult::InsufficientCapacity;
             }
             ResizeResult::Rejected { why } => {

@@ -252,9 +252,7 @@ impl StatusSource for ConditionStatusSource {
             StatusWriteResult::Conflict(Some(vpa)) if Self::is_there(&role, key) => {
                 role.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
             }
-            StatusWriteResult::Failed { why } => {
-                tracing::warn!(why, "failed to update VPA conditions");
-            }
+            StatusWriteResult::Failed { why } => tracing::warn!(why, "failed to write a condition"),
             _ => {}
         }
     }
