@@ -114,7 +114,7 @@ fn an_invalid_quantity_is_rejected_in_one_line_that_shows_the_valid_forms() {
         ("1.2.3", r#""1.2.3" is not a quantity: it has more than one decimal point"#),
         (
             "100MB",
-            r#""100MB" is not a quantity: "MB" is none of the endings n u m k M G T P E Ki Mi Gi Ti Pi Ei, nor an exponent such as e3"#,
+            r#""100MB" is not a quantity: invalid suffix "MB": use n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent such as e3"#,
         ),
     ] {
         assert_eq!(text.parse::<Quantity>().expect_err("not a quantity").to_string(), why);

@@ -128,7 +128,7 @@ async fn follow(api: Api<Metadata>, known: Arc<Mutex<Known>>) {
             }
             Ok(Some(Event::InitDone)) => lock(&known).is_complete = true,
             Ok(None) => return,
-            // The watch retries by itself.
+            // The watch retries automatically.
             Ok(Some(_)) | Err(_) => {}
         }
     }

@@ -65,7 +65,7 @@ impl Clock {
     }
 
     /// Sleeps for the time that is left until `time` by the clock now. Setting the clock meanwhile does not change that:
-    /// a jump must neither stall a loop for ever nor make it spin.
+    /// a jump must neither stall a loop forever nor make it spin.
     pub fn sleep_until(&self, time: Time) -> impl Future<Output = ()> + Send + 'static {
         let kind = self.0.clone();
         async move {

@@ -42,7 +42,7 @@ const PAGE_SIZE: u32 = 500;
 
 /// Why a list could not be read. An empty list is no error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} cannot be read: {why}")]
+#[error("failed to read {what}: {why}")]
 pub struct ReadError {
     /// The list.
     pub what: String,
@@ -474,7 +474,7 @@ mod tests {
         let quotas = snapshot.quotas.expect_err("is forbidden");
         assert_eq!(
             quotas.to_string(),
-            "ResourceQuotas of namespace shop cannot be read: HTTP 403: no"
+            "failed to read ResourceQuotas of namespace shop: HTTP 403: no"
         );
         assert!(quotas.is_forbidden());
         let cause = |error: Option<ReadError>| error.map(|error| error.cause);

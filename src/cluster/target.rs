@@ -68,7 +68,7 @@ impl fmt::Debug for TargetResolver {
 }
 
 impl TargetResolver {
-    /// The client must not retry by itself; `gate` is awaited before each of its requests.
+    /// The client must not retry on its own; `gate` is awaited before each of its requests.
     pub fn new(
         client: Client,
         controllers: Arc<ControllerCache>,

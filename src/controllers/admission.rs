@@ -134,7 +134,7 @@ fn certificate_source(config: &AdmissionConfig) -> Result<CertificateSource> {
     Ok(source)
 }
 
-/// An admission controller that runs.
+/// A running admission controller.
 pub type AdmissionHandle = ControllerHandle<AdmissionController>;
 
 impl ControllerConfig for AdmissionConfig {
@@ -151,7 +151,8 @@ impl Controller for AdmissionController {
     const USER_AGENT: &str = concat!("plimsoll-admission-controller/", env!("CARGO_PKG_VERSION"));
 
     async fn new(config: AdmissionConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
-        // Bound on the runtime that accepts its connections: the self-check of this port decides about the Lease.
+        // Bound on the runtime that accepts its connections, because the Lease is renewed only while the self-check of
+        // this port passes.
         let (listen, runtime) = (config.listen.to_string(), context.liveness.runtime().clone());
         let bound = runtime.spawn(async move { WebhookServer::bind(&listen).await });
         let webhook = bound.await??.with_limits(config.limits);
@@ -171,7 +172,7 @@ impl Controller for AdmissionController {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let (version, webhook) = (env!("CARGO_PKG_VERSION"), self.webhook_address);
         let certificates = self.source;
-        tracing::info!(version, ?addresses, %webhook, ?certificates, "admission controller starts");
+        tracing::info!(version, ?addresses, %webhook, ?certificates, "starting admission controller");
     }
 
     /// Every replica serves, and their writes are idempotent, so there is no election.
@@ -187,7 +188,7 @@ impl Controller for AdmissionController {
         workers.spawn_on(self.liveness.runtime(), |stop| this().run_self_check_loop(stop));
     }
 
-    /// Reports that it is not ready, and gives endpoints time to be updated.
+    /// Fails the readiness probe, and waits for endpoints to be updated.
     async fn begin_shutdown(&self) {
         self.draining.store(true, Ordering::Release);
         tokio::time::sleep(self.config.shutdown_delay).await;
@@ -206,7 +207,7 @@ impl Controller for AdmissionController {
 }
 
 impl AdmissionController {
-    /// Where it serves the webhook.
+    /// The address of the webhook.
     pub fn webhook(&self) -> SocketAddr {
         self.webhook_address
     }

@@ -73,9 +73,9 @@ pub async fn start(
     }
     let addresses: Vec<SocketAddr> = listeners.iter().map(AdminServer::address).collect();
     if addresses.is_empty() {
-        bail!("there is no address to serve metrics and health at");
+        bail!("no address to serve metrics and health probes");
     }
-    // All are put together before the first of them watches anything.
+    // Build all controllers before the first one starts a watch.
     let recommender = prepare_some(config.recommender, &mut context).await?;
     let updater = prepare_some(config.updater, &mut context).await?;
     let admission = prepare_some(config.admission, &mut context).await?;

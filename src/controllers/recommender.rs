@@ -83,7 +83,8 @@ use plimsoll_core::{recommender::VpaRegistry, types::compat::Compat};
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// So many times as long is an answer about a target good for that stays the same: half an hour in place of ten minutes.
+/// The factor by which the lifetime of a cached target resolution grows while it stays unchanged: half an hour instead
+/// of ten minutes.
 const STABLE_TARGET_TTL_FACTOR: u32 = 3;
 
 /// All components of the recommender.
@@ -151,7 +152,7 @@ impl fmt::Debug for Recommender {
     }
 }
 
-/// A recommender that runs.
+/// A running recommender.
 pub type RecommenderHandle = ControllerHandle<Recommender>;
 
 impl ControllerConfig for RecommenderConfig {
@@ -182,7 +183,7 @@ impl Controller for Recommender {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let (version, recommender) = (env!("CARGO_PKG_VERSION"), &*self.config.name);
         let storage = self.storage.name();
-        tracing::info!(version, recommender, ?addresses, storage, "recommender starts");
+        tracing::info!(version, recommender, ?addresses, storage, "starting recommender");
     }
 
     fn election(&self) -> Option<Election> {
@@ -199,7 +200,7 @@ impl Controller for Recommender {
         self.start_loops(workers);
     }
 
-    /// Kills that were seen since the last pass are counted and saved: no other process sees them again.
+    /// OOM kills observed since the last pass are counted and saved, because no other process will observe them.
     async fn drain(&self, deadline: Instant) {
         self.ingest_remaining_ooms();
         if self.may_write() {
@@ -212,7 +213,7 @@ impl Controller for Recommender {
         export_watch_metrics(&self.traffic, self.watches.all());
         let (vpas, pods, unsaved, held, sources) = {
             let core = self.state.lock();
-            // Where nothing is written, nothing waits to be.
+            // Read-only storage has no unsaved history.
             let unsaved = self.storage.writer().map_or(0, |_| core.vpa_registry.unsaved_stats().0);
             let held = core.vpa_registry.expired_count();
             (
@@ -241,7 +242,7 @@ impl Recommender {
         self.passes.subscribe()
     }
 
-    /// Number of statuses that wait to be written.
+    /// Number of statuses waiting to be written.
     pub fn pending_statuses(&self) -> usize {
         self.status_queue.len()
     }

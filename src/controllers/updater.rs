@@ -119,7 +119,7 @@ impl fmt::Debug for Updater {
     }
 }
 
-/// An updater that runs.
+/// A running updater.
 pub type UpdaterHandle = ControllerHandle<Updater>;
 
 impl ControllerConfig for UpdaterConfig {
@@ -146,7 +146,7 @@ impl Controller for Updater {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let version = env!("CARGO_PKG_VERSION");
         let dry_run = self.config.dry_run.is_some();
-        tracing::info!(version, ?addresses, dry_run, "updater starts");
+        tracing::info!(version, ?addresses, dry_run, "starting updater");
     }
 
     fn election(&self) -> Option<Election> {
@@ -296,7 +296,7 @@ impl Updater {
             // A pass is never aborted in the middle of a step: it finishes the current one and starts no other.
             let summary = self.pass(&mut passes, &stop).await;
             self.loop_watchdog.tick();
-            tracing::debug!(?summary, "pass done");
+            tracing::debug!(?summary, "completed pass");
             self.passes.send_modify(|(count, last)| {
                 *count += 1;
                 *last = summary;

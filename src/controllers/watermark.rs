@@ -98,7 +98,7 @@ impl Controller for WatermarkController {
     fn log_start(&self, addresses: &[SocketAddr]) {
         let version = env!("CARGO_PKG_VERSION");
         let dry_run = self.settings.dry_run.is_some();
-        tracing::info!(version, ?addresses, dry_run, "watermark controller starts");
+        tracing::info!(version, ?addresses, dry_run, "starting watermark controller");
     }
 
     fn election(&self) -> Option<Election> {

@@ -134,7 +134,7 @@ async fn at_most_one_process_leads_through_a_crash_and_a_release() {
     let referee = LeaderOverlapWatch::watch(fences.into());
     first.crash();
     second.wait_until_leading().await;
-    assert!(!first.fence.is_granted(), "its fence ran out by itself");
+    assert!(!first.fence.is_granted(), "its fence expired on its own");
     second.wait_until_reported().await;
     assert_eq!(second.state.transitions(), 1);
     referee.assert_never_two_leaders();

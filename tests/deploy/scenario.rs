@@ -177,7 +177,7 @@ pub async fn begin(fixture: &Fixture) {
         }),
     ];
     sets[0]["spec"]["serviceName"] = json!("none");
-    // Only the owner tells whether its pod belongs to the scale target with the same label.
+    // Only the owner shows whether its pod belongs to the scale target with the same label.
     let mut stray = set("ReplicaSet", "apps/v1", "stray", labels("scaled-set"));
     for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
         *stray.pointer_mut(place).expect("labels") = json!({"app": "scaled-set", "of": "others"});

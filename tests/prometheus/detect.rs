@@ -209,7 +209,7 @@ async fn missing_metrics_are_detected_again_later() {
         request_counts[1] == 0 && request_counts[2] > 0 && request_counts[3] == 0,
         "not due yet: {request_counts:?}"
     );
-    let lines = log.lines(&["detected series of the server"]);
+    let lines = log.lines(&["detected metric and label names of Prometheus"]);
     assert_eq!(lines.len(), 2, "once, and again after a change: {lines:?}");
     assert!(
         lines[0].contains("no kube-state-metrics") && !lines[1].contains("no kube-state-metrics")

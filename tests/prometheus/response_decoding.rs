@@ -159,7 +159,7 @@ fn an_invalid_response_is_rejected_with_the_position() {
             r#"{"data":{"result":[{"metric":{},"values":[[2,"1"],[2,"1"]]}]}}"#,
             "expected a later point",
         ),
-        (r#"{"x":[}"#, "the other bracket"),
+        (r#"{"x":[}"#, "the matching bracket"),
     ] {
         let (read, collector) = whole(text);
         let line = read.expect_err(text).to_string();

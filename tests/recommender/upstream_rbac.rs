@@ -114,11 +114,11 @@ async fn assert_works_without_explanations(
     let after = wait_for_vpa(bed, namespace, "web", "has another recommendation", changed).await;
     assert_eq!(after.metadata.annotations, before.metadata.annotations);
     wait::until("the missing permission is logged", || async {
-        (!words.lines(&["not writing explanations on VPAs"]).is_empty()).then_some(())
+        (!words.lines(&["cannot store explanations on VPAs"]).is_empty()).then_some(())
     })
     .await;
     running.stop().await;
-    let lines = words.lines(&["not writing explanations on VPAs"]);
+    let lines = words.lines(&["cannot store explanations on VPAs"]);
     assert_eq!(lines.len(), 1, "once: {lines:?}");
     let rule = r#"{apiGroups: ["autoscaling.k8s.io"], resources: ["verticalpodautoscalers"], verbs: ["patch"]}"#;
     assert!(lines[0].contains(rule), "with the RBAC rule to add: {lines:?}");

@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt as _};
 
 use super::wait;
 
-/// Kinds of objects that the control plane creates and deletes by itself.
+/// Kinds of objects that the control plane creates and deletes itself.
 const TRANSIENT: [&str; 4] = ["Event", "EndpointSlice", "Endpoints", "ComponentStatus"];
 
 /// An object, identified by what is needed to delete it.

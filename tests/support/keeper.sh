@@ -28,8 +28,8 @@ for group in $groups; do
     kill -s KILL "$group" 2>/dev/null
     kill -s KILL -- "-$group" 2>/dev/null
 done
-# The kernel takes a moment to end them, and what dies may still be writing. No longer than two seconds, though: where
-# nobody asks after orphans, a group of dead ones stays.
+# The kernel takes a moment to terminate them, and a dying process may still write. Wait two seconds at most: without a
+# process that reaps orphans, a group of zombies never disappears.
 left=40
 for group in $groups; do
     while [ "$left" -gt 0 ] && kill -s 0 -- "-$group" 2>/dev/null; do

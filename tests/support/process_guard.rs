@@ -151,7 +151,7 @@ impl ProcessGuard {
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // The script ends by itself, so an error can be ignored.
+        // The script exits on its own, so an error can be ignored.
         let _ = self.script.wait();
     }
 }

@@ -91,7 +91,7 @@ impl AvailabilityWatch {
             async move {
                 let mut events = pin!(watcher(pods, of).default_backoff());
                 loop {
-                    // Ignore errors from an API server that a test stopped: the watch reconnects by itself.
+                    // Ignore errors from an API server that a test stopped: the watch reconnects automatically.
                     if let Ok(event) = events.try_next().await {
                         let Some(event) = event else { return };
                         observed.lock().expect("no panic").apply(event);

@@ -40,7 +40,7 @@ async fn resizes(bed: &Testbed, client: Client) -> captured_log::CapturedLog {
     running.stop().await;
     let noted = read(bed, &namespace, "web").await.metadata.annotations.unwrap_or_default();
     let is_noted = noted.contains_key("plimsoll.dev/updates");
-    let named = log.lines(&["not allowed", "verticalpodautoscalers"]);
+    let named = log.lines(&["RBAC rule is missing", "verticalpodautoscalers"]);
     assert_eq!(is_noted, named.is_empty(), "missing permissions are logged: {named:?}");
     assert_eq!(log.lines(&["forbidden"]), [""; 0], "no forbidden request was sent");
     log
@@ -57,7 +57,7 @@ async fn upstreams_rbac_is_sufficient_and_disabled_features_are_logged() {
     grant(&bed.client(), &text.expect("part of upstream's manifests")).await;
     let account = bed.service_account("kube-system", "vpa-updater").await;
     let log = resizes(&bed, account.client).await;
-    let lines = log.lines(&["not allowed"]);
+    let lines = log.lines(&["RBAC rule is missing"]);
     assert_eq!(lines.len(), 2, "annotations of VPAs, and conditions: {lines:?}");
 }
 
@@ -68,5 +68,5 @@ async fn our_rbac_is_sufficient_for_all_features() {
     grant(&bed.client(), &shipped("updater")).await;
     let account = bed.service_account("kube-system", "plimsoll-updater").await;
     let log = resizes(&bed, account.client).await;
-    assert_eq!(log.lines(&["not allowed"]), [""; 0]);
+    assert_eq!(log.lines(&["RBAC rule is missing"]), [""; 0]);
 }

@@ -18,7 +18,7 @@ use crate::support::tier;
 #[derive(Clone, Debug)]
 enum ClusterEvent {
     Nothing,
-    /// A pod ends by itself.
+    /// A pod terminates on its own.
     Kill(usize),
     /// The updater crashes at its n-th step.
     Dies(usize, UpdaterCrash),

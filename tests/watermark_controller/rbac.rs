@@ -108,7 +108,7 @@ async fn datadogs_rbac_is_sufficient_to_take_over() {
     grant(&bed.client(), ORIGINALS).await;
     let account = bed.service_account("kube-system", "watermarkpodautoscaler").await;
     let log = scales(&bed, account.client).await;
-    let lines = log.lines(&["not allowed"]);
+    let lines = log.lines(&["RBAC rule is missing"]);
     assert_eq!(lines.len(), 1, "reads of Deployment scales: {lines:?}");
 }
 
@@ -120,5 +120,5 @@ async fn our_rbac_is_sufficient() {
     grant(&bed.client(), &shipped("watermark")).await;
     let account = bed.service_account("kube-system", "plimsoll-watermark").await;
     let log = scales(&bed, account.client).await;
-    assert_eq!(log.lines(&["not allowed"]), [""; 0]);
+    assert_eq!(log.lines(&["RBAC rule is missing"]), [""; 0]);
 }

@@ -104,7 +104,7 @@ impl RunFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         drop(self.sweeper.stdin.take());
-        // It ends by itself once its stdin is closed.
+        // It exits once its stdin is closed.
         let _ = self.sweeper.wait();
     }
 }

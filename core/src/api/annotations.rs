@@ -120,7 +120,7 @@ pub const HALF_LIFE: AnnotationKey = AnnotationKey {
 pub const CPU_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/cpu-floor",
     expected: NON_NEGATIVE_QUANTITY,
-    effect: "least CPU of each container, in place of its share of the pod's floor",
+    effect: "minimum CPU of each container, instead of its share of the pod's floor",
     overridden_flags: &["pod-recommendation-min-cpu-millicores"],
     applied_by: RECOMMENDER,
 };
@@ -129,7 +129,7 @@ pub const CPU_FLOOR: AnnotationKey = AnnotationKey {
 pub const MEMORY_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/memory-floor",
     expected: NON_NEGATIVE_QUANTITY,
-    effect: "least memory of each container, in place of its share of the pod's floor",
+    effect: "minimum memory of each container, instead of its share of the pod's floor",
     overridden_flags: &["pod-recommendation-min-memory-mb"],
     applied_by: RECOMMENDER,
 };

@@ -21,10 +21,10 @@ use crate::api::{
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
     /// The schema of a type is not a structural schema.
-    #[error("schema of a type is not valid in a CustomResourceDefinition: {0}")]
+    #[error("invalid CustomResourceDefinition schema: {0}")]
     Schema(#[from] serde_json::Error),
     /// YAML serialization failed.
-    #[error("failed to write the definitions as YAML: {0}")]
+    #[error("failed to encode CustomResourceDefinitions as YAML: {0}")]
     Yaml(#[from] serde_saphyr::ser::Error),
 }
 

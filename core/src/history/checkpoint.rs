@@ -29,7 +29,7 @@ pub enum FormatError {
     #[error("bucket {0:?} is not a whole number")]
     BucketName(String),
     /// The bucket is out of range.
-    #[error("bucket {bucket} is outside of 0 to {last}")]
+    #[error("bucket {bucket} is out of range: {last} is the last one")]
     NoSuchBucket {
         /// The named bucket.
         bucket: i64,
@@ -37,7 +37,7 @@ pub enum FormatError {
         last: usize,
     },
     /// The weight of a bucket is not a valid integer.
-    #[error("bucket {bucket} weighs {weight}, which is not a whole number from 0 to 4294967295")]
+    #[error("weight {weight} of bucket {bucket} is not a whole number from 0 to 4294967295")]
     BucketWeight {
         /// The bucket.
         bucket: i64,
@@ -45,7 +45,7 @@ pub enum FormatError {
         weight: String,
     },
     /// The total weight is negative or not finite.
-    #[error("its total weight is {0}")]
+    #[error("invalid total weight {0}")]
     Total(f64),
     /// There are decaying weights, but no reference time.
     #[error("it has weights but no referenceTimestamp")]

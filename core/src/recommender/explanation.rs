@@ -234,7 +234,7 @@ impl fmt::Display for ResourceExplanation {
             RecommendationReason::MaxAllowed => write!(f, "maxAllowed of the policy"),
             RecommendationReason::GlobalMaxAllowed => write!(f, "maximum for all containers"),
             RecommendationReason::NodeCap => write!(f, "share of the largest node"),
-            RecommendationReason::PodCap => write!(f, "share of what the pod may have"),
+            RecommendationReason::PodCap => write!(f, "share of the pod capacity"),
         }
     }
 }

@@ -226,7 +226,7 @@ impl Histogram {
         }
         if let Some((min, max)) = weights.span {
             if min > max || max > last {
-                return Err(format!("filled range {min} to {max} does not exist"));
+                return Err(format!("invalid range of non-empty buckets: {min} to {max}"));
             }
             (histogram.min, histogram.max) = (min, max);
             histogram.trim_empty_buckets(buckets);

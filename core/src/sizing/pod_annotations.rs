@@ -14,7 +14,8 @@ pub const IN_PLACE: &str = "vpaInPlaceUpdated";
 /// Prefix, followed by a container name: the resources before its boost, as JSON.
 pub const BOOST: &str = "vpaCpuStartupBoost/";
 
-/// The containers that admission saw; `None` without a valid annotation, from which upstream concludes that it saw all.
+/// The containers that were present at admission; `None` without a valid annotation, which upstream treats as all
+/// containers.
 pub fn observed_containers(pod: &Pod) -> Option<Vec<&str>> {
     parse_observed_containers(pod.annotation(OBSERVED)?)
 }

@@ -25,7 +25,7 @@ pub enum InPlaceDecision {
     Evict,
     /// The requested resize exceeds the capacity of the node.
     Infeasible,
-    /// The same, known from an earlier resize, and no resource is lower now.
+    /// As `Infeasible`, known from an earlier resize; no resource is lower now.
     InfeasibleCached,
 }
 

@@ -339,7 +339,7 @@ impl SkipReason {
             Self::Boosted => "its startup boost is active",
             Self::ReplicasUnknown => "the desired number of replicas of its controller is unknown",
             Self::Starting => "it is not ready yet",
-            Self::Terminating => "it was evicted already",
+            Self::Terminating => "it was already evicted",
             Self::NoResize => "the API server does not support in-place resize",
             Self::NothingToWrite => "its spec already has the recommended resources",
             Self::QosWouldChange => "a resize would change its QoS class, which is not allowed",

@@ -93,7 +93,7 @@ impl CombinedProposal {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProposalError {
     /// The spec sets neither metrics nor a recommender.
-    #[error("neither metrics nor a recommender are set")]
+    #[error("neither metrics nor a recommender is set")]
     NoMetrics,
     /// Scaling is blocked by a monitor or an alert.
     #[error("{0}")]

@@ -51,7 +51,7 @@ pub struct ReplicaChange {
     pub to: i32,
     /// Upstream's message; empty for such a change.
     pub reason: String,
-    /// Why the change is forced; `None` if metrics ask for it.
+    /// Why the change is forced; `None` if metrics require it.
     pub forced: Option<ForcedReason>,
 }
 
@@ -338,8 +338,8 @@ impl Decision {
         self.conditions.push(condition);
     }
 
-    /// Whether nothing asks for a change: all values are inside their bands, and no recommendation within a recommender's
-    /// bounds is being followed.
+    /// Whether no metric requires a change: all values are inside their bands, and no recommendation within a
+    /// recommender's bounds is being followed.
     pub fn is_within_bounds(&self) -> bool {
         let is_followed = |row: &MetricEvaluation| {
             row.result

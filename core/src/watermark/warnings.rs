@@ -45,7 +45,7 @@ pub fn collect(spec: &WatermarkPodAutoscalerSpec, options: &WpaOptions) -> Vec<S
     }
     if spec.metrics.is_empty() && spec.recommender.is_none() {
         warnings.push(
-            "spec.metrics: neither metrics nor a recommender are set; replicas are only kept within their bounds"
+            "spec.metrics: neither metrics nor a recommender is set; replicas are only kept within their bounds"
                 .to_owned(),
         );
     }

@@ -183,7 +183,7 @@ impl ControllerCache {
         self.find_with(kind, namespace, name, Record::info)
     }
 
-    /// Only the owner: the walk up the owners needs no more, and runs for each pod that is created.
+    /// Looks up only the owner: the walk up the owners needs nothing else, and runs for each pod that is created.
     pub fn owner(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup<Option<Owner>> {
         self.find_with(kind, namespace, name, Record::owner)
     }

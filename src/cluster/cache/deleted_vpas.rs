@@ -37,7 +37,7 @@ pub async fn deleted_vpas(
             }
             Ok(Ok(_)) => tracing::warn!(
                 %namespace, %name,
-                "VPA exists although the watch does not know it; keeping its stored history"
+                "VPA exists but is missing from the watch; keeping its stored history"
             ),
             Ok(Err(why)) => {
                 let error = error_message(&why);

@@ -1,4 +1,4 @@
-//! What watches deliver, kept in memory with only the fields that are used.
+//! Caches the objects that watches deliver, reduced to the fields that are used.
 
 pub mod controllers;
 pub mod deleted_vpas;

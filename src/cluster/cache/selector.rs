@@ -327,7 +327,7 @@ matchExpressions:
         for (odd, why) in [
             ("{key: a, operator: In}", "operator In on a has 0 values"),
             ("{key: a, operator: Exists, values: [b]}", "operator Exists on a has 1 values"),
-            ("{key: a, operator: Near, values: [b]}", "\"Near\" is not an operator"),
+            ("{key: a, operator: Near, values: [b]}", "\"Near\" is not a label selector operator"),
             ("{key: a b, operator: Exists}", "\"a b\" is not a label key"),
             ("{key: a, operator: In, values: ['b,c']}", "\"b,c\" is not a label value for a"),
         ] {

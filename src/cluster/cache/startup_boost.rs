@@ -41,7 +41,7 @@ impl PodStartupBoost {
     }
 
     /// Whether a container was boosted at that time: until the pod was ready for the duration in the VPA, so that a boost
-    /// annotation that is never removed does not exclude usage for ever. If the VPA no longer configures a boost, until the
+    /// annotation that is never removed does not exclude usage forever. If the VPA no longer configures a boost, until the
     /// pod was ready.
     pub fn is_boosted_at(
         &self,

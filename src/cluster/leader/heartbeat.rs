@@ -29,16 +29,16 @@ const LEASE_DURATION_INTERVALS: u32 = 3;
 /// Maximum length of the variable part of a name; a Lease name may have 253 characters.
 const MAX_SLUG_PART: usize = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-const ACCESS_NOT_REVIEWED: &str = "it was not asked yet";
+const ACCESS_NOT_REVIEWED: &str = "access has not been reviewed yet";
 
-/// What a beat did.
+/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatResult {
     /// The Lease was renewed.
     Renewed,
     /// The Lease was created: it did not exist.
     Created,
-    /// Nothing was written: the Lease does not exist, and it is not known yet whether RBAC allows to update it later. A
+    /// Nothing was written: the Lease does not exist, and it is not known yet whether RBAC allows updating it later. A
     /// stale Lease would be worse than none. The next renewal reviews access again.
     AccessUnknown,
     /// Nothing was written, now and later: RBAC denies updating the Lease.
@@ -82,7 +82,7 @@ impl Heartbeat {
         }
     }
 
-    /// Counts its writes there.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.lease.set_stats(stats);
@@ -99,7 +99,7 @@ impl Heartbeat {
         ["get", "update"].map(|verb| self.lease.rule(verb))
     }
 
-    /// Renews the Lease after a pass over so many VerticalPodAutoscalers, with the history in that state.
+    /// Renews the Lease after a pass over `vpas` VerticalPodAutoscalers, with the state of their history.
     pub async fn renew(
         &self,
         permit: &dyn WritePermit,
@@ -139,7 +139,7 @@ impl Heartbeat {
         Ok(HeartbeatResult::Created)
     }
 
-    /// Whether RBAC allows to renew the Lease. Reviews access until the result is known.
+    /// Whether RBAC allows renewing the Lease. Reviews access until the result is known.
     async fn review_access(&self) -> AccessReview {
         let mut access = self.access.lock().await;
         let AccessReview::Unknown(previous) = &*access else { return access.clone() };
@@ -157,7 +157,7 @@ impl Heartbeat {
                 tracing::warn!(
                     lease,
                     %rules,
-                    "not allowed to renew heartbeat Lease; updaters get no heartbeat"
+                    "not allowed to renew heartbeat Lease; updaters receive no heartbeat"
                 );
             }
             AccessReview::Unknown(why) if previous == ACCESS_NOT_REVIEWED => tracing::warn!(

@@ -30,7 +30,7 @@ pub enum UsageError {
     },
     /// The server rejected the request.
     #[error(
-        "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow to read it"
+        "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow reading it"
     )]
     Rejected {
         /// The path of the request.
@@ -57,7 +57,7 @@ pub enum UsageError {
         reason: String,
     },
     /// The response is not a list in JSON; earlier items were delivered.
-    #[error("response from {path} is not a list of usage: {reason}")]
+    #[error("response from {path} is not a valid metrics list: {reason}")]
     Malformed {
         /// The path of the request.
         path: String,

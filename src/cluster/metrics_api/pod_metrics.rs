@@ -140,7 +140,7 @@ pub async fn fetch_usage(
         match request.await {
             Ok(()) => has_response = true,
             Err(error) => {
-                // Requests for other namespaces would fail alike.
+                // Requests for other namespaces would fail in the same way.
                 let affects_all =
                     matches!(error, UsageError::NotServed { .. } | UsageError::Timeout { .. });
                 report.record_failure(error);

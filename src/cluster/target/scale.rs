@@ -43,7 +43,7 @@ pub fn low_priority_gate(limiter: RateLimiter) -> RequestGate {
     })
 }
 
-/// How much is kept for how long, and how long an answer may take.
+/// Lifetimes and capacity of the caches, and the timeout of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheLifetimes {
     /// Lifetime of the scale of an object.
@@ -183,7 +183,7 @@ impl fmt::Debug for ScaleClient {
 }
 
 impl ScaleClient {
-    /// The client must not retry by itself: a failed request is repeated later anyway.
+    /// The client must not retry on its own: a failed request is repeated later anyway.
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
         let discovery = DiscoveryClient::new(client, gate, lifetimes);
         let scales =

@@ -18,15 +18,15 @@ use super::{
 };
 use crate::cluster::watch::{maybe_object::MaybeObject, status::WatchStatus};
 
-/// A streamed list that ends before it is complete would otherwise be requested again immediately, for ever.
+/// A streamed list that ends before it is complete would otherwise be requested again immediately, forever.
 const BROKEN_LIST_PAUSE: Duration = Duration::from_secs(1);
 
 /// After this many unclear errors in a row streaming is given up: a proxy between us and the API server may reject streamed
 /// lists with an error of its own.
 const MAX_STREAMING_REFUSALS: u32 = 3;
 
-/// The pauses before a relist after the resource version has expired. They grow until a watch delivers an event: a server
-/// whose history is shorter than a list takes would be asked for lists only.
+/// The pauses before a relist after the resource version has expired. They grow until a watch delivers an event: a
+/// server whose history is shorter than the duration of a list would receive nothing but list requests.
 const BASE_RELIST_PAUSE: Duration = Duration::from_secs(2);
 const MAX_RELIST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -164,7 +164,7 @@ fn relist_pause(expired: u32) -> Duration {
 
 /// Why a watch has to start over.
 enum WatchEnd {
-    /// The resource version has expired. Resuming from it would fail for ever.
+    /// The resource version has expired. Resuming from it would fail forever.
     Expired {
         /// Whether the watch delivered an event after its list.
         has_delivered: bool,
@@ -260,8 +260,8 @@ enum StreamingRefusal {
     Unclear,
 }
 
-/// What an error says about support for streamed lists. Missing RBAC, a missing kind, an expired version and an overloaded
-/// server say nothing.
+/// What an error reveals about support for streamed lists: nothing if it is missing RBAC, a missing kind, an expired
+/// version or an overloaded server.
 fn streaming_refusal(failure: &ListWatchError) -> Option<StreamingRefusal> {
     match failure.watch_refusal()?.code {
         401 | 403 | 404 | 408 | 410 | 429 => None,

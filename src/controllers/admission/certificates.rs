@@ -1,5 +1,5 @@
-//! The certificate that the webhook serves: read from files or issued here. It changes only after API servers had
-//! time to pick up its CA.
+//! The certificate that the webhook serves: read from files or issued here. A new one is served only after API servers
+//! have had time to pick up its CA.
 
 use std::{
     fs,
@@ -199,7 +199,7 @@ impl AdmissionController {
         let mut state = self.certificates.lock();
         if state.last_error != error {
             if let Some(message) = &error {
-                tracing::warn!("{message}");
+                tracing::warn!(error = %message, "failed to update certificates or webhook configuration");
             } else {
                 tracing::info!("certificates and webhook configuration are up to date again");
             }
@@ -346,7 +346,7 @@ impl AdmissionController {
                 state.serving = Some(pair);
             }
             Err(error) => {
-                tracing::error!(%error, "cannot load a certificate that was valid before");
+                tracing::error!(%error, "failed to load a certificate that passed validation");
             }
         }
     }

@@ -136,7 +136,7 @@ impl AdmissionController {
             match api.list(&ListParams::default().limit(MAX_HPAS)).await {
                 Ok(hpas) => hpas.items.into_iter().map(HpaSummary::from).collect(),
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
-                    tracing::info!(error = %status.message, "cannot list HorizontalPodAutoscalers; skipping conflict check");
+                    tracing::info!(error = %status.message, "failed to list HorizontalPodAutoscalers; skipping conflict check");
                     self.hpa_access.store(false);
                     Vec::new()
                 }

@@ -1,4 +1,4 @@
-//! Finds the VPA that a new pod is sized by.
+//! Finds the VPA that sizes a new pod.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -42,11 +42,11 @@ impl AdmissionController {
             TopOwner::Found(top) => top,
             TopOwner::None => return Err("no_scalable_controller"),
             TopOwner::Invalid(error) => {
-                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "cannot resolve the controller of a new pod; allowing it unchanged");
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "failed to resolve the controller of a new pod; admitting it unchanged");
                 return Err("controller_unknown");
             }
             TopOwner::Unavailable(error) => {
-                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "cannot look up the controller of a new pod; allowing it unchanged");
+                tracing::warn!(namespace, kind = %owner.kind, name = %owner.name, %error, "failed to look up the controller of a new pod; admitting it unchanged");
                 return Err("controller_unavailable");
             }
         };
@@ -118,7 +118,7 @@ impl AdmissionController {
             TargetResolution::Found { selector, .. } => Ok(selector),
             TargetResolution::Unsupported { .. } => Err("target_unsupported"),
             TargetResolution::Unavailable { message } => {
-                tracing::warn!(namespace, vpa = vpa.name_any(), %message, "cannot resolve the target of a VPA; allowing a new pod unchanged");
+                tracing::warn!(namespace, vpa = vpa.name_any(), %message, "failed to resolve the target of a VPA; admitting a new pod unchanged");
                 Err("target_unavailable")
             }
         }

@@ -30,7 +30,7 @@ impl Reviewer for PodReviewer {
         let allow_unchanged = |outcome: &'static str, error: &dyn std::fmt::Display| {
             let (namespace, name) = (&*request.namespace, &*request.name);
             let error = truncated(error.to_string());
-            tracing::warn!(namespace, name, outcome, %error, "allowing a new pod unchanged");
+            tracing::warn!(namespace, name, outcome, %error, "admitting a new pod unchanged");
             AdmissionDecision::allow(outcome)
         };
         if request.resource.version != "v1" {
@@ -41,7 +41,7 @@ impl Reviewer for PodReviewer {
             return allow_unchanged("unknown_version", &message);
         }
         let Some(object) = request.object else {
-            return allow_unchanged("unreadable_pod", &"the review has no object");
+            return allow_unchanged("unreadable_pod", &"admission review has no object");
         };
         let mut review_pod: AdmissionPod = match serde_json::from_str(object) {
             Ok(review_pod) => review_pod,

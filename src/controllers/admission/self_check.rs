@@ -48,14 +48,14 @@ impl SelfCheck {
         match result {
             Ok(()) => {
                 if !was_ok {
-                    tracing::info!("the webhook answers on its own port");
+                    tracing::info!("webhook self-check succeeded");
                 }
                 state.last_success = Some(Instant::now());
                 state.last_error = None;
             }
             Err(error) => {
                 if state.last_error.as_ref() != Some(error) {
-                    tracing::warn!("{error}");
+                    tracing::warn!(%error, "webhook self-check failed");
                 }
                 state.last_error = Some(error.clone());
             }
@@ -174,7 +174,7 @@ impl AdmissionController {
                 last_renewal = Instant::now();
                 match renewal {
                     Ok(()) if last_failure.is_some() => {
-                        tracing::info!("renewing the webhook's Lease again");
+                        tracing::info!("resumed renewing the webhook's Lease");
                         last_failure = None;
                     }
                     Err(error) if last_failure.as_ref() != Some(&error) => {

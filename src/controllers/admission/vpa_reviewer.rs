@@ -45,7 +45,7 @@ impl Reviewer for VpaReviewer {
         let result = self.0.decide_vpa(object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {
-                tracing::warn!(%error, "failed to encode defaults; allowing the VPA unchanged");
+                tracing::warn!(%error, "failed to encode defaults; admitting the VPA unchanged");
                 AdmissionDecision::allow("unwritable_patch")
             })
         } else {

@@ -154,7 +154,7 @@ fn conflicting_vpas(
     let messages = conflicting.map(|vpa| {
         format!(
             "VerticalPodAutoscaler {} sizes the same pods by their resource usage, and this object scales by it: they will \
-             conflict; let one of them use another metric",
+             conflict; use another metric for one of them",
             vpa.name_any()
         )
     });

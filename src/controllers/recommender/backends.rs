@@ -55,7 +55,7 @@ pub(super) fn open_storage(
             tracing::warn!(
                 directory = %directory.display(),
                 ?report,
-                "storing history in a local directory: run a single replica"
+                "history is stored in a local directory; run a single replica"
             );
             Ok(Arc::new(local))
         }
@@ -75,7 +75,7 @@ struct RecommenderQueryMetrics {
 
 impl QueryObserver for RecommenderQueryMetrics {
     fn on_query(&self, query: &CompletedQuery<'_>) {
-        // As upstream: a query without a response is not counted.
+        // As in upstream, a query without a response is not counted.
         if let Some(status) = query.status {
             self.metrics.observe_query(status, "post", query.duration);
         }

@@ -113,8 +113,8 @@ impl Recommender {
                 in_future,
                 usable,
                 why = %doubt,
-                "the local clock may be wrong: stored histories look expired or are dated in the future; not replacing or \
-                 collecting any until the clock is corrected, or an hour has passed without contradiction"
+                "local clock may be wrong: stored histories appear expired or have future timestamps; not overwriting \
+                 or deleting any until the clock is corrected, or an hour passes without contradiction"
             ),
             (Some(_), None) => tracing::info!(
                 %now,
@@ -225,7 +225,7 @@ impl Recommender {
                     tracing::warn!(
                         record = record_key,
                         reason,
-                        "history was rejected and cannot be saved"
+                        "failed to save history: record was rejected"
                     );
                 }
             }
@@ -262,11 +262,11 @@ impl Recommender {
                 self.state.lock().vpa_registry.clear_stale_records();
                 if removed > 0 {
                     self.health.count_checkpoints("collected", removed as u64);
-                    tracing::info!(removed, "collected orphaned histories");
+                    tracing::info!(removed, "deleted orphaned histories");
                 }
             }
-            Ok(Err(error)) => tracing::warn!(%error, "failed to collect orphaned histories"),
-            Err(_) => tracing::warn!(?limit, "timed out collecting orphaned histories"),
+            Ok(Err(error)) => tracing::warn!(%error, "failed to delete orphaned histories"),
+            Err(_) => tracing::warn!(?limit, "timed out deleting orphaned histories"),
         }
     }
 

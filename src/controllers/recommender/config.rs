@@ -1,4 +1,4 @@
-//! Settings of the recommender, checked once and typed.
+//! Configuration of the recommender: validated flags and environment variables.
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
@@ -15,67 +15,67 @@ use crate::{
     telemetry::Cardinality,
 };
 
-/// Everything about the recommender that flags can set.
+/// Configuration of the recommender.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct RecommenderConfig {
     /// Settings of the process.
     pub process: ProcessConfig,
-    /// The name that VPAs choose it by; `default` is also for those that choose none.
+    /// Name by which VPAs select this recommender; `default` also handles VPAs that select none.
     pub name: String,
-    /// Whose numbers are wanted.
+    /// Whether to behave like upstream or like Plimsoll.
     pub compat: Compat,
-    /// The model's settings.
+    /// Settings of the recommendation model.
     pub settings: Settings,
-    /// From one pass to the next.
+    /// Interval between two passes.
     pub interval: Duration,
-    /// Where history is kept.
+    /// The storage of history.
     pub storage: StorageChoice,
-    /// The age at which a history that changed is saved; zero is in every pass.
+    /// Age at which a changed history is saved; zero saves it in every pass.
     pub checkpoint_interval: Duration,
-    /// The least time between two collections of orphaned checkpoints.
+    /// Minimum interval between two garbage collections of checkpoints.
     pub checkpoints_gc_interval: Duration,
-    /// How long saving may take in one pass.
+    /// Time limit for saving in one pass.
     pub checkpoints_timeout: Duration,
-    /// Whether only pods of some VPA are remembered.
+    /// Whether to track only pods that match a VPA.
     pub memory_saver: bool,
-    /// How many writes are under way at once, at least 1.
+    /// Maximum number of concurrent writes; at least 1.
     pub workers: usize,
-    /// Which namespaces are looked after.
+    /// Namespaces to handle.
     pub scope: NamespaceScope,
-    /// Who leads.
+    /// Leader election.
     pub election: ElectionConfig,
-    /// Where usage comes from.
+    /// The source of usage.
     pub usage: UsageSource,
-    /// A Prometheus with history.
+    /// Prometheus server with history or usage.
     pub prometheus: PrometheusConfig,
-    /// Of which objects there are series.
+    /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
-    /// The share by which bounds must move to be written; 0 is whatever moves.
+    /// Relative change of a bound above which it is written; 0 writes every change.
     pub bounds_dead_band: f64,
-    /// Whether init containers that keep running are recommended for.
+    /// Whether native sidecars get recommendations.
     pub native_sidecars: bool,
-    /// Whether a recommendation is kept within the largest node.
+    /// Whether recommendations are capped to the largest node.
     pub cap_to_largest_node: bool,
-    /// The most for all containers of a pod together.
+    /// Maximum total recommendation of the containers of a pod.
     pub pod_cap: ResourceAmounts,
-    /// Whether it is ready, and works, without the history that could not be loaded.
+    /// Whether the recommender becomes ready and runs without history that could not be loaded.
     pub history_optional: bool,
 }
 
-/// Where history is kept.
+/// The storage of history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageChoice {
-    /// In VerticalPodAutoscalerCheckpoints, as upstream does.
+    /// VerticalPodAutoscalerCheckpoints, as in upstream.
     Checkpoint,
-    /// In a directory, for a single replica.
+    /// A local directory, for a single replica.
     Local(PathBuf),
-    /// In the series of a Prometheus, which is only read.
+    /// Series of a Prometheus server, which are only read.
     Prometheus,
 }
 
 impl StorageChoice {
-    /// Where `local` keeps it when nothing else is said.
+    /// The default directory of `local`.
     pub const DEFAULT_DIRECTORY: &str = "/var/lib/plimsoll";
 }
 
@@ -88,7 +88,7 @@ impl FromStr for StorageChoice {
             ("local", "") => Ok(Self::Local(Self::DEFAULT_DIRECTORY.into())),
             ("local", directory) => Ok(Self::Local(directory.into())),
             ("prometheus", "") => Ok(Self::Prometheus),
-            ("prometheus", _) => Err("its address goes into --prometheus-address".to_owned()),
+            ("prometheus", _) => Err("set its address with --prometheus-address".to_owned()),
             _ => Err("use checkpoint (the default), prometheus or local[:DIR]".to_owned()),
         }
     }
@@ -104,21 +104,21 @@ impl fmt::Display for StorageChoice {
     }
 }
 
-/// Where usage comes from.
+/// The source of usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageSource {
     /// `metrics.k8s.io`.
     Metrics,
     /// `external.metrics.k8s.io`.
     External {
-        /// The metric of CPU; none is not to ask.
+        /// The metric of CPU; `None` skips CPU.
         cpu: Option<String>,
-        /// The metric of memory; none is not to ask.
+        /// The metric of memory; `None` skips memory.
         memory: Option<String>,
-        /// The label with the container's name.
+        /// The label with the container name.
         container_label: String,
     },
-    /// The series of a Prometheus.
+    /// Series of a Prometheus server.
     Prometheus,
 }
 

@@ -152,7 +152,7 @@ impl Recommender {
                 Some(AccessReview::Denied) => {
                     tracing::warn!(
                         storage = self.storage.name(),
-                        "not writing explanations on VPAs, which `plimsoll explain` needs while this process runs: RBAC \
+                        "cannot store explanations on VPAs, which `plimsoll explain` needs while this process runs; RBAC \
                          rule is missing: {rule}"
                     );
                     return;
@@ -160,7 +160,7 @@ impl Recommender {
                 Some(AccessReview::Unknown(error)) => {
                     tracing::debug!(
                         error,
-                        "cannot check whether annotations of VPAs may be written; will retry"
+                        "failed to review access to annotations of VPAs; will retry"
                     );
                 }
                 None => return,

@@ -302,7 +302,7 @@ impl Recommender {
             bytes,
             took = ?read.started.elapsed(),
             length = ?source.history_length,
-            "history loaded"
+            "loaded history"
         );
     }
 }
@@ -317,7 +317,7 @@ async fn start_loading(
     let started = source.history.start_load_with_pods(owners, after, until, pods).await;
     let (loading, skipped) = started.map_err(|error| source.unavailable_error(&error))?;
     for skipped in &skipped {
-        tracing::warn!(record = skipped.record, reason = skipped.reason, "cannot read history");
+        tracing::warn!(record = skipped.record, reason = skipped.reason, "failed to read history");
     }
     Ok(loading)
 }

@@ -67,7 +67,9 @@ impl Recommender {
                 term = self.permit.fence().acquired() => term,
             };
             if self.config.election.enabled {
-                tracing::info!("leading; taking over stored history before the first write");
+                tracing::info!(
+                    "started leading; taking over stored history before the first write"
+                );
                 tokio::select! {
                     () = stop.cancelled() => return,
                     // What was read is outdated once another process may have been the leader.
@@ -84,7 +86,7 @@ impl Recommender {
                 () = self.permit.fence().revoked(term) => {}
             }
             self.takeover_term.send_replace(None);
-            tracing::warn!("no longer leading; watching and sampling as a standby");
+            tracing::warn!("no longer leading; continuing as a standby");
         }
     }
 
@@ -104,7 +106,7 @@ impl Recommender {
                 return;
             }
             let Err(error) = self.adopt_stored_records(&keys).await else { return };
-            tracing::warn!(%error, "failed to take over stored history; not writing until it succeeds");
+            tracing::warn!(%error, "failed to take over stored history; writes are paused until it succeeds");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(MAX_BACKOFF);
         }

@@ -26,7 +26,7 @@ impl NodeClockSkew {
             nodes,
             first,
             %latest,
-            "refused samples from the future: the clocks of nodes are ahead of this process's clock"
+            "rejected samples with future timestamps: clocks of nodes are ahead of the local clock"
         );
     }
 

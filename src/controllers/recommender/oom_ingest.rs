@@ -27,8 +27,8 @@ pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
 }
 
 impl Recommender {
-    /// Ingests observed OOM kills: with `first_sight` those that a new pod already showed, before its first samples;
-    /// otherwise the rest, after them. Kills whose history is not loaded yet stay pending.
+    /// Ingests observed OOM kills: with `first_sight` those that a new pod had when first observed, before its first
+    /// samples; otherwise the others, after the samples. Kills whose history is not loaded yet stay pending.
     pub(super) fn ingest_ooms(&self, now: Time, first_sight: bool) -> u64 {
         let mut state = self.state.lock();
         let state = &mut *state;

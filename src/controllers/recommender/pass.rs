@@ -287,7 +287,7 @@ fn warn_no_recommendation(
     match since {
         Some(since) if now > since.later(NO_RECOMMENDATION_GRACE) => {
             if passes.without_recommendation.insert(key.clone()) {
-                tracing::warn!(vpa = %key, %since, "no recommendation for more than half an hour");
+                tracing::warn!(vpa = %key, %since, "VPA has had no recommendation for more than 30 minutes");
             }
         }
         Some(_) => {}
@@ -317,6 +317,6 @@ fn log_no_recommendation_reminder(passes: &mut PassState, now: Time) {
         names.sort_unstable();
         let vpas = names.len();
         names.truncate(MAX_NAMED);
-        tracing::warn!(vpas, first = names.join(", "), "still without a recommendation");
+        tracing::warn!(vpas, first = names.join(", "), "VPAs still have no recommendation");
     }
 }

@@ -47,7 +47,7 @@ impl Recommender {
             self.loop_watchdog.tick();
             self.health.loop_metrics().set_last_success(self.clock.now());
             self.update_health();
-            tracing::debug!(?summary, "pass done");
+            tracing::debug!(?summary, "completed pass");
             self.passes.send_modify(|(count, last)| {
                 *count += 1;
                 *last = summary;

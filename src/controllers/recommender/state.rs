@@ -424,7 +424,7 @@ fn log_target_change(key: &ObjectKey, previous: &TargetState, outcome: &TargetRe
         (TargetState::Unsupported(previous), TargetResolution::Unsupported { message })
             if **previous == **message => {}
         (_, TargetResolution::Unsupported { message }) => {
-            tracing::warn!(vpa = %key, error = %message, "cannot resolve target; keeping the previous selector");
+            tracing::warn!(vpa = %key, error = %message, "failed to resolve target; keeping the previous selector");
         }
         (TargetState::Unsupported(_), TargetResolution::Found { .. }) => {
             tracing::info!(vpa = %key, "resolved target again");

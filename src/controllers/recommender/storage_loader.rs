@@ -129,7 +129,7 @@ impl Recommender {
             already_known = counts.already_known,
             invalid = counts.invalid,
             in_future = counts.in_future,
-            "history loaded"
+            "loaded history"
         );
         self.history_loaded.notify_one();
         if partial.is_empty() {

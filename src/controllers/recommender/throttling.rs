@@ -92,14 +92,14 @@ impl Recommender {
         let report = match result {
             Ok(report) => report,
             Err(error) => {
-                tracing::warn!(%error, "failed to query throttling");
+                tracing::warn!(%error, "failed to query CPU throttling");
                 return wanted.keys().cloned().collect();
             }
         };
         let ThrottlingReport { measured, unlimited, failed_vpas, failure } = report;
         if let Some((namespace, failure)) = failure {
             let vpas = failed_vpas.len();
-            tracing::warn!(%namespace, %failure, vpas, "failed to query throttling");
+            tracing::warn!(%namespace, %failure, vpas, "failed to query CPU throttling");
         }
         let now = self.clock.now();
         // Lock for each VPA separately: there may be tens of thousands.

@@ -155,7 +155,7 @@ impl Recommender {
                 self.health.count_samples("malformed", report.malformed);
                 self.metrics.count_fetch(!report.is_complete());
                 for failure in &report.failures {
-                    tracing::warn!(error = %failure, "usage is incomplete; using the part that was received");
+                    tracing::warn!(error = %failure, "received incomplete usage; using the part that was received");
                 }
                 for example in &report.malformed_examples {
                     tracing::warn!(example = %example, "ignoring invalid usage");
@@ -179,7 +179,7 @@ impl Recommender {
             tracing::warn!(
                 pods,
                 %example,
-                "usage of pods is missing that was available before; recommendations are based on earlier samples"
+                "usage of pods is no longer available; recommendations are based on earlier samples"
             );
         } else {
             tracing::info!("usage of all pods is available again");

@@ -222,8 +222,9 @@ impl Workloads {
             };
             if !std::mem::replace(&mut is_logged, true) {
                 tracing::info!(
-                    "not allowed: {}; fetching the scales of {resource} on every reconcile",
-                    rules[denied]
+                    rule = %rules[denied],
+                    resource,
+                    "RBAC rule is missing; fetching scales on every reconcile"
                 );
             }
             tokio::time::sleep(ACCESS_RECHECK_INTERVAL).await;

@@ -20,17 +20,17 @@ use crate::{
     telemetry::{ApiRequestMetrics, ApiTrafficMetrics, Registry},
 };
 
-/// What every role is put together with.
+/// The clients, watches, metrics and tasks that controllers are built with.
 pub struct ControllerContext {
     pub(crate) client: Client,
     pub(crate) liveness: Liveness,
     pub(crate) clock: Clock,
-    /// With watches of the role alone, or with those of the process.
+    /// Creates dedicated watches, or watches shared by the process.
     pub(crate) watch_factory: WatchFactory,
     pub(crate) registry: Registry,
     pub(crate) traffic: ApiTrafficMetrics,
     pub(crate) write_stats: Arc<WriteStats>,
-    /// Tasks that parts of the controller need, to be started with it.
+    /// Tasks of components, started with the controller.
     pub(crate) tasks: ControllerTasks,
     controllers: Vec<Arc<dyn ScrapedController>>,
 }
@@ -48,12 +48,12 @@ impl<C: Controller> ScrapedController for C {
 }
 
 impl ControllerContext {
-    /// For a role that is alone in its process.
+    /// Creates the context of a process with a single controller.
     pub(crate) fn for_single_controller(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
         Self::new(clients, clock, WatchFactory::dedicated)
     }
 
-    /// For several.
+    /// Creates the context of a process with several controllers.
     pub(crate) fn for_all_in_one(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
         Self::new(clients, clock, WatchFactory::shared)
     }
@@ -105,7 +105,7 @@ impl ControllerContext {
     }
 }
 
-/// All roles of a process: it lives and is ready when each of them does and is.
+/// The probes of all controllers: the process is live and ready if each controller is.
 struct AllProbes(Arc<Vec<Arc<dyn ScrapedController>>>);
 
 impl Probes for AllProbes {

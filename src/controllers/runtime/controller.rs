@@ -1,4 +1,4 @@
-//! The life of a controller, the same for all: put together, started, run until a signal, and stopped in order.
+//! The lifecycle of a controller: build it, start it, run it until a signal, and stop it in order.
 
 use std::{fmt, net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
@@ -18,36 +18,36 @@ use crate::cluster::{
     server::{AdminServer, Probes},
 };
 
-/// How long writes that are still queued may take when a leader stops.
+/// Time limit for flushing queued writes when a leader stops.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The settings of a controller.
+/// The configuration of a controller.
 pub trait ControllerConfig: Send + Sized + 'static {
-    /// What it configures.
+    /// The controller that it configures.
     type Controller: Controller<Config = Self>;
 
-    /// The settings of its process.
+    /// The settings of the process.
     fn process(&self) -> &ProcessConfig;
 }
 
 /// A controller of this program.
 pub trait Controller: Probes + fmt::Debug + Sized + 'static {
-    /// Its settings.
+    /// Its configuration.
     type Config: ControllerConfig<Controller = Self>;
 
-    /// By which name its requests are known to the API server.
+    /// The user agent of its requests.
     const USER_AGENT: &str;
 
-    /// Puts the parts together. Nothing is watched or written yet.
+    /// Builds the controller. Nothing is watched or written yet.
     fn new(
         config: Self::Config,
         context: &mut ControllerContext,
     ) -> impl Future<Output = Result<Arc<Self>>> + Send;
 
-    /// Logs that it starts, with its most important settings.
+    /// Logs the start with the most important settings.
     fn log_start(&self, addresses: &[SocketAddr]);
 
-    /// The election that it takes part in; `None` where it writes without a Lease.
+    /// Its leader election; `None` if it writes without a Lease.
     fn election(&self) -> Option<Election>;
 
     /// Spawns the tasks that run until shutdown.
@@ -58,7 +58,7 @@ pub trait Controller: Probes + fmt::Debug + Sized + 'static {
         async {}
     }
 
-    /// Writes what is still queued, after the workers have ended and before the Lease is released.
+    /// Flushes queued writes, after the workers have stopped and before the Lease is released.
     fn drain(&self, deadline: Instant) -> impl Future<Output = ()> + Send;
 
     /// Updates gauges before a scrape.
@@ -72,11 +72,11 @@ pub struct ControllerTasks {
     pub(crate) servers: TaskGroup,
     /// Watches and loops.
     pub(crate) workers: TaskGroup,
-    /// What is needed until the last write: the Lease, queues of writes, and the listeners of metrics and probes.
+    /// Tasks that are needed until the last write: the Lease, write queues, and the listeners of metrics and probes.
     pub(crate) until_end: TaskGroup,
 }
 
-/// A controller that runs.
+/// A running controller.
 #[derive(Debug)]
 pub struct ControllerHandle<C> {
     controller: Arc<C>,
@@ -101,7 +101,7 @@ pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()>
     run_until_signal(signals, starting, ControllerHandle::stop).await
 }
 
-/// Clients for the API server, by kubeconfig or from inside the cluster.
+/// Creates clients for the API server, from the kubeconfig or the in-cluster configuration.
 pub async fn connect<C: ControllerConfig>(config: &C) -> Result<Clients> {
     client::connect(config.process().kubeconfig.as_deref(), C::Controller::USER_AGENT).await
 }
@@ -112,7 +112,7 @@ pub async fn start<C: ControllerConfig>(
     clients: impl Into<Clients>,
     clock: Clock,
 ) -> Result<ControllerHandle<C::Controller>> {
-    // On the heap: the future of a start would be large.
+    // On the heap, because the future would be large.
     let mut context = Box::new(ControllerContext::for_single_controller(clients.into(), clock)?);
     let mut listeners = Vec::new();
     for address in &config.process().addresses {
@@ -124,7 +124,7 @@ pub async fn start<C: ControllerConfig>(
     Ok(handle)
 }
 
-/// Puts a controller together.
+/// Builds a controller.
 pub(crate) async fn prepare<C: ControllerConfig>(
     config: C,
     context: &mut ControllerContext,
@@ -152,17 +152,17 @@ impl<C: Controller> PreparedController<C> {
 }
 
 impl<C: Controller> ControllerHandle<C> {
-    /// Where it serves metrics.
+    /// The address of metrics.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Where it serves probes.
+    /// The address of probes.
     pub fn health(&self) -> SocketAddr {
         self.addresses[self.addresses.len() - 1]
     }
 
-    /// The state of its election, if it takes part in one.
+    /// The state of its leader election, if it has one.
     pub const fn election(&self) -> Option<&ElectionState> {
         self.election.as_ref()
     }

@@ -79,7 +79,7 @@ impl Liveness {
     pub fn start(clients: Clients, calls: ApiRequestMetrics) -> Result<(Client, Self)> {
         let Clients { controllers, liveness } = clients;
         let (runtime, shutdown_sender) =
-            start_thread().context("cannot start the liveness thread")?;
+            start_thread().context("failed to start the liveness thread")?;
         let client = {
             let _context = runtime.enter();
             with_call_metrics(liveness()?, calls)

@@ -19,7 +19,7 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// The token by which the tasks learn of the shutdown.
+    /// The token that signals shutdown to the tasks.
     pub fn shutdown_token(&self) -> ShutdownToken {
         ShutdownToken::new(self.shutdown.subscribe())
     }

@@ -139,7 +139,7 @@ impl<'a> WorkloadMatcher<'a> {
                     matched.unavailable.insert(key);
                 }
                 None => {
-                    Self::log_unresolved_target(&key, "the API server did not answer in time");
+                    Self::log_unresolved_target(&key, "request to the API server timed out");
                     matched.unavailable.insert(key);
                 }
             }

@@ -143,7 +143,7 @@ impl Updater {
         // Without knowing whether resize is supported, pods might be evicted that could be resized.
         let Some(can_resize) = self.supports_resize().await else {
             tracing::warn!(
-                "failed to find out whether the API server supports pods/resize; skipping this pass"
+                "failed to discover whether the API server supports pods/resize; skipping this pass"
             );
             return PassSummary { could_not_start: true, ..summary };
         };

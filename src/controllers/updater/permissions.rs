@@ -111,8 +111,8 @@ impl Updater {
         let surges = extras && self.config.settings.guards.surge;
         if surges && !allowed(4) {
             tracing::warn!(
-                "not allowed: {}; workloads with a single replica are updated without a surge",
-                rules[4]
+                rule = %rules[4],
+                "RBAC rule is missing; workloads with a single replica are updated without a surge"
             );
         }
         for (index, consequence) in [
@@ -121,7 +121,7 @@ impl Updater {
             (2, "VPAs have no condition that reports why their updates are held back"),
         ] {
             if extras && !allowed(index) {
-                tracing::warn!("not allowed: {}; {consequence}", rules[index]);
+                tracing::warn!(rule = %rules[index], "RBAC rule is missing; {consequence}");
             }
         }
         let allowed_writes = AllowedWrites {

@@ -160,7 +160,7 @@ impl Updater {
             let (role, stop) = (Arc::clone(self), stop.clone());
             tasks.spawn(async move {
                 let only = role.config.scope.only.as_deref();
-                let consequence = "pods may be evicted although the quota of their namespace has no room for the new size";
+                let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
                 role.quotas.run_watch(&role.client, &role.watch_factory, only, consequence, stop).await;
             });
         }

@@ -180,13 +180,13 @@ impl PrometheusHistory {
             }
         };
         if previous.as_ref().is_none_or(|previous| !found.has_same_names(&previous.schema)) {
-            tracing::info!(server = self.server, schema = %found, "detected series of the server");
+            tracing::info!(server = self.server, schema = %found, "detected metric and label names of Prometheus");
         }
         if previous.is_none() && found.mixes_clusters() {
             tracing::warn!(
                 server = self.server,
-                "the server has series of several clusters: select one with --prometheus-matcher, or pods with the same \
-                 name are mixed up"
+                "Prometheus has series of several clusters, so pods with the same name are mixed up; select one cluster \
+                 with --prometheus-matcher"
             );
         }
         *self.cached_schema() = Some(CachedSchema { schema: Arc::clone(&found), at: now });
@@ -268,7 +268,7 @@ impl PrometheusHistory {
                 server = self.server,
                 query = labels.query,
                 why,
-                "cannot match pods by --metric-for-pod-labels; using owners and names of pods"
+                "cannot match pods by --metric-for-pod-labels; matching them by owners and names"
             );
         }
         Ok(None)

@@ -17,7 +17,7 @@ pub enum QueryError {
     #[error("result exceeds the memory budget: query a shorter range or fewer series")]
     CollectorFull,
     /// The server is overloaded (429, 503).
-    #[error("the server is too busy: {why}: will be retried")]
+    #[error("the server is too busy: {why} (will be retried)")]
     Busy {
         /// The server's message.
         why: String,
@@ -28,7 +28,7 @@ pub enum QueryError {
     #[error("{0}")]
     Timeout(String),
     /// The server cannot be reached or failed, or the response was truncated.
-    #[error("{0}: will be retried")]
+    #[error("{0} (will be retried)")]
     Unavailable(String),
     /// Access was denied, or the request could not be sent: a setting, a secret or a permission has to change.
     #[error("{0}")]

@@ -65,7 +65,7 @@ async fn a_target_that_breaks_and_recovers_keeps_recommendation_and_history() {
     let background = DeleteParams::background();
     deployments.delete("front", &background).await.expect("exists");
     wait_until_unsupported(&fixture, &running, &clock, true).await;
-    log.assert_line(&["cannot resolve target", "front", "does not exist"]);
+    log.assert_line(&["failed to resolve target", "front", "does not exist"]);
     wait::until("its pods are gone", || async {
         let list = pods.list(&ListParams::default().labels("app=front")).await.ok()?;
         list.items.is_empty().then_some(())

@@ -28,9 +28,9 @@ async fn without_usage_recommendations_stay_and_nothing_counts_as_zero() {
     assert_eq!(metric(address, ANSWERS, FAILED).await, 0.0);
 
     let unreadable = "failed to fetch usage; recommendations are based on earlier samples";
-    let incomplete = "usage is incomplete; using the part that was received";
+    let incomplete = "received incomplete usage; using the part that was received";
     let senseless = "ignoring invalid usage";
-    let lacking = "usage of pods is missing that was available before";
+    let lacking = "usage of pods is no longer available";
     // Whether it counts as an error, the maximum number of samples that get through, and the log lines that may report
     // it: a truncated response may be received in part or not at all.
     let cases: [(Fault, f64, u64, &[&str]); 6] = [

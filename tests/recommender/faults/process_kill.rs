@@ -58,7 +58,7 @@ async fn a_crash_at_any_time_restores_the_last_save_and_visible_oom_kills() {
         if kills > 0.0 {
             process.assert_line(&["counted OOM kill", "pod_first_sight"]);
         }
-        process.assert_line(&["history loaded", "vpas=4"]);
+        process.assert_line(&["loaded history", "vpas=4"]);
         first_sight += kills;
         before = stored;
         processes.serve_usage();

@@ -163,7 +163,7 @@ async fn after_a_restart_of_both_replicas_recommendations_are_the_same() {
     fixture.wait_for_recommendations("as before", &recommendations).await;
     assert_eq!(fixture.samples().await, samples, "nothing was lost or overwritten");
     for process in [&first, &second] {
-        process.assert_line(&["history loaded", "vpas=2"]);
+        process.assert_line(&["loaded history", "vpas=2"]);
         // A kill may be observed more than once, but must not count again.
         let known = process.metric("plimsoll_oom_kills_total", &["outcome=\"known\""]).await;
         let counted = process.metric("plimsoll_oom_kills_total", &["\"counted\""]).await;

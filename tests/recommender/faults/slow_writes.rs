@@ -59,7 +59,7 @@ async fn saves_that_use_their_whole_timeout_do_not_prevent_garbage_collection() 
         count == 1.0
     })
     .await;
-    log.assert_line(&["collected orphaned histories", "removed=1"]);
+    log.assert_line(&["deleted orphaned histories", "removed=1"]);
     // Saves that exceed their timeout are slow and lose nothing.
     is_slow.store(false, Ordering::Relaxed);
     wait::until("everything is saved", || async { (running.unsaved() == 0).then_some(()) }).await;

@@ -118,7 +118,7 @@ impl Agent {
         let mut events =
             std::pin::pin!(watcher(Api::<Pod>::all(self.client()), bound).default_backoff());
         loop {
-            // A test may have stopped the API server: the watch retries by itself.
+            // A test may have stopped the API server: the watch retries automatically.
             if let Ok(event) = events.try_next().await {
                 let Some(event) = event else { return };
                 self.observe(event);

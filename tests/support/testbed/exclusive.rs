@@ -106,7 +106,7 @@ async fn define(client: &Client) {
     .await;
 }
 
-/// The objects after the control plane has created all that it creates by itself.
+/// The objects after the control plane has created everything that it creates itself.
 async fn wait_until_settled(client: &Client) -> Objects {
     const QUIET: Duration = Duration::from_secs(1);
     let last = std::sync::Mutex::new(Objects::new());

@@ -117,7 +117,7 @@ impl Lane {
                 }
             }
             let Some(status) = round.status else { continue };
-            // The process ended by itself: the tests that were running failed, or else those that never started.
+            // The process exited on its own: the tests that were running failed, or else those that never started.
             let blamed: Vec<String> = if round.interrupted.is_empty() {
                 remaining.keys().map(ToString::to_string).collect()
             } else {

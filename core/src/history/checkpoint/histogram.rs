@@ -173,27 +173,27 @@ pub(super) mod tests {
     #[test]
     fn an_invalid_histogram_is_rejected_with_the_reason() {
         for (total, buckets, message) in [
-            (1.0, json!({"-1": 1}), "bucket -1 is outside of 0 to 10"),
-            (1.0, json!({"99": 1}), "bucket 99 is outside of 0 to 10"),
-            (1.0, json!({"11": 1}), "bucket 11 is outside of 0 to 10"),
-            (1.0, json!({"300": 1}), "bucket 300 is outside of 0 to 10"),
-            (-1.0, json!({"0": 1}), "its total weight is -1"),
+            (1.0, json!({"-1": 1}), "bucket -1 is out of range: 10 is the last one"),
+            (1.0, json!({"99": 1}), "bucket 99 is out of range: 10 is the last one"),
+            (1.0, json!({"11": 1}), "bucket 11 is out of range: 10 is the last one"),
+            (1.0, json!({"300": 1}), "bucket 300 is out of range: 10 is the last one"),
+            (-1.0, json!({"0": 1}), "invalid total weight -1"),
             (1.0, json!({"a": 1}), "bucket \"a\" is not a whole number"),
             (1.0, json!({"1.5": 1}), "bucket \"1.5\" is not a whole number"),
             (
                 1.0,
                 json!({"1": 0.5}),
-                "bucket 1 weighs 0.5, which is not a whole number from 0 to 4294967295",
+                "weight 0.5 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
             (
                 1.0,
                 json!({"1": -1}),
-                "bucket 1 weighs -1, which is not a whole number from 0 to 4294967295",
+                "weight -1 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
             (
                 1.0,
                 json!({"1": 5_000_000_000_u64}),
-                "bucket 1 weighs 5000000000, which is not a whole number from 0 to 4294967295",
+                "weight 5000000000 of bucket 1 is not a whole number from 0 to 4294967295",
             ),
         ] {
             let error = decode(&checkpoint(total, &buckets), BUCKETS, EPSILON).expect_err(message);

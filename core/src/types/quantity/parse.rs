@@ -109,7 +109,7 @@ impl FromStr for Quantity {
         }
         let Suffix { power_of_ten: tens, power_of_two: twos, format } = suffix(ending).ok_or_else(|| {
             error(&format!(
-                "{:?} is none of the endings n u m k M G T P E Ki Mi Gi Ti Pi Ei, nor an exponent such as e3",
+                "invalid suffix {:?}: use n u m k M G T P E Ki Mi Gi Ti Pi Ei, or an exponent such as e3",
                 ending.chars().take(16).collect::<String>()
             ))
         })?;

@@ -37,7 +37,7 @@ const TRIAL_RETENTION: Duration = Duration::from_hours(24);
 /// cannot block all others.
 const MAX_TRIPS_PER_NAMESPACE: usize = 2;
 
-/// Maximum number of stored surges; of others only their VPAs know.
+/// Maximum number of stored surges; further ones are recorded only on their VPAs.
 const MAX_SURGES: usize = 256;
 
 /// Maximum number of stored regressed workloads in all namespaces together, unless the breaker needs more.

@@ -1,4 +1,4 @@
-//! Infeasible resizes: of which pods, who rejected them, and when they expire.
+//! Infeasible resizes: their pods, the component that rejected them, and when they expire.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     types::quantity::Quantity,
 };
 
-/// Who rejected a resize as infeasible.
+/// The component that rejected a resize as infeasible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RejectedBy {
@@ -31,12 +31,12 @@ pub struct RecommendedTarget {
     pub target: ResourceList,
 }
 
-/// One rejected resize, of all pods for which it was rejected.
+/// One rejected resize, with all pods for which it was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasibleResize {
     /// When the resize of the first pod was rejected.
     pub at: Time,
-    /// Who rejected it.
+    /// The component that rejected it.
     pub by: RejectedBy,
     /// The recommended targets.
     pub wanted: Vec<RecommendedTarget>,

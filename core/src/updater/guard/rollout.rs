@@ -1,8 +1,9 @@
 //! One rollout of changes to a workload: one pod is changed first and observed, the others follow, and then the workload
 //! cools down.
 //!
-//! The age of a pod counts from its creation or its last resize. A rollout changes pods that are older than itself. To
-//! change a younger pod again is another rollout, which has to wait for the cool-down, twice as long each time.
+//! The age of a pod counts from its creation or its last resize. A rollout changes pods that are older than itself.
+//! Changing a younger pod again starts another rollout, which first waits for the cool-down; the cool-down doubles each
+//! time.
 
 use std::time::Duration;
 

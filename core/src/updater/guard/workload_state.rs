@@ -227,7 +227,7 @@ impl WorkloadState {
         self.touches.drain(..too_many);
     }
 
-    /// Forgets what is of no account any more: pods that are gone, and what is long past.
+    /// Removes entries of deleted pods, and expired entries.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool, expiry: Duration, now: Time) {
         // An evicted pod may reappear in a stale list.
         let recent = |change: &PodChange| change.at.later(Duration::from_mins(10)) > now;

@@ -415,7 +415,7 @@ impl UpdatePass<'_> {
     }
 }
 
-/// Returns the requests that an eviction of this pod consists of.
+/// Returns the requests that make up an eviction of this pod.
 fn eviction_requests(
     uid: &str,
     owner: Option<&PodOwner>,

@@ -11,12 +11,12 @@ const MAX_PREFIX_LENGTH: usize = 253;
 pub enum SelectorError {
     /// An invalid label key.
     #[error(
-        "{0:?} is not a label key: it is a name of at most 63 letters, digits, '-', '_' and '.', with a DNS name and '/' before it or not"
+        "{0:?} is not a label key: use at most 63 letters, digits, '-', '_' and '.', optionally after a DNS name and '/'"
     )]
     Key(String),
     /// An invalid label value.
     #[error(
-        "{value:?} is not a label value for {key}: it is at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+        "{value:?} is not a label value for {key}: use at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
     )]
     Value {
         /// The key of the requirement.
@@ -26,7 +26,7 @@ pub enum SelectorError {
     },
     /// An operator of a `matchExpressions` entry that the API does not have.
     #[error(
-        "{operator:?} is not an operator of label selectors for {key}: write In, NotIn, Exists or DoesNotExist"
+        "{operator:?} is not a label selector operator for {key}: use In, NotIn, Exists or DoesNotExist"
     )]
     Operator {
         /// The key of the requirement.
@@ -36,7 +36,7 @@ pub enum SelectorError {
     },
     /// Values with an operator that takes none, or no values with one that needs them.
     #[error(
-        "operator {operator} on {key} has {count} values: In and NotIn need one or more, Exists and DoesNotExist none"
+        "operator {operator} on {key} has {count} values: In and NotIn require at least one, Exists and DoesNotExist allow none"
     )]
     Values {
         /// The key of the requirement.
@@ -47,7 +47,7 @@ pub enum SelectorError {
         count: usize,
     },
     /// `>` or `<` with a value that is not an integer.
-    #[error("{value:?} is not an integer to compare {key} with")]
+    #[error("{value:?} is not an integer, so {key} cannot be compared with it")]
     Integer {
         /// The key of the requirement.
         key: String,
@@ -55,7 +55,7 @@ pub enum SelectorError {
         value: String,
     },
     /// Unbalanced parentheses.
-    #[error("the brackets in {0:?} do not match: a list of values is written (a,b)")]
+    #[error("unbalanced brackets in {0:?}: write a list of values as (a,b)")]
     Brackets(String),
 }
 

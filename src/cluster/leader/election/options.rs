@@ -45,7 +45,7 @@ pub enum ElectionError {
         retry_period: Duration,
     },
     /// The Lease would be renewed in a busy loop.
-    #[error("the retry period of an election must be more than zero: leave it at 2s")]
+    #[error("the retry period must be above 0: the default is 2s")]
     NoRetryPeriod,
 }
 
@@ -92,7 +92,7 @@ mod tests {
         for (lease, deadline, retry, words) in [
             (10_000, 10_000, 2_000, "longer than the renew deadline"),
             (15_000, 2_400, 2_000, "1.2 retry periods"),
-            (15_000, 10_000, 0, "more than zero"),
+            (15_000, 10_000, 0, "above 0"),
         ] {
             let message = options(lease, deadline, retry).validate().expect_err(words).to_string();
             assert!(message.contains(words), "{message}");

@@ -119,7 +119,7 @@ impl CaBundle {
         roots
     }
 
-    /// Verifies a certificate chain against this bundle for a server name at a time.
+    /// Verifies a certificate chain against this bundle for a server name, at the given time.
     pub fn verify(&self, chain: &[u8], name: &str, now: Time) -> Result<(), String> {
         let chain = parse_certificates(chain, "the chain").map_err(|error| error.to_string())?;
         let Some((leaf, intermediates)) = chain.split_first() else {

@@ -19,7 +19,7 @@ impl ReviewRuntime {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(cores.min(MAX_THREADS)).thread_name("webhook").enable_all();
         let runtime = builder.build().inspect_err(
-            |error| tracing::warn!(%error, "failed to start the runtime of connections; they share a thread with probes"),
+            |error| tracing::warn!(%error, "failed to start the webhook's runtime; its connections share a thread with probes"),
         );
         Self(runtime.ok())
     }

@@ -42,16 +42,16 @@ const PROBE_RESPONSE: &[u8] = b"HTTP/1.1 200 ";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelfCheckError {
     /// The connection failed.
-    #[error("cannot connect to the webhook's own port {0}: {1}")]
+    #[error("cannot connect to webhook port {0}: {1}")]
     Connect(SocketAddr, String),
     /// The TLS handshake failed.
-    #[error("TLS handshake with the webhook's own port failed for server name {0}: {1}")]
+    #[error("TLS handshake with the webhook port failed for server name {0}: {1}")]
     Tls(String, String),
     /// The response was not the expected one.
-    #[error("the webhook does not answer on its own port: {0}")]
+    #[error("webhook does not respond on its own port: {0}")]
     UnexpectedResponse(String),
     /// The check timed out.
-    #[error("the webhook does not answer on its own port within {0:?}")]
+    #[error("webhook does not respond on its own port within {0:?}")]
     Timeout(Duration),
 }
 

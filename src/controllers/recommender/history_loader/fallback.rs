@@ -16,7 +16,7 @@ impl Recommender {
         if source.has_fallback
             && let Err(error) = self.load_checkpoints(reads).await
         {
-            tracing::error!(%error, "failed to read checkpoints as well");
+            tracing::error!(%error, "failed to read fallback checkpoints");
         }
         if self.config.history_optional {
             let wanted = self.vpas_without_history(false);
@@ -52,14 +52,14 @@ impl Recommender {
                 .insert(key.clone(), Gap { load_generation: generation, after: *after, before });
         }
         drop(state);
-        // Discard what was read of theirs so far: the gap is read again.
+        // Discard their partial reads: the gap is read again.
         for read in &mut reads.in_progress {
             read.load_generations.retain(|key, _| !restored.contains_key(key));
         }
         reads.in_progress.retain(|read| !read.load_generations.is_empty());
         tracing::warn!(
             vpas = restored.len(),
-            "Prometheus is unavailable: using checkpoints until the gap can be read"
+            "Prometheus is unavailable; using checkpoints until newer history can be read"
         );
         self.history_loaded.notify_one();
         Ok(())

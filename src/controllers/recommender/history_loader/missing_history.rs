@@ -53,7 +53,7 @@ impl Recommender {
             match source.history.namespaces_with_series(&Vec::from_iter(namespaces)).await {
                 Ok(with_series) => with_series,
                 Err(error) => {
-                    tracing::debug!(%error, "cannot check which namespaces have series");
+                    tracing::debug!(%error, "failed to query which namespaces have series");
                     return;
                 }
             };
@@ -67,8 +67,8 @@ impl Recommender {
             server = source.address,
             vpas = empty.len(),
             first = first.join(", "),
-            "no history found: the server has series of these namespaces, but none of the pods of these VPAs; their \
-             recommendations start from live usage; see `plimsoll doctor`"
+            "no history found: Prometheus has series of these namespaces, but none of the pods of these VPAs; \
+             recommendations start from live usage; run `plimsoll doctor` for details"
         );
         for key in &empty {
             self.state.lock().vpa_registry.mark_not_found(key, now);

@@ -20,7 +20,7 @@ pub enum DecodeError {
         found: String,
     },
     /// A label set, string or number exceeds the maximum length.
-    #[error("byte {at} of the response: a token longer than {longest} bytes starts there")]
+    #[error("byte {at} of the response: token exceeds {longest} bytes")]
     TooLong {
         /// The position in bytes.
         at: u64,

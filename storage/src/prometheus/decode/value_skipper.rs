@@ -65,7 +65,7 @@ impl ValueSkipper {
             }
             (SkipContext::Nothing, b'}' | b']') if self.depth > 0 => {
                 if (self.braces & 1 == 1) != (byte == b'}') {
-                    return Err(ParseError::Expected("the other bracket"));
+                    return Err(ParseError::Expected("the matching bracket"));
                 }
                 self.depth -= 1;
                 self.braces >>= 1;

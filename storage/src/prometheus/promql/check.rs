@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 100;
 const MAX_TOKENS: usize = 1000;
 /// Maximum number of expressions to parse for the position of an error.
 const MAX_SEARCHED_GROUPS: usize = 20;
-/// How errors of the parser start that other servers may not have: they have more functions, and regular expressions of Go.
+/// Prefixes of parser errors that a server may not report: servers have more functions, and Go's regular expressions.
 const UNKNOWN: [&str; 2] = ["unknown function", "illegal regex"];
 
 /// Parses a query that returns numbers. `None` if only a server can tell whether it is valid.
