@@ -213,13 +213,13 @@ impl WatermarkController {
                     Err(WriteError::NotLeader) if self.config.compat == Compat::Plimsoll => {
                         return false;
                     }
-                    Err(WriteError::NoResponse(why) | WriteError::Indeterminate(why))
+                    Err(error @ (WriteError::NoResponse(_) | WriteError::Indeterminate(_)))
                         if self.config.compat == Compat::Plimsoll =>
                     {
-                        self.report_unknown_scale_outcome(state, why, now).await;
+                        self.report_unknown_scale_outcome(state, error.message(), now).await;
                         return false;
                     }
-                    Err(why) => ScaleOutcome::Failed(why.to_string()),
+                    Err(error) => ScaleOutcome::Failed(error.message()),
                 }
             }
         };
