@@ -7,14 +7,13 @@ use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams};
-use plimsoll::cluster::write::pod_annotations::PodWriteError;
 use plimsoll::cluster::write::resize::ContainerResize;
 use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
-        AnnotateResult, EvictionResult, Permit, PodRef, RateLimiter, ResizeResult, annotate_pod,
-        evict, resize,
+        EvictionError, Permit, PodRef, RateLimiter, ResizeError, WriteError, annotate_pod, evict,
+        resize,
     },
 };
 
@@ -48,6 +47,10 @@ async fn read(client: &Client, namespace: &str, name: &str) -> Pod {
     api.get(name).await.expect("it exists")
 }
 
+fn is_conflict(result: &Result<Box<str>, ResizeError>) -> bool {
+    matches!(result, Err(ResizeError::Failed(WriteError::Conflict(_))))
+}
+
 fn desired_resources(cpu: &str) -> [(String, ContainerResize); 1] {
     let requests = BTreeMap::from([("cpu".to_owned(), cpu.to_owned())]);
     [("main".to_owned(), ContainerResize { requests, limits: BTreeMap::new() })]
@@ -59,13 +62,13 @@ async fn an_eviction_applies_only_to_the_pod_with_the_same_uid() {
     let namespace = bed.namespace("evict").await;
     let (client, stats) = (bed.client(), WriteStats::default());
     let first = reference(&running_pod(&bed, &namespace, "one").await);
-    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, EvictionResult::Evicted);
+    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, Ok(()));
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
     wait::until("the pod is gone", || async {
         pods.get_opt("one").await.expect("readable").is_none().then_some(())
     })
     .await;
-    let gone = EvictionResult::Failed(PodWriteError::NotFound);
+    let gone = Err(EvictionError::Failed(WriteError::NotFound));
     assert_eq!(
         evict(&client, &open_permit(), &stats, &first).await,
         gone,
@@ -76,19 +79,17 @@ async fn an_eviction_applies_only_to_the_pod_with_the_same_uid() {
     assert_eq!(evict(&client, &open_permit(), &stats, &first).await, gone, "another has its name");
     let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
     let fenced = evict(&client, &closed, &stats, &reference(&second)).await;
-    assert_eq!(fenced, EvictionResult::Failed(PodWriteError::NotLeader));
+    assert_eq!(fenced, Err(EvictionError::Failed(WriteError::NotLeader)));
     let stranger = bed.service_account(&namespace, "stranger").await.client;
     let refused = evict(&stranger, &open_permit(), &stats, &reference(&second)).await;
-    let EvictionResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
-        panic!("{refused:?}")
-    };
-    assert!(why.starts_with("failed to evict pod ") && why.contains(": 403"), "{why}");
+    let Err(EvictionError::Failed(error)) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.code(), Some(403), "{error}");
     let still = read(&client, &namespace, "one").await;
     assert_eq!(still.metadata.deletion_timestamp, None, "only the first pod was evicted");
 
     // A pod that was updated since is still evicted.
     let stale = PodRef { resource_version: "1".into(), ..reference(&second) };
-    assert_eq!(evict(&client, &open_permit(), &stats, &stale).await, EvictionResult::Evicted);
+    assert_eq!(evict(&client, &open_permit(), &stats, &stale).await, Ok(()));
     let of = |answer| stats.get(WriteKind::Eviction, answer).writes;
     assert_eq!(
         [of(WriteOutcome::Code(201)), of(WriteOutcome::Code(409)), of(WriteOutcome::NotLeader)],
@@ -111,7 +112,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
     manifests::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
     let pods = bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
     let blocked = evict(&client, &open_permit(), &stats, &reference(&pods[0])).await;
-    let EvictionResult::PdbBlocked { why, .. } = blocked else { panic!("{blocked:?}") };
+    let Err(EvictionError::PdbBlocked { why, .. }) = blocked else { panic!("{blocked:?}") };
     assert!(why.contains("disruption budget"), "{why}");
     assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "one request");
 }
@@ -125,7 +126,7 @@ async fn each_outcome_of_a_resize_is_distinguished() {
     let before = reference(&pod);
     let accepted =
         resize(&client, &open_permit(), &stats, &before, &desired_resources("200m"), &none).await;
-    assert!(matches!(accepted, ResizeResult::Accepted { .. }), "{accepted:?}");
+    assert!(accepted.is_ok(), "{accepted:?}");
     let is_done = |pod: &Pod| {
         let of_all = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         let resources = of_all.and_then(|all| all.first()?.resources.as_ref()?.requests.as_ref());
@@ -135,11 +136,11 @@ async fn each_outcome_of_a_resize_is_distinguished() {
 
     let stale =
         resize(&client, &open_permit(), &stats, &before, &desired_resources("300m"), &none).await;
-    assert_eq!(stale, ResizeResult::Failed(PodWriteError::Conflict), "the pod has changed since");
+    assert!(is_conflict(&stale), "the pod has changed since: {stale:?}");
     let gone = PodRef { name: "two".into(), ..reference(&pod) };
     let gone =
         resize(&client, &open_permit(), &stats, &gone, &desired_resources("300m"), &none).await;
-    assert_eq!(gone, ResizeResult::Failed(PodWriteError::NotFound));
+    assert_eq!(gone, Err(ResizeError::Failed(WriteError::NotFound)));
     // The same amounts for all resources would change the QoS class.
     let mut other_class = desired_resources("100m");
     let main = &mut other_class[0].1;
@@ -148,8 +149,8 @@ async fn each_outcome_of_a_resize_is_distinguished() {
     main.limits = main.requests.clone();
     let now = || async { reference(&read(&client, &namespace, "one").await) };
     let refused = resize(&client, &open_permit(), &stats, &now().await, &other_class, &none).await;
-    let ResizeResult::Rejected { why } = &refused else { panic!("{refused:?}") };
-    assert!(why.to_lowercase().contains("qos"), "{why}");
+    let Err(ResizeError::Failed(error)) = &refused else { panic!("{refused:?}") };
+    assert!(error.message().to_lowercase().contains("qos"), "{error}");
 
     let limits = "
 metadata: {name: small}
@@ -162,17 +163,10 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
         too_much[0].1.limits = too_much[0].1.requests.clone();
         let refused = resize(&client, &open_permit(), &stats, &now().await, &too_much, &none).await;
         match refused {
-            ResizeResult::Rejected { why } if why.contains("maximum cpu") => Ok(()),
+            Err(ResizeError::Failed(error)) if error.message().contains("maximum cpu") => Ok(()),
             other => {
-                resize(
-                    &client,
-                    &open_permit(),
-                    &stats,
-                    &now().await,
-                    &desired_resources("200m"),
-                    &none,
-                )
-                .await;
+                let (now, before) = (now().await, desired_resources("200m"));
+                let _ = resize(&client, &open_permit(), &stats, &now, &before, &none).await;
                 Err(format!("{other:?}"))
             }
         }
@@ -184,10 +178,8 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
     let refused =
         resize(&stranger, &open_permit(), &stats, &now().await, &desired_resources("250m"), &none)
             .await;
-    let ResizeResult::Failed(PodWriteError::Failed { why, .. }) = refused else {
-        panic!("{refused:?}")
-    };
-    assert!(why.starts_with("failed to resize pod ") && why.contains(": 403"), "{why}");
+    let Err(ResizeError::Failed(error)) = refused else { panic!("{refused:?}") };
+    assert_eq!(error.code(), Some(403), "{error}");
 }
 
 #[tokio::test]
@@ -213,8 +205,8 @@ async fn containers_are_resized_in_any_order_of_names() {
         wait::until_ok("the server accepts the write", || async {
             let now = reference(&read(&client, &namespace, "three").await);
             match resize(&client, &open_permit(), &stats, &now, &of, &none).await {
-                ResizeResult::Accepted { .. } => Ok(()),
-                ResizeResult::Failed(PodWriteError::Conflict) => Err("it has changed".to_owned()),
+                Ok(_) => Ok(()),
+                stale if is_conflict(&stale) => Err("it has changed".to_owned()),
                 other => panic!("{some:?}: {other:?}"),
             }
         })
@@ -235,7 +227,7 @@ async fn a_resize_beyond_every_node_is_distinguished_from_a_deferred_one() {
     let beyond =
         resize(&client, &open_permit(), &stats, &reference(&pod), &desired_resources("3"), &none)
             .await;
-    assert!(matches!(beyond, ResizeResult::Infeasible { .. }), "{beyond:?}");
+    assert!(matches!(beyond, Err(ResizeError::Infeasible { .. })), "{beyond:?}");
 }
 
 #[tokio::test]
@@ -246,7 +238,7 @@ async fn pod_annotations_are_set_and_removed_unless_the_pod_has_changed() {
     let before = reference(&running_pod(&bed, &namespace, "one").await);
     let set = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), Some("true".to_owned()))]);
     let done = annotate_pod(&client, &open_permit(), &stats, &before, &set).await;
-    let AnnotateResult::Written { resource_version } = done else { panic!("{done:?}") };
+    let Ok(resource_version) = done else { panic!("{done:?}") };
     let stored = read(&client, &namespace, "one").await;
     let annotations = stored.metadata.annotations.clone().unwrap_or_default();
     assert_eq!(annotations.get("vpaInPlaceUpdated").map(String::as_str), Some("true"));
@@ -254,9 +246,9 @@ async fn pod_annotations_are_set_and_removed_unless_the_pod_has_changed() {
 
     let removed = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), None)]);
     let stale = annotate_pod(&client, &open_permit(), &stats, &before, &removed).await;
-    assert_eq!(stale, AnnotateResult::Failed(PodWriteError::Conflict));
+    assert!(matches!(stale, Err(WriteError::Conflict(_))), "{stale:?}");
     let done = annotate_pod(&client, &open_permit(), &stats, &reference(&stored), &removed).await;
-    assert!(matches!(done, AnnotateResult::Written { .. }), "{done:?}");
+    assert!(done.is_ok(), "{done:?}");
     let annotations = read(&client, &namespace, "one").await.metadata.annotations;
     assert!(!annotations.unwrap_or_default().contains_key("vpaInPlaceUpdated"));
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);

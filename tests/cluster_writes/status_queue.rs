@@ -12,8 +12,8 @@ use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
-        Permit, RateLimiter, StatusPatch, StatusQueue, StatusSource, StatusWriteResult,
-        vpa_status::RECOMMENDER_FIELD_MANAGER,
+        Permit, RateLimiter, StatusPatch, StatusQueue, StatusSource, UpdateError, VpaWriteResult,
+        WriteError, vpa_status::RECOMMENDER_FIELD_MANAGER,
     },
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
@@ -78,27 +78,26 @@ impl StatusSource for TestStatusSource {
         })
     }
 
-    fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
+    fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
         let mut known = self.known.lock().expect("no panic");
-        let word = match outcome {
-            StatusWriteResult::Written { resource_version } => {
+        let word = match result {
+            Ok(resource_version) => {
                 if let Some(object) = known.get_mut(key) {
                     object.metadata.resource_version = Some(resource_version.to_string());
                 }
                 "written"
             }
-            StatusWriteResult::Conflict(object) => {
-                if let Some(object) = object {
-                    known.insert(key.clone(), (**object).clone());
-                }
+            Err(UpdateError::Conflict(object)) => {
+                known.insert(key.clone(), (**object).clone());
                 "conflict"
             }
-            StatusWriteResult::NotFound => {
+            Err(UpdateError::Failed(WriteError::Conflict(_))) => "conflict",
+            Err(UpdateError::Failed(WriteError::NotFound)) => {
                 known.remove(key);
                 "gone"
             }
-            StatusWriteResult::NotLeader => "fenced",
-            StatusWriteResult::Failed { .. } => "failed",
+            Err(UpdateError::Failed(WriteError::NotLeader)) => "fenced",
+            Err(UpdateError::Failed(_)) => "failed",
         };
         self.outcomes.lock().expect("no panic").push((key.clone(), word));
     }

@@ -6,8 +6,8 @@ use kube::api::{Api, DeleteParams};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
-        Permit, RateLimiter, StatusPatch, StatusWriteResult, vpa_status::RECOMMENDER_FIELD_MANAGER,
-        write_status,
+        Permit, RateLimiter, StatusPatch, UpdateError, WriteError,
+        vpa_status::RECOMMENDER_FIELD_MANAGER, write_status,
     },
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
@@ -42,7 +42,7 @@ async fn each_outcome_of_a_write_is_distinguished() {
 
     let first = patch(&key, &object, condition("RecommendationProvided"));
     let written = write_status(&client, &open, &first).await;
-    let StatusWriteResult::Written { resource_version } = &written else { panic!("{written:?}") };
+    let Ok(resource_version) = &written else { panic!("{written:?}") };
     let stored = read(&bed, &key).await;
     assert_eq!(stored.metadata.resource_version.as_deref(), Some(&**resource_version));
     assert_eq!(
@@ -52,14 +52,14 @@ async fn each_outcome_of_a_write_is_distinguished() {
     assert_eq!(stored.spec, object.spec);
 
     // The patch was made for an outdated version.
-    let StatusWriteResult::Conflict(Some(now)) = write_status(&client, &open, &first).await else {
+    let Err(UpdateError::Conflict(now)) = write_status(&client, &open, &first).await else {
         panic!("no conflict")
     };
     assert_eq!(*now, stored, "the object as it is now");
 
     let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
     let fenced = write_status(&client, &closed, &patch(&key, &stored, condition("Other"))).await;
-    assert!(matches!(fenced, StatusWriteResult::NotLeader), "{fenced:?}");
+    assert_eq!(fenced, Err(WriteError::NotLeader.into()));
     assert_eq!(read(&bed, &key).await, stored, "nothing was sent");
 
     let stranger = bed.service_account(&namespace, "stranger").await.client;
@@ -70,21 +70,18 @@ async fn each_outcome_of_a_write_is_distinguished() {
         (&client, json!([]), "object"),
     ] {
         let failed = write_status(client, &open, &patch(&key, &stored, body)).await;
-        let StatusWriteResult::Failed { why } = &failed else { panic!("{failed:?}") };
-        assert!(why.contains(words) && why.contains(&key.to_string()), "{why}");
-        assert!(!why.contains('\n'), "{why}");
+        let Err(UpdateError::Failed(error)) = &failed else { panic!("{failed:?}") };
+        let why = error.to_string();
+        assert!(why.contains(words) && !why.contains('\n'), "{why}");
     }
 
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
     api.delete("web", &DeleteParams::default()).await.expect("deleted");
     let gone = write_status(&client, &open, &patch(&key, &stored, condition("A"))).await;
-    assert!(matches!(gone, StatusWriteResult::NotFound), "{gone:?}");
+    assert_eq!(gone, Err(WriteError::NotFound.into()));
     vpa(&bed, &namespace, "web").await;
     let another = write_status(&client, &open, &patch(&key, &stored, condition("A"))).await;
-    assert!(
-        matches!(another, StatusWriteResult::Conflict(Some(_))),
-        "another of that name: {another:?}"
-    );
+    assert!(matches!(another, Err(UpdateError::Conflict(_))), "another of that name: {another:?}");
 }
 
 #[tokio::test]
@@ -98,6 +95,6 @@ async fn a_response_that_is_no_status_fails_in_one_line() {
     let write = patch(&key, &object, condition("A"));
     let limit = Duration::from_secs(30);
     let failed = tokio::time::timeout(limit, write_status(&proxy.client, &open, &write)).await;
-    let Ok(StatusWriteResult::Failed { why }) = failed else { panic!("{failed:?}") };
-    assert!(why.ends_with("503: not now"), "{why}");
+    let Ok(Err(UpdateError::Failed(error))) = failed else { panic!("{failed:?}") };
+    assert_eq!(error.to_string(), "503: not now");
 }

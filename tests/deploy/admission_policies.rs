@@ -15,7 +15,7 @@ use plimsoll::cluster::{
     leader::Fence,
     server::certificate::{self, CaBundle},
     write::{
-        AnnotateResult, Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteStats, annotate_pod,
+        Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteStats, annotate_pod,
         webhook_config::{
             DesiredWebhook, NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope,
         },
@@ -236,9 +236,9 @@ async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
             resource_version: pod.resource_version().expect("set by the server").into(),
         };
         match annotate_pod(account, &open(), &WriteStats::default(), &place, &annotations).await {
-            AnnotateResult::Written { .. } => Ok(()),
+            Ok(_) => Ok(()),
             // The scheduler has updated the pod.
-            AnnotateResult::Failed(why) => Err(format!("{why:?}")),
+            Err(error) => Err(error.to_string()),
         }
     })
     .await;

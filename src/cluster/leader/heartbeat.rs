@@ -10,12 +10,12 @@ use kube::Client;
 use plimsoll_storage::WritePermit;
 use tokio::sync::Mutex;
 
-use super::lease_client::{LeaseClient, LeaseError};
+use super::lease_client::LeaseClient;
 use crate::cluster::{
     clock::Clock,
     leader::lease,
     write::{
-        AccessReview, AccessRule, WriteStats, access_review::check_access, request::RequestError,
+        AccessReview, AccessRule, WriteError, WriteStats, access_review::check_access,
         stats::WriteKind,
     },
 };
@@ -105,11 +105,10 @@ impl Heartbeat {
         permit: &dyn WritePermit,
         vpas: usize,
         history: &str,
-    ) -> Result<HeartbeatResult, LeaseError> {
+    ) -> Result<HeartbeatResult, WriteError> {
         if self.review_access().await == AccessReview::Denied {
             return Ok(HeartbeatResult::Forbidden);
         }
-        let failed = |why| self.lease.failed(why);
         let mut own = self.last_written.lock().await;
         // Each request takes a permit of its own: a leader that was frozen meanwhile may have lost the lease.
         if let Some(known) = own.take() {
@@ -119,15 +118,15 @@ impl Heartbeat {
                     *own = Some(stored);
                     return Ok(HeartbeatResult::Renewed);
                 }
-                Err(RequestError::Rejected { code: 404 | 409, .. }) => {}
-                Err(why) => return Err(failed(why)),
+                Err(WriteError::NotFound | WriteError::Conflict(_)) => {}
+                Err(error) => return Err(error),
             }
         }
         permit.acquire().await?;
-        if let Some(read) = self.lease.get().await.map_err(failed)? {
+        if let Some(read) = self.lease.get().await? {
             permit.acquire().await?;
             let renewed = self.renewed_lease(read, vpas, history);
-            *own = Some(self.lease.replace(&renewed).await.map_err(failed)?);
+            *own = Some(self.lease.replace(&renewed).await?);
             return Ok(HeartbeatResult::Renewed);
         }
         if !self.access.lock().await.is_allowed() {
@@ -135,7 +134,7 @@ impl Heartbeat {
         }
         permit.acquire().await?;
         let first = self.renewed_lease(self.lease.empty(), vpas, history);
-        *own = Some(self.lease.create(&first).await.map_err(failed)?);
+        *own = Some(self.lease.create(&first).await?);
         Ok(HeartbeatResult::Created)
     }
 

@@ -10,7 +10,7 @@ use tokio::{runtime::Handle, sync::Mutex};
 
 use super::lease_client::LeaseClient;
 use crate::cluster::write::{
-    request::RequestError,
+    UpdateError, WriteError,
     stats::{WriteKind, WriteOutcome, WriteStats},
 };
 
@@ -20,16 +20,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// A leader renews the same Lease every other second: one conflict is common, two in a row are rare.
 const TRIES: usize = 3;
 
-/// The outcome of writing the annotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseWriteResult {
-    /// The annotation was written.
-    Written,
-    /// Another client changed the annotation: this is its current value.
-    Conflict(Option<String>),
-    /// The annotation was not written: this process may not write, or a request failed.
-    Failed(String),
-}
+/// Why the annotation was not written. A conflict has its current value, which another client has set.
+type AnnotationError = UpdateError<Option<String>>;
 
 /// An annotation on one Lease.
 #[derive(Debug)]
@@ -93,9 +85,9 @@ impl LeaseAnnotationStore {
     }
 
     /// Reads the annotation; `None` if it is not set.
-    pub async fn read(&self) -> Result<Option<String>, String> {
+    pub async fn read(&self) -> Result<Option<String>, WriteError> {
         let shared = Arc::clone(&self.shared);
-        self.run_request(async move { shared.read().await }).await.unwrap_or_else(Err)
+        self.run_request(async move { shared.read().await }).await?
     }
 
     /// Replaces the annotation, if its value is still `before`. Retries when other parts of the Lease changed.
@@ -104,7 +96,7 @@ impl LeaseAnnotationStore {
         permit: &dyn WritePermit,
         before: Option<&str>,
         after: &str,
-    ) -> LeaseWriteResult {
+    ) -> Result<(), AnnotationError> {
         for _ in 0..TRIES {
             // Each attempt is a separate write: the process may have lost its lease since the last one.
             if permit.acquire().await.is_err() {
@@ -113,89 +105,63 @@ impl LeaseAnnotationStore {
                     WriteOutcome::NotLeader,
                     Duration::ZERO,
                 );
-                return LeaseWriteResult::Failed("this process may not write".to_owned());
+                return Err(WriteError::NotLeader.into());
             }
             let shared = Arc::clone(&self.shared);
             let (before, after) = (before.map(str::to_owned), after.to_owned());
             let attempt = async move { shared.attempt(before.as_deref(), &after).await };
             // On the heap: a future that contains it would be large.
-            match self.run_request(Box::pin(attempt)).await {
-                Ok(Some(result)) => return result,
+            match self.run_request(Box::pin(attempt)).await? {
                 // The Lease changed: read it again.
-                Ok(None) => {}
-                Err(why) => return LeaseWriteResult::Failed(why),
+                Err(UpdateError::Failed(WriteError::NotFound | WriteError::Conflict(_))) => {}
+                result => return result,
             }
         }
-        LeaseWriteResult::Failed(format!("Lease {} changes all the time", self.shared.lease))
+        let why = format!("Lease {} changes all the time", self.shared.lease);
+        Err(WriteError::Conflict(why).into())
     }
 
     async fn run_request<T: Send + 'static>(
         &self,
         request: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, String> {
+    ) -> Result<T, WriteError> {
         let Some(runtime) = &self.runtime else { return Ok(request.await) };
-        runtime.spawn(request).await.map_err(|why| self.shared.error_line(&why.to_string()))
+        runtime.spawn(request).await.map_err(|why| WriteError::NoResponse(why.to_string()))
     }
 }
 
 impl Shared {
-    async fn read(&self) -> Result<Option<String>, String> {
+    async fn read(&self) -> Result<Option<String>, WriteError> {
         let mut cached = self.cached.lock().await;
-        *cached = self.get().await?;
+        *cached = self.lease.get().await?;
         Ok(cached.as_ref().and_then(|lease| self.annotation(lease)).map(str::to_owned))
     }
 
-    /// One attempt to write. `None` if the Lease changed since it was read.
-    async fn attempt(&self, before: Option<&str>, after: &str) -> Option<LeaseWriteResult> {
+    /// One attempt to write. Not found, or a failed write with a conflict, if the Lease changed since it was read.
+    async fn attempt(&self, before: Option<&str>, after: &str) -> Result<(), AnnotationError> {
         let _guard = self.lease_lock.lock().await;
         let mut cached = self.cached.lock().await;
-        let lease = match cached.take() {
+        let read = match cached.take() {
             Some(lease) => Some(lease),
-            None => match self.get().await {
-                Ok(lease) => lease,
-                Err(why) => return Some(LeaseWriteResult::Failed(why)),
-            },
+            None => self.lease.get().await?,
         };
-        let current = lease.as_ref().and_then(|lease| self.annotation(lease));
+        let current = read.as_ref().and_then(|lease| self.annotation(lease));
         if current != before {
             let current = current.map(str::to_owned);
-            *cached = lease;
-            return Some(LeaseWriteResult::Conflict(current));
+            *cached = read;
+            return Err(UpdateError::Conflict(current));
         }
-        match self.write_lease(lease, after).await {
-            Ok(Some(stored)) => {
-                *cached = Some(stored);
-                Some(LeaseWriteResult::Written)
-            }
-            Ok(None) => None,
-            Err(why) => Some(LeaseWriteResult::Failed(why)),
-        }
-    }
-
-    fn annotation<'a>(&self, lease: &'a Lease) -> Option<&'a str> {
-        lease.metadata.annotations.as_ref()?.get(self.key).map(String::as_str)
-    }
-
-    async fn get(&self) -> Result<Option<Lease>, String> {
-        self.lease.get().await.map_err(|why| self.error_line(&why.to_string()))
-    }
-
-    /// `None` if the Lease changed since it was read.
-    async fn write_lease(&self, read: Option<Lease>, after: &str) -> Result<Option<Lease>, String> {
         let is_new = read.is_none();
         let mut lease = read.unwrap_or_else(|| self.lease.empty());
         let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
         annotations.insert(self.key.to_owned(), after.to_owned());
         let written =
             if is_new { self.lease.create(&lease).await } else { self.lease.replace(&lease).await };
-        match written {
-            Ok(stored) => Ok(Some(stored)),
-            Err(RequestError::Rejected { code: 404 | 409, .. }) => Ok(None),
-            Err(why) => Err(self.error_line(&why.to_string())),
-        }
+        *cached = Some(written?);
+        Ok(())
     }
 
-    fn error_line(&self, why: &str) -> String {
-        format!("annotation {} of Lease {}: {why}", self.key, self.lease)
+    fn annotation<'a>(&self, lease: &'a Lease) -> Option<&'a str> {
+        lease.metadata.annotations.as_ref()?.get(self.key).map(String::as_str)
     }
 }

@@ -8,30 +8,12 @@ use kube::{
     api::{Api, ObjectMeta, PostParams},
 };
 
-use plimsoll_storage::NotLeader;
-
 use crate::cluster::write::{
-    AccessRule, WriteStats,
+    AccessRule, WriteError, WriteStats,
     access_review::ensure_can_create,
-    request::{RequestError, read_with_timeout, write_counted},
+    request::{read_with_timeout, write_counted},
     stats::WriteKind,
 };
-
-/// Why a Lease was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum LeaseError {
-    /// This process may not write now.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// The request failed.
-    #[error("failed to renew Lease {lease}: {why}")]
-    Failed {
-        /// Namespace and name.
-        lease: String,
-        /// The server's response, or that there was none.
-        why: RequestError,
-    },
-}
 
 /// One Lease.
 #[derive(Clone, Debug)]
@@ -92,32 +74,27 @@ impl LeaseClient {
     }
 
     /// The stored Lease, if there is one.
-    pub async fn get(&self) -> Result<Option<Lease>, RequestError> {
+    pub async fn get(&self) -> Result<Option<Lease>, WriteError> {
         read_with_timeout(self.timeout, self.leases.get_opt(&self.name)).await
     }
 
-    /// Creates the Lease. Status 409 if it exists by now.
-    pub async fn create(&self, lease: &Lease) -> Result<Lease, RequestError> {
+    /// Creates the Lease. A conflict if it exists by now.
+    pub async fn create(&self, lease: &Lease) -> Result<Lease, WriteError> {
         Box::pin(ensure_can_create(&self.leases, self.rule("create"))).await?;
         let parameters = PostParams::default();
         self.write(self.leases.create(&parameters, lease)).await
     }
 
-    /// Replaces the version of the Lease that was read. Status 404 or 409 if it was deleted or changed since.
-    pub async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError> {
+    /// Replaces the version of the Lease that was read. Not found, or a conflict, if it was deleted or changed since.
+    pub async fn replace(&self, lease: &Lease) -> Result<Lease, WriteError> {
         let parameters = PostParams::default();
         self.write(self.leases.replace(&self.name, &parameters, lease)).await
-    }
-
-    /// The error of a request for this Lease.
-    pub fn failed(&self, why: RequestError) -> LeaseError {
-        LeaseError::Failed { lease: self.to_string(), why }
     }
 
     async fn write(
         &self,
         request: impl Future<Output = kube::Result<Lease>>,
-    ) -> Result<Lease, RequestError> {
+    ) -> Result<Lease, WriteError> {
         write_counted(&self.stats, self.kind, self.timeout, request).await
     }
 }

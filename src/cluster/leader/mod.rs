@@ -14,6 +14,5 @@ pub mod webhook_lease;
 pub use election::{Election, ElectionOptions, ElectionState, LeaderState};
 pub use fence::{Fence, Term};
 pub use heartbeat::{Heartbeat, HeartbeatResult};
-pub use lease_annotation::{LeaseAnnotationStore, LeaseWriteResult};
-pub use lease_client::LeaseError;
+pub use lease_annotation::LeaseAnnotationStore;
 pub use webhook_lease::WebhookLease;

@@ -10,11 +10,11 @@ use k8s_openapi::{
 use kube::Client;
 use plimsoll_storage::WritePermit;
 
-use super::lease_client::{LeaseClient, LeaseError};
+use super::lease_client::LeaseClient;
 use crate::cluster::{
     clock::Clock,
     leader::lease,
-    write::{WriteStats, request::RequestError, stats::WriteKind},
+    write::{WriteError, WriteStats, stats::WriteKind},
 };
 
 /// Upstream's tries, and the pauses between them.
@@ -55,11 +55,11 @@ impl WebhookLease {
     }
 
     /// Renews the Lease, with retries. As with upstream, all of it takes one interval at most.
-    pub async fn renew(&self, permit: &dyn WritePermit) -> Result<(), LeaseError> {
+    pub async fn renew(&self, permit: &dyn WritePermit) -> Result<(), WriteError> {
         let tries = async {
             for pause in RETRY_DELAYS {
                 match self.try_renew(permit).await {
-                    Err(LeaseError::Failed { why, .. }) if why.is_retryable() => {
+                    Err(error) if error.is_retryable() => {
                         tokio::time::sleep(pause).await;
                     }
                     result => return result,
@@ -67,22 +67,22 @@ impl WebhookLease {
             }
             self.try_renew(permit).await
         };
-        let timed_out = |_| {
-            let why = RequestError::NoResponse(format!("not within {:?}", self.interval));
-            Err(self.lease.failed(why))
-        };
+        let timed_out = |_| Err(WriteError::NoResponse(format!("not within {:?}", self.interval)));
         tokio::time::timeout(self.interval, tries).await.unwrap_or_else(timed_out)
     }
 
-    async fn try_renew(&self, permit: &dyn WritePermit) -> Result<(), LeaseError> {
-        let read = self.lease.get().await.map_err(|why| self.lease.failed(why))?;
+    async fn try_renew(&self, permit: &dyn WritePermit) -> Result<(), WriteError> {
+        let read = self.lease.get().await?;
         permit.acquire().await?;
         let written = match read {
             Some(lease) => self.lease.replace(&self.renewed_lease(lease)).await,
             None => self.lease.create(&self.new_lease()).await,
         };
-        // Status 409: another replica has just written it, which is as good.
-        ignore_status(written, 409).map_err(|why| self.lease.failed(why))
+        match written {
+            // Another replica has just written it, which is as good.
+            Ok(_) | Err(WriteError::Conflict(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn renewed_lease(&self, mut lease: Lease) -> Lease {
@@ -105,12 +105,5 @@ impl WebhookLease {
             ..LeaseSpec::default()
         };
         Lease { spec: Some(spec), ..self.lease.empty() }
-    }
-}
-
-fn ignore_status<T>(result: Result<T, RequestError>, code: u16) -> Result<(), RequestError> {
-    match result {
-        Err(error) if error.code() != Some(code) => Err(error),
-        _ => Ok(()),
     }
 }

@@ -11,18 +11,17 @@ use kube::{Client, Resource as _, api::PostParams, client::Body};
 use plimsoll_storage::WritePermit;
 
 use crate::cluster::write::{
-    pod_annotations::{PodRef, PodWriteError, send_pod_write, write_error},
+    pod_annotations::{PodRef, send_pod_write},
     stats::{WriteKind, WriteStats},
+    write_context::WriteError,
 };
 
 /// The cause in the server's status when a PodDisruptionBudget blocks the eviction.
 const PDB_CAUSE: &str = "DisruptionBudget";
 
-/// The result of an eviction.
+/// Why a pod was not evicted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EvictionResult {
-    /// The pod is terminating.
-    Evicted,
+pub enum EvictionError {
     /// A PodDisruptionBudget blocks the eviction. Do not retry immediately: it would be blocked again.
     PdbBlocked {
         /// The server's message.
@@ -31,7 +30,7 @@ pub enum EvictionResult {
         retry_after: Option<Duration>,
     },
     /// The eviction failed for another reason.
-    Failed(PodWriteError),
+    Failed(WriteError),
 }
 
 /// Evicts a pod, if it is still the same pod. Does not check its resource version: a pod that changes constantly must be
@@ -41,7 +40,7 @@ pub async fn evict(
     permit: &dyn WritePermit,
     stats: &WriteStats,
     pod: &PodRef,
-) -> EvictionResult {
+) -> Result<(), EvictionError> {
     let eviction = Eviction {
         metadata: ObjectMeta {
             name: Some(pod.name.to_string()),
@@ -64,18 +63,16 @@ pub async fn evict(
         request.extensions_mut().insert("create_subresource");
         Ok(request.map(Body::from))
     });
-    let kind = WriteKind::Eviction;
-    let reply = match send_pod_write(client, permit, stats, (kind, pod), request).await {
-        Ok(reply) => reply,
-        Err(error) => return EvictionResult::Failed(error),
-    };
-    match reply.code {
-        code if code.is_success() => EvictionResult::Evicted,
-        StatusCode::TOO_MANY_REQUESTS if reply.has_status_cause(PDB_CAUSE) => {
-            EvictionResult::PdbBlocked { why: reply.message(), retry_after: reply.retry_after }
-        }
+    let reply = send_pod_write(client, permit, (stats, WriteKind::Eviction), request).await;
+    let reply = reply.map_err(EvictionError::Failed)?;
+    if reply.code == StatusCode::TOO_MANY_REQUESTS && reply.has_status_cause(PDB_CAUSE) {
+        let (why, retry_after) = (reply.message(), reply.retry_after);
+        return Err(EvictionError::PdbBlocked { why, retry_after });
+    }
+    match reply.success() {
+        Ok(_) => Ok(()),
         // The pod with this UID is gone; another pod may have its name.
-        StatusCode::CONFLICT => EvictionResult::Failed(PodWriteError::NotFound),
-        _ => EvictionResult::Failed(write_error(kind, pod, &reply)),
+        Err(WriteError::Conflict(_)) => Err(EvictionError::Failed(WriteError::NotFound)),
+        Err(error) => Err(EvictionError::Failed(error)),
     }
 }

@@ -12,6 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
+    request::read_with_timeout,
     stats::WriteKind,
     write_context::{REQUEST_LIMIT, WriteContext, WriteError},
 };
@@ -36,7 +37,6 @@ impl WriteContext<'_> {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
     {
-        let rejected = |why: &dyn std::fmt::Display| WriteError::Rejected(why.to_string());
         let metadata = object.meta();
         let name = metadata.name.as_deref().unwrap_or_default();
         let objects = K::url_path(&(), metadata.namespace.as_deref());
@@ -59,11 +59,11 @@ impl WriteContext<'_> {
                 (requests.patch(name, &parameters, &merge), "patch", WriteKind::Object)
             }
         };
-        let mut request = request.map_err(|why| rejected(&why))?;
+        let mut request = request.map_err(WriteError::malformed)?;
         // The label that kube's own calls set, for metrics by verb.
         request.extensions_mut().insert(verb);
         let response = self.send(kind, request.map(Body::from)).await?;
-        serde_json::from_slice(&response)
+        serde_json::from_slice(response.success()?)
             .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
     }
 
@@ -79,13 +79,9 @@ impl WriteContext<'_> {
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
         let request = api.get_opt(metadata.name.as_deref().unwrap_or_default());
-        match tokio::time::timeout(REQUEST_LIMIT, request).await {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(why)) => Err(WriteError::NoResponse(why.to_string())),
-            Err(_) => {
-                Err(WriteError::NoResponse(format!("request timed out after {REQUEST_LIMIT:?}")))
-            }
-        }
+        // Not the error of a write: whatever it is, the object is not known.
+        let read = read_with_timeout(REQUEST_LIMIT, request).await;
+        read.map_err(|error| WriteError::NoResponse(error.to_string()))
     }
 }
 

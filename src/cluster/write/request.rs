@@ -10,61 +10,22 @@ use http::{Request, StatusCode, header::RETRY_AFTER};
 use http_body_util::BodyExt as _;
 use kube::{Client, client::Body, core::Status};
 use plimsoll_storage::WritePermit;
+use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::stats::{WriteKind, WriteOutcome, WriteStats};
-
-/// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// The server rejected the request.
-    #[error("{code}: {why}")]
-    Rejected {
-        /// The HTTP status code.
-        code: u16,
-        /// The server's message.
-        why: String,
-    },
-    /// There was no response, or it could not be parsed.
-    #[error("{0}")]
-    NoResponse(String),
-}
-
-impl RequestError {
-    /// The HTTP status code, if the server rejected the request.
-    pub const fn code(&self) -> Option<u16> {
-        match self {
-            Self::Rejected { code, .. } => Some(*code),
-            Self::NoResponse(_) => None,
-        }
-    }
-
-    /// Whether a retry may succeed, by the rules of client-go.
-    pub const fn is_retryable(&self) -> bool {
-        match self {
-            Self::Rejected { code, .. } => matches!(code, 429 | 500 | 503 | 504),
-            Self::NoResponse(_) => true,
-        }
-    }
-}
-
-impl From<kube::Error> for RequestError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::Rejected { code: status.code, why: status.message },
-            error => Self::NoResponse(one_line(&error.to_string())),
-        }
-    }
-}
+use super::{
+    stats::{WriteKind, WriteOutcome, WriteStats},
+    write_context::WriteError,
+};
 
 /// Sends a read, with a timeout.
 pub(crate) async fn read_with_timeout<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, RequestError> {
+) -> Result<T, WriteError> {
     match tokio::time::timeout(limit, request).await {
-        Ok(result) => result.map_err(RequestError::from),
-        Err(_) => Err(RequestError::NoResponse(format!("request timed out after {limit:?}"))),
+        Ok(result) => result.map_err(WriteError::from),
+        Err(_) => Err(WriteError::NoResponse(format!("request timed out after {limit:?}"))),
     }
 }
 
@@ -74,7 +35,7 @@ pub(crate) async fn write_counted<T>(
     kind: WriteKind,
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
-) -> Result<T, RequestError> {
+) -> Result<T, WriteError> {
     count_write(stats, kind, read_with_timeout(limit, request), |_| 200).await
 }
 
@@ -86,15 +47,6 @@ pub(crate) struct Reply {
     pub body: bytes::Bytes,
 }
 
-/// Why there is no response.
-#[derive(Debug)]
-pub(crate) enum ExchangeError {
-    /// Not sent: this process may not write.
-    NotLeader,
-    /// Sent, but it failed or timed out.
-    NoResponse(String),
-}
-
 /// Sends a write under the permit with a timeout, counts it, and returns the complete response, whatever its status.
 pub(crate) async fn exchange(
     client: &Client,
@@ -102,22 +54,21 @@ pub(crate) async fn exchange(
     (stats, kind): (&WriteStats, WriteKind),
     limit: Duration,
     request: Request<Body>,
-) -> Result<Reply, ExchangeError> {
+) -> Result<Reply, WriteError> {
     if permit.acquire().await.is_err() {
         stats.count(kind, WriteOutcome::NotLeader, Duration::ZERO);
-        return Err(ExchangeError::NotLeader);
+        return Err(WriteError::NotLeader);
     }
     let sent = read_with_timeout(limit, send(client, request));
-    let reply = count_write(stats, kind, sent, |reply| reply.code.as_u16()).await;
-    reply.map_err(|error| ExchangeError::NoResponse(error.to_string()))
+    count_write(stats, kind, sent, |reply| reply.code.as_u16()).await
 }
 
 async fn count_write<T>(
     stats: &WriteStats,
     kind: WriteKind,
-    request: impl Future<Output = Result<T, RequestError>>,
+    request: impl Future<Output = Result<T, WriteError>>,
     code: impl FnOnce(&T) -> u16,
-) -> Result<T, RequestError> {
+) -> Result<T, WriteError> {
     let sent = Instant::now();
     let result = request.await;
     let outcome = match &result {
@@ -147,6 +98,32 @@ async fn send(client: &Client, request: Request<Body>) -> kube::Result<Reply> {
 }
 
 impl Reply {
+    /// The body of a successful response.
+    pub fn success(&self) -> Result<&bytes::Bytes, WriteError> {
+        if self.code.is_success() {
+            return Ok(&self.body);
+        }
+        Err(WriteError::from_response(self.code.as_u16(), self.message(), self.retry_after))
+    }
+
+    /// The resource version of the object in a successful response.
+    pub fn resource_version(&self) -> Result<Box<str>, WriteError> {
+        // A VPA's whole object as a tree would cost more than the rest of the write.
+        #[derive(Deserialize)]
+        struct Stored {
+            metadata: StoredMetadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct StoredMetadata {
+            resource_version: Box<str>,
+        }
+        let stored = serde_json::from_slice::<Stored>(self.success()?);
+        let stored = stored
+            .map_err(|why| WriteError::Malformed(format!("failed to parse response: {why}")))?;
+        Ok(stored.metadata.resource_version)
+    }
+
     /// The Status of an error response; `None` if it has none.
     fn status(&self) -> Option<Status> {
         serde_json::from_slice(&self.body).ok()
@@ -169,7 +146,7 @@ impl Reply {
 }
 
 /// A text without line breaks, truncated if it is long.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     const LONGEST: usize = 500;
     let words: Vec<_> = text.split_whitespace().collect();
     words.join(" ").chars().take(LONGEST).collect()

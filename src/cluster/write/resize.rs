@@ -14,10 +14,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cluster::write::{
-    pod_annotations::{
-        FIELD_MANAGER, PodRef, PodWriteError, resource_version, send_pod_write, write_error,
-    },
+    pod_annotations::{FIELD_MANAGER, PodRef, send_pod_write},
     stats::{WriteKind, WriteStats},
+    write_context::WriteError,
 };
 
 /// The cause in the server's status when no node has that much capacity (Kubernetes 1.36).
@@ -34,30 +33,21 @@ pub struct ContainerResize {
     pub limits: BTreeMap<String, String>,
 }
 
-/// The result of a resize.
+/// Why a pod was not resized.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResizeResult {
-    /// The server accepted it; the pod's conditions show whether the node can apply it.
-    Accepted {
-        /// The new resource version of the pod.
-        resource_version: Box<str>,
-    },
+pub enum ResizeError {
     /// The server reports that it is infeasible: it exceeds the node's capacity.
     Infeasible {
         /// The server's message.
         why: String,
     },
-    /// The server rejected it as invalid (another QoS class, a LimitRange, a quota): a retry would fail again.
-    Rejected {
-        /// The server's message.
-        why: String,
-    },
     /// The resize failed for another reason.
-    Failed(PodWriteError),
+    Failed(WriteError),
 }
 
 /// Sets new resources, if the pod is unchanged. Containers are identified by name; sidecars are init containers. Both must
-/// be in the order of the pod: the server would take the order of the patch, and then reject that it differs.
+/// be in the order of the pod: the server would take the order of the patch, and then reject that it differs. Returns the new
+/// resource version of the pod; its conditions show whether the node can apply the resize.
 pub async fn resize(
     client: &Client,
     permit: &dyn WritePermit,
@@ -65,7 +55,7 @@ pub async fn resize(
     pod: &PodRef,
     containers: &[(String, ContainerResize)],
     sidecars: &[(String, ContainerResize)],
-) -> ResizeResult {
+) -> Result<Box<str>, ResizeError> {
     let list = |resized: &[(String, ContainerResize)]| {
         let to_json = |(name, resources): &(String, ContainerResize)| json!({"name": name, "resources": resources});
         resized.iter().map(to_json).collect::<Vec<_>>()
@@ -88,25 +78,10 @@ pub async fn resize(
         request.extensions_mut().insert("patch_subresource");
         request.map(Body::from)
     });
-    let kind = WriteKind::Resize;
-    let reply = match send_pod_write(client, permit, stats, (kind, pod), request).await {
-        Ok(reply) => reply,
-        Err(error) => return ResizeResult::Failed(error),
-    };
-    match (reply.code, resource_version(&reply)) {
-        (code, Some(resource_version)) if code.is_success() => {
-            ResizeResult::Accepted { resource_version }
-        }
-        (StatusCode::FORBIDDEN, _) if reply.has_status_cause(NODE_CAPACITY_CAUSE) => {
-            ResizeResult::Infeasible { why: reply.message() }
-        }
-        // Admission (a LimitRange, a quota) returns a 403 about the pod; missing RBAC returns one about the subresource.
-        (StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST, _) => {
-            ResizeResult::Rejected { why: reply.message() }
-        }
-        (StatusCode::FORBIDDEN, _) if !reply.message().contains("cannot patch resource") => {
-            ResizeResult::Rejected { why: reply.message() }
-        }
-        _ => ResizeResult::Failed(write_error(kind, pod, &reply)),
+    let reply = send_pod_write(client, permit, (stats, WriteKind::Resize), request).await;
+    let reply = reply.map_err(ResizeError::Failed)?;
+    if reply.code == StatusCode::FORBIDDEN && reply.has_status_cause(NODE_CAPACITY_CAUSE) {
+        return Err(ResizeError::Infeasible { why: reply.message() });
     }
+    reply.resource_version().map_err(ResizeError::Failed)
 }

@@ -18,8 +18,8 @@ use tokio::{
 };
 
 use crate::cluster::write::{
-    Permit, StatusSource, StatusWriteResult, WriteStats,
-    vpa_status::{self, PatchTarget, REQUEST_LIMIT, StatusWriteAttempt},
+    Permit, StatusPatch, StatusSource, UpdateError, VpaWriteResult, WriteError, WriteStats,
+    vpa_status::{self, PatchTarget, REQUEST_LIMIT},
     workqueue::WorkQueue,
 };
 
@@ -237,37 +237,30 @@ impl Inner {
                 return DeliveryResult::Requeue;
             }
             let Some(patch) = self.source.next_patch(key) else { return DeliveryResult::Done };
-            let StatusWriteAttempt { outcome, retry_after } = vpa_status::try_write(
-                &self.client,
-                &self.permit,
-                &patch,
-                PatchTarget::Status,
-                &self.stats,
-                self.request_timeout,
-            )
-            .await;
-            self.source.on_result(key, &outcome);
-            let pause = self.apply_retry_after(retry_after);
-            match outcome {
-                StatusWriteResult::Written { .. } => {
+            let result = self.send(&patch, PatchTarget::Status).await;
+            self.source.on_result(key, &result);
+            let pause = self.apply_retry_after(&result);
+            match result {
+                Ok(_) => {
                     self.failing.store(false, Ordering::Relaxed);
                     self.write_annotations(key, stopped).await;
                     return DeliveryResult::Done;
                 }
-                StatusWriteResult::NotFound => return DeliveryResult::Done,
-                StatusWriteResult::Conflict(current) => {
+                Err(UpdateError::Conflict(_)) => {
                     tracing::debug!(vpa = %key, "conflict while writing status; recomputing it");
-                    if current.is_none() {
-                        return DeliveryResult::RetryAfter(pause);
-                    }
                 }
-                StatusWriteResult::NotLeader => return DeliveryResult::Requeue,
-                StatusWriteResult::Failed { why } => {
+                Err(UpdateError::Failed(WriteError::NotFound)) => return DeliveryResult::Done,
+                Err(UpdateError::Failed(WriteError::NotLeader)) => return DeliveryResult::Requeue,
+                Err(UpdateError::Failed(WriteError::Conflict(why))) => {
+                    tracing::debug!(vpa = %key, why, "conflict while writing status; retrying");
+                    return DeliveryResult::RetryAfter(pause);
+                }
+                Err(UpdateError::Failed(error)) => {
                     // Log one warning at the beginning, not ten thousand while the server is down.
                     if self.failing.swap(true, Ordering::Relaxed) {
-                        tracing::debug!(vpa = %key, "{why}");
+                        tracing::debug!(vpa = %key, %error, "failed to write status");
                     } else {
-                        tracing::warn!(vpa = %key, "{why}; retrying");
+                        tracing::warn!(vpa = %key, %error, "failed to write status; retrying");
                     }
                     return DeliveryResult::RetryAfter(pause);
                 }
@@ -282,32 +275,26 @@ impl Inner {
             if *stopped.borrow()
                 || (self.draining.load(Ordering::Relaxed) && self.queue().has_ready())
             {
-                return self.source.on_annotation_result(key, &StatusWriteResult::NotLeader);
+                return self.source.on_annotation_result(key, &Err(WriteError::NotLeader.into()));
             }
-            let StatusWriteAttempt { outcome, retry_after } = vpa_status::try_write(
-                &self.client,
-                &self.permit,
-                &patch,
-                PatchTarget::Annotations,
-                &self.stats,
-                self.request_timeout,
-            )
-            .await;
-            self.source.on_annotation_result(key, &outcome);
-            self.apply_retry_after(retry_after);
-            match outcome {
-                StatusWriteResult::Written { .. } => {
-                    self.annotations_failing.store(false, Ordering::Relaxed);
-                }
-                StatusWriteResult::Conflict(Some(_)) => continue,
-                StatusWriteResult::Conflict(None)
-                | StatusWriteResult::NotFound
-                | StatusWriteResult::NotLeader => {}
-                StatusWriteResult::Failed { why } => {
+            let result = self.send(&patch, PatchTarget::Annotations).await;
+            self.source.on_annotation_result(key, &result);
+            self.apply_retry_after(&result);
+            match result {
+                Ok(_) => self.annotations_failing.store(false, Ordering::Relaxed),
+                Err(UpdateError::Conflict(_)) => continue,
+                Err(UpdateError::Failed(
+                    WriteError::Conflict(_) | WriteError::NotFound | WriteError::NotLeader,
+                )) => {}
+                Err(UpdateError::Failed(error)) => {
                     if self.annotations_failing.swap(true, Ordering::Relaxed) {
-                        tracing::debug!(vpa = %key, "{why}");
+                        tracing::debug!(vpa = %key, %error, "failed to write annotation");
                     } else {
-                        tracing::warn!(vpa = %key, "{why}; retrying with its next status");
+                        tracing::warn!(
+                            vpa = %key,
+                            %error,
+                            "failed to write annotation; retrying with its next status"
+                        );
                     }
                 }
             }
@@ -315,8 +302,17 @@ impl Inner {
         }
     }
 
+    async fn send(&self, patch: &StatusPatch, target: PatchTarget) -> VpaWriteResult {
+        let Self { client, permit, stats, request_timeout, .. } = self;
+        vpa_status::try_write(client, permit, patch, target, stats, *request_timeout).await
+    }
+
     /// Pauses the queue for the server's `Retry-After`: the server is overloaded for all keys, not for one.
-    fn apply_retry_after(&self, retry_after: Option<Duration>) -> Duration {
+    fn apply_retry_after(&self, result: &VpaWriteResult) -> Duration {
+        let retry_after = match result {
+            Err(UpdateError::Failed(error)) => error.retry_after(),
+            _ => None,
+        };
         let pause = retry_after.unwrap_or_default().min(MAX_PAUSE);
         if !pause.is_zero() {
             self.queue().pause(Instant::now() + pause);

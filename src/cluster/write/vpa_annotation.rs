@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::cluster::write::{
     stats::WriteStats,
-    vpa_status::{PatchTarget, REQUEST_LIMIT, StatusPatch, StatusWriteResult, try_write},
+    vpa_status::{PatchTarget, REQUEST_LIMIT, StatusPatch, VpaWriteResult, try_write},
+    write_context::{UpdateError, WriteError},
 };
-use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// The field manager of the updater.
 pub const UPDATER_FIELD_MANAGER: &str = "plimsoll-updater";
@@ -29,20 +29,6 @@ pub struct AnnotationUpdate<'a> {
     pub after: &'a str,
 }
 
-/// The result of writing the annotation.
-#[derive(Clone, Debug)]
-pub enum AnnotationWriteResult {
-    /// The annotation was written.
-    Written {
-        /// The new resource version of the VPA.
-        resource_version: Box<str>,
-    },
-    /// Another client changed the annotation; this is the current VPA.
-    Conflict(Box<VerticalPodAutoscaler>),
-    /// The annotation was not written: the VPA is gone, this process may not write, or a request failed.
-    Failed(String),
-}
-
 /// Writes an annotation of a VPA. Retries if other fields of the object changed, but not if the annotation itself did.
 pub async fn write_vpa_annotation(
     client: &Client,
@@ -50,7 +36,7 @@ pub async fn write_vpa_annotation(
     stats: &WriteStats,
     (vpa, resource_version): (&ObjectKey, &str),
     update: AnnotationUpdate<'_>,
-) -> AnnotationWriteResult {
+) -> VpaWriteResult {
     let mut patch = StatusPatch {
         key: vpa.clone(),
         resource_version: resource_version.into(),
@@ -58,37 +44,16 @@ pub async fn write_vpa_annotation(
         field_manager: UPDATER_FIELD_MANAGER,
     };
     for _ in 0..TRIES {
-        let attempt =
+        let written =
             try_write(client, permit, &patch, PatchTarget::UpdaterState, stats, REQUEST_LIMIT)
                 .await;
-        match attempt.outcome {
-            StatusWriteResult::Written { resource_version } => {
-                return AnnotationWriteResult::Written { resource_version };
-            }
-            StatusWriteResult::Conflict(Some(current)) => {
-                let annotations = current.metadata.annotations.as_ref();
-                let stored = annotations
-                    .and_then(|annotations| annotations.get(update.key))
-                    .map(String::as_str);
-                if stored != update.before {
-                    return AnnotationWriteResult::Conflict(current);
-                }
-                let version = current.metadata.resource_version.unwrap_or_default();
-                patch.resource_version = version.into();
-            }
-            StatusWriteResult::Conflict(None) => {
-                return AnnotationWriteResult::Failed(format!(
-                    "VPA {vpa} changed, and reading it failed"
-                ));
-            }
-            StatusWriteResult::NotFound => {
-                return AnnotationWriteResult::Failed(format!("VPA {vpa} is gone"));
-            }
-            StatusWriteResult::NotLeader => {
-                return AnnotationWriteResult::Failed("this process may not write".to_owned());
-            }
-            StatusWriteResult::Failed { why } => return AnnotationWriteResult::Failed(why),
+        let Err(UpdateError::Conflict(current)) = written else { return written };
+        let annotations = current.metadata.annotations.as_ref();
+        let stored = annotations.and_then(|annotations| annotations.get(update.key));
+        if stored.map(String::as_str) != update.before {
+            return Err(UpdateError::Conflict(current));
         }
+        patch.resource_version = current.metadata.resource_version.unwrap_or_default().into();
     }
-    AnnotationWriteResult::Failed(format!("too many conflicts on VPA {vpa}"))
+    Err(WriteError::Conflict("the VPA was changed by other clients all the time".to_owned()).into())
 }

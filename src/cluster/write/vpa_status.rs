@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::Request;
 use kube::{
     Client, Resource as _,
     api::{Api, Patch, PatchParams},
@@ -10,12 +10,12 @@ use kube::{
 };
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::WritePermit;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
-    request::{ExchangeError, exchange},
+    request::{exchange, read_with_timeout},
     stats::{WriteKind, WriteStats},
+    write_context::{UpdateError, WriteError},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
@@ -49,33 +49,15 @@ pub struct StatusPatch {
     pub field_manager: &'static str,
 }
 
-/// The result of a write.
-#[derive(Clone, Debug)]
-pub enum StatusWriteResult {
-    /// The patch was applied.
-    Written {
-        /// The new resource version of the object.
-        resource_version: Box<str>,
-    },
-    /// The object had changed; with its current state, if it could be read.
-    Conflict(Option<Box<VerticalPodAutoscaler>>),
-    /// The object is gone.
-    NotFound,
-    /// Not sent: this process may not write.
-    NotLeader,
-    /// Any other error.
-    Failed {
-        /// The message: the object and the error.
-        why: String,
-    },
-}
+/// The result of a write: the new resource version of the object. A conflict has the object as it is now.
+pub type VpaWriteResult = Result<Box<str>, UpdateError<Box<VerticalPodAutoscaler>>>;
 
 /// Provides the patches to write, and receives the results.
 pub trait StatusSource: Send + Sync {
     /// The patch for a key, from the current state; `None` if there is nothing to write.
     fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch>;
     /// Receives the result. After a conflict with the current object, [`Self::next_patch`] is called again immediately.
-    fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult);
+    fn on_result(&self, key: &ObjectKey, outcome: &VpaWriteResult);
 
     /// Annotations that belong to the status that was just written. They cost a separate request, and are not retried after
     /// an error.
@@ -85,7 +67,7 @@ pub trait StatusSource: Send + Sync {
 
     /// Receives the result. After a conflict with the current object, [`Self::next_annotation_patch`] is called again
     /// immediately, until it returns `None`.
-    fn on_annotation_result(&self, _key: &ObjectKey, _outcome: &StatusWriteResult) {}
+    fn on_annotation_result(&self, _key: &ObjectKey, _outcome: &VpaWriteResult) {}
 }
 
 /// Writes one status: a merge patch that applies only to the resource version that it was made from.
@@ -93,34 +75,9 @@ pub async fn write_status(
     client: &Client,
     permit: &dyn WritePermit,
     patch: &StatusPatch,
-) -> StatusWriteResult {
+) -> VpaWriteResult {
     try_write(client, permit, patch, PatchTarget::Status, &WriteStats::default(), REQUEST_LIMIT)
         .await
-        .outcome
-}
-
-/// The result of a write, and the server's `Retry-After`.
-pub(super) struct StatusWriteAttempt {
-    pub outcome: StatusWriteResult,
-    pub retry_after: Option<Duration>,
-}
-
-impl From<StatusWriteResult> for StatusWriteAttempt {
-    fn from(outcome: StatusWriteResult) -> Self {
-        Self { outcome, retry_after: None }
-    }
-}
-
-/// The part of the response that is needed.
-#[derive(Deserialize)]
-struct Stored {
-    metadata: StoredMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct StoredMetadata {
-    resource_version: Box<str>,
 }
 
 pub(super) async fn try_write(
@@ -130,29 +87,22 @@ pub(super) async fn try_write(
     target: PatchTarget,
     stats: &WriteStats,
     limit: Duration,
-) -> StatusWriteAttempt {
-    let failed = |why: &str| failed(&patch.key, target, why);
-    let request = match patch_request(patch, target) {
-        Ok(request) => request,
-        Err(why) => return failed(&why).into(),
-    };
-    let reply = match exchange(client, permit, (stats, target.kind()), limit, request).await {
-        Ok(reply) => reply,
-        Err(ExchangeError::NotLeader) => return StatusWriteResult::NotLeader.into(),
-        Err(ExchangeError::NoResponse(why)) => return failed(&why).into(),
-    };
-    let outcome = match reply.code {
-        code if code.is_success() => match serde_json::from_slice::<Stored>(&reply.body) {
-            Ok(Stored { metadata: StoredMetadata { resource_version } }) => {
-                StatusWriteResult::Written { resource_version }
+) -> VpaWriteResult {
+    let request = patch_request(patch, target)?;
+    let reply = exchange(client, permit, (stats, target.kind()), limit, request).await?;
+    match reply.resource_version() {
+        Err(WriteError::Conflict(why)) => {
+            let key = &patch.key;
+            let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &key.namespace);
+            match read_with_timeout(limit, api.get_opt(&key.name)).await {
+                Ok(Some(current)) => Err(UpdateError::Conflict(Box::new(current))),
+                Ok(None) => Err(WriteError::NotFound.into()),
+                // It changed, and reading it failed.
+                Err(_) => Err(WriteError::Conflict(why).into()),
             }
-            Err(why) => failed(&format!("failed to parse response: {why}")),
-        },
-        StatusCode::NOT_FOUND => StatusWriteResult::NotFound,
-        StatusCode::CONFLICT => read_after_conflict(client, &patch.key, limit).await,
-        code => failed(&format!("{}: {}", code.as_u16(), reply.message())),
-    };
-    StatusWriteAttempt { outcome, retry_after: reply.retry_after }
+        }
+        result => Ok(result?),
+    }
 }
 
 impl PatchTarget {
@@ -163,19 +113,12 @@ impl PatchTarget {
             Self::UpdaterState => WriteKind::UpdaterState,
         }
     }
-
-    const fn description(self) -> &'static str {
-        match self {
-            Self::Status => "status of",
-            Self::Annotations | Self::UpdaterState => "annotation of",
-        }
-    }
 }
 
-fn patch_request(patch: &StatusPatch, target: PatchTarget) -> Result<Request<Body>, String> {
+fn patch_request(patch: &StatusPatch, target: PatchTarget) -> Result<Request<Body>, WriteError> {
     let mut body = patch.body.clone();
     let Some(fields) = body.as_object_mut() else {
-        return Err("patch is not an object".into());
+        return Err(WriteError::malformed("patch is not an object"));
     };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     metadata["resourceVersion"] = json!(patch.resource_version);
@@ -192,27 +135,8 @@ fn patch_request(patch: &StatusPatch, target: PatchTarget) -> Result<Request<Bod
             (requests.patch(name, &parameters, &patch_body), "patch")
         }
     };
-    let mut request = request.map_err(|why| why.to_string())?;
+    let mut request = request.map_err(WriteError::malformed)?;
     // The label that kube's own calls set, for metrics by verb.
     request.extensions_mut().insert(verb);
     Ok(request.map(Body::from))
-}
-
-async fn read_after_conflict(
-    client: &Client,
-    key: &ObjectKey,
-    limit: Duration,
-) -> StatusWriteResult {
-    let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &key.namespace);
-    match tokio::time::timeout(limit, api.get_opt(&key.name)).await {
-        Ok(Ok(Some(object))) => StatusWriteResult::Conflict(Some(Box::new(object))),
-        Ok(Ok(None)) => StatusWriteResult::NotFound,
-        Ok(Err(_)) | Err(_) => StatusWriteResult::Conflict(None),
-    }
-}
-
-fn failed(key: &ObjectKey, target: PatchTarget, why: &str) -> StatusWriteResult {
-    StatusWriteResult::Failed {
-        why: format!("failed to write {} VPA {key}: {why}", target.description()),
-    }
 }

@@ -10,16 +10,14 @@ use kube::{
     Client,
     api::{Api, Patch, PatchParams, PostParams},
 };
-use plimsoll_storage::{NotLeader, WritePermit};
+use plimsoll_storage::WritePermit;
 use serde_json::{Value, json};
 
 use self::diff::{current_ca_bundle, desired_webhook, patch_operations};
 use crate::cluster::{
     server::certificate::CaBundle,
     write::{
-        AccessRule, WriteStats,
-        access_review::ensure_can_create,
-        request::{self, RequestError},
+        AccessRule, WriteError, WriteStats, access_review::ensure_can_create, request,
         stats::WriteKind,
     },
 };
@@ -34,34 +32,6 @@ const KIND: WriteKind = WriteKind::WebhookConfig;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Number of attempts when other clients write the object at the same time.
 const TRIES: usize = 5;
-
-/// Why the webhook configuration could not be written.
-#[derive(Debug, thiserror::Error)]
-pub enum WebhookConfigError {
-    /// This process may not write now.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// The API server rejected a request, or did not respond.
-    #[error("failed to write webhook configuration {NAME}: {0}{hint}", hint = hint(.0))]
-    Failed(#[from] RequestError),
-    /// The configuration could not be encoded.
-    #[error("failed to encode webhook configuration {NAME}: {0}")]
-    Malformed(#[from] serde_json::Error),
-    /// Every attempt was a conflict.
-    #[error("failed to write webhook configuration {NAME}: {TRIES} conflicts with other clients")]
-    Conflict,
-}
-
-fn hint(error: &RequestError) -> String {
-    if error.code() != Some(403) {
-        return String::new();
-    }
-    let rules: Vec<String> = WebhookConfigWriter::rules().iter().map(ToString::to_string).collect();
-    format!(
-        "; allow {}, or register the webhook manually and set --register-webhook=false",
-        rules.join(", ")
-    )
-}
 
 /// How the API server reaches the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,13 +136,25 @@ impl WebhookConfigWriter {
         ]
     }
 
+    /// The error of [`Self::ensure`] in one line, with what to do about it.
+    pub fn describe(error: &WriteError) -> String {
+        let rules = Self::rules().map(|rule| rule.to_string()).join(", ");
+        let hint = match error.code() {
+            Some(403) => format!(
+                "; allow {rules}, or register the webhook manually and set --register-webhook=false"
+            ),
+            _ => String::new(),
+        };
+        format!("failed to write webhook configuration {NAME}: {error}{hint}")
+    }
+
     /// Reconciles the configuration. `trust` returns the desired CA bundle for the current one.
     pub async fn ensure(
         &self,
         permit: &dyn WritePermit,
         scope: WebhookScope,
         trust: &(dyn Fn(&CaBundle) -> CaBundle + Send + Sync),
-    ) -> Result<EnsuredWebhook, WebhookConfigError> {
+    ) -> Result<EnsuredWebhook, WriteError> {
         for _ in 0..TRIES {
             let existing =
                 request::read_with_timeout(REQUEST_LIMIT, self.configurations.get_opt(NAME))
@@ -187,7 +169,8 @@ impl WebhookConfigWriter {
             let current_bundle = current_ca_bundle(&current);
             let ca_bundle = trust(&current_bundle);
             let operations =
-                patch_operations(&current, &self.desired, &current_bundle, &ca_bundle, scope)?;
+                patch_operations(&current, &self.desired, &current_bundle, &ca_bundle, scope)
+                    .map_err(WriteError::malformed)?;
             if operations.is_empty() {
                 return Ok(EnsuredWebhook {
                     ca_bundle: current_bundle,
@@ -198,7 +181,7 @@ impl WebhookConfigWriter {
                 return Ok(EnsuredWebhook { ca_bundle, change: WebhookChange::Patched });
             }
         }
-        Err(WebhookConfigError::Conflict)
+        Err(WriteError::Conflict("other clients changed it all the time".to_owned()))
     }
 
     /// `false` if another client created it first.
@@ -206,13 +189,14 @@ impl WebhookConfigWriter {
         &self,
         permit: &dyn WritePermit,
         ca_bundle: &CaBundle,
-    ) -> Result<bool, WebhookConfigError> {
+    ) -> Result<bool, WriteError> {
         let object: MutatingWebhookConfiguration = serde_json::from_value(json!({
             "metadata": {"name": NAME, "labels": self.desired.labels},
             "webhooks": [desired_webhook(&self.desired, ca_bundle)],
-        }))?;
+        }))
+        .map_err(WriteError::malformed)?;
         let [.., create] = Self::rules();
-        ensure_can_create(&self.configurations, create).await.map_err(RequestError::from)?;
+        ensure_can_create(&self.configurations, create).await?;
         permit.acquire().await?;
         let parameters = PostParams::default();
         let request = self.configurations.create(&parameters, &object);
@@ -225,11 +209,12 @@ impl WebhookConfigWriter {
         permit: &dyn WritePermit,
         current: &MutatingWebhookConfiguration,
         mut operations: Vec<Value>,
-    ) -> Result<bool, WebhookConfigError> {
+    ) -> Result<bool, WriteError> {
         let version = current.metadata.resource_version.as_deref().unwrap_or_default();
         let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
         operations.insert(0, test);
-        let patch: Patch<()> = Patch::Json(serde_json::from_value(Value::Array(operations))?);
+        let operations = serde_json::from_value(Value::Array(operations));
+        let patch: Patch<()> = Patch::Json(operations.map_err(WriteError::malformed)?);
         permit.acquire().await?;
         let parameters = PatchParams::default();
         let request = self.configurations.patch(NAME, &parameters, &patch);
@@ -242,15 +227,15 @@ impl WebhookConfigWriter {
 
 /// Whether the write was applied; with one of these codes another client was faster.
 fn is_written<T>(
-    result: Result<T, RequestError>,
+    result: Result<T, WriteError>,
     conflict_codes: &[u16],
-) -> Result<bool, WebhookConfigError> {
+) -> Result<bool, WriteError> {
     match result {
         Ok(_) => Ok(true),
         Err(error) if error.code().is_some_and(|code| conflict_codes.contains(&code)) => {
             tracing::debug!(%error, "webhook configuration was changed by another client");
             Ok(false)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }

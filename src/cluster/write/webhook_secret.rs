@@ -10,18 +10,15 @@ use kube::{
     api::{Api, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use plimsoll_core::types::Time;
-use plimsoll_storage::{NotLeader, WritePermit};
+use plimsoll_storage::WritePermit;
 use serde_json::json;
 
 use crate::cluster::{
     server::certificate::{
-        CaBundle, CertificateError, CertificateSpec, IssuedCertificate, Validity, issue,
-        rotation::needs_renewal,
+        CaBundle, CertificateSpec, IssuedCertificate, Validity, issue, rotation::needs_renewal,
     },
     write::{
-        AccessRule, WriteStats,
-        access_review::ensure_can_create,
-        request::{self, RequestError},
+        AccessRule, WriteError, WriteStats, access_review::ensure_can_create, request,
         stats::WriteKind,
     },
 };
@@ -36,30 +33,6 @@ const CURRENT_KEYS: [&str; 3] = ["tls.crt", "tls.key", "authority.crt"];
 const PREVIOUS_KEYS: [&str; 3] = ["previous.crt", "previous.key", "previous-authority.crt"];
 /// All CA certificates, for users who register the webhook by other means.
 const CA_BUNDLE_KEY: &str = "ca.crt";
-
-/// Why there are no certificates.
-#[derive(Debug, thiserror::Error)]
-pub enum CertificateSecretError {
-    /// This process may not write now.
-    #[error(transparent)]
-    NotLeader(#[from] NotLeader),
-    /// Issuing a certificate failed.
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-    /// The API server rejected a request, or did not respond.
-    #[error("failed to read or write Secret {secret} with the webhook's certificate: {why}{hint}")]
-    Failed {
-        /// Namespace and name.
-        secret: String,
-        /// The error.
-        why: RequestError,
-        /// How to fix it, if known.
-        hint: String,
-    },
-    /// Every attempt was a conflict.
-    #[error("failed to write Secret {0}: {TRIES} conflicts with other clients")]
-    Conflict(String),
-}
 
 /// The certificates in the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,11 +82,10 @@ impl CertificateSecret {
         permit: &dyn WritePermit,
         spec: &CertificateSpec,
         now: Time,
-    ) -> Result<StoredCertificates, CertificateSecretError> {
+    ) -> Result<StoredCertificates, WriteError> {
         for _ in 0..TRIES {
             let read =
-                request::read_with_timeout(REQUEST_LIMIT, self.secrets.get_opt(&self.name)).await;
-            let read = read.map_err(|why| self.write_error(why))?;
+                request::read_with_timeout(REQUEST_LIMIT, self.secrets.get_opt(&self.name)).await?;
             let stored = read.as_ref().map(stored_pairs).unwrap_or_default();
             if read.is_some() && is_current(&stored, spec, now) {
                 return Ok(StoredCertificates {
@@ -121,7 +93,7 @@ impl CertificateSecret {
                     was_renewed: false,
                 });
             }
-            let mut pairs = vec![issue(spec, now)?];
+            let mut pairs = vec![issue(spec, now).map_err(WriteError::malformed)?];
             pairs.extend(unexpired(stored, now).into_iter().take(1));
             let written = match &read {
                 None => self.create(permit, &pairs).await?,
@@ -131,7 +103,7 @@ impl CertificateSecret {
                 return Ok(StoredCertificates { pairs, was_renewed: true });
             }
         }
-        Err(CertificateSecretError::Conflict(self.namespaced_name()))
+        Err(WriteError::Conflict("other clients changed it all the time".to_owned()))
     }
 
     /// `false` if another client created it first.
@@ -139,7 +111,7 @@ impl CertificateSecret {
         &self,
         permit: &dyn WritePermit,
         pairs: &[IssuedCertificate],
-    ) -> Result<bool, CertificateSecretError> {
+    ) -> Result<bool, WriteError> {
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
@@ -153,13 +125,11 @@ impl CertificateSecret {
             ..Secret::default()
         };
         let [.., create] = self.rules();
-        ensure_can_create(&self.secrets, create)
-            .await
-            .map_err(|why| self.write_error(why.into()))?;
+        ensure_can_create(&self.secrets, create).await?;
         permit.acquire().await?;
         let parameters = PostParams::default();
         let request = self.secrets.create(&parameters, &secret);
-        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
+        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
     }
 
     /// `false` if another client changed it first.
@@ -168,7 +138,7 @@ impl CertificateSecret {
         permit: &dyn WritePermit,
         current: &Secret,
         pairs: &[IssuedCertificate],
-    ) -> Result<bool, CertificateSecretError> {
+    ) -> Result<bool, WriteError> {
         let version = current.metadata.resource_version.as_deref().unwrap_or_default();
         let mut fields = json!(secret_data(pairs));
         if pairs.len() < 2 {
@@ -181,33 +151,29 @@ impl CertificateSecret {
         let parameters = PatchParams::default();
         let patch = Patch::Merge(&patch);
         let request = self.secrets.patch(&self.name, &parameters, &patch);
-        self.is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
+        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
     }
 
-    fn is_written<T>(
-        &self,
-        result: Result<T, RequestError>,
-    ) -> Result<bool, CertificateSecretError> {
-        match result {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.code(), Some(404 | 409)) => Ok(false),
-            Err(error) => Err(self.write_error(error)),
-        }
-    }
-
-    fn write_error(&self, why: RequestError) -> CertificateSecretError {
-        let hint = match why.code() {
-            Some(403) => {
-                let rules: Vec<String> = self.rules().iter().map(ToString::to_string).collect();
-                format!("; allow {}, or mount certificates (--tls-cert-file)", rules.join(", "))
-            }
+    /// The error of [`Self::ensure`] in one line, with what to do about it.
+    pub fn describe(&self, error: &WriteError) -> String {
+        let rules = self.rules().map(|rule| rule.to_string()).join(", ");
+        let hint = match error.code() {
+            Some(403) => format!("; allow {rules}, or mount certificates (--tls-cert-file)"),
             _ => String::new(),
         };
-        CertificateSecretError::Failed { secret: self.namespaced_name(), why, hint }
+        let (namespace, name) = (&self.namespace, &self.name);
+        format!(
+            "failed to read or write Secret {namespace}/{name} with the webhook's certificate: {error}{hint}"
+        )
     }
+}
 
-    fn namespaced_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+/// Whether an object was written; not if another client was faster.
+fn is_written<T>(result: Result<T, WriteError>) -> Result<bool, WriteError> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(WriteError::NotFound | WriteError::Conflict(_)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::cluster::{
         webhook::certified_key,
     },
     write::{
-        CertificateSecret,
+        CertificateSecret, WebhookConfigWriter,
         webhook_config::{WebhookChange, WebhookScope},
     },
 };
@@ -242,8 +242,10 @@ impl AdmissionController {
             CertificateSpec { names: self.config.server_names.clone(), lifetime: secret.lifetime };
         let writer = CertificateSecret::new(self.client.clone(), &secret.namespace, &secret.name)
             .with_stats(self.write_stats.clone());
-        let stored =
-            writer.ensure(&self.permit, &spec, now).await.map_err(|error| error.to_string())?;
+        let stored = writer
+            .ensure(&self.permit, &spec, now)
+            .await
+            .map_err(|error| writer.describe(&error))?;
         if stored.was_renewed {
             let (namespace, name) = (&secret.namespace, &secret.name);
             tracing::info!(namespace, name, "issued a new certificate and stored it in a Secret");
@@ -296,7 +298,7 @@ impl AdmissionController {
         let registered = registration.ensure(&self.permit, scope, &desired_bundle).await;
         let registered = registered.map_err(|error| {
             self.certificates.lock().registered = None;
-            error.to_string()
+            WebhookConfigWriter::describe(&error)
         })?;
         match registered.change {
             WebhookChange::None => {}

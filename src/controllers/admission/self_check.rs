@@ -164,7 +164,10 @@ impl AdmissionController {
                 let renewal = match &result {
                     Ok(()) => tokio::select! {
                         () = stop.cancelled() => return,
-                        renewal = lease.renew(&permit) => renewal.map_err(|error| error.to_string()),
+                        renewal = lease.renew(&permit) => renewal.map_err(|error| format!(
+                            "failed to renew Lease {}/{}: {error}",
+                            lease_config.namespace, lease_config.name
+                        )),
                     },
                     Err(error) => Err(format!(
                         "not renewing Lease {}/{}; updaters will pause until it is renewed: {error}",

@@ -162,7 +162,10 @@ impl Recommender {
                     | HeartbeatResult::Renewed
                     | HeartbeatResult::Created,
                 ) => {}
-                Err(error) => tracing::warn!(%error, "failed to renew heartbeat"),
+                Err(error) => {
+                    let lease = heartbeat.lease_name();
+                    tracing::warn!(lease, %error, "failed to renew heartbeat");
+                }
             }
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Weak;
 use plimsoll_core::types::{ObjectKey, Time};
 
 use super::{Recommender, state::RecommenderState};
-use crate::cluster::write::vpa_status::{
-    RECOMMENDER_FIELD_MANAGER, StatusPatch, StatusSource, StatusWriteResult,
+use crate::cluster::write::{
+    UpdateError,
+    vpa_status::{RECOMMENDER_FIELD_MANAGER, StatusPatch, StatusSource, VpaWriteResult},
 };
 use plimsoll_core::recommender::status::{self, PublishedStatus, StatusChange};
 
@@ -51,30 +52,27 @@ impl StatusSource for RecommendationStatusSource {
         Some(patch)
     }
 
-    fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
+    fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
         let now = role.clock.now();
         let mut state = role.state.lock();
         let sent = state.unconfirmed.remove(key);
-        if !matches!(outcome, StatusWriteResult::Written { .. }) {
+        if result.is_err() {
             role.explanations.discard(key);
         }
-        match outcome {
-            StatusWriteResult::Written { resource_version } => {
+        match result {
+            Ok(resource_version) => {
                 state.record_status_write(key, sent, resource_version, now);
             }
             // Do not re-add a VPA that was deleted in the meantime according to the watch.
-            StatusWriteResult::Conflict(Some(vpa)) if state.index.vpa(key).is_some() => {
+            Err(UpdateError::Conflict(vpa)) if state.index.vpa(key).is_some() => {
                 if state.upsert_vpa(vpa) {
                     role.history_wanted.notify_one();
                     role.target_wanted.notify_one();
                 }
             }
             // The watch removes deleted VPAs, and other failures are retried.
-            StatusWriteResult::Conflict(_)
-            | StatusWriteResult::NotFound
-            | StatusWriteResult::NotLeader
-            | StatusWriteResult::Failed { .. } => {}
+            Err(_) => {}
         }
     }
 
@@ -84,26 +82,21 @@ impl StatusSource for RecommendationStatusSource {
         role.explanations.next_patch(key, state.index.vpa(key)?)
     }
 
-    fn on_annotation_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
+    fn on_annotation_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
         let mut state = role.state.lock();
-        match outcome {
-            StatusWriteResult::Written { resource_version } => {
+        match result {
+            Ok(resource_version) => {
                 let explained_hash = role.explanations.complete(key);
                 state.record_explanation_write(key, explained_hash, resource_version);
             }
-            StatusWriteResult::Conflict(Some(vpa)) if state.index.vpa(key).is_some() => {
+            Err(UpdateError::Conflict(vpa)) if state.index.vpa(key).is_some() => {
                 if state.upsert_vpa(vpa) {
                     role.history_wanted.notify_one();
                     role.target_wanted.notify_one();
                 }
             }
-            StatusWriteResult::Conflict(_)
-            | StatusWriteResult::NotFound
-            | StatusWriteResult::NotLeader
-            | StatusWriteResult::Failed { .. } => {
-                role.explanations.discard(key);
-            }
+            Err(_) => role.explanations.discard(key),
         }
     }
 }

@@ -169,10 +169,12 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
                 ScaleEnd::Answered(ScaleOutcome::Done)
             }
             Err(WriteError::NotLeader) if !is_upstream => ScaleEnd::NotLeader,
-            Err(WriteError::NoResponse(why) | WriteError::Indeterminate(why)) if !is_upstream => {
-                ScaleEnd::Unknown(why)
+            Err(error @ (WriteError::NoResponse(_) | WriteError::Indeterminate(_)))
+                if !is_upstream =>
+            {
+                ScaleEnd::Unknown(error.message())
             }
-            Err(why) => ScaleEnd::Answered(ScaleOutcome::Failed(why.to_string())),
+            Err(error) => ScaleEnd::Answered(ScaleOutcome::Failed(error.message())),
         };
         result
     }

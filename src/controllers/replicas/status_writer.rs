@@ -255,9 +255,12 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             WriteError::NotFound | WriteError::NotLeader | WriteError::Conflict(_) => {
                 tracing::debug!(%namespace, %name, %why, "status not written");
             }
-            WriteError::NoResponse(_) | WriteError::Indeterminate(_) | WriteError::Rejected(_) => {
+            WriteError::NoResponse(_)
+            | WriteError::Indeterminate(_)
+            | WriteError::Rejected(_)
+            | WriteError::Malformed(_) => {
                 tracing::warn!(%namespace, %name, %why, "failed to update status; retrying on the next reconcile");
-                self.emit_event(state, true, reason, why.to_string());
+                self.emit_event(state, true, reason, why.message());
             }
         }
     }

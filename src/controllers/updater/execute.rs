@@ -12,8 +12,8 @@ use crate::{
     cluster::{
         cache::updater_pod::UpdaterPod,
         write::{
-            AnnotateResult, EvictionResult, PodRef, ResizeResult, annotate_pod, evict,
-            pod_annotations::PodWriteError, resize, resize::ContainerResize, scale_deployment,
+            EvictionError, PodRef, ResizeError, WriteContext, WriteError, annotate_pod, evict,
+            resize, resize::ContainerResize, vpa_annotation::UPDATER_FIELD_MANAGER,
         },
     },
     telemetry::UpdatedVpa,
@@ -94,7 +94,7 @@ impl Updater {
             tracing::warn!(
                 namespace,
                 name,
-                ?why,
+                %why,
                 "failed to persist the intent of a change; skipping the change"
             );
             self.metrics.count_action(step.action.as_str(), "not_booked");
@@ -186,12 +186,12 @@ impl Updater {
     async fn evict(&self, pod: &UpdaterPod) -> StepResult {
         let target = pod_ref(pod);
         match evict(&self.client, &self.permit, &self.write_stats, &target).await {
-            EvictionResult::Evicted => StepResult::Done,
-            EvictionResult::PdbBlocked { why, .. } => {
+            Ok(()) => StepResult::Done,
+            Err(EvictionError::PdbBlocked { why, .. }) => {
                 tracing::info!(pod = %target, why, "eviction blocked by PodDisruptionBudget");
                 StepResult::BlockedByBudget
             }
-            EvictionResult::Failed(why) => failure_outcome(&target, "eviction", &why),
+            Err(EvictionError::Failed(error)) => failure_outcome(&target, "eviction", &error),
         }
     }
 
@@ -219,18 +219,12 @@ impl Updater {
         }
         let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
         match resize(client, permit, stats, &target, &containers, &sidecars).await {
-            ResizeResult::Accepted { resource_version } => {
-                target.resource_version = resource_version;
-            }
-            ResizeResult::Infeasible { why } => {
+            Ok(resource_version) => target.resource_version = resource_version,
+            Err(ResizeError::Infeasible { why }) => {
                 tracing::info!(pod = %target, why, "resize infeasible: no node capacity");
                 return StepResult::InsufficientCapacity;
             }
-            ResizeResult::Rejected { why } => {
-                tracing::warn!(pod = %target, why, "resize rejected by the API server");
-                return StepResult::Failed;
-            }
-            ResizeResult::Failed(why) => return failure_outcome(&target, "resize", &why),
+            Err(ResizeError::Failed(error)) => return failure_outcome(&target, "resize", &error),
         }
         let mut annotations: BTreeMap<String, Option<String>> = BTreeMap::new();
         annotations.insert(pod_annotations::IN_PLACE.to_owned(), Some("true".to_owned()));
@@ -250,11 +244,8 @@ impl Updater {
         let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
         for _ in 0..3 {
             match annotate_pod(client, permit, stats, &target, annotations).await {
-                AnnotateResult::Written { .. }
-                | AnnotateResult::Failed(PodWriteError::NotFound | PodWriteError::NotLeader) => {
-                    return;
-                }
-                AnnotateResult::Failed(PodWriteError::Conflict) => {
+                Ok(_) | Err(WriteError::NotFound | WriteError::NotLeader) => return,
+                Err(WriteError::Conflict(_)) => {
                     let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(
                         client.clone(),
                         &target.namespace,
@@ -267,10 +258,8 @@ impl Updater {
                     }
                     target.resource_version = now.resource_version().unwrap_or_default().into();
                 }
-                AnnotateResult::Failed(
-                    PodWriteError::Failed { why, .. } | PodWriteError::NoResponse { why },
-                ) => {
-                    tracing::warn!(pod = %target, why, "failed to annotate the resized pod");
+                Err(error) => {
+                    tracing::warn!(pod = %target, %error, "failed to annotate the resized pod");
                     return;
                 }
             }
@@ -292,10 +281,13 @@ impl Updater {
         name: &str,
         change: (i32, i32),
     ) -> StepResult {
-        let deployment = (namespace, name);
-        match scale_deployment(&self.client, &self.permit, &self.write_stats, deployment, change)
-            .await
-        {
+        let writer = WriteContext {
+            client: &self.client,
+            permit: &self.permit,
+            stats: &self.write_stats,
+            field_manager: UPDATER_FIELD_MANAGER,
+        };
+        match writer.scale_deployment((namespace, name), change).await {
             Ok(true) => StepResult::Done,
             Ok(false) => {
                 tracing::info!(
@@ -306,8 +298,8 @@ impl Updater {
                 // Scaling down again is no longer needed then.
                 if change.1 < change.0 { StepResult::Done } else { StepResult::Failed }
             }
-            Err(why) => {
-                tracing::warn!(why, "failed to update replicas");
+            Err(error) => {
+                tracing::warn!(namespace, name, %error, "failed to update replicas");
                 StepResult::Failed
             }
         }
@@ -371,26 +363,24 @@ fn quantity_strings(list: &ResourceList) -> BTreeMap<String, String> {
 
 /// The result of a failed write. A deleted pod is down and a request without a response may have succeeded, so both are
 /// charged as if they had succeeded.
-fn failure_outcome(target: &PodRef, operation: &str, why: &PodWriteError) -> StepResult {
-    match why {
-        PodWriteError::NotFound => {
+fn failure_outcome(target: &PodRef, operation: &str, error: &WriteError) -> StepResult {
+    match error {
+        WriteError::NotFound => {
             tracing::info!(pod = %target, "{operation} skipped: pod not found");
             return StepResult::Indeterminate;
         }
-        PodWriteError::NoResponse { why } => {
-            tracing::warn!(pod = %target, why, "{operation} result unknown: no response from the API server");
+        error if matches!(error, WriteError::NoResponse(_)) || error.code() == Some(504) => {
+            tracing::warn!(pod = %target, %error, "{operation} result unknown: no response from the API server");
             return StepResult::Indeterminate;
         }
-        PodWriteError::Conflict => {
+        WriteError::Conflict(_) => {
             tracing::info!(pod = %target, "{operation} skipped: pod has changed");
             return StepResult::PodChanged;
         }
-        PodWriteError::NotLeader => {
+        WriteError::NotLeader => {
             tracing::info!(pod = %target, "{operation} skipped: no longer the leader");
         }
-        PodWriteError::Failed { why, .. } => {
-            tracing::warn!(pod = %target, why, "{operation} failed");
-        }
+        error => tracing::warn!(pod = %target, %error, "{operation} failed"),
     }
     StepResult::Failed
 }

@@ -112,9 +112,9 @@ impl Updater {
             self.metrics.observe_step("total", started.elapsed());
             return summary;
         }
-        if let Err(why) = self.read_ledger(&mut passes.persisted_state).await {
+        if let Err(error) = self.read_ledger(&mut passes.persisted_state).await {
             tracing::warn!(
-                why,
+                %error,
                 "failed to read the disruption ledger from the Lease; skipping this pass"
             );
             return PassSummary { could_not_start: true, ..summary };
@@ -295,7 +295,7 @@ impl Updater {
                 tracing::warn!(
                     namespace = key.namespace,
                     name = key.name,
-                    ?why,
+                    %why,
                     "failed to persist the state of a workload; retrying in the next pass"
                 );
             }

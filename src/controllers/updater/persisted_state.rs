@@ -13,9 +13,8 @@ use super::{
     matching::{Target, Workload},
 };
 use crate::cluster::{
-    leader::LeaseWriteResult,
     watch::ObjectChange,
-    write::{AnnotationUpdate, AnnotationWriteResult, write_vpa_annotation},
+    write::{AnnotationUpdate, UpdateError, WriteError, write_vpa_annotation},
 };
 use plimsoll_core::updater::{
     DisruptionBudget, PersistedState, RefusalBackoff, WorkloadState,
@@ -65,15 +64,6 @@ struct WorkloadEntry {
     replaced_hashes: VecDeque<u64>,
     /// The resourceVersion of the VPA after the last write of this process.
     resource_version: Option<Box<str>>,
-}
-
-/// Why an intent was not persisted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PersistError {
-    /// Another client has changed the state; the next pass reads it again.
-    Conflict,
-    /// The write failed.
-    Failed(String),
 }
 
 fn hash(text: &str) -> u64 {
@@ -269,7 +259,7 @@ impl UpdaterState {
 
 impl Updater {
     /// Reads the ledger from the Lease, and adopts it if another process has written it.
-    pub(super) async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), String> {
+    pub(super) async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), WriteError> {
         if !self.persists_ledger() {
             return Ok(());
         }
@@ -289,29 +279,29 @@ impl Updater {
         &self,
         state: &mut UpdaterState,
         ledger: &DisruptionBudget,
-    ) -> Result<(), PersistError> {
+    ) -> Result<(), WriteError> {
         let is_blank = *ledger == DisruptionBudget::default() && state.ledger_text.is_none();
         if !self.persists_ledger() || is_blank {
             return Ok(());
         }
-        let text = ledger.write().map_err(|why| PersistError::Failed(why.to_string()))?;
+        let text = ledger.write().map_err(WriteError::malformed)?;
         let before = state.ledger_text.as_deref();
         if before == Some(text.as_str()) {
             return Ok(());
         }
         match self.ledger.write(&self.permit, before, &text).await {
-            LeaseWriteResult::Written => {
+            Ok(()) => {
                 state.ledger_text = Some(text);
                 Ok(())
             }
-            LeaseWriteResult::Conflict(stored_ledger) => {
+            Err(UpdateError::Conflict(stored_ledger)) => {
                 if let Err(why) = state.adopt_ledger(stored_ledger) {
                     self.metrics.count_unreadable_state();
                     tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
                 }
-                Err(PersistError::Conflict)
+                Err(WriteError::Conflict("another client has changed the ledger".to_owned()))
             }
-            LeaseWriteResult::Failed(why) => Err(PersistError::Failed(why)),
+            Err(UpdateError::Failed(error)) => Err(error),
         }
     }
 
@@ -321,14 +311,14 @@ impl Updater {
         state: &mut UpdaterState,
         workload: &Workload,
         persisted: &PersistedState,
-    ) -> Result<(), PersistError> {
+    ) -> Result<(), WriteError> {
         self.persist_ledger(state, &persisted.budget).await?;
         if !self.persists_workload_state() {
             return Ok(());
         }
         let text = persisted.workload.write(&workload.vpa.spec.target_ref);
         let text = text.ok_or_else(|| {
-            PersistError::Failed("the state exceeds the size limit of the annotation".to_owned())
+            WriteError::malformed("the state exceeds the size limit of the annotation")
         })?;
         let entry = state.workloads.entry(workload.key.clone()).or_default();
         let is_nothing_to_write = persisted.workload.is_empty() && entry.stored_text.is_none();
@@ -347,17 +337,17 @@ impl Updater {
         match write_vpa_annotation(&self.client, &self.permit, &self.write_stats, target, written)
             .await
         {
-            AnnotationWriteResult::Written { resource_version } => {
+            Ok(resource_version) => {
                 entry.record_write(&text, resource_version);
                 Ok(())
             }
-            AnnotationWriteResult::Conflict(now) => {
+            Err(UpdateError::Conflict(now)) => {
                 entry.resource_version = None;
                 entry.replaced_hashes.clear();
                 self.stores.apply_vpa_change(ObjectChange::Applied(*now));
-                Err(PersistError::Conflict)
+                Err(WriteError::Conflict("another client has changed the state".to_owned()))
             }
-            AnnotationWriteResult::Failed(why) => Err(PersistError::Failed(why)),
+            Err(UpdateError::Failed(error)) => Err(error),
         }
     }
 }

@@ -17,8 +17,9 @@ use crate::{
     cluster::{
         watch::ObjectChange,
         write::{
+            UpdateError, WriteError,
             vpa_annotation::UPDATER_FIELD_MANAGER,
-            vpa_status::{StatusPatch, StatusSource, StatusWriteResult},
+            vpa_status::{StatusPatch, StatusSource, VpaWriteResult},
         },
     },
     telemetry::{ContainerRow, UpdateRow, VpaMetricsSource, VpaRow, objects::PAGE_SIZE},
@@ -245,15 +246,23 @@ impl StatusSource for ConditionStatusSource {
         })
     }
 
-    fn on_result(&self, key: &ObjectKey, outcome: &StatusWriteResult) {
+    fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
         let Some(role) = self.0.upgrade() else { return };
-        match outcome {
+        match result {
             // A VPA that was deleted in the meantime must not be added again.
-            StatusWriteResult::Conflict(Some(vpa)) if Self::is_there(&role, key) => {
+            Err(UpdateError::Conflict(vpa)) if Self::is_there(&role, key) => {
                 role.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
             }
-            StatusWriteResult::Failed { why } => tracing::warn!(why, "failed to write a condition"),
-            _ => {}
+            Ok(_)
+            | Err(
+                UpdateError::Conflict(_)
+                | UpdateError::Failed(
+                    WriteError::NotFound | WriteError::Conflict(_) | WriteError::NotLeader,
+                ),
+            ) => {}
+            Err(UpdateError::Failed(error)) => {
+                tracing::warn!(vpa = %key, %error, "failed to write a condition");
+            }
         }
     }
 }
