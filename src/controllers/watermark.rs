@@ -4,11 +4,10 @@
 //!   watches ──▶ reconcile_queue: objects by due time ──▶ workers ──▶ reconcile
 //!   watches ──▶ pods ──────────────────────────────────────┐            │
 //!   target: scale, watched or fetched ─────────────────────┼─▶ apply: decides ──▶ pending scale ──▶ scale ──▶ status_writer
-//!   fetch_metrics: metrics APIs, recommenders, Prometheus ─┘                 exported_state ──▶ metrics_export
+//!   fetch_metrics: MetricsClient ──────────────────────────┘                 exported_state ──▶ metrics_export
 //! ```
 
 mod apply;
-mod circuit_breaker;
 pub mod config;
 pub mod dry_run;
 mod exported_state;
@@ -40,9 +39,8 @@ use kube::Client;
 use tokio::{sync::Semaphore, time::Instant};
 
 use self::{
-    circuit_breaker::CircuitBreaker,
     config::WatermarkConfig,
-    fetch_metrics::{MetricClients, USER_AGENT},
+    fetch_metrics::{USER_AGENT, metrics_client},
     metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
     reconcile_queue::ReconcileQueue,
     watches::Watches,
@@ -53,6 +51,7 @@ use crate::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
         clock::Clock,
         leader::{Election, ElectionState, Fence},
+        metrics_api::metrics_client::MetricsClient,
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
         watch::WatchFactory,
         write::{EventRecorder, Permit, RateLimiter, WriteStats, event_recorder},
@@ -85,7 +84,7 @@ pub struct WatermarkController {
     watches: Watches,
     queue: ReconcileQueue,
     workloads: Arc<Workloads>,
-    metric_clients: MetricClients,
+    metrics_client: MetricsClient,
     permit: Permit,
     events: EventRecorder,
     traffic: ApiTrafficMetrics,
@@ -98,8 +97,6 @@ pub struct WatermarkController {
     value_writes: Semaphore,
     /// Permits of slow reconciles that are parked while their worker continues with other objects.
     parked_permits: Arc<Semaphore>,
-    /// Limits the requests that wait for metric services.
-    circuit_breaker: CircuitBreaker,
     /// The state of the leader election; unset if it is disabled.
     election: OnceLock<ElectionState>,
     /// The number of reconciles so far.
@@ -254,8 +251,9 @@ impl WatermarkController {
             queue: ReconcileQueue::new(watches.scopes().len()),
             watches,
             workloads,
-            metric_clients: MetricClients::new(
+            metrics_client: metrics_client(
                 &config,
+                client.clone(),
                 &clock,
                 Arc::new(RecommenderCallMetrics::new(metrics.clone())),
                 query_metrics,
@@ -272,7 +270,6 @@ impl WatermarkController {
             health_reporter: HealthReporter::new("watermark", config.period),
             value_writes: Semaphore::new((config.workers / 4).max(1)),
             parked_permits: Arc::new(Semaphore::new(workers::max_parked(&config))),
-            circuit_breaker: CircuitBreaker::new(config.workers),
             election: OnceLock::new(),
             reconciles: AtomicU64::new(0),
             decision_dropped_at: AtomicI64::new(0),
