@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   replicas: due object ──▶ reconcile: spec, gates, scale ──▶ decide ──▶ replicas: apply
-//!   fetch_metrics: metrics APIs, recommenders, Prometheus ───────┘ │
+//!   fetch_metrics: MetricsClient ────────────────────────────────┘ │
 //!                                    exported_state ◀──────────────┘
 //!                                    exported_state ──▶ metrics_export
 //! ```
 
 mod autoscaler;
-mod circuit_breaker;
 pub mod config;
 mod decide;
 mod decision_field;
@@ -29,10 +28,9 @@ use tokio::time::Instant;
 
 use self::{
     autoscaler::WatermarkAutoscaler,
-    circuit_breaker::CircuitBreaker,
     config::WatermarkConfig,
     decision_field::DecisionField,
-    fetch_metrics::{MetricClients, USER_AGENT},
+    fetch_metrics::{USER_AGENT, metrics_client},
     metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
 };
 use super::replicas::ReplicaController;
@@ -73,12 +71,13 @@ impl Controller for WatermarkController {
         metrics.set_workers(config.workers);
         let query_metrics = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
         let calls = Arc::new(RecommenderCallMetrics::new(metrics.clone()));
-        let metric_clients = MetricClients::new(&config, &context.clock, calls, query_metrics)?;
+        let client = context.client.clone();
+        let metrics_client =
+            metrics_client(&config, client, &context.clock, calls, query_metrics)?;
         let (settings, process) = (config.replica_settings(), config.process.clone());
         let series = (config.object_metrics, config.label_set, config.labels_as_tags.clone());
         let autoscaler = WatermarkAutoscaler {
-            metric_clients,
-            circuit_breaker: CircuitBreaker::new(config.workers),
+            metrics_client,
             metrics,
             decision_field: DecisionField::default(),
             config,

@@ -14,7 +14,9 @@ use crate::types::{Quantity, Time};
 /// The default window of a custom metric.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(1);
 
-/// The request for one metric.
+/// The request for one metric. Not [`scaling::MetricRequest`](crate::scaling::MetricRequest), whose response is the sum of
+/// a metric or the usage of each pod: as in upstream, the samples of an API with their times and windows are part of the
+/// decision, and so are their rounding and the errors in them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricRequest {
     /// `metrics.k8s.io`: the usage of the pods that match a selector.

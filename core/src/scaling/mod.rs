@@ -2,18 +2,20 @@
 //! plain data and `now`, and returns plain data.
 //!
 //! ```text
-//!   Pod ──▶ ReadinessPolicy ───────────────────────────────┐
-//!   MetricValue or MetricError ────────────────────────────┼─▶ controller's rules ──▶ MetricHistory
-//!   RecommendRequest ──▶ HTTP POST ──▶ RecommendResponse ──┘                          for the next reconcile
+//!   Pod ──▶ ReadinessPolicy ───────────────────────────────────────┐
+//!   MetricRequest ──▶ MetricsClient ──▶ MetricValue or MetricError ┴─▶ controller's rules ──▶ MetricHistory
+//!                                                                                             for the next reconcile
 //! ```
 
 pub mod metric_history;
+pub mod metric_request;
 pub mod metric_value;
 pub mod pod_readiness;
 pub mod recommender_protocol;
 pub mod scale_outcome;
 
 pub use metric_history::MetricHistory;
+pub use metric_request::MetricRequest;
 pub use metric_value::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
 pub use recommender_protocol::RecommendResponse;

@@ -5,26 +5,7 @@ use super::{
     converge::{ConvergeTowards, Convergence},
     propose::{Proposal, ProposalInput},
 };
-use crate::{
-    api::wpa::{RecommenderSpec, WatermarkPodAutoscalerSpec},
-    scaling::{Milli, RecommendResponse, recommender_protocol::RecommendRequest},
-};
-
-/// Builds the request to the recommender from the spec.
-pub fn recommend_request<'a>(
-    spec: &'a WatermarkPodAutoscalerSpec,
-    recommender: &'a RecommenderSpec,
-) -> RecommendRequest<'a> {
-    RecommendRequest {
-        target: &spec.scale_target_ref,
-        min_replicas: spec.min_replicas.unwrap_or(0),
-        max_replicas: spec.max_replicas,
-        target_type: &recommender.target_type,
-        low_watermark: recommender.low_watermark,
-        high_watermark: recommender.high_watermark,
-        settings: &recommender.settings,
-    }
-}
+use crate::scaling::{Milli, RecommendResponse};
 
 impl ProposalInput {
     /// Computes the proposal for a recommendation. The recommendation gives the direction, its bounds give the position: a

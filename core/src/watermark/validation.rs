@@ -144,7 +144,7 @@ impl SpecError {
 }
 
 /// The fields that all metric types have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricBlock<'a> {
     /// The metric name.
     pub name: &'a str,

@@ -17,7 +17,7 @@ use crate::{
         metrics_api::source::promql::{check_query, check_query_in},
         server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
     },
-    controllers::watermark::scaling_gates::{queried_metric, read_annotations},
+    controllers::watermark::scaling_gates::read_annotations,
 };
 use plimsoll_core::{
     admission::validation::{FieldError, FieldErrorType, ValidationResult},
@@ -26,7 +26,9 @@ use plimsoll_core::{
         annotations::MAX_VALUE_BYTES,
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
     },
-    watermark::{spec::with_defaults, validation::validate, warnings},
+    watermark::{
+        metric_requests::queried_metric, spec::with_defaults, validation::validate, warnings,
+    },
 };
 
 /// The default reconcile interval. It affects the meaning of annotations, but not whether they are valid.

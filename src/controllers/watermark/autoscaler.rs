@@ -24,22 +24,21 @@ use super::{
         self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue, key_of,
     },
     WatermarkController,
-    circuit_breaker::CircuitBreaker,
     config::WatermarkConfig,
     decision_field::DecisionField,
     exported_state::ExportedState,
-    fetch_metrics::MetricClients,
     status_comparison::{is_same_status, without_values},
     watermark_decision::WatermarkDecision,
 };
-use crate::telemetry::{ReconcileResultLabel, WatermarkMetrics};
+use crate::{
+    cluster::metrics_api::metrics_client::MetricsClient,
+    telemetry::{ReconcileResultLabel, WatermarkMetrics},
+};
 
-/// WatermarkPodAutoscalers: the flags, and what is needed for their metrics and gates.
+/// WatermarkPodAutoscalers: flags, metrics, and the client for values and alerts.
 pub struct WatermarkAutoscaler {
     pub(super) config: WatermarkConfig,
-    pub(super) metric_clients: MetricClients,
-    /// Limits the requests that wait for metric services.
-    pub(super) circuit_breaker: CircuitBreaker,
+    pub(super) metrics_client: MetricsClient,
     pub(super) metrics: WatermarkMetrics,
     pub(super) decision_field: DecisionField,
 }

@@ -10,13 +10,16 @@ use super::{
     autoscaler::ObjectState,
     exported_state::{ExportedMonitor, ExportedState},
 };
-use crate::cluster::metrics_api::source::promql::{check_query, requires_label};
+use crate::cluster::metrics_api::{
+    metrics_client::FetchContext,
+    source::promql::{check_query, requires_label},
+};
 use plimsoll_core::{
     api::{
-        annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR, QUERY},
+        annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR},
         wpa::WatermarkPodAutoscalerSpec,
     },
-    scaling::{MetricError, MetricValue},
+    scaling::{MetricError, MetricRequest, MetricValue},
     types::compat::Compat,
     watermark::{
         WpaOptions,
@@ -177,8 +180,10 @@ impl WatermarkController {
         let annotations = state.object.annotations();
         let query = HOLD_WHILE.read(annotations, alert_query).ok().flatten()?;
         let namespace = state.object.namespace().unwrap_or_default();
-        let tenant = self.autoscaler.config.prometheus.scope.matcher(&namespace)?;
-        let has_matcher = self.promql().is_none() || requires_label(&query, tenant.label());
+        let config = &self.autoscaler.config;
+        let tenant = config.prometheus.scope.matcher(&namespace)?;
+        let has_prometheus = self.autoscaler.metrics_client.has_prometheus();
+        let has_matcher = !has_prometheus || requires_label(&query, tenant.label());
         (!has_matcher).then(|| {
             format!(
                 "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
@@ -195,15 +200,13 @@ impl WatermarkController {
         let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
         let name = state.object.annotations().get(HOLD_WHILE.name)?.trim();
         let namespace = state.object.namespace().unwrap_or_default();
-        let alert =
-            alert_state(self.query_prometheus(&namespace, &query, now, state.last_reconcile).await);
+        let last_reconcile = state.last_reconcile;
+        let context = FetchContext { namespace: &namespace, now, last_reconcile };
+        let request = MetricRequest::PromQl { query };
+        let alert = alert_state(self.autoscaler.metrics_client.fetch_one(&context, &request).await);
         let opens_if_unknown = state.own.options.unknown_gate_is_open;
-        Some(monitor_gate::evaluate_alert(
-            name,
-            &alert,
-            opens_if_unknown,
-            self.autoscaler.config.period,
-        ))
+        let period = self.settings.period;
+        Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
     }
 }
 
@@ -232,11 +235,6 @@ pub(crate) fn invalid_gate_annotations(
 ) -> impl Iterator<Item = InvalidAnnotation> {
     let held = HOLD_WHILE.read(annotations, alert_query).err();
     held.into_iter().chain(MONITOR.read(annotations, monitor_name).err())
-}
-
-/// The metric whose PromQL query an annotation contains.
-pub(in crate::controllers) fn queried_metric(annotation: &str) -> Option<&str> {
-    annotation.strip_prefix(QUERY.name.strip_suffix("<metric>").unwrap_or_default())
 }
 
 /// The query for the number of these alerts that fire. It returns 0 for an alert that has never fired.
@@ -284,7 +282,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::metrics_api::source::promql::TenantScope;
-    use plimsoll_core::api::annotations::WPA_KEYS;
+    use plimsoll_core::api::annotations::{QUERY, WPA_KEYS};
 
     #[test]
     fn an_alert_is_queried_by_its_name_and_matchers() {
@@ -351,11 +349,5 @@ mod tests {
             let (_, bad) = read_annotations(&annotations, Duration::from_secs(15));
             assert_eq!(bad.iter().map(|bad| bad.key).collect::<Vec<_>>(), [key.name]);
         }
-    }
-
-    #[test]
-    fn a_query_annotation_contains_its_metric_name() {
-        assert_eq!(queried_metric("query.plimsoll.dev/requests"), Some("requests"));
-        assert_eq!(queried_metric("plimsoll.dev/monitor"), None);
     }
 }

@@ -130,6 +130,11 @@ impl PromqlCache {
         self
     }
 
+    /// The timeout of one query.
+    pub fn timeout(&self) -> Duration {
+        self.client.limits().timeout
+    }
+
     /// The sum of the result of a query, of an object in this namespace, at `at`. A failure is cached too: the query is sent
     /// again in the next period.
     ///
@@ -206,7 +211,7 @@ impl PromqlCache {
         at: Time,
     ) -> Result<MetricValue, MetricError> {
         // The client's timeout starts when the query is sent; an unresponsive server could keep it queued for long before.
-        let limit = self.client.limits().timeout;
+        let limit = self.timeout();
         let permits = self.namespace_permits(namespace);
         let result = tokio::time::timeout(limit, async {
             // The semaphore is never closed, so this cannot fail.

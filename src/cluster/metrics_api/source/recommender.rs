@@ -48,6 +48,7 @@ pub struct RequestLimits {
     pub idle_timeout: Duration,
 }
 
+/// The timeout is upstream's.
 impl Default for RequestLimits {
     fn default() -> Self {
         Self {
@@ -73,6 +74,11 @@ impl RecommenderClient {
         limits: RequestLimits,
     ) -> Self {
         Self { http_clients: HttpClients::new(agent, limits), observer, timeout: limits.timeout }
+    }
+
+    /// The timeout of one recommendation.
+    pub const fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Requests a recommendation from this address. The TLS configuration of the object is completed with the defaults of
