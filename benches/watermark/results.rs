@@ -98,7 +98,7 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{made} of {due} periods kept by {reads} reads, at most {longest:.2} s between two, {:.1} MB peak, {:.1} MB \
-             now, {:.3} cores; everybody had a status after {:.0?}",
+             now, {:.3} cores; all objects had a status after {:.0?}",
             megabytes(self.after.peak),
             megabytes(self.after.resident),
             self.cores(),
@@ -187,7 +187,7 @@ pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
             );
         }
         let warm = format!("{:.0}", figures.warm.as_secs_f64());
-        row("s until everybody had a status".to_owned(), warm, String::new(), f64::NAN, None);
+        row("s until all objects had a status".to_owned(), warm, String::new(), f64::NAN, None);
     }
     (text, all)
 }

@@ -72,8 +72,7 @@ impl Controller for WatermarkController {
         let query_metrics = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
         let calls = Arc::new(RecommenderCallMetrics::new(metrics.clone()));
         let client = context.client.clone();
-        let metrics_client =
-            metrics_client(&config, client, &context.clock, calls, query_metrics)?;
+        let metrics_client = metrics_client(&config, client, &context.clock, calls, query_metrics)?;
         let (settings, process) = (config.replica_settings(), config.process.clone());
         let series = (config.object_metrics, config.label_set, config.labels_as_tags.clone());
         let autoscaler = WatermarkAutoscaler {

@@ -117,7 +117,7 @@ impl LeaseAnnotationStore {
                 result => return result,
             }
         }
-        let why = format!("Lease {} changes all the time", self.shared.lease);
+        let why = format!("too many conflicts on Lease {}", self.shared.lease);
         Err(WriteError::Conflict(why).into())
     }
 

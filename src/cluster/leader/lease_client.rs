@@ -27,7 +27,7 @@ pub(crate) struct LeaseClient {
 }
 
 impl LeaseClient {
-    /// For the Lease of that name. Its writes are counted as of this kind.
+    /// Creates a client for the Lease of this name, whose writes are counted under this kind.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -40,12 +40,12 @@ impl LeaseClient {
         Self { leases, namespace, name, kind, timeout, stats: Arc::default() }
     }
 
-    /// Counts writes there.
+    /// Counts writes in `stats`.
     pub fn set_stats(&mut self, stats: Arc<WriteStats>) {
         self.stats = stats;
     }
 
-    /// The client that requests are sent with.
+    /// The client that sends the requests.
     pub fn client(&self) -> Client {
         self.leases.clone().into_client()
     }
@@ -63,7 +63,7 @@ impl LeaseClient {
         if verb == "create" { rule } else { rule.for_name(&self.name) }
     }
 
-    /// A Lease of that name without a spec.
+    /// A Lease of this name without a spec.
     pub fn empty(&self) -> Lease {
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),

@@ -1,5 +1,5 @@
-//! The Lease by which updaters know that API servers reach the webhook: they evict nothing while it is old. Its name and its
-//! fields are upstream's.
+//! The Lease by which updaters know that API servers reach the webhook: they evict no pods while it is stale. Its name
+//! and its fields are upstream's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::cluster::{
     write::{WriteError, WriteStats, stats::WriteKind},
 };
 
-/// Upstream's tries, and the pauses between them.
+/// Upstream's delays between attempts.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
 
 /// Renews the Lease.
@@ -30,7 +30,7 @@ pub struct WebhookLease {
 }
 
 impl WebhookLease {
-    /// For the Lease of that name. All replicas renew it, each as its machine's name.
+    /// Creates a client for the Lease of this name. All replicas renew it, each with its hostname as the holder.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -42,7 +42,7 @@ impl WebhookLease {
         Self { lease, holder: holder.to_owned(), interval, annotation: None }
     }
 
-    /// Counts its writes there.
+    /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
         self.lease.set_stats(stats);
@@ -54,7 +54,7 @@ impl WebhookLease {
         self.annotation = annotation;
     }
 
-    /// Renews the Lease, with retries. As with upstream, all of it takes one interval at most.
+    /// Renews the Lease, with retries, within one interval in total, as in upstream.
     pub async fn renew(&self, permit: &dyn WritePermit) -> Result<(), WriteError> {
         let tries = async {
             for pause in RETRY_DELAYS {
@@ -95,7 +95,7 @@ impl WebhookLease {
         lease
     }
 
-    /// As upstream creates it: without a time of renewal, because its creation says as much.
+    /// Without a renew time, as upstream creates it: the creation time counts instead.
     fn new_lease(&self) -> Lease {
         let seconds = i32::try_from(self.interval.as_secs()).unwrap_or(i32::MAX);
         let spec = LeaseSpec {

@@ -131,7 +131,7 @@ impl CircuitBreaker {
         if slow >= (2 * self.max_in_flight).max(MIN_SLOW_PER_NAMESPACE) {
             return Err(MetricError::Failed(format!(
                 "{slow} requests of namespace {namespace} to {kind} have been waiting for more than {SLOW_AFTER:?}: no \
-                 more requests until one of them ends"
+                 more requests until one of them completes"
             )));
         }
         for key in [service, &tenant] {

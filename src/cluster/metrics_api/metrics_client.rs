@@ -169,11 +169,8 @@ async fn fail_after(
     request: impl Future<Output = Result<MetricValue, MetricError>>,
 ) -> Result<MetricValue, MetricError> {
     let Some(deadline) = deadline else { return request.await };
-    let timed_out = || {
-        MetricError::Failed(
-            "timed out: the metrics of the object take too long in total".to_owned(),
-        )
-    };
+    let timed_out =
+        || MetricError::Failed("timed out fetching all metrics of the object".to_owned());
     if Instant::now() >= deadline {
         return Err(timed_out());
     }
@@ -249,7 +246,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn metrics_after_the_total_timeout_fail_without_a_request() {
-        let in_total = "timed out: the metrics of the object take too long in total";
+        let in_total = "timed out fetching all metrics of the object";
         let requests: Vec<_> = (0..12).map(|_| Ok(external(LabelSelector::default()))).collect();
         for (total, sent, too_late) in [(Some(Duration::from_secs(15)), 8, 8), (None, 12, 0)] {
             let server = SilentServer::default();

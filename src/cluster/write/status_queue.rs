@@ -72,7 +72,7 @@ enum DeliveryResult {
 }
 
 impl StatusQueue {
-    /// A queue with this many workers, at least one. The client must not retry by itself.
+    /// A queue with this many workers, at least one. The client must not retry on its own.
     pub fn new(
         client: Client,
         permit: Permit,

@@ -49,7 +49,7 @@ pub enum WriteError {
     #[error("object not found")]
     NotFound,
     /// Not sent: this process may not write.
-    #[error("this process may not write")]
+    #[error("write not permitted: not the leader")]
     NotLeader,
     /// The request timed out or failed: it may have been applied.
     #[error("{0}")]

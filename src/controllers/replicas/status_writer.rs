@@ -253,7 +253,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             (state.object.namespace().unwrap_or_default(), state.object.name_any());
         match why {
             WriteError::NotFound | WriteError::NotLeader | WriteError::Conflict(_) => {
-                tracing::debug!(%namespace, %name, %why, "status not written");
+                tracing::debug!(%namespace, %name, %why, "skipped status update");
             }
             WriteError::NoResponse(_)
             | WriteError::Indeterminate(_)

@@ -221,7 +221,7 @@ impl Updater {
         match resize(client, permit, stats, &target, &containers, &sidecars).await {
             Ok(resource_version) => target.resource_version = resource_version,
             Err(ResizeError::Infeasible { why }) => {
-                tracing::info!(pod = %target, why, "resize infeasible: no node capacity");
+                tracing::info!(pod = %target, why, "resize infeasible: insufficient node capacity");
                 return StepResult::InsufficientCapacity;
             }
             Err(ResizeError::Failed(error)) => return failure_outcome(&target, "resize", &error),

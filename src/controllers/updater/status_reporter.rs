@@ -261,7 +261,7 @@ impl StatusSource for ConditionStatusSource {
                 ),
             ) => {}
             Err(UpdateError::Failed(error)) => {
-                tracing::warn!(vpa = %key, %error, "failed to write a condition");
+                tracing::warn!(vpa = %key, %error, "failed to update VPA conditions");
             }
         }
     }

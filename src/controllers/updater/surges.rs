@@ -60,7 +60,7 @@ impl Updater {
         if is_ledger_changed {
             let ledger = state.ledger().clone();
             if let Err(why) = self.persist_ledger(state, &ledger).await {
-                tracing::warn!(%why, "failed to record in the ledger that a surge has ended");
+                tracing::warn!(%why, "failed to record the end of a surge in the disruption ledger");
             }
         }
         for namespace in self.stores.namespaces() {
@@ -110,7 +110,7 @@ impl Updater {
         if let Err(why) = self.persist_intent(state, &workload, &before).await {
             tracing::warn!(
                 %why,
-                "failed to record on the VPA that its workload still has a second replica"
+                "failed to record on the VPA that its workload still has a surge replica"
             );
         }
         state.store(&workload, before);

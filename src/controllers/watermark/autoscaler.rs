@@ -116,7 +116,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         let attributes =
             log_attributes::parse(annotation.map(String::as_str)).unwrap_or_else(|why| {
                 let key = key_of(object);
-                tracing::debug!(%key, why, "annotation {} is not a JSON object", log_attributes::ANNOTATION);
+                tracing::debug!(%key, why, "ignoring invalid annotation {}", log_attributes::ANNOTATION);
                 None
             });
         attributes.map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes))
