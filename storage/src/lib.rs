@@ -10,8 +10,6 @@
 
 pub mod checkpoint;
 pub mod codec;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod error_text;
 pub mod local;
 pub mod memory;

@@ -3,16 +3,14 @@
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use plimsoll_storage::{
-    LocalStorage, MemoryStorage, Storage,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
-    local::corruption,
-};
+use plimsoll_storage::{LocalStorage, MemoryStorage, Storage};
 use tempfile::TempDir;
 
+use super::conformance::{
+    BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
+};
+use super::corruption;
 use super::temp_store::temp_directory;
 
 struct LocalSubject {

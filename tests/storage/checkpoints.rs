@@ -21,16 +21,15 @@ use plimsoll_core::{
 };
 use plimsoll_storage::{
     CheckpointStorage, Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage,
-    WritePermit, Writer,
-    checkpoint::CheckpointOptions,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
+    WritePermit, Writer, checkpoint::CheckpointOptions,
 };
 use serde_json::json;
 
 use super::checkpoint_objects::{NOW, at_now, create_definitions};
+use super::conformance::{
+    BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
+};
 use crate::support::Testbed;
 
 /// The suite uses any namespaces; each subject maps them to its own with a prefix.

@@ -13,10 +13,11 @@ use plimsoll_core::{
 use plimsoll_storage::{
     Error, LoadReport, LoadRequest, OrphanPredicate, SaveDecision, SaveReport, Storage,
     WritePermit, Writer,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
+};
+
+use super::conformance::{
+    BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::{
     BackendFactory, CaseError, Reopened, Tampering, TestBackend, WriteUnit,
     fixtures::{load, records, save, writer},
 };
-use crate::{LoadRequest, NotLeader, WritePermit};
+use plimsoll_storage::{LoadRequest, NotLeader, WritePermit};
 
 /// Maximum number of wait points. A save with more is a failure.
 const MAX_POINTS: usize = 1_000;

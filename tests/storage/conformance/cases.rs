@@ -12,11 +12,11 @@ use super::{
         records, save, vpa, writer,
     },
 };
-use crate::{LoadRequest, SaveReport};
 use plimsoll_core::{
     history::Record,
     types::{ContainerKey, ObjectKey},
 };
+use plimsoll_storage::{LoadRequest, SaveReport};
 
 type CaseResult = Result<(), CaseError>;
 
