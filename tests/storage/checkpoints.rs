@@ -27,7 +27,7 @@ use serde_json::json;
 
 use super::checkpoint_objects::{NOW, at_now, create_definitions};
 use super::conformance::{
-    BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    BackendFactory, Case, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
     not_applicable_cases, run_suite,
 };
 use crate::support::Testbed;
@@ -192,7 +192,7 @@ impl TestBackend for PrefixedCheckpoints {
         snapshot_from_status(&status).expect("written file is readable")
     }
 
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String> {
         let cluster = Arc::clone(&self.cluster);
         drop(self);
         match tampering {
@@ -218,7 +218,7 @@ impl TestBackend for PrefixedCheckpoints {
             }
         }
         let checkpoints = cluster.checkpoints();
-        Ok(Reopened::Opened(Arc::new(Self { cluster, checkpoints })))
+        Ok(Arc::new(Self { cluster, checkpoints }))
     }
 }
 

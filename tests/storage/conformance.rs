@@ -50,7 +50,7 @@ pub trait TestBackend: Send + Sync {
     }
 
     /// Drops the backend as if the process were killed, tampers with its storage, and opens the same storage again.
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String>;
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String>;
 }
 
 /// The unit of a write.
@@ -60,14 +60,6 @@ pub enum WriteUnit {
     Record,
     /// A batch, atomically.
     Batch,
-}
-
-/// The result of reopening a backend.
-pub enum Reopened {
-    /// The backend was reopened.
-    Opened(Arc<dyn TestBackend>),
-    /// The backend does not support this, and is returned unchanged.
-    Unsupported(Arc<dyn TestBackend>),
 }
 
 /// What happens to the storage while the backend is closed.
