@@ -38,7 +38,7 @@ pub(super) struct AwsAuthenticator {
 #[derive(Debug)]
 enum AwsCredentials {
     Own(CachedToken<CredentialProvider>),
-    Assumed(CachedToken<AssumedRole>),
+    Assumed(Box<CachedToken<AssumedRole>>),
 }
 
 /// A role that is assumed with the pod's own credentials.
@@ -81,7 +81,7 @@ impl AwsAuthenticator {
                 let sts = TokenEndpoint::new(sts?, timing, advice);
                 let signer = SigV4Signer { service: "sts".to_owned(), ..signer.clone() };
                 let role = AssumedRole { own, arn, session, sts, signer };
-                AwsCredentials::Assumed(CachedToken::new(role, interval))
+                AwsCredentials::Assumed(CachedToken::new(role, interval).into())
             }
             None => AwsCredentials::Own(own),
         };

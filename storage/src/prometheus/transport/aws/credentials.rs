@@ -98,7 +98,7 @@ impl CredentialProvider {
     }
 
     /// Parses the JSON response of a container agent or of instance metadata.
-    async fn from_json(
+    async fn json_credentials(
         &self,
         endpoint: &TokenEndpoint,
         request: TokenRequest<'_>,
@@ -108,7 +108,7 @@ impl CredentialProvider {
     }
 
     /// Queries IMDSv2: starts a session, gets the name of the role, then its credentials.
-    async fn from_metadata(
+    async fn metadata_credentials(
         &self,
         endpoint: &TokenEndpoint,
     ) -> Result<FetchedToken<Credentials>, TransportError> {
@@ -121,7 +121,7 @@ impl CredentialProvider {
         let roles = endpoint.text(get(ROLES)?).await?;
         let role = roles.lines().next().map(str::trim).filter(|role| !role.is_empty());
         let role = role.ok_or_else(|| endpoint.refused("the instance has no role"))?;
-        self.from_json(endpoint, get(&format!("{ROLES}{role}"))?).await
+        self.json_credentials(endpoint, get(&format!("{ROLES}{role}"))?).await
     }
 }
 
@@ -157,9 +157,9 @@ impl TokenSource for CredentialProvider {
                 if let Some(token) = secrets.first() {
                     request = request.with("authorization", token.reveal())?;
                 }
-                self.from_json(endpoint, request).await
+                self.json_credentials(endpoint, request).await
             }
-            CredentialSource::Metadata(endpoint) => self.from_metadata(endpoint).await,
+            CredentialSource::Metadata(endpoint) => self.metadata_credentials(endpoint).await,
         }
     }
 }
