@@ -96,7 +96,7 @@ impl Recommender {
         let (fleet, now) = (&mut self.fleet, self.now);
         let mut histories = HistorySink { fleet, bootstrap, now };
         loading.advance(&mut histories).await.expect("all of it is read");
-        let report = loading.report().clone();
+        let report = loading.report().reads.clone();
         assert_eq!(report.halvings + report.retries, 0, "{report:?}");
         if task.records {
             let text = serde_json::to_string(&self.requests.take()).expect("plain data");

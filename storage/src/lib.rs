@@ -10,17 +10,13 @@
 
 pub mod checkpoint;
 pub mod codec;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod error_text;
 pub mod local;
-pub mod memory;
 pub mod prometheus;
 pub mod store;
 
 pub use checkpoint::CheckpointStorage;
 pub use local::LocalStorage;
-pub use memory::MemoryStorage;
 pub use store::{
     Error, LoadReport, LoadRequest, NotLeader, OrphanPredicate, SaveDecision, SaveReport, Storage,
     WritePermit, Writer,

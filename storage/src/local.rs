@@ -23,8 +23,6 @@ use history_file::HistoryFile;
 use plimsoll_core::history::{Record, Sink};
 
 mod commit_marker;
-#[cfg(feature = "conformance")]
-pub mod corruption;
 mod damage_report;
 mod directory;
 mod encoded_record;

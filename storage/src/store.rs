@@ -20,7 +20,7 @@ use plimsoll_core::{
 /// A backend that stores history. Object-safe: the recommender holds a `Box<dyn Storage>`.
 #[async_trait]
 pub trait Storage: Send + Sync {
-    /// A short name for logs and metrics (`local`, `memory`, `checkpoint`).
+    /// A short name for logs and metrics (`local`, `checkpoint`).
     fn name(&self) -> &'static str;
 
     /// Streams the history of the requested keys into the sink, one key at a time, with bounded memory. A load that fails

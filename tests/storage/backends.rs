@@ -1,18 +1,16 @@
-//! The conformance suite on all writable backends.
+//! The conformance suite on the local storage.
 
 use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
-use plimsoll_storage::{
-    LocalStorage, MemoryStorage, Storage,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
-    local::corruption,
-};
+use plimsoll_storage::{LocalStorage, Storage};
 use tempfile::TempDir;
 
+use super::conformance::{
+    BackendFactory, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
+};
+use super::corruption;
 use super::temp_store::temp_directory;
 
 struct LocalSubject {
@@ -45,7 +43,7 @@ impl TestBackend for LocalSubject {
         WriteUnit::Batch
     }
 
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String> {
         let directory = Arc::clone(&self.directory);
         drop(self);
         // Waits for the lock, in case a cancelled save still holds it.
@@ -63,33 +61,7 @@ impl TestBackend for LocalSubject {
             }
         }
         let local = reopened(directory.path())?;
-        Ok(Reopened::Opened(Arc::new(LocalSubject { local, directory })))
-    }
-}
-
-struct MemorySubject(MemoryStorage);
-
-struct MemoryMaker;
-
-#[async_trait]
-impl BackendFactory for MemoryMaker {
-    async fn create(&self) -> Result<Arc<dyn TestBackend>, String> {
-        Ok(Arc::new(MemorySubject(MemoryStorage::new())))
-    }
-}
-
-#[async_trait]
-impl TestBackend for MemorySubject {
-    fn storage(&self) -> &dyn Storage {
-        &self.0
-    }
-
-    fn write_unit(&self) -> WriteUnit {
-        WriteUnit::Record
-    }
-
-    async fn reopen(self: Arc<Self>, _: Tampering) -> Result<Reopened, String> {
-        Ok(Reopened::Unsupported(self))
+        Ok(Arc::new(LocalSubject { local, directory }))
     }
 }
 
@@ -99,18 +71,6 @@ async fn local_storage_passes_every_case() {
     assert_eq!(
         (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
         (vec![], vec![]),
-        "{}",
-        format_table(&outcomes)
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory_storage_passes_every_case_that_applies_to_it() {
-    let outcomes = run_suite(&MemoryMaker).await;
-    let gone = vec![Case::SurvivesReopen, Case::MalformedIsSkipped, Case::ForeignIsLeftAlone];
-    assert_eq!(
-        (failed_cases(&outcomes), not_applicable_cases(&outcomes)),
-        (vec![], gone),
         "{}",
         format_table(&outcomes)
     );

@@ -21,16 +21,15 @@ use plimsoll_core::{
 };
 use plimsoll_storage::{
     CheckpointStorage, Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage,
-    WritePermit, Writer,
-    checkpoint::CheckpointOptions,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
+    WritePermit, Writer, checkpoint::CheckpointOptions,
 };
 use serde_json::json;
 
 use super::checkpoint_objects::{NOW, at_now, create_definitions};
+use super::conformance::{
+    BackendFactory, Case, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
+};
 use crate::support::Testbed;
 
 /// The suite uses any namespaces; each subject maps them to its own with a prefix.
@@ -193,7 +192,7 @@ impl TestBackend for PrefixedCheckpoints {
         snapshot_from_status(&status).expect("written file is readable")
     }
 
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String> {
         let cluster = Arc::clone(&self.cluster);
         drop(self);
         match tampering {
@@ -219,7 +218,7 @@ impl TestBackend for PrefixedCheckpoints {
             }
         }
         let checkpoints = cluster.checkpoints();
-        Ok(Reopened::Opened(Arc::new(Self { cluster, checkpoints })))
+        Ok(Arc::new(Self { cluster, checkpoints }))
     }
 }
 

@@ -13,10 +13,11 @@ use plimsoll_core::{
 use plimsoll_storage::{
     Error, LoadReport, LoadRequest, OrphanPredicate, SaveDecision, SaveReport, Storage,
     WritePermit, Writer,
-    conformance::{
-        BackendFactory, Case, Reopened, Tampering, TestBackend, WriteUnit, failed_cases,
-        format_table, not_applicable_cases, run_suite,
-    },
+};
+
+use super::conformance::{
+    BackendFactory, Case, Tampering, TestBackend, WriteUnit, failed_cases, format_table,
+    not_applicable_cases, run_suite,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,14 +203,14 @@ impl TestBackend for DefectiveBackend {
         WriteUnit::Record
     }
 
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String> {
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String> {
         match tampering {
             Tampering::None => {}
             Tampering::Corrupt(key) => _ = self.records().insert(key, StoredRecord::Unreadable),
             Tampering::Foreign(key) => _ = self.records().insert(key, StoredRecord::Foreign),
         }
         let records = Arc::clone(&self.records);
-        Ok(Reopened::Opened(Arc::new(Self { defect: self.defect, records })))
+        Ok(Arc::new(Self { defect: self.defect, records }))
     }
 }
 

@@ -13,12 +13,11 @@ use plimsoll_core::{
     history::{Measurement, Sample, Sink, SkippedRecord},
     types::{ContainerKey, Time},
 };
-use plimsoll_storage::{
-    Error, LoadReport, LoadRequest, Storage, Writer,
-    conformance::{
-        Case, ContainerLifetime, ReadOnlyFixture, failed_cases, format_table, not_applicable_cases,
-        run_read_only_suite,
-    },
+use plimsoll_storage::{Error, LoadReport, LoadRequest, Storage, Writer};
+
+use super::conformance::{
+    Case, ContainerLifetime, ReadOnlyFixture, failed_cases, format_table, not_applicable_cases,
+    run_read_only_suite,
 };
 
 const STEP: Duration = Duration::from_mins(5);

@@ -8,8 +8,9 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use plimsoll_storage::{LocalStorage, Writer, local::corruption};
+use plimsoll_storage::{LocalStorage, Writer};
 
+use super::corruption;
 use super::temp_store::{
     AlwaysPermitted, assert_same, by_key, load, open, records, run, save, temp_directory,
 };

@@ -199,7 +199,7 @@ fn a_damaged_record_is_reported_and_its_previous_state_is_used() {
     save(&local, &second);
     drop(local);
     let damaged = &second[1].key;
-    let flipped = plimsoll_storage::local::corruption::flip_bit(directory.path(), damaged);
+    let flipped = super::corruption::flip_bit(directory.path(), damaged);
     assert!(flipped.expect("the history can be written"), "the record is there");
 
     let (local, report) = LocalStorage::open(directory.path()).expect("opens");
@@ -223,7 +223,7 @@ fn a_record_damaged_at_run_time_is_skipped_and_reported() {
     let local = open(directory.path());
     let batch = records(3, 1);
     save(&local, &batch);
-    let flipped = plimsoll_storage::local::corruption::flip_bit(directory.path(), &batch[1].key);
+    let flipped = super::corruption::flip_bit(directory.path(), &batch[1].key);
     assert!(flipped.expect("the history can be written"), "the record is there");
     let (loaded, report) = load(&local);
     assert_same(&loaded, &by_key(&[batch[0].clone(), batch[2].clone()]));

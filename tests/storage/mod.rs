@@ -7,6 +7,8 @@ pub mod checkpoint_objects;
 mod checkpoints;
 mod churn;
 mod codec;
+pub mod conformance;
+mod corruption;
 mod defective_backend;
 mod defective_reader;
 mod faults;

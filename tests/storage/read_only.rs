@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::SystemTime};
 
-use plimsoll_storage::{LocalStorage, Storage, Writer, local::corruption};
+use plimsoll_storage::{LocalStorage, Storage, Writer};
 
+use super::corruption;
 use super::temp_store::{
     AlwaysPermitted, assert_same, by_key, load, open, record, records, run, save, temp_directory,
 };

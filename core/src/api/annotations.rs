@@ -26,9 +26,6 @@ pub struct InvalidAnnotation {
 /// The longest value that is read. The annotations of an object may have 256 KiB, and are parsed whenever it is read.
 pub const MAX_VALUE_BYTES: usize = 16 * 1024;
 
-/// The longest value that a controller writes to persist state.
-pub const MAX_STATE_BYTES: usize = 32 * 1024;
-
 /// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {

@@ -10,6 +10,7 @@ pub mod role_health;
 pub mod scale_decision;
 pub mod scale_target;
 mod schema;
+pub mod state;
 pub mod vpa;
 pub mod wpa;
 

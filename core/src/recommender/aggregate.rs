@@ -1,6 +1,8 @@
 //! Live and restored history, merged. Upstream keeps the two apart and merges them for every recommendation, each
 //! with its own reference time. The last digit of a weight, and what decays to nothing, depend on it.
 
+use std::borrow::Cow;
+
 use super::{container::ContainerHistory, histogram::Histogram, settings::ModelRules};
 
 /// The histograms of a container.
@@ -10,54 +12,26 @@ pub struct Aggregate {
     pub(super) memory: Histogram,
 }
 
-/// The histograms of a container, including restored ones.
-#[derive(Debug)]
-pub enum AggregateView<'a> {
-    /// There is only one history, and these are its histograms.
-    Single(&'a Histogram, &'a Histogram),
-    /// The merged histograms.
-    Merged(Aggregate),
-}
-
 impl Aggregate {
-    /// Merges another aggregate into this one.
-    pub(super) fn merge(&mut self, other: &Self, rules: &ModelRules) {
-        self.cpu.merge(rules.cpu_histogram_config(), &other.cpu);
-        self.memory.merge(rules.memory_histogram_config(), &other.memory);
-    }
-}
-
-impl AggregateView<'_> {
-    /// CPU usage.
-    pub fn cpu(&self) -> &Histogram {
-        match self {
-            Self::Single(cpu, _) => cpu,
-            Self::Merged(aggregate) => &aggregate.cpu,
-        }
-    }
-
-    /// Memory peaks.
-    pub fn memory(&self) -> &Histogram {
-        match self {
-            Self::Single(_, memory) => memory,
-            Self::Merged(aggregate) => &aggregate.memory,
-        }
+    /// Merges other histograms into these.
+    pub(super) fn merge(&mut self, cpu: &Histogram, memory: &Histogram, rules: &ModelRules) {
+        self.cpu.merge(rules.cpu_histogram_config(), cpu);
+        self.memory.merge(rules.memory_histogram_config(), memory);
     }
 }
 
 impl ContainerHistory {
-    /// Returns all histograms of the container, merged if necessary.
-    pub fn aggregate(&self, rules: &ModelRules) -> AggregateView<'_> {
+    /// Returns the CPU usage and the memory peaks of the container, merged with the restored ones if necessary.
+    pub fn aggregate(&self, rules: &ModelRules) -> (Cow<'_, Histogram>, Cow<'_, Histogram>) {
         let Some(restored) = &self.restored_aggregate else {
-            return AggregateView::Single(&self.cpu, &self.memory);
+            return (Cow::Borrowed(&self.cpu), Cow::Borrowed(&self.memory));
         };
         let mut aggregate = Aggregate {
             cpu: Histogram::new(rules.cpu_histogram_config().buckets),
             memory: Histogram::new(rules.memory_histogram_config().buckets),
         };
-        aggregate.cpu.merge(rules.cpu_histogram_config(), &self.cpu);
-        aggregate.memory.merge(rules.memory_histogram_config(), &self.memory);
-        aggregate.merge(restored, rules);
-        AggregateView::Merged(aggregate)
+        aggregate.merge(&self.cpu, &self.memory, rules);
+        aggregate.merge(&restored.cpu, &restored.memory, rules);
+        (Cow::Owned(aggregate.cpu), Cow::Owned(aggregate.memory))
     }
 }

@@ -220,11 +220,8 @@ impl ContainerHistory {
             let empty = histogram.is_empty(config.buckets);
             (!empty).then(|| histogram.percentile(config.buckets, 1.0))
         };
-        let aggregate = self.aggregate(rules);
-        (
-            top(aggregate.cpu(), rules.cpu_histogram_config()),
-            top(aggregate.memory(), rules.memory_histogram_config()),
-        )
+        let (cpu, memory) = self.aggregate(rules);
+        (top(&cpu, rules.cpu_histogram_config()), top(&memory, rules.memory_histogram_config()))
     }
 
     /// Whether the history is too old to be used.

@@ -14,44 +14,35 @@ use super::{
     pod_cap::PodLimits,
     recommendation::{ContainerRecommendation, Recommendation},
 };
-use crate::api::{ResourceList, vpa};
+use crate::api::{
+    ResourceList,
+    state::{StateError, hash_text, read_state, state_hash, write_state},
+    vpa,
+};
 
 /// Key of the annotation.
 pub const ANNOTATION: &str = "plimsoll.dev/explanation";
 
 /// Maximum size of the annotation in bytes.
-pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
+pub const MAX_BYTES: usize = crate::api::state::MAX_STATE_BYTES;
 
 /// Version of the format. It changes if old readers would misinterpret the annotation.
 const VERSION: u32 = 1;
 
-/// Why an annotation is ignored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ExplanationError {
-    /// The recommendation in the status has changed since.
-    #[error("it does not match the recommendation in the status")]
-    Stale,
-    /// Unsupported version.
-    #[error("unsupported version {0} (want {VERSION})")]
-    Version(u32),
-    /// Invalid format.
-    #[error("invalid format: {0}")]
-    Unreadable(String),
-}
-
 /// The content of an annotation. The numbers themselves are in the status.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct StoredExplanation {
     /// When the recommendation was computed.
     pub at: Time,
     /// The maximum of all containers of a pod together.
+    #[serde(default, rename = "room")]
     pub pod_limits: PodLimits,
     /// The explanations by container. Containers may be missing.
     pub containers: Vec<StoredContainer>,
 }
 
 /// The explanation of one container.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct StoredContainer {
     /// Name of the container.
     pub name: Arc<str>,
@@ -62,8 +53,6 @@ pub struct StoredContainer {
 
 #[derive(Serialize)]
 struct WrittenExplanation<'a> {
-    v: u32,
-    of: &'a str,
     at: Time,
     #[serde(skip_serializing_if = "PodLimits::is_unlimited")]
     room: PodLimits,
@@ -81,20 +70,6 @@ impl<'a> From<&'a ContainerRecommendation> for WrittenContainer<'a> {
     fn from(recommendation: &'a ContainerRecommendation) -> Self {
         Self { name: &recommendation.container, explanation: &recommendation.explanation }
     }
-}
-
-#[derive(Deserialize)]
-struct ExplanationHeader {
-    v: u32,
-    of: String,
-}
-
-#[derive(Deserialize)]
-struct ExplanationBody {
-    at: Time,
-    #[serde(default)]
-    room: PodLimits,
-    containers: Vec<StoredContainer>,
 }
 
 /// Hashes a parsed recommendation: containers by name, amounts by value. Annotations are bound to a status by it, so
@@ -125,11 +100,6 @@ fn hash_list(bytes: &mut Vec<u8>, list: &ResourceList) {
     }
 }
 
-fn hash_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
-}
-
 /// Returns the annotation of a recommendation that was computed at `at`. `hash` is that of the published
 /// recommendation. If not all containers fit, only the first ones are explained; `None` if there are none.
 pub fn write(
@@ -138,12 +108,11 @@ pub fn write(
     pod_limits: PodLimits,
     at: Time,
 ) -> Option<String> {
-    let of = format!("{hash:016x}");
     let all_containers: Vec<WrittenContainer<'_>> =
         recommendation.containers.iter().map(Into::into).collect();
     let text = |containers: &[WrittenContainer<'_>]| {
-        let written = WrittenExplanation { v: VERSION, of: &of, at, room: pod_limits, containers };
-        serde_json::to_string(&written).ok()
+        let written = WrittenExplanation { at, room: pod_limits, containers };
+        write_state(&written, VERSION, Some(hash)).ok()
     };
     if all_containers.is_empty() {
         return None;
@@ -165,33 +134,17 @@ pub fn write(
 
 /// Returns the recommendation hash of an annotation, if the annotation is valid.
 pub fn stored_recommendation_hash(text: &str) -> Option<u64> {
-    let ExplanationHeader { v, of } = serde_json::from_str(text).ok()?;
-    if v == VERSION { u64::from_str_radix(&of, 16).ok() } else { None }
+    state_hash(text, VERSION)
 }
 
 /// Parses an annotation and checks that it belongs to this recommendation.
 pub fn read(
     text: &str,
     recommendation: Option<&vpa::Recommendation>,
-) -> Result<StoredExplanation, ExplanationError> {
-    #[derive(Deserialize)]
-    struct Version {
-        v: u32,
-    }
-    let unreadable = |error: serde_json::Error| ExplanationError::Unreadable(error.to_string());
-    let Version { v } = serde_json::from_str(text).map_err(unreadable)?;
-    if v != VERSION {
-        return Err(ExplanationError::Version(v));
-    }
-    let ExplanationHeader { of, .. } = serde_json::from_str(text).map_err(unreadable)?;
-    if recommendation
-        .is_none_or(|recommendation| of != format!("{:016x}", recommendation_hash(recommendation)))
-    {
-        return Err(ExplanationError::Stale);
-    }
-    let ExplanationBody { at, room, containers } =
-        serde_json::from_str(text).map_err(unreadable)?;
-    Ok(StoredExplanation { at, pod_limits: room, containers })
+) -> Result<StoredExplanation, StateError> {
+    // No recommendation has the hash of none.
+    let of = recommendation.map_or(0, recommendation_hash);
+    read_state(text, VERSION, Some((of, "it does not match the recommendation in the status")))
 }
 
 #[cfg(test)]
@@ -257,15 +210,18 @@ mod tests {
         let mut other = object.clone();
         other.container_recommendations[0].target =
             ResourceList::cpu_and_memory("26m".parse().ok(), None);
-        assert_eq!(read(&text, Some(&other)), Err(ExplanationError::Stale));
-        assert_eq!(read(&text, None), Err(ExplanationError::Stale));
+        for other in [Some(&other), None] {
+            let found = read(&text, other);
+            assert!(matches!(found, Err(StateError::Stale(_))), "{found:?}");
+        }
         let newer = text.replacen("\"v\":1", "\"v\":2", 1);
-        assert_eq!(read(&newer, Some(&object)), Err(ExplanationError::Version(2)));
+        let unsupported = StateError::Version { found: 2, expected: VERSION };
+        assert_eq!(read(&newer, Some(&object)), Err(unsupported));
         assert_eq!(stored_recommendation_hash(&newer), None);
         let half = text.replacen("\"containers\"", "\"container\"", 1);
         for broken in ["", "{}", "[]", "{\"v\":1}", &text[..text.len() - 1], &half] {
             let found = read(broken, Some(&object));
-            assert!(matches!(found, Err(ExplanationError::Unreadable(_))), "{broken:?}: {found:?}");
+            assert!(matches!(found, Err(StateError::Malformed(_))), "{broken:?}: {found:?}");
         }
     }
 

@@ -26,7 +26,7 @@ impl ContainerHistory {
         self.subtract_duplicates(&stored, early, rules);
         let config = rules.memory_histogram_config();
         match (&mut self.restored_aggregate, stored.restored_aggregate.take()) {
-            (Some(ours), Some(theirs)) => ours.merge(&theirs, rules),
+            (Some(ours), Some(theirs)) => ours.merge(&theirs.cpu, &theirs.memory, rules),
             (ours, theirs) => *ours = ours.take().or(theirs),
         }
         self.cpu.merge(rules.cpu_histogram_config(), &stored.cpu);

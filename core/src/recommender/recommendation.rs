@@ -119,10 +119,8 @@ impl Estimator<'_> {
         let settings = self.settings;
         let tuning = self.tuning();
         let shares = percentile_shares(&settings.cpu, tuning.cpu_percentile);
-        let values = container
-            .aggregate(rules)
-            .cpu()
-            .percentiles(rules.cpu_histogram_config().buckets, shares);
+        let buckets = rules.cpu_histogram_config().buckets;
+        let values = container.aggregate(rules).0.percentiles(buckets, shares);
         let readings = percentile_readings(shares, values, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = EstimatorChain {
@@ -168,7 +166,7 @@ impl Estimator<'_> {
         let tuning = self.tuning();
         let buckets = rules.memory_histogram_config().buckets;
         let shares = percentile_shares(&settings.memory, tuning.memory_percentile);
-        let values = container.aggregate(rules).memory().percentiles(buckets, shares);
+        let values = container.aggregate(rules).1.percentiles(buckets, shares);
         let largest = container.largest_replica.as_ref().filter(|_| settings.per_replica_peaks);
         let largest = largest.map(|largest| largest.peaks.percentiles(buckets, shares));
         // The confidence in memory also uses CPU samples, unless there are almost none.

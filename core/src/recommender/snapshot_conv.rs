@@ -32,9 +32,8 @@ impl ContainerHistory {
     /// Returns the complete history as of `now`.
     pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
         let (_, config) = self.histogram_configs(rules);
-        let aggregate = self.aggregate(rules);
-        let (cpu, memory) = (aggregate.cpu(), aggregate.memory());
-        let mut closed = memory.clone();
+        let (cpu, memory) = self.aggregate(rules);
+        let mut closed = memory.clone().into_owned();
         let open = memory_window::subtract_open(&mut closed, config, &self.replicas, now);
         let standard = |histogram: &Histogram, buckets: fn(BucketScheme) -> &'static Buckets| {
             let rebucketed =
@@ -46,7 +45,7 @@ impl ContainerHistory {
                 (None, open.then(|| closed.to_weights(BucketScheme::Standard)))
             }
             BucketScheme::Fine => {
-                (Some(standard(cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
+                (Some(standard(&cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
             }
         };
         Snapshot {

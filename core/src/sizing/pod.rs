@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api::{ResourceList, ResourceName},
+    sizing::lookup::first_by_key,
     types::quantity::Quantity,
 };
 
@@ -174,20 +175,24 @@ impl fmt::Display for ContainerRef {
 }
 
 impl Pod {
+    /// Returns all containers: the main ones, then the init containers.
+    pub fn all_containers(&self) -> impl Iterator<Item = (ContainerRef, &Container)> {
+        let mains = self.containers.iter().enumerate();
+        let inits = self.init_containers.iter().enumerate();
+        mains
+            .map(|(index, main)| (ContainerRef::Main(index), main))
+            .chain(inits.map(|(index, init)| (ContainerRef::Init(index), init)))
+    }
+
     /// Returns the containers that are sized: the main ones, and the sidecars if `sidecars` is set.
     pub fn sized_containers(
         &self,
         sidecars: bool,
     ) -> impl Iterator<Item = (ContainerRef, &Container)> {
-        let mains = self.containers.iter().enumerate();
-        let inits = self.init_containers.iter().enumerate();
-        let is_sized =
-            move |init: &Container| sidecars && init.container_type == ContainerType::Sidecar;
-        mains.map(|(index, main)| (ContainerRef::Main(index), main)).chain(
-            inits
-                .map(|(index, init)| (ContainerRef::Init(index), init))
-                .filter(move |(_, init)| is_sized(init)),
-        )
+        self.all_containers().filter(move |(position, container)| match position {
+            ContainerRef::Main(_) => true,
+            ContainerRef::Init(_) => sidecars && container.container_type == ContainerType::Sidecar,
+        })
     }
 
     /// The container at a place.
@@ -203,18 +208,12 @@ impl Pod {
         self.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
-    /// Computes the QoS class of the spec, with the resources that `instead` returns in place of the spec's.
-    pub fn qos_with<'a>(
-        &'a self,
-        instead: impl Fn(ContainerRef) -> Option<&'a Resources>,
-    ) -> QosClass {
-        let mains =
-            self.containers.iter().enumerate().map(|(i, main)| (ContainerRef::Main(i), main));
-        let inits =
-            self.init_containers.iter().enumerate().map(|(i, init)| (ContainerRef::Init(i), init));
+    /// Computes the QoS class of the spec, with these resources in place of the spec's.
+    pub fn qos_with(&self, resized: impl Iterator<Item = (ContainerRef, Resources)>) -> QosClass {
+        let resized = first_by_key(resized);
         let (mut any_set, mut all_equal) = (false, true);
-        for (position, container) in mains.chain(inits) {
-            let resources = instead(position).unwrap_or(&container.spec);
+        for (position, container) in self.all_containers() {
+            let resources = resized.get(&position).unwrap_or(&container.spec);
             for name in [ResourceName::Cpu, ResourceName::Memory] {
                 let non_zero = |amount: &Quantity| !amount.is_zero();
                 let limit = resources.limits().get(&name).filter(non_zero);
@@ -233,6 +232,6 @@ impl Pod {
 
     /// Computes the QoS class of the spec.
     pub fn qos(&self) -> QosClass {
-        self.qos_with(|_| None)
+        self.qos_with(std::iter::empty())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     limit_range::MergedLimitRange,
-    lookup::Lookup,
+    lookup::first_by_key,
     pod::{ContainerRef, Pod, QosClass, Resources},
     proportional::{quantity_from_units, to_units},
     reason::{CapRule, ResourceField, SizingReason},
@@ -28,13 +28,6 @@ pub struct CappedContainer<'a> {
     pub recommendation: ContainerRecommendation,
     /// The adjustments of the target, in order.
     pub reasons: Vec<SizingReason>,
-}
-
-/// Returns the position and the index of each container.
-pub fn container_indices(
-    entries: &[CappedContainer<'_>],
-) -> impl Iterator<Item = (ContainerRef, usize)> {
-    entries.iter().enumerate().map(|(index, entry)| (entry.container, index))
 }
 
 impl CappedContainer<'_> {
@@ -185,16 +178,17 @@ fn adjusted_targets(
     (min, max): (Option<i128>, Option<i128>),
     sidecars: bool,
 ) -> Option<AdjustedTargets> {
-    let by_ref = Lookup::new(entries.len(), container_indices(entries));
+    let by_ref = first_by_key(
+        entries.iter().enumerate().map(|(index, entry)| (entry.container, (index, entry))),
+    );
     let parts: Vec<ContainerShare<'_>> = pod
         .sized_containers(sidecars)
         .map(|(container_ref, container)| {
-            let index = by_ref.get(&container_ref, container_indices(entries));
+            let entry = by_ref.get(&container_ref);
             let actual = container.actual();
             let units =
                 |list: &ResourceList| list.get(resource).map(|amount| to_units(resource, amount));
-            let entry = index.and_then(|index| Some((index, entries.get(index)?)));
-            let movable = entry.and_then(|(index, entry)| {
+            let movable = entry.and_then(|&(index, entry)| {
                 let target = to_units(resource, entry.recommendation.target.get(resource)?);
                 let clamp = |amount| entry.bounds.clamp_units(resource, amount);
                 Some((index, target, clamp(1), clamp(i64::MAX)))
@@ -288,15 +282,10 @@ pub fn preserve_burstable_qos(entries: &mut [CappedContainer<'_>], pod: &Pod) {
     if pod.qos() != QosClass::Burstable {
         return;
     }
-    let resized: Vec<(ContainerRef, Resources)> = entries
-        .iter()
-        .filter_map(|entry| {
-            Some((entry.container, entry.resources(&pod.container(entry.container)?.spec)))
-        })
-        .collect();
-    let pairs = || resized.iter().map(|(container, resources)| (*container, resources));
-    let by_ref = Lookup::new(resized.len(), pairs());
-    if pod.qos_with(|container| by_ref.get(&container, pairs())) != QosClass::Guaranteed {
+    let resized = entries.iter().filter_map(|entry| {
+        Some((entry.container, entry.resources(&pod.container(entry.container)?.spec)))
+    });
+    if pod.qos_with(resized) != QosClass::Guaranteed {
         return;
     }
     for resource in [ResourceName::Cpu, ResourceName::Memory] {

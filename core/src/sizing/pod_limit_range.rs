@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     limit_policy::{CurrentResources, proportional_limit},
     limit_range::MergedLimitRange,
-    lookup::Lookup,
+    lookup::first_by_key,
     pod::{Container, Pod},
     proportional::{ScaleRounding, quantity_from_units, scale},
     reason::{CapRule, ResourceField, SizingError, SizingReason},
@@ -90,16 +90,12 @@ pub fn scale_field(
     rules: SizingRules,
 ) -> Result<Vec<CapReason>, SizingError> {
     let spares_others = rules.fixes.has(Fix::PodRangeSparesOthers);
-    let pairs = || {
-        let numbered = recommendations.iter().enumerate();
-        numbered.map(|(index, recommendation)| (&*recommendation.container_name, index))
-    };
-    let by_name = Lookup::new(recommendations.len(), pairs());
+    let numbered = recommendations.iter().enumerate();
+    let by_name = first_by_key(numbered.map(|(index, one)| (&*one.container_name, (index, one))));
     let shares: Vec<ContainerShare> = pod
         .sized_containers(rules.sidecars)
         .map(|(_, container)| {
-            let index = by_name.get(&*container.name, pairs());
-            let recommendation = index.map(|index| (index, &recommendations[index]));
+            let recommendation = by_name.get(&*container.name).copied();
             ContainerShare::new(container, recommendation, range, resource, selected, spares_others)
         })
         .collect();

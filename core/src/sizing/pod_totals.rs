@@ -1,7 +1,7 @@
 //! The total requests and limits of a pod, as the API server counts them against ResourceQuotas and LimitRanges.
 
 use super::{
-    lookup::Lookup,
+    lookup::first_by_key,
     pod::{Container, ContainerRef, ContainerType, Pod, Resources},
     sized_container::SizedContainer,
 };
@@ -27,13 +27,9 @@ pub struct ResizedContainer<'a> {
 /// Returns all containers of a pod with these sizes, init containers included. As on creation, a request that is unset
 /// defaults to the limit.
 pub fn resized_containers<'a>(pod: &'a Pod, sizes: &[SizedContainer]) -> Vec<ResizedContainer<'a>> {
-    let mains = pod.containers.iter().enumerate().map(|(i, main)| (ContainerRef::Main(i), main));
-    let inits =
-        pod.init_containers.iter().enumerate().map(|(i, init)| (ContainerRef::Init(i), init));
-    let pairs = || sizes.iter().map(|size| (size.container, size));
-    let by_ref = Lookup::new(sizes.len(), pairs());
-    let resources = |container_ref: ContainerRef, container: &Container| {
-        let size = by_ref.get(&container_ref, pairs());
+    let by_ref = first_by_key(sizes.iter().map(|size| (size.container, size)));
+    let resized = |(container_ref, container): (ContainerRef, &'a Container)| {
+        let size = by_ref.get(&container_ref);
         let mut resources =
             size.map_or_else(|| container.spec.clone(), |size| size.apply_to(&container.spec));
         for (resource, limit) in resources.limits.iter().flat_map(ResourceList::iter) {
@@ -42,13 +38,9 @@ pub fn resized_containers<'a>(pod: &'a Pod, sizes: &[SizedContainer]) -> Vec<Res
                 requests.insert(resource.clone(), limit);
             }
         }
-        resources
+        ResizedContainer { container, resources }
     };
-    let resized = |(container_ref, container)| ResizedContainer {
-        container,
-        resources: resources(container_ref, container),
-    };
-    mains.chain(inits).map(resized).collect()
+    pod.all_containers().map(resized).collect()
 }
 
 impl PodTotals {

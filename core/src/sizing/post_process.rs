@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     limit_policy::CurrentResources,
     limit_range::NamespaceLimitRanges,
-    lookup::Lookup,
+    lookup::first_by_key,
     pod::{ContainerRef, Pod},
     pod_constraints::{CappedContainer, enforce_pod_constraints},
     pod_limit_range::{self, CapReason, RecommendationField},
@@ -89,15 +89,13 @@ pub(super) fn capped_containers<'a>(
     for (index, reason) in cap_pod_sums(&mut recommendations, pod, sizing_spec, ranges, rules)? {
         pod_reasons.entry(index).or_default().push(reason);
     }
-    let containers =
-        || pod.sized_containers(rules.sidecars).map(|(at, sized)| (&*sized.name, (at, sized)));
-    let count = pod.containers.len() + pod.init_containers.len();
-    let by_name = Lookup::new(count, containers());
+    let containers = pod.sized_containers(rules.sidecars);
+    let by_name = first_by_key(containers.map(|(at, sized)| (&*sized.name, (at, sized))));
     let policies = ContainerPolicies::new(sizing_spec);
     let mut entries = Vec::with_capacity(recommendations.len());
     for (index, mut recommendation) in recommendations.into_iter().enumerate() {
-        let found = by_name.get(&*recommendation.container_name, containers());
-        let Some((container_ref, container)) = found else { continue };
+        let found = by_name.get(&*recommendation.container_name);
+        let Some(&(container_ref, container)) = found else { continue };
         let (actual, range) = (container.actual(), ranges.container.as_ref());
         let original = CurrentResources {
             requests: actual.requests(),

@@ -2,9 +2,8 @@
 
 use super::{
     limit_range::NamespaceLimitRanges,
-    lookup::Lookup,
+    lookup::first_by_key,
     pod::{ContainerRef, Pod, QosClass, Resources},
-    pod_constraints::container_indices,
     post_process::{FieldSelection, capped_containers},
     reason::{SizingError, SizingReason},
     size_limits,
@@ -80,18 +79,15 @@ pub fn size_containers(
     }
     let containers =
         capped_containers(pod, sizing_spec, ranges, rules, FieldSelection::TargetsOnly)?;
-    let mut containers = containers.unwrap_or_default();
-    let by_ref = Lookup::new(containers.len(), container_indices(&containers));
+    let containers = containers.unwrap_or_default().into_iter();
+    let mut by_ref = first_by_key(containers.map(|capped| (capped.container, capped)));
     for size in &mut sizes {
-        let Some(index) = by_ref.get(&size.container, container_indices(&containers)) else {
-            continue;
-        };
-        let capped = &mut containers[index];
+        let Some(mut capped) = by_ref.remove(&size.container) else { continue };
         if sizing_spec.update_mode() == UpdateMode::Off {
             // Upstream ignores the container policy here and computes limits even for RequestsOnly.
             capped.bounds.limit_policy = sizing_spec.limit_policy;
         }
-        size.reasons = std::mem::take(&mut capped.reasons);
+        size.reasons = capped.reasons;
         let (mut limits, mut reasons) = (ResourceList::EMPTY, Vec::new());
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
             let (limit, limit_reasons) = capped
@@ -106,7 +102,7 @@ pub fn size_containers(
             size.reasons.extend(reasons);
         }
         size.limits = limits;
-        size.requests = std::mem::take(&mut capped.recommendation.target);
+        size.requests = capped.recommendation.target;
         let unnamed = ResourceName::Other("".into());
         size.requests.remove(&unnamed);
         size.limits.remove(&unnamed);
@@ -116,13 +112,7 @@ pub fn size_containers(
 
 /// Computes the QoS class of a pod with these sizes.
 pub fn qos_with(pod: &Pod, sizes: &[SizedContainer]) -> QosClass {
-    let resized: Vec<(ContainerRef, Resources)> = sizes
-        .iter()
-        .filter_map(|size| {
-            Some((size.container, size.apply_to(&pod.container(size.container)?.spec)))
-        })
-        .collect();
-    let pairs = || resized.iter().map(|(container, resources)| (*container, resources));
-    let by_ref = Lookup::new(resized.len(), pairs());
-    pod.qos_with(|container| by_ref.get(&container, pairs()))
+    pod.qos_with(sizes.iter().filter_map(|size| {
+        Some((size.container, size.apply_to(&pod.container(size.container)?.spec)))
+    }))
 }

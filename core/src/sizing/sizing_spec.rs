@@ -1,8 +1,8 @@
 //! How a VPA sizes the pods of its workload, and the rules that apply.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use super::lookup::Lookup;
+use super::lookup::first_by_key;
 use crate::{
     api::{
         annotations::LIMIT_POLICY,
@@ -152,8 +152,7 @@ impl<'a> SizingSpec<'a> {
 
 /// The container policies of a VPA, indexed by container name.
 pub(super) struct ContainerPolicies<'a> {
-    all: &'a [ContainerPolicy],
-    by_name: Lookup<&'a str, &'a ContainerPolicy>,
+    by_name: BTreeMap<&'a str, &'a ContainerPolicy>,
     default_policy: Option<&'a ContainerPolicy>,
 }
 
@@ -162,20 +161,14 @@ impl<'a> ContainerPolicies<'a> {
     pub fn new(sizing_spec: &SizingSpec<'a>) -> Self {
         let all = sizing_spec.spec.resource_policy.as_ref();
         let all = all.map_or(&[][..], |policy| &policy.container_policies);
-        let by_name = Lookup::new(all.len(), named_policies(all));
         Self {
-            all,
-            by_name,
+            by_name: first_by_key(all.iter().map(|policy| (&*policy.container_name, policy))),
             default_policy: all.iter().rfind(|policy| policy.container_name == "*"),
         }
     }
 
     /// Returns the policy of a container, as [`SizingSpec::container_policy`] does.
     pub fn get(&self, container: &str) -> Option<&'a ContainerPolicy> {
-        self.by_name.get(container, named_policies(self.all)).or(self.default_policy)
+        self.by_name.get(container).copied().or(self.default_policy)
     }
-}
-
-fn named_policies(policies: &[ContainerPolicy]) -> impl Iterator<Item = (&str, &ContainerPolicy)> {
-    policies.iter().map(|policy| (&*policy.container_name, policy))
 }

@@ -166,15 +166,10 @@ impl InPlaceContext<'_> {
                 InPlaceDecision::Deferred(deferral_reason(status))
             });
         }
-        let skip = match pod.phase {
-            ResizePhase::Settled => return None,
-            ResizePhase::Infeasible if only_in_place => return Some(InPlaceDecision::Infeasible),
-            ResizePhase::Infeasible => SkipReason::Infeasible,
-            ResizePhase::Proposed { .. } => SkipReason::ResizeProposed,
-            ResizePhase::Deferred { .. } => SkipReason::ResizeDeferred,
-            ResizePhase::InProgress { .. } => SkipReason::ResizeInProgress,
-            ResizePhase::Error { .. } => SkipReason::ResizeError,
-        };
+        let skip = pod.phase.skip_reason()?;
+        if only_in_place && pod.phase == ResizePhase::Infeasible {
+            return Some(InPlaceDecision::Infeasible);
+        }
         let evict = !only_in_place && self.may_evict_while_resizing(pod, first_seen).is_ok();
         Some(if evict { InPlaceDecision::Evict } else { InPlaceDecision::Deferred(skip) })
     }
@@ -228,23 +223,16 @@ impl InPlaceContext<'_> {
             };
             return if ready { Ok(()) } else { Err(deferral_reason(status)) };
         }
-        match pod.phase {
-            ResizePhase::Settled | ResizePhase::Infeasible => Ok(()),
-            ResizePhase::Deferred { since } | ResizePhase::Error { since }
-                if timed_out(since, settings.deferred_timeout) =>
-            {
-                Ok(())
+        let may_evict = match pod.phase {
+            ResizePhase::Settled | ResizePhase::Infeasible => true,
+            ResizePhase::Deferred { since } | ResizePhase::Error { since } => {
+                timed_out(since, settings.deferred_timeout)
             }
-            ResizePhase::InProgress { since } | ResizePhase::Proposed { since }
-                if timed_out(since, settings.in_progress_timeout) =>
-            {
-                Ok(())
+            ResizePhase::InProgress { since } | ResizePhase::Proposed { since } => {
+                timed_out(since, settings.in_progress_timeout)
             }
-            ResizePhase::Deferred { .. } => Err(SkipReason::ResizeDeferred),
-            ResizePhase::Error { .. } => Err(SkipReason::ResizeError),
-            ResizePhase::InProgress { .. } => Err(SkipReason::ResizeInProgress),
-            ResizePhase::Proposed { .. } => Err(SkipReason::ResizeProposed),
-        }
+        };
+        pod.phase.skip_reason().filter(|_| !may_evict).map_or(Ok(()), Err)
     }
 }
 

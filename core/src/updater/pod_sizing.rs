@@ -62,11 +62,10 @@ impl PodSizing<'_> {
 
     /// Returns the desired resources of each container, except those whose boost is active. A container whose boost has
     /// expired and that has no recommendation gets its original resources.
-    fn desired_resources(
+    pub fn desired_resources(
         &self,
         pod: &Pod,
         boosts: &BoostStatus<'_>,
-        mode: UpdateMode,
     ) -> Result<Vec<SizedContainer>, SkipReason> {
         let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)
             .map_err(SkipReason::from)?;
@@ -78,7 +77,7 @@ impl PodSizing<'_> {
             if boosted.contains(&&*container.name) && !is_expired {
                 continue;
             }
-            if mode == UpdateMode::Off {
+            if self.spec.update_mode() == UpdateMode::Off {
                 size = SizedContainer::unchanged(size.container);
             }
             // Upstream reads the original resources even if it does not need them, and skips the pod if that fails.
@@ -99,22 +98,13 @@ impl PodSizing<'_> {
         if desired.is_empty() { Err(SkipReason::NothingToWrite) } else { Ok(desired) }
     }
 
-    /// Returns what removing expired boosts would write.
-    pub fn without_boost(
-        &self,
-        pod: &Pod,
-        boosts: &BoostStatus<'_>,
-    ) -> Result<Vec<SizedContainer>, SkipReason> {
-        self.desired_resources(pod, boosts, self.spec.update_mode())
-    }
-
     /// Returns what a resize of a pod would write.
     pub fn resized(
         &self,
         pod: &Pod,
         boosts: &BoostStatus<'_>,
     ) -> Result<Vec<SizedContainer>, SkipReason> {
-        let sizes = self.desired_resources(pod, boosts, self.spec.update_mode())?;
+        let sizes = self.desired_resources(pod, boosts)?;
         if !self.rules.fixes.has(Fix::OnlyPossibleResizes) {
             return Ok(sizes);
         }

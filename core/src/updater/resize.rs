@@ -3,7 +3,10 @@
 
 use crate::types::Time;
 
-use super::pod_status::{PodStatus, ResizeCondition};
+use super::{
+    pod_status::{PodStatus, ResizeCondition},
+    skip_reason::SkipReason,
+};
 
 /// The resize status by the conditions of a pod. `PodResizePending` takes precedence over `PodResizeInProgress`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +102,18 @@ impl ResizePhase {
             ResizeStatus::Deferred | ResizeStatus::Unknown | ResizeStatus::None => {
                 Self::Deferred { since }
             }
+        }
+    }
+
+    /// Why a pod in this phase is not updated; `None` without a resize.
+    pub const fn skip_reason(self) -> Option<SkipReason> {
+        match self {
+            Self::Settled => None,
+            Self::Infeasible => Some(SkipReason::Infeasible),
+            Self::Proposed { .. } => Some(SkipReason::ResizeProposed),
+            Self::Deferred { .. } => Some(SkipReason::ResizeDeferred),
+            Self::InProgress { .. } => Some(SkipReason::ResizeInProgress),
+            Self::Error { .. } => Some(SkipReason::ResizeError),
         }
     }
 

@@ -281,10 +281,10 @@ impl Recommender {
         let reports = read.loadings.iter().map(HistoryLoad::report);
         let (mut queries, mut bytes, mut other_workloads) = (0, 0, 0);
         for report in reports {
-            queries += report.queries;
-            bytes += report.bytes;
+            queries += report.reads.queries;
+            bytes += report.reads.bytes;
             other_workloads += report.skipped.other_workloads;
-            for warning in &report.warnings {
+            for warning in &report.reads.warnings {
                 let server = &source.address;
                 tracing::warn!(server, warning, "Prometheus returned a warning");
             }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{api::state::StateError, types::ObjectKey};
 
 use super::{
     Updater,
@@ -17,8 +17,7 @@ use crate::cluster::{
     write::{AnnotationUpdate, UpdateError, WriteError, write_vpa_annotation},
 };
 use plimsoll_core::updater::{
-    DisruptionBudget, PersistedState, RefusalBackoff, WorkloadState,
-    guard::{disruption_budget, workload_state},
+    DisruptionBudget, PersistedState, RefusalBackoff, WorkloadState, guard::workload_state,
     in_place::ResizesFirstSeen,
 };
 
@@ -74,7 +73,7 @@ fn hash(text: &str) -> u64 {
 
 impl WorkloadEntry {
     /// Adopts the state in the annotation of the VPA, unless this process has written it or a later one.
-    fn load_from_vpa(&mut self, workload: &Workload) -> Result<(), workload_state::StateReadError> {
+    fn load_from_vpa(&mut self, workload: &Workload) -> Result<(), StateError> {
         let annotations = workload.vpa.metadata.annotations.as_ref();
         let text = annotations
             .and_then(|annotations| annotations.get(workload_state::ANNOTATION))
@@ -131,10 +130,7 @@ impl WorkloadEntry {
 
 impl UpdaterState {
     /// Returns the state of a workload and of the cluster. The error is why the annotation of the VPA was ignored.
-    pub fn recall(
-        &mut self,
-        workload: &Workload,
-    ) -> (PersistedState, Option<workload_state::StateReadError>) {
+    pub fn recall(&mut self, workload: &Workload) -> (PersistedState, Option<StateError>) {
         self.ledger_was_replaced = false;
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         self.orphaned_surges.extend(entry.set_target(workload));
@@ -241,10 +237,7 @@ impl UpdaterState {
         }
     }
 
-    fn adopt_ledger(
-        &mut self,
-        text: Option<String>,
-    ) -> Result<(), disruption_budget::BudgetReadError> {
+    fn adopt_ledger(&mut self, text: Option<String>) -> Result<(), StateError> {
         let parsed = text.as_deref().map(DisruptionBudget::read);
         self.ledger_text = text;
         self.ledger_was_replaced = true;

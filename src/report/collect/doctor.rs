@@ -22,7 +22,7 @@ use plimsoll_storage::prometheus::{
     client::{CollectedSeries, PrometheusClient, QueryLimits},
     decode::IgnoreSeries,
     detect::{SchemaOverrides, detect, find_recorded},
-    promql::{Aggregation, Grouping, Query},
+    promql::{Aggregation, Query},
     query_error::QueryError,
     schema::{KubeStateMetrics, Schema, THROTTLED_PERIODS_METRIC, WithOrigin},
     selector::{Pattern, Selector},
@@ -119,7 +119,7 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
     let first =
         client(QueryLimits { timeout: FIRST_RESPONSE_TIMEOUT.min(config.timeout), ..limits });
     let up = Selector::metric("up").with_all(&config.series_options.matchers);
-    let up = Query::from(up).aggregate(Aggregation::Count, Grouping::By(&[]));
+    let up = Query::from(up).aggregate(Aggregation::Count, &[]);
     if let Err(failure) = first.instant(&up, now, &mut IgnoreSeries).await {
         return Err(DoctorError::Unreachable(failure_message(&address, failure)));
     }
@@ -244,10 +244,10 @@ impl ServerProbe {
         let containers = |metric: &WithOrigin<String>| {
             let selector = schema.usage_selector_in(metric, config.namespace.as_deref().as_slice());
             let one_each = Query::from(selector);
-            one_each.aggregate(Aggregation::Group, Grouping::By(&schema.usage.container_labels()))
+            one_each.aggregate(Aggregation::Group, &schema.usage.container_labels())
         };
         let throttled = WithOrigin::detected(THROTTLED_PERIODS_METRIC.to_owned());
-        let throttled = containers(&throttled).aggregate(Aggregation::Count, Grouping::By(&[]));
+        let throttled = containers(&throttled).aggregate(Aggregation::Count, &[]);
         facts.throttled = Some(self.query_count(&throttled, self.now).await);
         if let Some(kube_state_metrics) = &schema.kube_state_metrics {
             facts.families = Some(self.query_families(kube_state_metrics, schema).await);
@@ -255,7 +255,7 @@ impl ServerProbe {
 
         facts.stage = Stage::Depth;
         let memory = containers(&schema.usage.memory);
-        let count_query = memory.aggregate(Aggregation::Count, Grouping::By(&[]));
+        let count_query = memory.aggregate(Aggregation::Count, &[]);
         let mut ages = vec![Duration::ZERO, config.wanted_history];
         ages.extend(PROBED_AGES.into_iter().filter(|age| *age < config.wanted_history));
         ages.sort_unstable();
@@ -286,7 +286,7 @@ impl ServerProbe {
             selector = selector.equals("job", job);
         }
         let query = Query::from(selector.with_all(&schema.matchers));
-        let query = query.aggregate(Aggregation::Group, Grouping::By(&[NAME]));
+        let query = query.aggregate(Aggregation::Group, &[NAME]);
         let ProbeAnswer { evidence, answer } = self.query_vector(&query, self.now).await;
         let names = |groups: Vec<CollectedSeries>| {
             groups.into_iter().filter_map(|mut group| group.labels.remove(NAME)).collect()

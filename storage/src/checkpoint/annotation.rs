@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use serde::{Deserialize, Serialize};
 
 use plimsoll_core::{
+    api::state::{MAX_STATE_BYTES, StateError, read_state, write_state},
     history::{ReplicaState, Snapshot},
     types::Time,
 };
@@ -17,30 +18,14 @@ use plimsoll_core::{
 pub const KEY: &str = "plimsoll.dev/history";
 
 /// Maximum size of the annotation in bytes.
-pub const MAX_BYTES: usize = plimsoll_core::api::annotations::MAX_STATE_BYTES;
+pub const MAX_BYTES: usize = MAX_STATE_BYTES;
 
 /// The version of the format. It changes if old readers would misread new annotations.
 const VERSION: u32 = 1;
 
-/// Why an annotation is ignored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AnnotationError {
-    /// Another program has changed the status since.
-    #[error("it belongs to a status that has been replaced since: using the status only")]
-    Stale,
-    /// The format has another version.
-    #[error("unsupported version {0}, expected {VERSION}: using the status only")]
-    UnsupportedVersion(u32),
-    /// The annotation is malformed.
-    #[error("it is malformed ({0}): using the status only")]
-    Malformed(String),
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SerializedAnnotation<'a> {
-    v: u32,
-    of: &'a str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cpu_standard: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -49,14 +34,8 @@ struct SerializedAnnotation<'a> {
 }
 
 #[derive(Deserialize)]
-struct VersionOnly {
-    v: u32,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ParsedAnnotation {
-    of: String,
     /// Whether the snapshot has this field. It is omitted here because the status contains it.
     #[serde(default)]
     cpu_standard: bool,
@@ -69,17 +48,15 @@ struct ParsedAnnotation {
 /// the smallest open peaks first: their windows count as closed from then on. `None` if it does not fit even without
 /// pods.
 pub fn encode(snapshot: &Snapshot, fingerprint: u64) -> Option<String> {
-    let of = format!("{fingerprint:016x}");
     let mut slim = Snapshot { cpu_standard: None, memory_closed: None, ..snapshot.clone() };
     let text = |slim: &Snapshot| {
         let written = SerializedAnnotation {
-            v: VERSION,
-            of: &of,
             cpu_standard: snapshot.cpu_standard.is_some(),
             memory_closed: snapshot.memory_closed.is_some(),
             snapshot: slim,
         };
-        serde_json::to_string(&written).ok().filter(|text| text.len() <= MAX_BYTES)
+        let text = write_state(&written, VERSION, Some(fingerprint));
+        text.ok().filter(|text| text.len() <= MAX_BYTES)
     };
     if let Some(text) = text(&slim) {
         return Some(text);
@@ -116,20 +93,9 @@ fn largest_peaks(
 }
 
 /// Decodes the snapshot of an annotation, with the fields that the status contains.
-pub fn decode(
-    text: &str,
-    status: &Snapshot,
-    fingerprint: u64,
-) -> Result<Snapshot, AnnotationError> {
-    let malformed = |error: serde_json::Error| AnnotationError::Malformed(error.to_string());
-    let VersionOnly { v } = serde_json::from_str(text).map_err(malformed)?;
-    if v != VERSION {
-        return Err(AnnotationError::UnsupportedVersion(v));
-    }
-    let annotation: ParsedAnnotation = serde_json::from_str(text).map_err(malformed)?;
-    if annotation.of != format!("{fingerprint:016x}") {
-        return Err(AnnotationError::Stale);
-    }
+pub fn decode(text: &str, status: &Snapshot, fingerprint: u64) -> Result<Snapshot, StateError> {
+    let of = (fingerprint, "it belongs to a status that has been replaced since");
+    let annotation: ParsedAnnotation = read_state(text, VERSION, Some(of))?;
     Ok(Snapshot {
         cpu_standard: annotation.cpu_standard.then(|| status.cpu.clone()),
         memory_closed: annotation.memory_closed.then(|| status.memory.clone()),
@@ -184,11 +150,15 @@ mod tests {
         let text = encode(&snapshot(1, 0), 7).expect("it fits");
         let newer = text.replacen("\"v\":1", "\"v\":2", 1);
         let status = Snapshot::default();
-        assert_eq!(decode(&text, &status, 8), Err(AnnotationError::Stale));
-        assert_eq!(decode(&newer, &status, 7), Err(AnnotationError::UnsupportedVersion(2)));
+        let stale = decode(&text, &status, 8);
+        assert!(matches!(stale, Err(StateError::Stale(_))), "{stale:?}");
+        assert_eq!(
+            decode(&newer, &status, 7),
+            Err(StateError::Version { found: 2, expected: VERSION })
+        );
         for broken in ["", "{}", "[]", "{\"v\":1}", &text[..text.len() - 1]] {
             let found = decode(broken, &status, 7);
-            assert!(matches!(found, Err(AnnotationError::Malformed(_))), "{broken:?}: {found:?}");
+            assert!(matches!(found, Err(StateError::Malformed(_))), "{broken:?}: {found:?}");
         }
     }
 

@@ -2,17 +2,10 @@
 
 use std::fmt;
 
-use async_trait::async_trait;
 use kube::Client;
 
 use super::{cache::CheckpointCache, client::CheckpointClient};
-use crate::{
-    Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage, WritePermit, Writer,
-};
-use plimsoll_core::{
-    history::{Record, Sink},
-    types::Time,
-};
+use plimsoll_core::types::Time;
 
 /// Options of the checkpoint backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,39 +67,5 @@ impl CheckpointStorage {
 impl fmt::Debug for CheckpointStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CheckpointStorage").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
-#[async_trait]
-impl Storage for CheckpointStorage {
-    fn name(&self) -> &'static str {
-        "checkpoint"
-    }
-
-    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
-        self.load_all(wanted, sink).await
-    }
-
-    fn writer(&self) -> Option<&dyn Writer> {
-        Some(self)
-    }
-
-    fn is_in_cluster(&self) -> bool {
-        true
-    }
-}
-
-#[async_trait]
-impl Writer for CheckpointStorage {
-    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
-        self.save_all(batch, permit).await
-    }
-
-    async fn collect_garbage(
-        &self,
-        orphaned: OrphanPredicate<'_>,
-        permit: &dyn WritePermit,
-    ) -> Result<usize, Error> {
-        self.collect_orphans(orphaned, permit).await
     }
 }

@@ -67,9 +67,7 @@ impl CheckpointClient {
                         return Err(ApiError::Transient(status.message.clone(), None));
                     };
                     let resumed = ListParams::default().limit(limit).continue_token(&token);
-                    with_timeout(api.list(&resumed))
-                        .await?
-                        .map_err(|error| ApiError::from_kube(&error))
+                    call(api.list(&resumed)).await
                 }
                 Err(error) => Err(ApiError::from_kube(&error)),
             }
@@ -83,9 +81,7 @@ impl CheckpointClient {
         namespace: &str,
         name: &str,
     ) -> Result<Option<DynamicObject>, ApiError> {
-        with_timeout(self.api(namespace).get_opt(name))
-            .await?
-            .map_err(|error| ApiError::from_kube(&error))
+        call(self.api(namespace).get_opt(name)).await
     }
 
     /// Creates an object and returns its resourceVersion. Does not retry.
@@ -96,8 +92,7 @@ impl CheckpointClient {
     ) -> Result<Box<str>, ApiError> {
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
-        let created = with_timeout(self.api(namespace).create(&parameters, object)).await?;
-        let created = created.map_err(|error| ApiError::from_kube(&error))?;
+        let created = call(self.api(namespace).create(&parameters, object)).await?;
         Ok(created.metadata.resource_version.unwrap_or_default().into())
     }
 
@@ -120,8 +115,7 @@ impl CheckpointClient {
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
         request.extensions_mut().insert("patch");
         let patched =
-            with_timeout(self.client.request::<PartialObjectMeta<DynamicObject>>(request)).await?;
-        let patched = patched.map_err(|error| ApiError::from_kube(&error))?;
+            call(self.client.request::<PartialObjectMeta<DynamicObject>>(request)).await?;
         Ok(patched.metadata.resource_version.unwrap_or_default().into())
     }
 
@@ -137,9 +131,12 @@ impl CheckpointClient {
             preconditions: Some(Preconditions { uid, resource_version: Some(version.to_owned()) }),
             ..DeleteParams::default()
         };
-        let deleted = with_timeout(self.api(namespace).delete(name, &parameters)).await?;
-        deleted.map(drop).map_err(|error| ApiError::from_kube(&error))
+        call(self.api(namespace).delete(name, &parameters)).await.map(drop)
     }
+}
+
+async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    with_timeout(call).await?.map_err(|error| ApiError::from_kube(&error))
 }
 
 async fn with_timeout<T>(

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use async_trait::async_trait;
 use kube::api::{DynamicObject, ObjectList};
 
 use super::{
@@ -10,7 +11,7 @@ use super::{
     client::with_retries,
     object::{CheckpointContent, CheckpointObject},
 };
-use crate::{Error, LoadReport, LoadRequest};
+use crate::{Error, LoadReport, LoadRequest, Storage, Writer};
 use plimsoll_core::{
     history::{Sink, SkippedRecord},
     types::{ContainerKey, ObjectKey},
@@ -19,13 +20,13 @@ use plimsoll_core::{
 /// Maximum number of namespaces to list one by one. With more, the whole cluster is listed.
 const MAX_NAMESPACE_LISTS: usize = 8;
 
-impl CheckpointStorage {
-    /// Loads the requested records.
-    pub(super) async fn load_all(
-        &self,
-        wanted: &LoadRequest,
-        sink: &mut dyn Sink,
-    ) -> Result<LoadReport, Error> {
+#[async_trait]
+impl Storage for CheckpointStorage {
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+
+    async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
         let scopes = self.list_scopes(wanted);
         let mut load_state = LoadState::new(wanted);
         for scope in &scopes {
@@ -50,6 +51,16 @@ impl CheckpointStorage {
         Ok(load_state.report)
     }
 
+    fn writer(&self) -> Option<&dyn Writer> {
+        Some(self)
+    }
+
+    fn is_in_cluster(&self) -> bool {
+        true
+    }
+}
+
+impl CheckpointStorage {
     /// The lists to make: namespaces, or the whole cluster.
     fn list_scopes(&self, wanted: &LoadRequest) -> Vec<Option<String>> {
         let only = self.options.namespace.as_ref();

@@ -5,7 +5,10 @@ use twox_hash::XxHash3_64;
 
 use super::{annotation, fingerprint::fingerprint, object_names};
 use plimsoll_core::{
-    api::checkpoint::{VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus},
+    api::{
+        checkpoint::{VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus},
+        state::StateError,
+    },
     history::checkpoint::{FormatError, VERSION, snapshot_from_status},
 };
 use plimsoll_core::{
@@ -51,7 +54,7 @@ pub struct StoredHistory {
     /// The fingerprint of the stored state.
     pub fingerprint: StoredFingerprint,
     /// Why the annotation is ignored, if it is.
-    pub annotation_error: Option<annotation::AnnotationError>,
+    pub annotation_error: Option<StateError>,
 }
 
 /// A compact fingerprint of a stored state.
@@ -110,7 +113,8 @@ impl CheckpointObject {
             CheckpointContent::History(history) => {
                 let error = history.annotation_error.as_ref()?;
                 let record = format!("{}, annotation {}", self.key, annotation::KEY);
-                return Some(SkippedRecord { record, reason: error.to_string() });
+                let reason = format!("{error}: using the status only");
+                return Some(SkippedRecord { record, reason });
             }
         };
         Some(SkippedRecord { record: format!("{} (object {})", self.key, self.name), reason: why })

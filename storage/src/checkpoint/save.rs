@@ -5,6 +5,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
+use async_trait::async_trait;
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     object::CheckpointObject,
     object_names,
 };
-use crate::{Error, NotLeader, SaveDecision, SaveReport, WritePermit};
+use crate::{Error, NotLeader, OrphanPredicate, SaveDecision, SaveReport, WritePermit, Writer};
 use plimsoll_core::history::{Record, SkippedRecord};
 
 /// Maximum number of conflicts before a record is left to the next save.
@@ -24,13 +25,9 @@ const MAX_CONFLICT_ROUNDS: usize = 8;
 /// Maximum number of consecutive records without a response. Then the others are not tried.
 const MAX_CONSECUTIVE_FAILURES: usize = 5;
 
-impl CheckpointStorage {
-    /// Saves a batch.
-    pub(super) async fn save_all(
-        &self,
-        batch: &[Record],
-        permit: &dyn WritePermit,
-    ) -> Result<SaveReport, Error> {
+#[async_trait]
+impl Writer for CheckpointStorage {
+    async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
         let run =
             SaveRun { permit, stopped: AtomicBool::new(false), unanswered: AtomicUsize::new(0) };
         let mut results = Vec::with_capacity(batch.len());
@@ -68,6 +65,16 @@ impl CheckpointStorage {
         Ok(report)
     }
 
+    async fn collect_garbage(
+        &self,
+        orphaned: OrphanPredicate<'_>,
+        permit: &dyn WritePermit,
+    ) -> Result<usize, Error> {
+        self.collect_orphans(orphaned, permit).await
+    }
+}
+
+impl CheckpointStorage {
     async fn write_nth(
         &self,
         index: usize,

@@ -19,18 +19,8 @@ pub struct EncodedRecord {
 impl EncodedRecord {
     /// Encodes a record.
     pub fn new(record: &Record) -> Result<Self, SkippedRecord> {
+        let key = &record.key;
         let body = codec::encode_snapshot(&record.snapshot);
-        Self::raw(&record.key, codec::FORMAT, record.snapshot.sample_rank(), body)
-            .map(|raw| Self { supersede: record.supersede, ..raw })
-    }
-
-    /// Creates a record from encoded content.
-    pub fn raw(
-        key: &ContainerKey,
-        format: u8,
-        richness: u64,
-        body: Vec<u8>,
-    ) -> Result<Self, SkippedRecord> {
         let bytes = codec::encode_key(key);
         let (true, Ok(length)) = (bytes.len() <= frame::MAX_KEY, u32::try_from(body.len())) else {
             return Err(SkippedRecord {
@@ -40,13 +30,13 @@ impl EncodedRecord {
         };
         let head = FrameHeader {
             kind: FrameKind::Record,
-            format,
+            format: codec::FORMAT,
             body: length,
             sequence: 0,
-            richness,
+            richness: record.snapshot.sample_rank(),
             check: frame::check(&body),
             key: bytes.into(),
         };
-        Ok(Self { key: key.clone(), head, body, supersede: false })
+        Ok(Self { key: key.clone(), head, body, supersede: record.supersede })
     }
 }

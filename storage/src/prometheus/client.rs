@@ -9,28 +9,23 @@
 //! without a limit. Its types reject what servers return: strings, histograms, the build information of every server but
 //! Prometheus, and a retention by size; and they ignore that a response is partial.
 
-mod backoff;
-mod instant;
-mod observer;
+mod queries;
 mod query_stats;
 mod range;
 mod request;
-mod series;
-mod server_info;
-mod vector;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::sync::Semaphore;
 
-pub(super) use self::query_stats::merge;
 pub use self::{
-    observer::{CompletedQuery, QueryObserver},
+    queries::CollectedSeries,
     query_stats::QueryStats,
     range::{InvalidQueryRange, QueryRange, RangeInterrupted},
-    vector::CollectedSeries,
 };
-use super::{schema::Dialect, transport::Transport};
+use super::{
+    decode::ResponseSummary, query_error::QueryError, schema::Dialect, transport::Transport,
+};
 
 /// Limits of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +62,27 @@ impl Default for QueryLimits {
             max_backoff: Duration::from_mins(1),
         }
     }
+}
+
+/// A completed request to the server.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletedQuery<'a> {
+    /// The path below the server's address.
+    pub path: &'a str,
+    /// The parameters: `query`, `time`, `start`, `end`, `step`.
+    pub parameters: &'a [(&'a str, String)],
+    /// The HTTP status; `None` without a response.
+    pub status: Option<u16>,
+    /// How long the request took, without waiting for a permit.
+    pub duration: Duration,
+    /// The summary of the response. For a document that is not a query result it has only the size.
+    pub outcome: Result<&'a ResponseSummary, &'a QueryError>,
+}
+
+/// Receives each query after it succeeded or failed.
+pub trait QueryObserver: fmt::Debug + Send + Sync {
+    /// Called after each query.
+    fn on_query(&self, query: &CompletedQuery<'_>);
 }
 
 /// A client of one server. Clones share its limits.

@@ -11,7 +11,6 @@
 mod batch_load;
 mod live_pods;
 mod load;
-mod load_stats;
 #[cfg(test)]
 mod memory_bound_tests;
 mod namespaces;
@@ -39,8 +38,7 @@ use async_trait::async_trait;
 
 pub use self::{
     live_pods::{KnownPods, LivePods},
-    load::{HistoryLoad, LoadIncomplete},
-    load_stats::LoadStats,
+    load::{HistoryLoad, LoadIncomplete, LoadStats},
     pod_labels::{PodLabelQuery, PodOwnership, VpaMatcher},
     pod_name_rules::OwnerRef,
     query_plan::Weighting,

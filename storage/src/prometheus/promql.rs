@@ -31,20 +31,10 @@ pub enum RangeFunction {
     Increase,
     /// The maximum.
     Max,
-    /// The minimum.
-    Min,
-    /// The average.
-    Average,
-    /// The sum.
-    Sum,
     /// The count.
     Count,
     /// The last value.
     Last,
-    /// The number of changes.
-    Changes,
-    /// The number of counter resets.
-    Resets,
 }
 
 /// An aggregation of several series.
@@ -54,21 +44,10 @@ pub enum Aggregation {
     Sum,
     /// The maximum.
     Max,
-    /// The minimum.
-    Min,
     /// The count.
     Count,
     /// The constant 1 for each group.
     Group,
-}
-
-/// The grouping of an aggregation.
-#[derive(Clone, Copy, Debug)]
-pub enum Grouping<'a> {
-    /// Groups by these labels and drops all others.
-    By(&'a [&'a str]),
-    /// Drops these labels and groups by all others.
-    Without(&'a [&'a str]),
 }
 
 impl Query {
@@ -98,14 +77,10 @@ impl Query {
         self.clone()
     }
 
-    /// Aggregates series.
+    /// Aggregates series by these labels, and drops all others.
     #[must_use]
-    pub fn aggregate(&self, aggregation: Aggregation, grouping: Grouping<'_>) -> Self {
-        let (keyword, labels) = match grouping {
-            Grouping::By(labels) => ("by", labels),
-            Grouping::Without(labels) => ("without", labels),
-        };
-        Self::built(format!("{} {keyword} ({}) ({})", aggregation.name(), list(labels), self.text))
+    pub fn aggregate(&self, aggregation: Aggregation, by: &[&str]) -> Self {
+        Self::built(format!("{} by ({}) ({})", aggregation.name(), list(by), self.text))
     }
 
     /// The series with the largest values, this many for each combination of these labels. They keep all their labels, so
@@ -246,13 +221,8 @@ impl RangeFunction {
             Self::InstantRate => "irate",
             Self::Increase => "increase",
             Self::Max => "max_over_time",
-            Self::Min => "min_over_time",
-            Self::Average => "avg_over_time",
-            Self::Sum => "sum_over_time",
             Self::Count => "count_over_time",
             Self::Last => "last_over_time",
-            Self::Changes => "changes",
-            Self::Resets => "resets",
         }
     }
 }
@@ -262,7 +232,6 @@ impl Aggregation {
         match self {
             Self::Sum => "sum",
             Self::Max => "max",
-            Self::Min => "min",
             Self::Count => "count",
             Self::Group => "group",
         }
@@ -303,11 +272,8 @@ mod tests {
         let (minutes, hours) = (Duration::from_mins, Duration::from_hours);
         let rate = Query::range_function(RangeFunction::Rate, &selector, minutes(2));
         assert_eq!(rate.as_str(), r#"rate(x{a="b"}[2m])"#);
-        let by = rate.aggregate(Aggregation::Max, Grouping::By(&["pod", "my.label"]));
+        let by = rate.aggregate(Aggregation::Max, &["pod", "my.label"]);
         assert_eq!(by.as_str(), r#"max by (pod,"my.label") (rate(x{a="b"}[2m]))"#);
-        let without = Query::from(selector.clone())
-            .aggregate(Aggregation::Max, Grouping::Without(&["replica"]));
-        assert_eq!(without.as_str(), r#"max without (replica) (x{a="b"})"#);
         let last = Query::from(selector).last_within(hours(192));
         assert_eq!(last.as_str(), r#"last_over_time(x{a="b"}[8d])"#);
         let noted = Query::from_user("up # note", &LabelMatchers::default()).expect("a query");

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 
-use super::{decode::DecodeError, transport::TransportError};
+use super::{
+    decode::DecodeError,
+    transport::{TransportError, TransportErrorKind},
+};
 use crate::error_text::one_line;
 
 /// Why a query failed. Every message is one line.
@@ -73,10 +76,10 @@ impl QueryError {
 impl From<TransportError> for QueryError {
     fn from(error: TransportError) -> Self {
         let line = error.to_string();
-        match error {
-            TransportError::TimedOut { .. } => Self::Timeout(line),
-            TransportError::Redirected { .. } => Self::NotPrometheus(line),
-            error if error.is_transient() => Self::Unavailable(line),
+        match error.kind() {
+            TransportErrorKind::TimedOut => Self::Timeout(line),
+            TransportErrorKind::Redirected => Self::NotPrometheus(line),
+            _ if error.is_transient() => Self::Unavailable(line),
             _ => Self::AccessDenied(line),
         }
     }

@@ -15,6 +15,7 @@ mod authenticator;
 #[cfg(feature = "aws")]
 mod aws;
 mod azure;
+mod cached_token;
 pub mod config;
 mod error;
 mod google;
@@ -23,7 +24,6 @@ mod reloading_client;
 mod reloading_file;
 mod secret;
 pub mod tls;
-mod token_cache;
 mod token_endpoint;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -46,7 +46,7 @@ use self::{
 };
 pub use self::{
     config::TransportConfig,
-    error::TransportError,
+    error::{TransportError, TransportErrorKind},
     reloading_client::{ReloadingClient, is_loopback},
     secret::Secret,
 };
@@ -133,10 +133,17 @@ impl fmt::Debug for HttpTransport {
 #[derive(Debug)]
 struct PreparedRequest {
     client: reqwest::Client,
+    /// How often the client was built so far.
+    client_version: u64,
     auth: RequestAuth,
     headers: HeaderMap,
-    /// How often the client, the headers and the credentials have changed so far.
-    versions: [u64; 3],
+}
+
+impl PartialEq for PreparedRequest {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { client: _, client_version, auth, headers } = self;
+        (*client_version, auth, headers) == (other.client_version, &other.auth, &other.headers)
+    }
 }
 
 impl HttpTransport {
@@ -196,7 +203,7 @@ impl HttpTransport {
             return Err(refusal);
         }
         let reloaded = self.prepare(Reload::Now).await?;
-        if reloaded.versions == prepared.versions {
+        if reloaded == prepared {
             return Err(refusal);
         }
         tracing::info!(server = %self.display_address, "request rejected; retrying with reloaded credentials");
@@ -204,21 +211,14 @@ impl HttpTransport {
     }
 
     async fn prepare(&self, reload: Reload) -> Result<PreparedRequest, TransportError> {
-        let (client, client_changes) = self.client.get_version(reload).await?;
+        let (client, client_version) = self.client.get_version(reload).await?;
         let mut headers = HeaderMap::new();
-        let mut header_changes = 0;
         for (name, file) in &self.headers {
-            let (value, changes) = file.read(reload).await?;
+            let value = file.read(reload).await?;
             headers.append(name, hidden(name.as_str(), value.reveal())?);
-            header_changes += changes;
         }
-        let (auth, auth_changes) = self.signer.request_auth(reload).await?;
-        Ok(PreparedRequest {
-            client,
-            auth,
-            headers,
-            versions: [client_changes, header_changes, auth_changes],
-        })
+        let auth = self.signer.request_auth(reload).await?;
+        Ok(PreparedRequest { client, client_version, auth, headers })
     }
 
     async fn send_once(
@@ -243,7 +243,7 @@ impl HttpTransport {
             let query = url.query().map(|query| query.replace('+', "%20"));
             url.set_query(query.as_deref());
         }
-        prepared.auth.apply(method, &url, &mut headers, body.as_bytes())?;
+        self.signer.apply(&prepared.auth, method, &url, &mut headers, body.as_bytes())?;
         let request =
             prepared.client.request(method.clone(), url).timeout(timeout).headers(headers);
         let request = if body.is_empty() { request } else { request.body(body) };
@@ -256,21 +256,32 @@ impl HttpTransport {
 
     /// Turns authentication failures and redirects into errors.
     fn check_status(&self, response: Response) -> Result<Response, TransportError> {
-        let server = self.display_address.clone();
+        let server = &self.display_address;
         let (credentials, advice) = self.signer.refusal_hints();
-        match response.status() {
-            StatusCode::UNAUTHORIZED => {
-                Err(TransportError::Unauthorized { server, credentials, advice })
+        let (kind, message) = match response.status() {
+            StatusCode::UNAUTHORIZED => (
+                TransportErrorKind::Refused,
+                format!("{server} rejected {credentials} (401): {advice}"),
+            ),
+            StatusCode::FORBIDDEN => {
+                let advice = "grant permission to query, or check the tenant";
+                let message = format!("{server} denied access with {credentials} (403): {advice}");
+                (TransportErrorKind::Refused, message)
             }
-            StatusCode::FORBIDDEN => Err(TransportError::Forbidden { server, credentials }),
             status if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());
                 let to = to.and_then(|to| response.url().join(to).ok());
                 let to = to.as_ref().map_or_else(|| "an invalid location".to_owned(), redacted);
-                Err(TransportError::Redirected { server, to, status: status.as_u16() })
+                let message = format!(
+                    "{server} redirects to {to} ({}), and redirects are not followed: configure authentication, or use \
+                     the final address",
+                    status.as_u16()
+                );
+                (TransportErrorKind::Redirected, message)
             }
-            _ => Ok(response),
-        }
+            _ => return Ok(response),
+        };
+        Err(TransportError::new(kind, message))
     }
 }
 
@@ -295,13 +306,8 @@ impl Transport for HttpTransport {
 
 /// Whether reloaded secrets may help. AWS responds with 403 to an expired key.
 fn may_be_stale(refusal: &TransportError) -> bool {
-    matches!(
-        refusal,
-        TransportError::Unauthorized { .. }
-            | TransportError::Forbidden { .. }
-            | TransportError::Untrusted { .. }
-            | TransportError::ClientCertificate { .. }
-    )
+    use TransportErrorKind::{ClientCertificate, Refused, Untrusted};
+    matches!(refusal.kind(), Refused | Untrusted | ClientCertificate)
 }
 
 /// Whether to use the proxy of the environment.

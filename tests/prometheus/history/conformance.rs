@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::{history::Sink, types::Time};
-use plimsoll_storage::conformance::{
-    Case, CaseVerdict, ContainerLifetime, ReadOnlyFixture, format_table, run_read_only_suite,
-};
 use plimsoll_storage::prometheus::history::{HistorySettings, PrometheusHistory};
 use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC};
 use plimsoll_storage::{Error, LoadReport, LoadRequest, Storage, Writer};
@@ -17,6 +14,9 @@ use super::collecting_sink::{hours, storage};
 use crate::prometheus::label_flavors::{LabelFlavor, MANAGED, OPERATOR};
 use crate::prometheus::releases::by_turns;
 use crate::prometheus::series_collector::short_limits;
+use crate::storage::conformance::{
+    Case, ContainerLifetime, ReadOnlyFixture, format_table, run_read_only_suite,
+};
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
 /// A server that is filled again for each case.
@@ -106,7 +106,7 @@ async fn history_from_prometheus_passes_the_read_only_conformance_suite() {
         }
         let cases: Vec<_> = outcomes.iter().map(|outcome| outcome.case).collect();
         assert_eq!(cases, Case::READ_ONLY);
-        let passed = outcomes.iter().all(|outcome| outcome.verdict == CaseVerdict::Passed);
+        let passed = outcomes.iter().all(|outcome| outcome.result.is_ok());
         assert!(passed, "{} on {release:?}:\n{}", flavor.name, format_table(&outcomes));
     }
 }

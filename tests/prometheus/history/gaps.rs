@@ -89,7 +89,12 @@ async fn many_slices_give_the_same_history_as_few_slices() {
         let few = read(&server.url(), length.clone(), end, &vpas).await;
         let thrifty = HistorySettings { point_budget: 2000, ..length };
         let many = read(&server.url(), thrifty, end, &vpas).await;
-        assert!(many.1.queries > 10 * few.1.queries, "{} and {}", many.1.queries, few.1.queries);
+        assert!(
+            many.1.reads.queries > 10 * few.1.reads.queries,
+            "{} and {}",
+            many.1.reads.queries,
+            few.1.reads.queries
+        );
         assert!(many.0 == few.0, "split queries give the same result");
         let db = few.0.samples_of("db", "app", "db-1").expect("exists");
         assert_eq!((db.cpu.len(), db.memory.len()), (15 * 1440, 15 * 288));

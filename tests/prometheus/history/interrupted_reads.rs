@@ -156,7 +156,7 @@ async fn queries_are_split_for_a_server_with_low_limits() {
         let (history, end) = day();
         let Some(server) = PrometheusServer::with_history(release, history).await else { return };
         let (uninterrupted, report) = read(&server.url(), last(24), end, &VPAS).await;
-        assert_eq!(report.halvings, 0);
+        assert_eq!(report.reads.halvings, 0);
         drop(server);
         let (history, _) = day();
         let flags = ["--query.max-samples=1000"];
@@ -164,7 +164,7 @@ async fn queries_are_split_for_a_server_with_low_limits() {
             return;
         };
         let (sink, report) = read(&server.url(), last(24), end, &VPAS).await;
-        assert!(report.halvings > 2, "{report:?}");
+        assert!(report.reads.halvings > 2, "{report:?}");
         assert!(sink == uninterrupted, "{release:?}");
     }
 }

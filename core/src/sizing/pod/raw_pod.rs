@@ -6,7 +6,7 @@ use crate::types::Time;
 use serde::Deserialize;
 
 use super::{AdmissionPod, Container, ContainerType, Controller, Pod, ResizeRestarts, Resources};
-use crate::{api::ResourceList, sizing::lookup::Lookup};
+use crate::{api::ResourceList, sizing::lookup::first_by_key};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -102,9 +102,12 @@ impl From<RawPod> for AdmissionPod {
 
 impl From<RawPod> for Pod {
     fn from(RawPod { metadata, spec, status }: RawPod) -> Self {
-        let statuses = Statuses(status.container_statuses.unwrap_or_default());
-        let init_statuses = Statuses(status.init_container_statuses.unwrap_or_default());
-        let (by_name, inits_by_name) = (statuses.by_name(), init_statuses.by_name());
+        let by_name = |statuses: Option<Vec<StatusContainer>>| {
+            let named = |status: StatusContainer| (status.name, status.resources);
+            first_by_key(statuses.unwrap_or_default().into_iter().map(named))
+        };
+        let statuses = by_name(status.container_statuses);
+        let init_statuses = by_name(status.init_container_statuses);
         let conditions = status.conditions.unwrap_or_default();
         let is_ready = |found: &&Condition| &*found.kind == "Ready" && &*found.status == "True";
         let ready = conditions.iter().find(is_ready);
@@ -119,7 +122,7 @@ impl From<RawPod> for Pod {
             annotations: metadata.annotations,
             containers: mains
                 .map(|main| {
-                    let status = statuses.find(&by_name, &main.name);
+                    let status = statuses.get(&main.name).cloned().flatten();
                     to_container(main, ContainerType::Main, status)
                 })
                 .collect(),
@@ -128,7 +131,7 @@ impl From<RawPod> for Pod {
                     let is_sidecar = init.restart_policy.as_deref() == Some("Always");
                     let container_type =
                         if is_sidecar { ContainerType::Sidecar } else { ContainerType::Init };
-                    let status = init_statuses.find(&inits_by_name, &init.name);
+                    let status = init_statuses.get(&init.name).cloned().flatten();
                     to_container(init, container_type, status)
                 })
                 .collect(),
@@ -140,30 +143,10 @@ impl From<RawPod> for Pod {
     }
 }
 
-struct Statuses(Vec<StatusContainer>);
-
-impl Statuses {
-    fn pairs(&self) -> impl Iterator<Item = (&str, &StatusContainer)> {
-        self.0.iter().map(|status| (&*status.name, status))
-    }
-
-    fn by_name(&self) -> Lookup<&str, &StatusContainer> {
-        Lookup::new(self.0.len(), self.pairs())
-    }
-
-    fn find<'a>(
-        &'a self,
-        by_name: &Lookup<&'a str, &'a StatusContainer>,
-        name: &str,
-    ) -> Option<&'a StatusContainer> {
-        by_name.get(name, self.pairs())
-    }
-}
-
 fn to_container(
     container: SpecContainer,
     container_type: ContainerType,
-    status: Option<&StatusContainer>,
+    status: Option<Resources>,
 ) -> Container {
     let policies = container.resize_policy.unwrap_or_default();
     let restarts = |resource: &str| {
@@ -174,7 +157,7 @@ fn to_container(
         name: container.name,
         container_type,
         spec: container.resources.unwrap_or_default(),
-        status: status.and_then(|status| status.resources.clone()),
+        status,
         resize_restarts: ResizeRestarts { on_cpu: restarts("cpu"), on_memory: restarts("memory") },
     }
 }

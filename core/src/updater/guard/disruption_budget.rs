@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::types::{ObjectKey, Time};
+use crate::{
+    api::state::{StateError, read_state, write_state},
+    types::{ObjectKey, Time},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,7 +20,7 @@ use super::{
 pub const ANNOTATION: &str = "plimsoll.dev/changes";
 
 /// Maximum size of the annotation in bytes.
-pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
+pub const MAX_BYTES: usize = crate::api::state::MAX_STATE_BYTES;
 
 /// Version of the format. It is increased when old readers would misinterpret it.
 const VERSION: u32 = 1;
@@ -87,51 +90,17 @@ pub struct PodCounts {
     pub namespace: u32,
 }
 
-/// Why the annotation of the Lease could not be read or written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BudgetReadError {
-    /// Unsupported version.
-    #[error("unsupported version {0}, expected {VERSION}")]
-    Version(u32),
-    /// Malformed value.
-    #[error("malformed value: {0}")]
-    Text(String),
-    /// The value exceeds the size limit.
-    #[error("size of {0} bytes exceeds the limit of {MAX_BYTES}")]
-    TooLong(usize),
-}
-
-#[derive(Deserialize)]
-struct StoredVersion {
-    v: u32,
-}
-
-#[derive(Serialize)]
-struct StoredBudget<'a> {
-    v: u32,
-    #[serde(flatten)]
-    budget: &'a DisruptionBudget,
-}
-
 impl DisruptionBudget {
     /// Parses the annotation of the Lease.
-    pub fn read(text: &str) -> Result<Self, BudgetReadError> {
-        let unreadable = |error: serde_json::Error| BudgetReadError::Text(error.to_string());
-        let StoredVersion { v } = serde_json::from_str(text).map_err(unreadable)?;
-        if v != VERSION {
-            return Err(BudgetReadError::Version(v));
-        }
-        serde_json::from_str(text).map_err(unreadable)
+    pub fn read(text: &str) -> Result<Self, StateError> {
+        read_state(text, VERSION, None)
     }
 
     /// Serializes the annotation of the Lease. If the exact times do not fit, all changes of a namespace get its latest
     /// time, so they count for longer than necessary. If the names do not fit either, the namespaces with the oldest
     /// changes are merged. So the value always fits, and never counts too few changes.
-    pub fn write(&self) -> Result<String, BudgetReadError> {
-        let text = |budget: &Self| {
-            serde_json::to_string(&StoredBudget { v: VERSION, budget })
-                .map_err(|error| BudgetReadError::Text(error.to_string()))
-        };
+    pub fn write(&self) -> Result<String, StateError> {
+        let text = |budget: &Self| write_state(budget, VERSION, None);
         let mut serialized = text(self)?;
         if serialized.len() <= MAX_BYTES {
             return Ok(serialized);
@@ -142,7 +111,7 @@ impl DisruptionBudget {
         serialized = text(&coarse)?;
         while serialized.len() > MAX_BYTES {
             if !coarse.drop_least_important() {
-                return Err(BudgetReadError::TooLong(serialized.len()));
+                return Err(StateError::TooLong(serialized.len()));
             }
             serialized = text(&coarse)?;
         }

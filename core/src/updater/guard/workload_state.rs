@@ -9,7 +9,11 @@ use twox_hash::XxHash3_64;
 
 use super::{infeasible::InfeasibleResizes, regression::Regression, rollout::Rollout};
 use crate::{
-    api::{ResourceList, vpa::TargetRef},
+    api::{
+        ResourceList,
+        state::{StateError, hash_text, read_state, write_state},
+        vpa::TargetRef,
+    },
     sizing,
 };
 
@@ -17,7 +21,7 @@ use crate::{
 pub const ANNOTATION: &str = "plimsoll.dev/updates";
 
 /// Maximum size of the annotation in bytes.
-pub const MAX_BYTES: usize = crate::api::annotations::MAX_STATE_BYTES;
+pub const MAX_BYTES: usize = crate::api::state::MAX_STATE_BYTES;
 
 /// Version of the format. It is increased when old readers would misinterpret it.
 const VERSION: u32 = 1;
@@ -113,45 +117,11 @@ pub struct WorkloadState {
     pub surge: Option<Surge>,
 }
 
-/// Why the annotation of the VPA could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateReadError {
-    /// The VPA has another target now.
-    #[error("it belongs to a previous target of the VPA")]
-    Stale,
-    /// Unsupported version.
-    #[error("unsupported version {0}, expected {VERSION}")]
-    Version(u32),
-    /// Malformed value.
-    #[error("malformed value: {0}")]
-    Unreadable(String),
-}
-
-#[derive(Serialize)]
-struct StoredState<'a> {
-    v: u32,
-    of: String,
-    #[serde(flatten)]
-    state: &'a WorkloadState,
-}
-
-#[derive(Deserialize)]
-struct StateHeader {
-    v: u32,
-    #[serde(default)]
-    of: String,
-}
-
-fn target_fingerprint(target: &TargetRef) -> String {
+fn target_fingerprint(target: &TargetRef) -> u64 {
     let mut bytes = Vec::with_capacity(64);
     hash_text(&mut bytes, &target.kind);
     hash_text(&mut bytes, &target.name);
-    format!("{:016x}", XxHash3_64::oneshot(&bytes))
-}
-
-fn hash_text(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
+    XxHash3_64::oneshot(&bytes)
 }
 
 /// Hashes the resources of a pod's containers, to detect whether another writer changed them.
@@ -177,24 +147,16 @@ fn hash_list(bytes: &mut Vec<u8>, list: &ResourceList) {
 
 impl WorkloadState {
     /// Parses the annotation of a VPA with this target.
-    pub fn read(text: &str, target: &TargetRef) -> Result<Self, StateReadError> {
-        let unreadable = |error: serde_json::Error| StateReadError::Unreadable(error.to_string());
-        let StateHeader { v, of } = serde_json::from_str(text).map_err(unreadable)?;
-        if v != VERSION {
-            return Err(StateReadError::Version(v));
-        }
-        if of != target_fingerprint(target) {
-            return Err(StateReadError::Stale);
-        }
-        serde_json::from_str(text).map_err(unreadable)
+    pub fn read(text: &str, target: &TargetRef) -> Result<Self, StateError> {
+        let of = (target_fingerprint(target), "it belongs to a previous target of the VPA");
+        read_state(text, VERSION, Some(of))
     }
 
     /// Serializes the annotation of a VPA with this target. If it does not fit, the oldest pod changes are dropped.
     pub fn write(&self, target: &TargetRef) -> Option<String> {
         let mut state = self.clone();
         loop {
-            let stored = StoredState { v: VERSION, of: target_fingerprint(target), state: &state };
-            let text = serde_json::to_string(&stored).ok()?;
+            let text = write_state(&state, VERSION, Some(target_fingerprint(target))).ok()?;
             if text.len() <= MAX_BYTES {
                 return Some(text);
             }
@@ -293,16 +255,15 @@ mod tests {
             let read = WorkloadState::read(&text, &target("web")).expect("is read");
             assert_eq!(read.touches.last(), state.touches.last());
             assert_eq!((read.breaker, read.rewritten), (state.breaker, state.rewritten));
-            assert_eq!(WorkloadState::read(&text, &target("db")), Err(StateReadError::Stale));
+            let other = WorkloadState::read(&text, &target("db"));
+            assert!(matches!(other, Err(StateError::Stale(_))), "{other:?}");
             let newer = text.replacen("\"v\":1", "\"v\":2", 1);
-            assert_eq!(
-                WorkloadState::read(&newer, &target("web")),
-                Err(StateReadError::Version(2))
-            );
+            let newer = WorkloadState::read(&newer, &target("web"));
+            assert_eq!(newer, Err(StateError::Version { found: 2, expected: 1 }));
         }
         for broken in ["", "{}", "[]", "{\"v\":1,\"of\":7}"] {
             let found = WorkloadState::read(broken, &target("web"));
-            assert!(matches!(found, Err(StateReadError::Unreadable(_))), "{broken:?}: {found:?}");
+            assert!(matches!(found, Err(StateError::Malformed(_))), "{broken:?}: {found:?}");
         }
     }
 

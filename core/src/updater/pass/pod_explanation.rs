@@ -1,7 +1,5 @@
 //! What a pass knows about one pod, for `explain`.
 
-use crate::types::Time;
-
 use super::{QueuedAction, UpdatePass};
 use crate::{
     api::vpa::Recommendation,
@@ -9,7 +7,6 @@ use crate::{
         guard::PodChange,
         priority::Priority,
         replica_group::ReplicaGroup,
-        resize::ResizePhase,
         skip_reason::SkipReason,
         update_reason::{UpdateReason, had_quick_oom, update_reason},
     },
@@ -28,14 +25,8 @@ pub struct PodExplanation {
     pub candidate_order: Vec<usize>,
     /// The replica group of the pod, or why its pods may not be updated.
     pub group: Result<ReplicaGroup, SkipReason>,
-    /// Progress of the last resize.
-    pub resize_phase: ResizePhase,
     /// The last change of the pod.
     pub last_change: Option<PodChange>,
-    /// Whether the pod has been unavailable for long, and will probably not recover.
-    pub is_dead: bool,
-    /// When the pod was created or last resized.
-    pub created_or_resized: Time,
 }
 
 impl UpdatePass<'_> {
@@ -66,10 +57,7 @@ impl UpdatePass<'_> {
             reason,
             candidate_order: order.collect(),
             group: self.groups.get(status).copied(),
-            resize_phase: view.resize_phase,
             last_change: view.last_change.clone(),
-            is_dead: view.is_dead,
-            created_or_resized: view.created_or_resized,
         })
     }
 }

@@ -180,7 +180,7 @@ impl UpdatePass<'_> {
         let budget = GroupBudget { evicted: 0, resized: 0, ..group.budget };
         let boosts = boost::status(&view.pod.spec, &sizing.spec, self.context.now);
         let containers = boosts.expired.iter().map(|&name| name.into()).collect();
-        let sizes = sizing.without_boost(&view.pod.spec, &boosts).ok()?;
+        let sizes = sizing.desired_resources(&view.pod.spec, &boosts).ok()?;
         let allowed = budget.allows_one_more() || view.is_dead;
         allowed.then_some(Action::RemoveBoost { containers, sized_containers: sizes })
     }

@@ -239,8 +239,7 @@ impl PromqlCache {
 
     async fn sum(&self, query: &Query, at: Time) -> Result<MetricValue, MetricError> {
         let mut sum = Sum::default();
-        let (summary, _) =
-            self.client.instant_with_summary(query, at, &mut sum).await.map_err(failed)?;
+        let summary = self.client.instant(query, at, &mut sum).await.map_err(failed)?;
         match summary.kind {
             Some(ResultType::Matrix) => {
                 let why = "the query returns a range instead of a number: wrap it in a function such as rate()";

@@ -7,7 +7,7 @@ use kube::{Client, ResourceExt};
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::prometheus::{
     history::LivePods,
-    promql::{Aggregation, Grouping, Query},
+    promql::{Aggregation, Query},
     schema::Schema,
 };
 
@@ -195,8 +195,7 @@ pub(super) async fn compare_with_series(
     let mut evidence = Vec::new();
     for names in names.chunks(NAMESPACES_PER_QUERY) {
         let series = schema.usage_selector_in(&schema.usage.memory, names);
-        let query =
-            Query::from(series).aggregate(Aggregation::Group, Grouping::By(&[namespace, pod]));
+        let query = Query::from(series).aggregate(Aggregation::Group, &[namespace, pod]);
         let ProbeAnswer { evidence: queries, answer } = probe.query_vector(&query, probe.now).await;
         evidence.extend(queries);
         match answer {

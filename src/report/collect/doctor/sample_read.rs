@@ -10,7 +10,7 @@ use plimsoll_storage::prometheus::{
     client::{CollectedSeries, QueryRange},
     decode::{Interest, Labels, SeriesVisitor},
     history::{HistorySettings, KnownPods, PrometheusHistory, QueryPreview, preview_queries},
-    promql::{Aggregation, Grouping, Query},
+    promql::{Aggregation, Query},
     schema::{RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC, Schema},
 };
 
@@ -55,8 +55,7 @@ impl ServerProbe {
         }
         let label = &schema.usage.namespace.value;
         let memory = schema.usage_selector_in(&schema.usage.memory, &[]);
-        let by_namespace =
-            Query::from(memory).aggregate(Aggregation::Count, Grouping::By(&[label]));
+        let by_namespace = Query::from(memory).aggregate(Aggregation::Count, &[label]);
         let ProbeAnswer { answer, .. } =
             self.query_vector(&by_namespace.topk(1, &[]), self.now).await;
         let largest = |groups: Vec<CollectedSeries>| groups.first()?.labels.get(label).cloned();

@@ -3,7 +3,10 @@
 use std::{env, fs, path::PathBuf, process};
 
 use super::*;
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{
+    history::{Record, SampleStats, Snapshot},
+    types::ObjectKey,
+};
 
 struct TestDirectory(PathBuf);
 
@@ -35,9 +38,11 @@ fn unsyncable() -> File {
 }
 
 fn record(richness: u64) -> EncodedRecord {
-    let body = vec![richness as u8; 3 * COMPACTION_SLACK as usize / 4];
+    let owner = "x".repeat(3 * COMPACTION_SLACK as usize / 4);
+    let memory_seen = SampleStats { count: richness, ..SampleStats::default() };
+    let snapshot = Snapshot { owner: Some(owner.into()), memory_seen, ..Snapshot::default() };
     let key = ContainerKey::new(ObjectKey::new("shop", "web"), "app");
-    EncodedRecord::raw(&key, codec::FORMAT, richness, body).expect("fits")
+    EncodedRecord::new(&Record::new(key, snapshot)).expect("fits")
 }
 
 fn richness(history: &HistoryFile) -> Vec<u64> {

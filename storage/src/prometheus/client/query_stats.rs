@@ -41,13 +41,24 @@ impl QueryStats {
         merge(&mut self.warnings, warnings);
         merge(&mut self.infos, infos);
     }
+
+    /// Adds the statistics of another result.
+    pub(in crate::prometheus) fn merge(&mut self, other: Self) {
+        self.queries += other.queries;
+        self.retries += other.retries;
+        self.halvings += other.halvings;
+        self.series += other.series;
+        self.points += other.points;
+        self.histograms += other.histograms;
+        self.bytes += other.bytes;
+        self.time += other.time;
+        merge(&mut self.warnings, other.warnings);
+        merge(&mut self.infos, other.infos);
+    }
 }
 
 /// Adds the notes that are not there yet.
-pub(in crate::prometheus) fn merge(
-    into: &mut Vec<String>,
-    notes: impl IntoIterator<Item = String>,
-) {
+fn merge(into: &mut Vec<String>, notes: impl IntoIterator<Item = String>) {
     // The parts of a range repeat notes, perhaps with other numbers in them.
     const MOST: usize = 20;
     for note in notes {

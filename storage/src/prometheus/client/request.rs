@@ -1,6 +1,9 @@
 //! Sends one request and reads its response as a stream.
 
-use std::time::{Duration, Instant};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    time::{Duration, Instant},
+};
 
 use reqwest::{
     Response,
@@ -8,7 +11,7 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-use super::{CompletedQuery, PrometheusClient, QueryStats, backoff, series};
+use super::{CompletedQuery, PrometheusClient, QueryLimits, queries::SERIES_PATH};
 use crate::prometheus::{
     decode::{DecodeError, IgnoreSeries, ResponseDecoder, ResponseSummary, SeriesVisitor},
     query_error::{QueryError, ResponseHead},
@@ -28,16 +31,11 @@ impl PrometheusClient {
         form: &[(&str, String)],
         decoder: fn() -> ResponseDecoder,
         visitor: &mut S,
-    ) -> Result<(ResponseSummary, QueryStats), QueryError> {
+    ) -> Result<ResponseSummary, QueryError> {
         let mut failures = 0;
         loop {
             match self.exchange(path, form, decoder(), visitor).await {
-                Ok((summary, time)) => {
-                    let mut stats =
-                        QueryStats { retries: failures.into(), ..QueryStats::default() };
-                    stats.add(summary.clone(), time);
-                    return Ok((summary, stats));
-                }
+                Ok((summary, _)) => return Ok(summary),
                 Err(failure) => self.wait_for_retry(&mut failures, failure).await?,
             }
         }
@@ -53,7 +51,7 @@ impl PrometheusClient {
         if !failure.is_transient() || *failures >= self.limits.max_attempts {
             return Err(failure);
         }
-        let wait = backoff::pause(&self.limits, *failures, &failure);
+        let wait = pause(&self.limits, *failures, &failure);
         tracing::debug!(%failure, ?wait, "retrying query");
         tokio::time::sleep(wait).await;
         Ok(())
@@ -188,11 +186,27 @@ impl PrometheusClient {
     }
 }
 
+/// The delay after this many consecutive failures: exponential, with up to 50% jitter, and at least the server's
+/// `Retry-After`.
+fn pause(limits: &QueryLimits, failures: u32, failure: &QueryError) -> Duration {
+    let QueryLimits { initial_backoff, max_backoff, .. } = *limits;
+    let doubled = initial_backoff.saturating_mul(1 << failures.saturating_sub(1).min(20));
+    // Every RandomState has its own keys, so many clients do not retry in lockstep.
+    let jitter = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+    let wait = doubled.min(max_backoff).mul_f64(0.5 + jitter / 2.0);
+    match failure {
+        QueryError::Busy { retry_after: Some(retry_after), .. } => {
+            wait.max(*retry_after).min(max_backoff)
+        }
+        _ => wait,
+    }
+}
+
 /// Classifies a decode error. The list of series is optional, so a malformed one is permanent: do not retry until
 /// someone fixes the server.
 fn decode_failure(path: &str, error: DecodeError) -> QueryError {
     match error {
-        DecodeError::Malformed { .. } if path == series::PATH => {
+        DecodeError::Malformed { .. } if path == SERIES_PATH => {
             QueryError::NotPrometheus(format!("failed to decode the response of {path}: {error}"))
         }
         error => error.into(),
@@ -298,11 +312,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_response_has_size_limits() {
-        let defaults = super::super::QueryLimits::default();
+        let defaults = QueryLimits::default();
         assert!(defaults.max_response_bytes.is_some() && defaults.max_response_points.is_some());
         for limits in [
-            super::super::QueryLimits { max_response_bytes: Some(10_000), ..defaults },
-            super::super::QueryLimits { max_response_points: Some(100), ..defaults },
+            QueryLimits { max_response_bytes: Some(10_000), ..defaults },
+            QueryLimits { max_response_points: Some(100), ..defaults },
         ] {
             let client = PrometheusClient::new(std::sync::Arc::new(Endless), limits);
             let result = client
@@ -327,6 +341,26 @@ mod tests {
         }
 
         fn point(&mut self, _: Time, _: f64) {}
+    }
+
+    #[test]
+    fn pauses_grow_to_their_maximum_and_honor_retry_after() {
+        let second = Duration::from_secs(1);
+        let limits = QueryLimits {
+            initial_backoff: second,
+            max_backoff: 30 * second,
+            ..QueryLimits::default()
+        };
+        let failed = QueryError::Unavailable(String::new());
+        for (failures, full) in [(1, 1), (2, 2), (4, 8), (9, 30), (u32::MAX, 30)] {
+            let wait = pause(&limits, failures, &failed);
+            assert!(full * second / 2 <= wait && wait <= full * second, "{failures}: {wait:?}");
+        }
+        for (seconds, wait) in [(5, 5), (3600, 30)] {
+            let retry_after = Some(seconds * second);
+            let busy = QueryError::Busy { why: String::new(), retry_after };
+            assert_eq!(pause(&limits, 1, &busy), wait * second);
+        }
     }
 
     #[test]

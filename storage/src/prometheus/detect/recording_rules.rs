@@ -2,7 +2,7 @@
 
 use crate::prometheus::{
     client::PrometheusClient,
-    promql::{Aggregation, Grouping, Query},
+    promql::{Aggregation, Query},
     query_error::QueryError,
     schema::{
         CPU_METRIC, MEMORY_METRIC, RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC, RecordingRules,
@@ -56,7 +56,7 @@ async fn count(
     series: Selector,
     at: Time,
 ) -> Result<u64, QueryError> {
-    let by_container = Query::from(series)
-        .aggregate(Aggregation::Group, Grouping::By(&schema.usage.container_labels()));
-    client.count(&by_container.aggregate(Aggregation::Count, Grouping::By(&[])), at).await
+    let by_container =
+        Query::from(series).aggregate(Aggregation::Group, &schema.usage.container_labels());
+    client.count(&by_container.aggregate(Aggregation::Count, &[]), at).await
 }

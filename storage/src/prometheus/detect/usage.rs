@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{DetectError, SchemaOverrides, distinct};
 use crate::prometheus::{
     client::{CollectedSeries, PrometheusClient},
-    promql::{Aggregation, Grouping, Query, RangeFunction},
+    promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
     schema::{CPU_METRIC, LabelValues, MEMORY_METRIC, UsageJob, UsageSeries, WithOrigin},
     selector::{Pattern, Selector},
@@ -198,12 +198,11 @@ impl SearchScope<'_> {
         labels.extend(REPLICA_LABELS.iter().chain(&CLUSTERS));
         let group_labels = [&labels[..], &identity].concat();
         let groups = series
-            .aggregate(Aggregation::Group, Grouping::By(&group_labels))
-            .aggregate(Aggregation::Count, Grouping::By(&labels));
+            .aggregate(Aggregation::Group, &group_labels)
+            .aggregate(Aggregation::Count, &labels);
         let groups = client.vector(&groups, self.at).await?;
-        let total = series
-            .aggregate(Aggregation::Group, Grouping::By(&identity))
-            .aggregate(Aggregation::Count, Grouping::By(&[]));
+        let total =
+            series.aggregate(Aggregation::Group, &identity).aggregate(Aggregation::Count, &[]);
         let containers = client.count(&total, self.at).await?;
 
         let sources = sources(&groups);

@@ -3,7 +3,7 @@
 use std::{mem, sync::Arc, time::Duration};
 
 use super::{
-    load_stats::LoadStats,
+    load::LoadStats,
     oom_kills::{OomKill, OomKillQuery, SeenKills},
     pod_info::PodInfo,
     query_plan::{QueryPlan, invalid_range},
@@ -171,7 +171,7 @@ impl BatchLoad {
                 result => return result,
             }
             self.steps = (steps / GROWTH).max(1);
-            report.halvings += 1;
+            report.reads.halvings += 1;
             tracing::debug!(
                 namespace = &*self.batch.namespace,
                 self.steps,
@@ -188,7 +188,7 @@ impl BatchLoad {
         mut report: LoadStats,
     ) -> Result<TimeSlice, QueryError> {
         let PodInfo { patterns, oom_killed, .. } = pod_info;
-        let LoadContext { client, schema, plan, .. } = context;
+        let LoadContext { schema, plan, .. } = context;
         let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
         let span = (self.loaded_until, self.loaded_until.later(length).min(pod_info.until));
         let batch = &*self.batch;
@@ -209,16 +209,8 @@ impl BatchLoad {
             // Old releases of kube-state-metrics have this series for every container.
             let is_short = pods.as_str().len() <= LONGEST_PATTERN;
             let pods = if is_short { pods } else { pod_info.pattern() };
-            let query = OomKillQuery {
-                client,
-                schema,
-                states: kube_state_metrics,
-                plan,
-                batch,
-                pods,
-                max_points,
-                span,
-            };
+            let states = kube_state_metrics;
+            let query = OomKillQuery { context, states, batch, pods, max_points, span };
             kills = query.query(&mut seen_kills, &mut report).await?;
         }
         Ok(TimeSlice { cpu, memory, kills, to: span.1, seen_kills, report })
@@ -237,7 +229,7 @@ impl BatchLoad {
         slice.memory.sort();
         self.emit_cpu(&slice.cpu, &context.plan, sink, &mut slice.report);
         self.emit_memory(&slice.memory, &slice.kills, &context.plan, sink, &mut slice.report);
-        report.merge(&slice.report);
+        report.merge(slice.report);
         self.loaded_until = slice.to;
         if !slice.seen_kills.is_empty() {
             self.seen_kills = slice.seen_kills;
@@ -329,25 +321,10 @@ impl BatchLoad {
         report: &mut LoadStats,
     ) -> Result<SeriesPoints, QueryError> {
         let grid = QueryPlan::grid(step, span).map_err(invalid_range)?;
-        let mut collector =
-            SliceCollector::new(&self.batch, context.schema.usage.container_labels(), max_points);
-        for query in queries {
-            let stats = context.client.range(&query, grid, &mut collector).await;
-            let stats = stats.map_err(|interrupted| interrupted.failure)?;
-            tracing::debug!(
-                %query,
-                from = %grid.step_time(0),
-                steps = grid.step_count(),
-                queries = stats.queries,
-                series = stats.series,
-                points = stats.points,
-                bytes = stats.bytes,
-                time = ?stats.time,
-                "read part of history"
-            );
-            report.add(&stats);
-        }
-        let (points, skipped) = collector.into_committed();
+        let identity = context.schema.usage.container_labels();
+        let collector = SliceCollector::new(&self.batch, identity, max_points);
+        let (points, skipped) =
+            collector.read(&context.client, &queries, grid, &mut report.reads).await?;
         report.skipped.add(skipped);
         Ok(points)
     }

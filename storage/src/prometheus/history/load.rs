@@ -6,11 +6,15 @@ use tokio::task::JoinSet;
 
 use super::{
     batch_load::{BatchLoad, LoadContext},
-    load_stats::LoadStats,
     query_plan::QueryPlan,
+    time_slice::SkippedCounts,
     workload_batch::WorkloadBatch,
 };
-use crate::prometheus::{client::PrometheusClient, query_error::QueryError, schema::Schema};
+use crate::prometheus::{
+    client::{PrometheusClient, QueryStats},
+    query_error::QueryError,
+    schema::Schema,
+};
 use plimsoll_core::{
     history::Sink,
     types::{ObjectKey, Time},
@@ -27,6 +31,31 @@ pub struct HistoryLoad {
     span: (Time, Time),
     pending: Vec<BatchLoad>,
     report: LoadStats,
+}
+
+/// Statistics of one load, for logs and metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadStats {
+    /// Emitted samples, counted once for each VPA.
+    pub samples: u64,
+    /// OOM kills among the samples.
+    pub oom_kills: u64,
+    /// Skipped series and points.
+    pub skipped: SkippedCounts,
+    /// Batches whose pod owners or OOM kills could not be queried.
+    pub without_owner_info: u64,
+    /// The queries of usage and OOM kills. Some servers omit unreachable data and report that only in their warnings.
+    pub reads: QueryStats,
+}
+
+impl LoadStats {
+    pub(super) fn merge(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.oom_kills += other.oom_kills;
+        self.skipped.add(other.skipped);
+        self.without_owner_info += other.without_owner_info;
+        self.reads.merge(other.reads);
+    }
 }
 
 /// Why a load is incomplete.

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use super::{
     batch_load::{BatchLoad, LoadContext},
     load::HistoryLoad,
-    load_stats::LoadStats,
+    load::LoadStats,
     owner_series::OwnerSeries,
     pod_name_rules::OwnerRef,
     query_plan::{QueryPlan, Weighting, tests::schema},
@@ -203,7 +203,7 @@ async fn a_time_slice_stays_within_its_limit_for_any_number_of_pods() {
         // CPU by the minute, memory each five.
         let samples = (before + since) * CONTAINERS.len() * (720 + 144);
         assert_eq!(count.0, samples as u64, "{before} and {since}: nothing twice, nothing lost");
-        assert!(report.halvings < 10, "{report:?}");
+        assert!(report.reads.halvings < 10, "{report:?}");
     }
 }
 

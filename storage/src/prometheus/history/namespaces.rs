@@ -6,7 +6,7 @@ use super::live_pods::groups;
 use super::workload_batch::LONGEST_PATTERN;
 use crate::prometheus::{
     client::PrometheusClient,
-    promql::{Aggregation, Grouping, Query},
+    promql::{Aggregation, Query},
     query_error::QueryError,
     schema::Schema,
 };
@@ -23,7 +23,7 @@ pub(super) async fn with_series(
     let mut found = HashSet::new();
     for group in groups(namespaces.iter().copied().collect(), LONGEST_PATTERN) {
         let series = schema.usage_selector_in(&schema.usage.memory, &group);
-        let query = Query::from(series).aggregate(Aggregation::Group, Grouping::By(&[label]));
+        let query = Query::from(series).aggregate(Aggregation::Group, &[label]);
         let series = client.vector(&query, now).await?;
         found.extend(series.iter().filter_map(|one| Some(one.labels.get(label)?.as_str().into())));
     }

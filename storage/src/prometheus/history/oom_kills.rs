@@ -8,17 +8,18 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    load_stats::LoadStats,
+    batch_load::LoadContext,
+    load::LoadStats,
     owner_series::reason,
-    query_plan::{QueryPlan, invalid_range, max_by},
+    query_plan::{invalid_range, max_by},
     time_slice::{SeriesPoints, SliceCollector},
     workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{
-    client::{PrometheusClient, QueryRange},
+    client::QueryRange,
     promql::{Query, RangeFunction},
     query_error::QueryError,
-    schema::{KubeStateMetrics, Schema},
+    schema::KubeStateMetrics,
     selector::{Pattern, Selector},
 };
 use plimsoll_core::types::Time;
@@ -59,10 +60,8 @@ pub(super) struct LastSeenKill {
 
 /// A query for the OOM kills in a part of a history.
 pub(super) struct OomKillQuery<'a> {
-    pub(super) client: &'a PrometheusClient,
-    pub(super) schema: &'a Schema,
+    pub(super) context: &'a LoadContext,
     pub(super) states: &'a KubeStateMetrics,
-    pub(super) plan: &'a QueryPlan,
     pub(super) batch: &'a WorkloadBatch,
     /// The pods that were OOM-killed at some time.
     pub(super) pods: Pattern,
@@ -82,7 +81,7 @@ impl OomKillQuery<'_> {
     ) -> Result<Vec<OomKill>, QueryError> {
         let condition = self.kill_condition();
         let (after, to) = self.span;
-        let grid = QueryRange::new(after, to, self.plan.cpu).map_err(invalid_range)?;
+        let grid = QueryRange::new(after, to, self.context.plan.cpu).map_err(invalid_range)?;
         let mut restarts = self.points(&condition, grid, report).await?;
         if restarts.is_empty() {
             return Ok(Vec::new());
@@ -123,7 +122,7 @@ impl OomKillQuery<'_> {
     fn kill_condition(&self) -> Query {
         let labels = self.states.container_labels();
         let restarts = self.family("kube_pod_container_status_restarts_total");
-        let reason = reason(self.states, self.schema, &self.batch.namespace)
+        let reason = reason(self.states, &self.context.schema, &self.batch.namespace)
             .matches(&self.states.pod, self.pods.clone());
         let increased = max_by(
             &Query::range_function(RangeFunction::Increase, &restarts, self.window()),
@@ -141,13 +140,14 @@ impl OomKillQuery<'_> {
 
     /// How long an increase of the count is visible.
     fn window(&self) -> Duration {
-        self.plan
-            .cpu
-            .saturating_add(MAX_SCRAPE_INTERVAL.max(self.schema.scrape_interval.value.longest_gap))
+        let LoadContext { plan, schema, .. } = self.context;
+        let longest_gap = schema.scrape_interval.value.longest_gap;
+        plan.cpu.saturating_add(MAX_SCRAPE_INTERVAL.max(longest_gap))
     }
 
     fn family(&self, name: &str) -> Selector {
-        let states = self.states.selector(name, &self.batch.namespace, &self.schema.matchers);
+        let matchers = &self.context.schema.matchers;
+        let states = self.states.selector(name, &self.batch.namespace, matchers);
         states.matches(&self.states.pod, self.pods.clone())
     }
 
@@ -175,11 +175,11 @@ impl OomKillQuery<'_> {
         grid: QueryRange,
         report: &mut LoadStats,
     ) -> Result<SeriesPoints, QueryError> {
-        let mut collector =
-            SliceCollector::new(self.batch, self.states.container_labels(), self.max_points);
-        let stats = self.client.range(query, grid, &mut collector).await;
-        report.add(&stats.map_err(|interrupted| interrupted.failure)?);
-        Ok(collector.into_committed().0)
+        let identity = self.states.container_labels();
+        let collector = SliceCollector::new(self.batch, identity, self.max_points);
+        let queries = std::slice::from_ref(query);
+        let read = collector.read(&self.context.client, queries, grid, &mut report.reads);
+        Ok(read.await?.0)
     }
 }
 

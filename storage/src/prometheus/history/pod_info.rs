@@ -79,22 +79,10 @@ impl PodInfo {
         let is_too_much = |failure: &QueryError| {
             matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
         };
-        if batch.labelled.is_none() {
-            let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
-            let WorkloadBatch { namespace, live_pods, .. } = &*batch;
-            let result =
-                OwnerSeries::query(client, schema, namespace, &owners, live_pods, span, max_points)
-                    .await;
-            batch.proof = match result {
-                Ok(proof) => proof,
-                Err(failure) if failure.is_transient() || is_too_much(&failure) => {
-                    return Err(failure);
-                }
-                Err(failure) => {
-                    unavailable = Some((OWNERS_UNAVAILABLE, failure));
-                    OwnerSeries::default()
-                }
-            };
+        match batch.query_owners(client, schema, span, max_points).await {
+            Ok(()) => {}
+            Err(failure) if failure.is_transient() || is_too_much(&failure) => return Err(failure),
+            Err(failure) => unavailable = Some((OWNERS_UNAVAILABLE, failure)),
         }
         let patterns = batch.patterns();
         let mut oom_killed = HashSet::new();

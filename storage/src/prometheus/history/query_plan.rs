@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::workload_batch::WorkloadBatch;
 use crate::prometheus::{
     client::{InvalidQueryRange, QueryRange},
-    promql::{Aggregation, Grouping, Query, RangeFunction},
+    promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
     schema::{RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC, RecordingRules, Schema},
     selector::{Pattern, Selector},
@@ -191,7 +191,7 @@ pub(super) fn invalid_range(error: InvalidQueryRange) -> QueryError {
 /// Merges series that differ in other labels by their maximum: of replicas, the most complete counts, and of a restarted
 /// container, the running one.
 pub(super) fn max_by(query: &Query, identity: &[&str]) -> Query {
-    query.aggregate(Aggregation::Max, Grouping::By(identity))
+    query.aggregate(Aggregation::Max, identity)
 }
 
 /// The interval, or the step if the interval is only slightly longer: steps without their own sample are rare then, and

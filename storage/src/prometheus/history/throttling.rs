@@ -13,13 +13,12 @@ use std::{
 
 use super::{
     load::MAX_CONSECUTIVE_FAILURES,
-    owner_series::OwnerSeries,
     time_slice::{SeriesPoints, SliceCollector},
     workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{
     client::PrometheusClient,
-    promql::{Aggregation, Grouping, Query, RangeFunction},
+    promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
     schema::{Schema, THROTTLED_PERIODS_METRIC, WithOrigin},
     selector::{Pattern, Selector},
@@ -106,27 +105,15 @@ impl ThrottlingQuery<'_> {
         mut batch: WorkloadBatch,
     ) -> Result<(HashMap<ContainerKey, Throttling>, HashSet<ContainerKey>), QueryError> {
         let Self { client, schema, lookback, budget, now } = *self;
-        let owners: Vec<_> = batch.claims.iter().map(|claim| &claim.owner).collect();
         let span = (now.earlier(lookback), now);
-        if batch.labelled.is_none() {
-            let owner_query = OwnerSeries::query(
-                client,
-                schema,
-                &batch.namespace,
-                &owners,
-                &batch.live_pods,
-                span,
-                budget / 2,
-            );
-            match owner_query.await {
-                Ok(proof) => batch.proof = proof,
-                Err(failure) if failure.is_transient() => return Err(failure),
-                Err(QueryError::CollectorFull) if batch.claims.len() > 1 => {
-                    return Err(QueryError::CollectorFull);
-                }
-                // Match pods by name only, as for their usage.
-                Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
+        match batch.query_owners(client, schema, span, budget / 2).await {
+            Ok(()) => {}
+            Err(failure) if failure.is_transient() => return Err(failure),
+            Err(QueryError::CollectorFull) if batch.claims.len() > 1 => {
+                return Err(QueryError::CollectorFull);
             }
+            // Match pods by name only, as for their usage.
+            Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
         }
         let patterns = batch.patterns();
         let selectors_of = |metric: &WithOrigin<String>| -> Vec<Selector> {
@@ -184,7 +171,7 @@ impl ThrottlingQuery<'_> {
         let max_points = self.budget.saturating_sub(batch.proof.size_in_points());
         let mut collector = SliceCollector::new(batch, identity, max_points);
         for query in queries {
-            let query = query.aggregate(aggregation, Grouping::By(&identity));
+            let query = query.aggregate(aggregation, &identity);
             self.client.instant(&query, self.now, &mut collector).await?;
         }
         let (mut points, _) = collector.into_committed();

@@ -2,7 +2,10 @@
 
 use super::workload_batch::WorkloadBatch;
 use crate::prometheus::{
+    client::{PrometheusClient, QueryRange, QueryStats},
     decode::{Interest, Labels, SeriesVisitor},
+    promql::Query,
+    query_error::QueryError,
     schema::container_name,
 };
 use plimsoll_core::types::Time;
@@ -77,6 +80,33 @@ impl<'a> SliceCollector<'a> {
             max_points,
             committed,
         }
+    }
+
+    /// Reads the results of these range queries.
+    pub(super) async fn read(
+        mut self,
+        client: &PrometheusClient,
+        queries: &[Query],
+        grid: QueryRange,
+        stats: &mut QueryStats,
+    ) -> Result<(SeriesPoints, SkippedCounts), QueryError> {
+        for query in queries {
+            let part = client.range(query, grid, &mut self).await;
+            let part = part.map_err(|interrupted| interrupted.failure)?;
+            tracing::debug!(
+                %query,
+                from = %grid.step_time(0),
+                steps = grid.step_count(),
+                queries = part.queries,
+                series = part.series,
+                points = part.points,
+                bytes = part.bytes,
+                time = ?part.time,
+                "read part of history"
+            );
+            stats.merge(part);
+        }
+        Ok(self.into_committed())
     }
 
     /// Returns the points of complete responses.

@@ -11,8 +11,13 @@ use super::{
     owner_series::{self, OwnerSeries},
     pod_name_rules::OwnerRef,
 };
-use crate::prometheus::selector::Pattern;
-use plimsoll_core::{history::SkippedRecord, types::ObjectKey};
+use crate::prometheus::{
+    client::PrometheusClient, query_error::QueryError, schema::Schema, selector::Pattern,
+};
+use plimsoll_core::{
+    history::SkippedRecord,
+    types::{ObjectKey, Time},
+};
 
 /// Maximum length of a pod pattern. Servers match it against every known pod name, and some reject long queries.
 pub(super) const LONGEST_PATTERN: usize = 4096;
@@ -115,6 +120,26 @@ impl WorkloadBatch {
         }
         skipped.sort_by(|a, b| a.record.cmp(&b.record));
         (batches, skipped)
+    }
+
+    /// Queries the owners of pods, unless labels determine the workloads. Fails like [`OwnerSeries::query`], and then only
+    /// names determine them.
+    pub(super) async fn query_owners(
+        &mut self,
+        client: &PrometheusClient,
+        schema: &Schema,
+        span: (Time, Time),
+        max_points: u64,
+    ) -> Result<(), QueryError> {
+        self.proof = OwnerSeries::default();
+        if self.labelled.is_none() {
+            let owners: Vec<_> = self.claims.iter().map(|claim| &claim.owner).collect();
+            let (namespace, live) = (&*self.namespace, &self.live_pods);
+            self.proof =
+                OwnerSeries::query(client, schema, namespace, &owners, live, span, max_points)
+                    .await?;
+        }
+        Ok(())
     }
 
     /// Assigns pods to the workloads of their VPAs. For VPAs of several workloads a combined workload is added. Pods without

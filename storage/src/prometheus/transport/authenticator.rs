@@ -8,9 +8,12 @@ use reqwest::{
 #[cfg(feature = "aws")]
 use super::aws;
 use super::{
-    Secret, TransportError, WallClock, azure,
+    Secret, TransportError, WallClock,
+    azure::AzureIdentity,
+    cached_token::CachedToken,
     config::{AuthConfig, AuthTiming},
-    google, oauth,
+    google::GoogleAccount,
+    oauth::{self, OAuth2Client},
     reloading_file::{Reload, ReloadingFile},
     token_endpoint::hidden,
 };
@@ -24,20 +27,20 @@ pub(super) enum Authenticator {
         password: ReloadingFile,
     },
     Bearer(ReloadingFile),
-    OAuth2(Box<oauth::OAuth2Authenticator>),
+    OAuth2(Box<CachedToken<OAuth2Client>>),
     #[cfg(feature = "aws")]
     Aws(Box<aws::AwsAuthenticator>),
-    Google(Box<google::GoogleAuthenticator>),
-    Azure(Box<azure::AzureAuthenticator>),
+    Google(Box<CachedToken<GoogleAccount>>),
+    Azure(Box<CachedToken<AzureIdentity>>),
 }
 
 /// The credentials of one request.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) enum RequestAuth {
     None,
     Authorization(Secret),
     #[cfg(feature = "aws")]
-    SigV4(Box<aws::SigV4Signer>),
+    SigV4(Box<aws::Credentials>),
 }
 
 impl Authenticator {
@@ -46,6 +49,7 @@ impl Authenticator {
         timing: AuthTiming,
         clock: WallClock,
     ) -> Result<Self, TransportError> {
+        let interval = timing.reload_interval;
         Ok(match auth {
             AuthConfig::None => Self::None,
             AuthConfig::Basic { user, password } => {
@@ -53,20 +57,18 @@ impl Authenticator {
                     let why = "it contains a colon, which separates it from the password";
                     return Err(TransportError::setting("the user name", why));
                 }
-                Self::Basic {
-                    user,
-                    password: ReloadingFile::new("the password", password, timing.reload_interval),
-                }
+                let password = ReloadingFile::new("the password", password, interval);
+                Self::Basic { user, password }
             }
             AuthConfig::Bearer(token) => {
-                Self::Bearer(ReloadingFile::new("the bearer token", token, timing.reload_interval))
+                Self::Bearer(ReloadingFile::new("the bearer token", token, interval))
             }
             AuthConfig::OAuth2(oauth) => {
-                Self::OAuth2(Box::new(oauth::OAuth2Authenticator::new(oauth, timing)?))
+                Self::OAuth2(CachedToken::new(OAuth2Client::new(oauth, timing)?, interval).into())
             }
             #[cfg(feature = "aws")]
             AuthConfig::Aws(aws) => {
-                Self::Aws(Box::new(aws::AwsAuthenticator::new(*aws, timing, clock)?))
+                Self::Aws(aws::AwsAuthenticator::new(*aws, timing, clock)?.into())
             }
             #[cfg(not(feature = "aws"))]
             AuthConfig::Aws(_) => {
@@ -74,10 +76,11 @@ impl Authenticator {
                 return Err(TransportError::setting("AWS authentication", why));
             }
             AuthConfig::Google(google) => {
-                Self::Google(Box::new(google::GoogleAuthenticator::new(google, timing, clock)))
+                let account = GoogleAccount::new(google, timing, clock);
+                Self::Google(CachedToken::new(account, interval).into())
             }
             AuthConfig::Azure(azure) => {
-                Self::Azure(Box::new(azure::AzureAuthenticator::new(azure, timing)?))
+                Self::Azure(CachedToken::new(AzureIdentity::new(azure, timing)?, interval).into())
             }
         })
     }
@@ -104,53 +107,43 @@ impl Authenticator {
         }
     }
 
-    /// Returns the credentials of the next request, and how often they have changed so far.
-    pub(super) async fn request_auth(
-        &self,
-        reload: Reload,
-    ) -> Result<(RequestAuth, u64), TransportError> {
-        let bearer = |(token, changes): (Secret, u64)| {
-            (RequestAuth::Authorization(format!("Bearer {}", token.reveal()).into()), changes)
-        };
-        Ok(match self {
-            Self::None => (RequestAuth::None, 0),
+    /// Returns the credentials of the next request.
+    pub(super) async fn request_auth(&self, reload: Reload) -> Result<RequestAuth, TransportError> {
+        let token = match self {
+            Self::None => return Ok(RequestAuth::None),
             Self::Basic { user, password } => {
-                let (password, changes) = password.read(reload).await?;
-                (RequestAuth::Authorization(oauth::basic(user, password.reveal())), changes)
+                let password = password.read(reload).await?;
+                return Ok(RequestAuth::Authorization(oauth::basic(user, password.reveal())));
             }
-            Self::Bearer(token) => bearer(token.read(reload).await?),
-            Self::OAuth2(client) => bearer(client.token(reload).await?),
             #[cfg(feature = "aws")]
-            Self::Aws(signer) => {
-                let (request_signer, changes) = signer.request_signer(reload).await?;
-                (RequestAuth::SigV4(Box::new(request_signer)), changes)
-            }
-            Self::Google(account) => bearer(account.token(reload).await?),
-            Self::Azure(identity) => bearer(identity.token(reload).await?),
-        })
+            Self::Aws(aws) => return Ok(RequestAuth::SigV4(aws.credentials(reload).await?.into())),
+            Self::Bearer(token) => token.read(reload).await?,
+            Self::OAuth2(client) => client.get(reload).await?,
+            Self::Google(account) => account.get(reload).await?,
+            Self::Azure(identity) => identity.get(reload).await?,
+        };
+        Ok(RequestAuth::Authorization(format!("Bearer {}", token.reveal()).into()))
     }
-}
 
-impl RequestAuth {
     /// Adds the credentials to a request. Call this last: a signature covers the whole request.
     #[cfg_attr(not(feature = "aws"), expect(unused_variables, reason = "signatures need them"))]
     pub(super) fn apply(
         &self,
+        auth: &RequestAuth,
         method: &Method,
         url: &Url,
         headers: &mut HeaderMap,
         body: &[u8],
     ) -> Result<(), TransportError> {
-        match self {
-            Self::None => {}
-            Self::Authorization(value) => {
+        match (self, auth) {
+            (_, RequestAuth::Authorization(value)) => {
                 headers.insert(AUTHORIZATION, hidden("the authorization header", value.reveal())?);
             }
             #[cfg(feature = "aws")]
-            Self::SigV4(signer) => {
-                let signature = signer.sign(method, url, headers, body)?;
-                headers.extend(signature);
+            (Self::Aws(aws), RequestAuth::SigV4(credentials)) => {
+                aws.sign(credentials, method, url, headers, body)?;
             }
+            _ => {}
         }
         Ok(())
     }

@@ -1,14 +1,11 @@
 //! Azure tokens: workload identity exchanges a service account token, managed identity uses the metadata server.
 
-use reqwest::Url;
-
 use super::{
     Secret, TransportError,
+    cached_token::{FetchedToken, TokenSource},
     config::{AuthTiming, Azure},
-    oauth::bearer,
     reloading_file::{Reload, ReloadingFile},
-    token_cache::{FetchedToken, TokenCache},
-    token_endpoint::{TokenEndpoint, TokenRequest, url},
+    token_endpoint::{TokenEndpoint, url},
 };
 
 /// A metadata API version that every Azure VM supports.
@@ -17,86 +14,74 @@ const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 /// Gets tokens for an Azure identity.
 #[derive(Debug)]
-pub(super) struct AzureAuthenticator {
-    mode: IdentityMode,
-    exchange: TokenEndpoint,
-    cache: TokenCache<Secret>,
+pub(super) struct AzureIdentity {
+    endpoint: TokenEndpoint,
+    /// `None` for a managed identity.
+    federated: Option<FederatedIdentity>,
 }
 
 #[derive(Debug)]
-enum IdentityMode {
-    Federated { url: Url, client: String, scope: String, token: ReloadingFile },
-    Managed { url: Url },
+struct FederatedIdentity {
+    client: String,
+    scope: String,
+    token: ReloadingFile,
 }
 
-impl AzureAuthenticator {
+impl AzureIdentity {
     pub(super) fn new(azure: Azure, timing: AuthTiming) -> Result<Self, TransportError> {
-        let client = azure.client_id.clone();
-        let (mode, exchange) = if let Some(path) = azure.federated_token_file {
-            let missing = |what| {
-                TransportError::setting(what, "it is not set, and workload identity needs it")
-            };
-            let client = client.ok_or_else(|| missing("the Azure client ID (AZURE_CLIENT_ID)"))?;
-            let tenant =
-                azure.tenant_id.ok_or_else(|| missing("the Azure tenant ID (AZURE_TENANT_ID)"))?;
-            let authority = azure.authority_host.trim_end_matches('/');
-            let url = url(
-                "the Azure authority host",
-                &format!("{authority}/{tenant}/oauth2/v2.0/token"),
-            )?;
-            let advice = "check the client ID, the tenant ID and the federated credential of this service account";
-            let exchange = TokenEndpoint::new(&url, timing, advice);
-            let token =
-                ReloadingFile::new("the federated token", path.into(), timing.reload_interval);
-            (IdentityMode::Federated { url, client, scope: azure.scope, token }, exchange)
-        } else {
+        let Some(path) = azure.federated_token_file else {
             let endpoint = azure.metadata_endpoint.trim_end_matches('/');
-            let mut url = url(
-                "the Azure metadata server",
-                &format!("{endpoint}/metadata/identity/oauth2/token"),
-            )?;
+            let endpoint = format!("{endpoint}/metadata/identity/oauth2/token");
+            let mut url = url("the Azure metadata server", &endpoint)?;
             let resource = azure.scope.strip_suffix("/.default").unwrap_or(&azure.scope);
-            url.query_pairs_mut()
-                .append_pair("api-version", VERSION)
-                .append_pair("resource", resource);
-            if let Some(client) = &client {
-                url.query_pairs_mut().append_pair("client_id", client);
-            }
+            let query = [("api-version", VERSION), ("resource", resource)].into_iter();
+            let client = azure.client_id.as_deref().map(|client| ("client_id", client));
+            url.query_pairs_mut().extend_pairs(query.chain(client));
             let advice = "assign the managed identity to the node, or set up workload identity";
-            let exchange = TokenEndpoint::local(&url, timing, advice);
-            (IdentityMode::Managed { url }, exchange)
+            let endpoint = TokenEndpoint::local(url, timing, advice);
+            return Ok(Self { endpoint, federated: None });
         };
-        Ok(Self { mode, exchange, cache: TokenCache::new(timing.reload_interval) })
+        let missing =
+            |what| TransportError::setting(what, "it is not set, and workload identity needs it");
+        let client =
+            azure.client_id.ok_or_else(|| missing("the Azure client ID (AZURE_CLIENT_ID)"))?;
+        let tenant =
+            azure.tenant_id.ok_or_else(|| missing("the Azure tenant ID (AZURE_TENANT_ID)"))?;
+        let authority = azure.authority_host.trim_end_matches('/');
+        let endpoint = format!("{authority}/{tenant}/oauth2/v2.0/token");
+        let url = url("the Azure authority host", &endpoint)?;
+        let advice = "check the client ID, the tenant ID and the federated credential of this service account";
+        let interval = timing.reload_interval;
+        let token = ReloadingFile::new("the federated token", path.into(), interval);
+        let federated = Some(FederatedIdentity { client, scope: azure.scope, token });
+        Ok(Self { endpoint: TokenEndpoint::new(url, timing, advice), federated })
+    }
+}
+
+impl TokenSource for AzureIdentity {
+    type Token = Secret;
+
+    async fn secrets(&self, reload: Reload) -> Result<Vec<Secret>, TransportError> {
+        match &self.federated {
+            Some(federated) => Ok(vec![federated.token.read(reload).await?]),
+            None => Ok(Vec::new()),
+        }
     }
 
-    /// Returns the token, and how often it has changed so far.
-    pub(super) async fn token(&self, reload: Reload) -> Result<(Secret, u64), TransportError> {
-        let (assertion, changes) = match &self.mode {
-            IdentityMode::Federated { token, .. } => token.read(reload).await?,
-            IdentityMode::Managed { .. } => (Secret::default(), 0),
-        };
-        let (token, fetches) = self.cache.get(reload, changes, self.fetch(&assertion)).await?;
-        Ok((token, changes + fetches))
-    }
-
-    async fn fetch(&self, assertion: &Secret) -> Result<FetchedToken<Secret>, TransportError> {
-        let secrets = [assertion];
-        let (url, request) = match &self.mode {
-            IdentityMode::Federated { url, client, scope, .. } => {
+    async fn fetch(&self, secrets: &[Secret]) -> Result<FetchedToken<Secret>, TransportError> {
+        let request = match (&self.federated, secrets) {
+            (Some(FederatedIdentity { client, scope, .. }), [assertion]) => {
                 let fields = [
                     ("grant_type", "client_credentials"),
-                    ("client_id", client.as_str()),
-                    ("scope", scope.as_str()),
+                    ("client_id", client),
+                    ("scope", scope),
                     ("client_assertion_type", ASSERTION),
                     ("client_assertion", assertion.reveal()),
                 ];
-                (url, TokenRequest::form(url.clone(), &fields, &secrets))
+                self.endpoint.form(&fields, secrets)
             }
-            IdentityMode::Managed { url } => {
-                (url, TokenRequest::get(url.clone()).with("metadata", "true")?)
-            }
+            _ => self.endpoint.get(secrets).with("metadata", "true")?,
         };
-        let response = self.exchange.json(request).await?;
-        bearer(&self.exchange, url, &response)
+        self.endpoint.bearer(request).await
     }
 }

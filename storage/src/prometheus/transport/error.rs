@@ -1,157 +1,94 @@
 //! Transport errors: one line with the cause, the place and the remedy, and never a secret.
 
-use std::{error::Error as StdError, io, time::Duration};
+use std::{error::Error as StdError, fmt::Display, io, time::Duration};
 
 use crate::error_text;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
+use self::TransportErrorKind::{
+    ClientCertificate, InvalidSetting, TimedOut, TokenUnavailable, Unreachable, Untrusted,
+};
+
 /// Why a request got no usable response.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum TransportError {
-    /// A setting is invalid.
-    #[error("{what} is invalid: {why}")]
-    InvalidSetting {
-        /// The setting.
-        what: String,
-        /// The cause.
-        why: String,
-    },
-    /// A file is missing or cannot be read.
-    #[error("failed to read {what} from {path}: {why}: mount the file or correct its path")]
-    UnreadableFile {
-        /// The content of the file.
-        what: &'static str,
-        /// The path of the file.
-        path: String,
-        /// The error of the operating system.
-        why: String,
-    },
-    /// The content of a file is invalid.
-    #[error("{what} in {path} is invalid: {why}: replace the file")]
-    InvalidFile {
-        /// The content of the file.
-        what: &'static str,
-        /// The path of the file.
-        path: String,
-        /// The cause.
-        why: String,
-    },
-    /// The server responded with 401, even to reloaded credentials.
-    #[error("{server} rejected {credentials} (401): {advice}")]
-    Unauthorized {
-        /// The address of the server.
-        server: String,
-        /// The kind of credentials.
-        credentials: &'static str,
-        /// The remedy.
-        advice: &'static str,
-    },
-    /// The server responded with 403.
-    #[error(
-        "{server} denied access with {credentials} (403): grant permission to query, or check the tenant"
-    )]
-    Forbidden {
-        /// The address of the server.
-        server: String,
-        /// The kind of credentials.
-        credentials: &'static str,
-    },
+#[error("{message}")]
+pub struct TransportError {
+    kind: TransportErrorKind,
+    message: String,
+}
+
+/// The kind of a [`TransportError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportErrorKind {
+    /// A setting or the content of a file is invalid, or a file cannot be read.
+    InvalidSetting,
+    /// The server responded with 401 or 403, even to reloaded credentials.
+    Refused,
     /// The server redirects. Credentials are not sent to the target.
-    #[error(
-        "{server} redirects to {to} ({status}), and redirects are not followed: configure authentication, or use \
-         the final address"
-    )]
-    Redirected {
-        /// The address of the server.
-        server: String,
-        /// The target of the redirect, without its query.
-        to: String,
-        /// The HTTP status.
-        status: u16,
-    },
+    Redirected,
     /// The certificate of the server is not trusted.
-    #[error("the certificate of {server} is not trusted: {why}: {advice}")]
-    Untrusted {
-        /// The address of the server.
-        server: String,
-        /// The cause.
-        why: String,
-        /// The remedy.
-        advice: &'static str,
-    },
+    Untrusted,
     /// The server rejects our side of the TLS handshake.
-    #[error(
-        "{server} rejected the TLS handshake: {why}: configure a client certificate that it trusts"
-    )]
-    ClientCertificate {
-        /// The address of the server.
-        server: String,
-        /// The TLS alert.
-        why: String,
-    },
+    ClientCertificate,
     /// The connection failed.
-    #[error(
-        "{server} cannot be reached: {why}: check the address, network policies and whether it is running"
-    )]
-    Unreachable {
-        /// The address of the server.
-        server: String,
-        /// The cause.
-        why: String,
-    },
+    Unreachable,
     /// The response did not arrive in time.
-    #[error("{server} did not respond within {after:?}: query less at once, or raise the timeout")]
-    TimedOut {
-        /// The address of the server.
-        server: String,
-        /// The timeout.
-        after: Duration,
-    },
+    TimedOut,
     /// A token endpoint issued no token.
-    #[error("failed to get a token from {from}: {why}: {advice}")]
-    TokenDenied {
-        /// The address of the token endpoint.
-        from: String,
-        /// The cause, as the endpoint reports it.
-        why: String,
-        /// The remedy.
-        advice: &'static str,
-        /// Whether a retry may succeed.
-        passing: bool,
-    },
+    TokenDenied,
+    /// A token endpoint failed. A retry may succeed.
+    TokenUnavailable,
 }
 
 impl TransportError {
+    pub(super) fn new(kind: TransportErrorKind, message: String) -> Self {
+        Self { kind, message }
+    }
+
+    /// The kind of the error.
+    pub fn kind(&self) -> TransportErrorKind {
+        self.kind
+    }
+
     /// Whether a retry may succeed without a changed setting, secret or permission.
     pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
-            Self::TokenDenied { passing, .. } => *passing,
-            _ => false,
-        }
+        matches!(self.kind, Unreachable | TimedOut | TokenUnavailable)
     }
 
-    pub(super) fn setting(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self::InvalidSetting { what: what.into(), why: why.into() }
+    pub(super) fn setting(what: impl Display, why: impl Display) -> Self {
+        Self::new(InvalidSetting, format!("{what} is invalid: {why}"))
     }
 
-    pub(super) fn file(what: &'static str, path: &str, why: impl Into<String>) -> Self {
-        Self::InvalidFile { what, path: path.to_owned(), why: why.into() }
+    pub(super) fn file(what: &str, path: impl Display, why: impl Display) -> Self {
+        let message = format!("{what} in {path} is invalid: {why}: replace the file");
+        Self::new(InvalidSetting, message)
+    }
+
+    pub(super) fn unreadable(what: &str, path: impl Display, why: &io::Error) -> Self {
+        let message =
+            format!("failed to read {what} from {path}: {why}: mount the file or correct its path");
+        Self::new(InvalidSetting, message)
+    }
+
+    fn unreachable(server: &str, why: impl Display) -> Self {
+        let advice = "check the address, network policies and whether it is running";
+        Self::new(Unreachable, format!("{server} cannot be reached: {why}: {advice}"))
     }
 
     /// Classifies a request that failed before a response arrived.
     pub(super) fn of_request(server: &str, error: &reqwest::Error, after: Duration) -> Self {
-        let server = server.to_owned();
         if let Some(tls) = tls_error(error) {
             return Self::of_tls(server, tls);
         }
         if error.is_timeout() {
-            return Self::TimedOut { server, after };
+            let advice = "query less at once, or raise the timeout";
+            let message = format!("{server} did not respond within {after:?}: {advice}");
+            return Self::new(TimedOut, message);
         }
-        Self::Unreachable { server, why: innermost(error) }
+        Self::unreachable(server, innermost(error))
     }
 
-    fn of_tls(server: String, error: &TlsError) -> Self {
+    fn of_tls(server: &str, error: &TlsError) -> Self {
         let (why, advice) = match error {
             TlsError::InvalidCertificate(CertificateError::UnknownIssuer) => (
                 "its issuer is unknown".to_owned(),
@@ -162,11 +99,14 @@ impl TransportError {
                 (why.to_string(), advice)
             }
             TlsError::AlertReceived(alert) if rejects_client_certificate(*alert) => {
-                return Self::ClientCertificate { server, why: format!("{alert:?}") };
+                let advice = "configure a client certificate that it trusts";
+                let message = format!("{server} rejected the TLS handshake: {alert:?}: {advice}");
+                return Self::new(ClientCertificate, message);
             }
-            other => return Self::Unreachable { server, why: other.to_string() },
+            other => return Self::unreachable(server, other),
         };
-        Self::Untrusted { server, why, advice }
+        let message = format!("the certificate of {server} is not trusted: {why}: {advice}");
+        Self::new(Untrusted, message)
     }
 }
 

@@ -2,18 +2,15 @@
 
 mod service_account;
 
-use reqwest::{Method, StatusCode, Url, header::CONTENT_TYPE};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     Secret, TransportError, WallClock,
+    cached_token::{FetchedToken, TokenSource},
     config::{AuthTiming, Google},
-    oauth::bearer,
-    redacted,
     reloading_file::{Reload, ReloadingFile},
-    token_cache::{FetchedToken, TokenCache},
-    token_endpoint::{TokenEndpoint, TokenRequest, hidden, url},
+    token_endpoint::{TokenEndpoint, url},
 };
 
 const TOKEN_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
@@ -22,12 +19,11 @@ const ADVICE: &str = "check the service account, its roles and its binding to th
 
 /// Gets tokens for a Google service account.
 #[derive(Debug)]
-pub(super) struct GoogleAuthenticator {
+pub(super) struct GoogleAccount {
     google: Google,
     credentials: Option<ReloadingFile>,
     timing: AuthTiming,
     clock: WallClock,
-    cache: TokenCache<Secret>,
 }
 
 /// A credentials file as the Google Cloud console and `gcloud` write it.
@@ -62,48 +58,44 @@ struct CredentialFormat {
     subject_token_field_name: Option<String>,
 }
 
-impl GoogleAuthenticator {
+impl TokenSource for GoogleAccount {
+    type Token = Secret;
+
+    async fn secrets(&self, reload: Reload) -> Result<Vec<Secret>, TransportError> {
+        match &self.credentials {
+            Some(file) => Ok(vec![file.read(reload).await?]),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn fetch(&self, secrets: &[Secret]) -> Result<FetchedToken<Secret>, TransportError> {
+        match (&self.credentials, secrets) {
+            (Some(source), [file]) => self.exchange_file(source, file).await,
+            _ => self.ask_metadata().await,
+        }
+    }
+}
+
+impl GoogleAccount {
     pub(super) fn new(google: Google, timing: AuthTiming, clock: WallClock) -> Self {
         let credentials = google.credentials_file.clone().map(|path| {
             ReloadingFile::new("the Google credentials file", path.into(), timing.reload_interval)
         });
-        Self { google, credentials, timing, clock, cache: TokenCache::new(timing.reload_interval) }
-    }
-
-    /// Returns the token, and how often it has changed so far.
-    pub(super) async fn token(&self, reload: Reload) -> Result<(Secret, u64), TransportError> {
-        let (file, changes) = match &self.credentials {
-            Some(source) => {
-                let (file, changes) = source.read(reload).await?;
-                (Some((source, file)), changes)
-            }
-            None => (None, 0),
-        };
-        let fetch = async {
-            match &file {
-                Some((source, file)) => self.exchange_file(source, file, reload).await,
-                None => self.ask_metadata().await,
-            }
-        };
-        let (token, fetches) = self.cache.get(reload, changes, fetch).await?;
-        Ok((token, changes + fetches))
+        Self { google, credentials, timing, clock }
     }
 
     async fn ask_metadata(&self) -> Result<FetchedToken<Secret>, TransportError> {
         let host = self.google.metadata_endpoint.trim_end_matches('/');
         let mut url = url("the Google metadata server", &format!("{host}{TOKEN_PATH}"))?;
         url.query_pairs_mut().append_pair("scopes", &self.google.scope);
-        let exchange = TokenEndpoint::local(&url, self.timing, ADVICE);
-        let request = TokenRequest::get(url.clone()).with("metadata-flavor", "Google")?;
-        let response = exchange.json(request).await?;
-        bearer(&exchange, &url, &response)
+        let endpoint = TokenEndpoint::local(url, self.timing, ADVICE);
+        endpoint.bearer(endpoint.get(&[]).with("metadata-flavor", "Google")?).await
     }
 
     async fn exchange_file(
         &self,
         source: &ReloadingFile,
         file: &Secret,
-        reload: Reload,
     ) -> Result<FetchedToken<Secret>, TransportError> {
         // Errors of serde may quote the content of the file, so report only the position.
         let credentials = serde_json::from_str(file.reveal()).map_err(|error| {
@@ -117,13 +109,13 @@ impl GoogleAuthenticator {
                 let assertion = account
                     .assertion(&self.google.scope, (self.clock.0)())
                     .map_err(|why| source.complain(why))?;
-                let url = url("token_uri in the Google credentials", &account.token_uri)?;
+                let endpoint = self.endpoint("token_uri", &account.token_uri)?;
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
                 let fields = [("grant_type", grant), ("assertion", assertion.reveal())];
-                self.post(url, &fields, &[&assertion]).await
+                endpoint.bearer(endpoint.form(&fields, std::slice::from_ref(&assertion))).await
             }
             CredentialsFile::ExternalAccount(external) => {
-                self.exchange_token(source, &external, reload).await
+                self.exchange_token(source, &external).await
             }
         }
     }
@@ -133,7 +125,6 @@ impl GoogleAuthenticator {
         &self,
         credentials: &ReloadingFile,
         external: &ExternalAccount,
-        reload: Reload,
     ) -> Result<FetchedToken<Secret>, TransportError> {
         let CredentialSource { file, format } = &external.credential_source;
         let path = file
@@ -141,7 +132,7 @@ impl GoogleAuthenticator {
             .ok_or_else(|| credentials.complain("its credential_source has no file"))?;
         let source =
             ReloadingFile::new("the token for Google", path.into(), self.timing.reload_interval);
-        let (mut token, _) = source.read(reload).await?;
+        let mut token = source.read(Reload::Now).await?;
         if let Some(field) = &format.subject_token_field_name {
             let content: Option<Value> = serde_json::from_str(token.reveal()).ok();
             let field = content.as_ref().and_then(|content| content[field].as_str());
@@ -158,44 +149,34 @@ impl GoogleAuthenticator {
             ("subject_token_type", external.subject_token_type.as_str()),
             ("subject_token", token.reveal()),
         ];
-        let at = url("token_url in the Google credentials", &external.token_url)?;
-        let first = self.post(at, &fields, &[&token]).await?;
-        let Some(text) = impersonated else { return Ok(first) };
-        let url = url("service_account_impersonation_url in the Google credentials", text)?;
-        self.impersonate(url, &first.value).await
+        let endpoint = self.endpoint("token_url", &external.token_url)?;
+        let request = endpoint.form(&fields, std::slice::from_ref(&token));
+        let first = endpoint.bearer(request).await?;
+        match impersonated {
+            Some(url) => self.impersonate(url, &first.value).await,
+            None => Ok(first),
+        }
     }
 
     async fn impersonate(
         &self,
-        url: Url,
+        url: &str,
         first: &Secret,
     ) -> Result<FetchedToken<Secret>, TransportError> {
-        let exchange = TokenEndpoint::new(&url, self.timing, ADVICE);
+        let endpoint = self.endpoint("service_account_impersonation_url", url)?;
+        let body = json!({ "scope": [self.google.scope] }).to_string();
+        let request = endpoint.post("application/json", body, std::slice::from_ref(first));
         let bearer = format!("Bearer {}", first.reveal());
-        let secrets = [first];
-        let request = TokenRequest {
-            method: Method::POST,
-            url: url.clone(),
-            headers: vec![(CONTENT_TYPE, hidden("the content type", "application/json")?)],
-            body: Some(json!({ "scope": [self.google.scope] }).to_string()),
-            secrets: &secrets,
-        };
-        let response = exchange.json(request.with("authorization", &bearer)?).await?;
-        let token = response["accessToken"].as_str().ok_or_else(|| {
-            exchange.refused(&redacted(&url), StatusCode::OK, "the response has no accessToken")
-        })?;
+        let response = endpoint.json(request.with("authorization", &bearer)?).await?;
+        let token = response["accessToken"].as_str();
+        let token = token.ok_or_else(|| endpoint.refused("the response has no accessToken"))?;
         let end = response["expireTime"].as_str().and_then(|end| end.parse().ok());
         Ok(FetchedToken { value: token.into(), expires_in: end.map(|end| self.clock.until(end)) })
     }
 
-    async fn post(
-        &self,
-        url: Url,
-        fields: &[(&str, &str)],
-        secrets: &[&Secret],
-    ) -> Result<FetchedToken<Secret>, TransportError> {
-        let exchange = TokenEndpoint::new(&url, self.timing, ADVICE);
-        let response = exchange.json(TokenRequest::form(url.clone(), fields, secrets)).await?;
-        bearer(&exchange, &url, &response)
+    /// The endpoint in this field of the credentials.
+    fn endpoint(&self, field: &str, address: &str) -> Result<TokenEndpoint, TransportError> {
+        let url = url(&format!("{field} in the Google credentials"), address)?;
+        Ok(TokenEndpoint::new(url, self.timing, ADVICE))
     }
 }

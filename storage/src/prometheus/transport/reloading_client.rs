@@ -86,7 +86,7 @@ impl ReloadingClient {
         let files = match self.tls.clone() {
             Some(tls) => tokio::task::spawn_blocking(move || TlsFiles::load(&tls))
                 .await
-                .map_err(|why| TransportError::setting("TLS", why.to_string()))??,
+                .map_err(|why| TransportError::setting("TLS", why))??,
             None => TlsFiles::default(),
         };
         if let Some(previous) = previous.filter(|previous| *previous.files == files) {
@@ -97,8 +97,7 @@ impl ReloadingClient {
             .retry(retry::never())
             .tls_backend_preconfigured(client_config(self.tls.as_ref(), &files)?);
         let client = (self.configure)(builder).build();
-        let client =
-            client.map_err(|why| TransportError::setting("the HTTP client", why.to_string()))?;
+        let client = client.map_err(|why| TransportError::setting("the HTTP client", why))?;
         let version = previous.map_or(1, |previous| previous.version + 1);
         Ok(BuiltClient { client, files: Arc::new(files), version })
     }

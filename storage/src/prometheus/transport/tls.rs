@@ -51,11 +51,7 @@ fn read_file(what: &'static str, path: &str) -> Result<Option<Vec<u8>>, Transpor
     if path.is_empty() {
         return Ok(None);
     }
-    let unreadable = |error: std::io::Error| TransportError::UnreadableFile {
-        what,
-        path: path.to_owned(),
-        why: error.to_string(),
-    };
+    let unreadable = |error: std::io::Error| TransportError::unreadable(what, path, &error);
     // A special file might never end.
     if !Path::new(path).metadata().map_err(unreadable)?.is_file() {
         return Err(TransportError::file(what, path, "it is not a regular file"));
@@ -82,7 +78,7 @@ pub(super) fn client_config(
     tls: Option<&TlsConfig>,
     files: &TlsFiles,
 ) -> Result<ClientConfig, TransportError> {
-    let error = |why: Error| TransportError::setting("TLS", why.to_string());
+    let error = |why: Error| TransportError::setting("TLS", why);
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let Some(tls) = tls else {
         let builder = builder.with_safe_default_protocol_versions().map_err(error)?;
@@ -173,7 +169,7 @@ fn verifier(
     } else {
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|why| TransportError::file(AUTHORITIES, &tls.ca_file, why.to_string()))?
+            .map_err(|why| TransportError::file(AUTHORITIES, &tls.ca_file, why))?
     };
     if tls.server_name.is_empty() {
         return Ok(by_chain);

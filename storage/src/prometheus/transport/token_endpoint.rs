@@ -5,23 +5,25 @@ use std::time::Duration;
 use plimsoll_core::api::scale_target::TlsConfig;
 use reqwest::{
     Method, StatusCode, Url,
-    header::{HeaderName, HeaderValue},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use serde_json::Value;
 
 use super::{
-    ProxyPolicy, ReloadingClient, Secret, TransportError, config::AuthTiming, error::one_line,
-    http_client, redacted,
+    ProxyPolicy, ReloadingClient, Secret, TransportError, TransportErrorKind,
+    cached_token::FetchedToken, config::AuthTiming, error::one_line, http_client, redacted,
 };
 
 /// Size limit of a response. No token is longer.
 const LONGEST: usize = 1 << 20;
 
-/// Sends requests to a token endpoint.
+/// A token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenEndpoint {
+    url: Url,
     client: ReloadingClient,
     timeout: Duration,
+    /// What to do when it denies a token.
     advice: &'static str,
 }
 
@@ -30,94 +32,115 @@ pub(super) struct TokenEndpoint {
 pub(super) struct TokenRequest<'a> {
     pub(super) method: Method,
     pub(super) url: Url,
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) body: Option<String>,
+    pub(super) headers: HeaderMap,
+    pub(super) body: String,
     /// Values to redact in errors, in case the response repeats them.
-    pub(super) secrets: &'a [&'a Secret],
+    pub(super) secrets: &'a [Secret],
 }
 
-impl<'a> TokenRequest<'a> {
-    /// Creates a GET request.
-    pub(super) fn get(url: Url) -> Self {
-        Self { method: Method::GET, url, headers: Vec::new(), body: None, secrets: &[] }
-    }
-
-    /// Creates a POST request with a form.
-    pub(super) fn form(url: Url, fields: &[(&str, &str)], secrets: &'a [&'a Secret]) -> Self {
-        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        let headers = vec![(reqwest::header::CONTENT_TYPE, form)];
-        Self { method: Method::POST, url, headers, body: Some(body), secrets }
-    }
-
+impl TokenRequest<'_> {
     /// Adds a header that logs redact.
     pub(super) fn with(mut self, name: &'static str, value: &str) -> Result<Self, TransportError> {
-        self.headers.push((HeaderName::from_static(name), hidden(name, value)?));
+        self.headers.insert(HeaderName::from_static(name), hidden(name, value)?);
         Ok(self)
     }
 }
 
 impl TokenEndpoint {
-    /// Creates a client of the endpoint; `advice` says what to do when it denies a token.
-    pub(super) fn new(url: &Url, timing: AuthTiming, advice: &'static str) -> Self {
+    pub(super) fn new(url: Url, timing: AuthTiming, advice: &'static str) -> Self {
         Self::with_tls(TlsConfig::default(), url, ProxyPolicy::FromEnvironment, timing, advice)
     }
 
-    /// Creates a client of an endpoint that is reachable only from this machine.
-    pub(super) fn local(url: &Url, timing: AuthTiming, advice: &'static str) -> Self {
+    /// An endpoint that is reachable only from this machine.
+    pub(super) fn local(url: Url, timing: AuthTiming, advice: &'static str) -> Self {
         Self::with_tls(TlsConfig::default(), url, ProxyPolicy::Never, timing, advice)
     }
 
-    /// Creates a client of the endpoint with these TLS settings.
+    /// An endpoint with these TLS settings.
     pub(super) fn with_tls(
         tls: TlsConfig,
-        url: &Url,
+        url: Url,
         proxy: ProxyPolicy,
         timing: AuthTiming,
         advice: &'static str,
     ) -> Self {
-        let client = http_client(tls, url, proxy, timing.reload_interval);
-        Self { client, timeout: timing.token_timeout, advice }
+        let client = http_client(tls, &url, proxy, timing.reload_interval);
+        Self { url, client, timeout: timing.token_timeout, advice }
+    }
+
+    /// Creates a GET request.
+    pub(super) fn get<'a>(&self, secrets: &'a [Secret]) -> TokenRequest<'a> {
+        let (method, headers) = (Method::GET, HeaderMap::new());
+        TokenRequest { method, url: self.url.clone(), headers, body: String::new(), secrets }
+    }
+
+    /// Creates a GET request to another path of the same server.
+    pub(super) fn get_path(&self, path: &str) -> TokenRequest<'static> {
+        let mut request = self.get(&[]);
+        request.url.set_path(path);
+        request
+    }
+
+    /// Creates a POST request with a body of this type.
+    pub(super) fn post<'a>(
+        &self,
+        content_type: &'static str,
+        body: String,
+        secrets: &'a [Secret],
+    ) -> TokenRequest<'a> {
+        let headers = [(CONTENT_TYPE, HeaderValue::from_static(content_type))];
+        let headers = headers.into_iter().collect();
+        TokenRequest { method: Method::POST, headers, body, ..self.get(secrets) }
+    }
+
+    /// Creates a POST request with a form.
+    pub(super) fn form<'a>(
+        &self,
+        fields: &[(&str, &str)],
+        secrets: &'a [Secret],
+    ) -> TokenRequest<'a> {
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        self.post("application/x-www-form-urlencoded", body, secrets)
     }
 
     /// Returns the body of a successful response.
     pub(super) async fn text(&self, request: TokenRequest<'_>) -> Result<String, TransportError> {
-        let from = redacted(&request.url);
+        let TokenRequest { method, url, headers, body, secrets } = request;
+        let from = redacted(&url);
         let client = self.client.get().await?;
-        let mut builder = client.request(request.method, request.url).timeout(self.timeout);
-        for (name, value) in request.headers {
-            builder = builder.header(name, value);
-        }
-        if let Some(body) = request.body {
+        let mut builder = client.request(method, url).timeout(self.timeout).headers(headers);
+        if !body.is_empty() {
             builder = builder.body(body);
         }
         let failed =
-            |error: &reqwest::Error| TransportError::of_request(&from, error, self.timeout);
-        let mut response = builder.send().await.map_err(|error| failed(&error))?;
+            |error: reqwest::Error| TransportError::of_request(&from, &error, self.timeout);
+        let mut response = builder.send().await.map_err(failed)?;
         let status = response.status();
         let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(|error| failed(&error))? {
+        while let Some(part) = response.chunk().await.map_err(failed)? {
             body.extend_from_slice(&part);
             if body.len() > LONGEST {
-                return Err(self.refused(&from, status, "the response is too long for a token"));
+                return Err(self.refused_with(
+                    &from,
+                    status,
+                    "the response is too long for a token",
+                ));
             }
         }
         let body = String::from_utf8_lossy(&body).into_owned();
         if status == StatusCode::OK {
             return Ok(body);
         }
-        let message = reason(&body).map(|message| {
-            request
-                .secrets
-                .iter()
-                .filter(|secret| !secret.is_empty())
-                .fold(message, |message, secret| message.replace(secret.reveal(), "..."))
-        });
-        let why = match message {
-            Some(message) => format!("{}: {}", status.as_u16(), one_line(&message)),
+        let why = match reason(&body) {
+            Some(message) => {
+                let secrets = secrets.iter().filter(|secret| !secret.is_empty());
+                let message = secrets
+                    .fold(message, |message, secret| message.replace(secret.reveal(), "..."));
+                format!("{}: {}", status.as_u16(), one_line(&message))
+            }
             None => format!("it responded with {status}"),
         };
-        Err(self.refused(&from, status, &why))
+        Err(self.refused_with(&from, status, &why))
     }
 
     /// Returns the body of a successful response, parsed as JSON.
@@ -125,14 +148,36 @@ impl TokenEndpoint {
         let from = redacted(&request.url);
         let text = self.text(request).await?;
         serde_json::from_str(&text)
-            .map_err(|_| self.refused(&from, StatusCode::OK, "the response is not JSON"))
+            .map_err(|_| self.refused_with(&from, StatusCode::OK, "the response is not JSON"))
     }
 
-    /// Creates the error for a denied token, or for a response that lacks the expected content.
-    pub(super) fn refused(&self, from: &str, status: StatusCode, why: &str) -> TransportError {
-        let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-        let advice = if passing { "will be retried" } else { self.advice };
-        TransportError::TokenDenied { from: from.to_owned(), why: why.to_owned(), advice, passing }
+    /// Fetches a token (RFC 6749, section 5.1).
+    pub(super) async fn bearer(
+        &self,
+        request: TokenRequest<'_>,
+    ) -> Result<FetchedToken<Secret>, TransportError> {
+        let response = self.json(request).await?;
+        let token = response["access_token"].as_str().filter(|token| !token.is_empty());
+        let token = token.ok_or_else(|| self.refused("the response has no access_token"))?;
+        // The Azure metadata server returns the number as a string.
+        let expires = &response["expires_in"];
+        let seconds = expires.as_u64().or_else(|| expires.as_str()?.parse().ok());
+        Ok(FetchedToken { value: token.into(), expires_in: seconds.map(Duration::from_secs) })
+    }
+
+    /// Creates the error for a successful response without the expected content.
+    pub(super) fn refused(&self, why: &str) -> TransportError {
+        self.refused_with(&redacted(&self.url), StatusCode::OK, why)
+    }
+
+    fn refused_with(&self, from: &str, status: StatusCode, why: &str) -> TransportError {
+        let is_transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let (kind, advice) = if is_transient {
+            (TransportErrorKind::TokenUnavailable, "will be retried")
+        } else {
+            (TransportErrorKind::TokenDenied, self.advice)
+        };
+        TransportError::new(kind, format!("failed to get a token from {from}: {why}: {advice}"))
     }
 }
 
@@ -147,10 +192,10 @@ pub(super) fn hidden(what: &str, value: &str) -> Result<HeaderValue, TransportEr
 
 /// Parses a configured URL.
 pub(super) fn url(what: &str, text: &str) -> Result<Url, TransportError> {
-    let invalid = |why: String| TransportError::setting(what, why);
-    let url = Url::parse(text).map_err(|error| invalid(error.to_string()))?;
+    let url = Url::parse(text).map_err(|error| TransportError::setting(what, error))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(invalid("it does not start with http:// or https:// and a host".to_owned()));
+        let why = "it does not start with http:// or https:// and a host";
+        return Err(TransportError::setting(what, why));
     }
     Ok(url)
 }

@@ -161,8 +161,9 @@ fn a_ledger_reads_back_and_a_compacted_one_counts_longer() {
     assert!(counted(&read, later) > counted(&budget, later));
     let small = DisruptionBudget::default();
     assert_eq!(DisruptionBudget::read(&small.write().expect("fits")), Ok(small));
-    assert_eq!(DisruptionBudget::read("{\"v\":2}"), Err(BudgetReadError::Version(2)));
-    assert!(matches!(DisruptionBudget::read("{}"), Err(BudgetReadError::Text(_))));
+    let newer = StateError::Version { found: 2, expected: 1 };
+    assert_eq!(DisruptionBudget::read("{\"v\":2}"), Err(newer));
+    assert!(matches!(DisruptionBudget::read("{}"), Err(StateError::Malformed(_))));
 }
 
 proptest! {

@@ -1,16 +1,14 @@
 //! AWS credentials: static keys, web identity (IRSA), a container agent (EKS Pod Identity, ECS), or instance metadata.
 
-use reqwest::{Method, StatusCode, Url};
-use serde_json::Value;
+use reqwest::{Method, Url};
 
 use super::STS_VERSION;
 use crate::prometheus::transport::{
     Secret, TransportError, WallClock,
+    cached_token::{FetchedToken, TokenSource},
     config::{AuthTiming, Aws},
-    redacted,
     reloading_client::is_loopback,
     reloading_file::{Reload, ReloadingFile},
-    token_cache::FetchedToken,
     token_endpoint::{TokenEndpoint, TokenRequest, element, url},
 };
 
@@ -21,142 +19,147 @@ const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
 const AGENTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "fd00:ec2::23"];
 
 /// An access key ID, its secret, and the session token of temporary credentials.
-#[derive(Clone, Debug)]
-pub(super) struct Credentials {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::prometheus::transport) struct Credentials {
     pub(super) id: Secret,
     pub(super) secret: Secret,
     pub(super) session: Option<Secret>,
 }
 
 impl Credentials {
-    /// Values that must not appear in logs or errors.
-    pub(super) fn secrets(&self) -> Vec<&Secret> {
-        [&self.secret].into_iter().chain(&self.session).collect()
+    /// The credentials of these secrets: the ID, the secret, and the session token if there is one.
+    pub(super) fn new(secrets: &[Secret]) -> Self {
+        let nth = |index| secrets.get(index).cloned();
+        let (id, secret) = (nth(0).unwrap_or_default(), nth(1).unwrap_or_default());
+        Self { id, secret, session: nth(2) }
     }
 }
 
-/// A source of credentials.
+/// Gets credentials from the first configured source.
 #[derive(Debug)]
-pub(super) enum CredentialProvider {
-    Keys {
-        id: ReloadingFile,
-        secret: ReloadingFile,
-        session: Option<ReloadingFile>,
-    },
-    WebIdentity {
-        token: ReloadingFile,
-        role: String,
-        session: String,
-        sts: Url,
-        exchange: Box<TokenEndpoint>,
-    },
-    ContainerAgent {
-        url: Url,
-        token: Option<ReloadingFile>,
-        exchange: Box<TokenEndpoint>,
-    },
-    Metadata {
-        url: Url,
-        exchange: Box<TokenEndpoint>,
-    },
+pub(super) struct CredentialProvider {
+    source: CredentialSource,
+    /// The secrets of the source: keys or a token.
+    files: Vec<ReloadingFile>,
+    clock: WallClock,
+}
+
+#[derive(Debug)]
+enum CredentialSource {
+    Keys,
+    WebIdentity { role: String, session: String, sts: TokenEndpoint },
+    ContainerAgent(TokenEndpoint),
+    Metadata(TokenEndpoint),
 }
 
 impl CredentialProvider {
-    /// Selects the first configured source.
-    pub(super) fn new(aws: Aws, timing: AuthTiming) -> Result<Self, TransportError> {
+    pub(super) fn new(
+        aws: Aws,
+        timing: AuthTiming,
+        clock: WallClock,
+    ) -> Result<Self, TransportError> {
         let file = |what, source| ReloadingFile::new(what, source, timing.reload_interval);
-        if let Some(keys) = aws.keys {
-            return Ok(Self::Keys {
-                id: file("the AWS access key id", keys.access_key_id),
-                secret: file("the AWS secret access key", keys.secret_access_key),
-                session: keys.session_token.map(|source| file("the AWS session token", source)),
-            });
-        }
-        if let Some(identity) = aws.web_identity {
+        let (source, files) = if let Some(keys) = aws.keys {
+            let mut files = vec![
+                file("the AWS access key id", keys.access_key_id),
+                file("the AWS secret access key", keys.secret_access_key),
+            ];
+            files.extend(keys.session_token.map(|token| file("the AWS session token", token)));
+            (CredentialSource::Keys, files)
+        } else if let Some(identity) = aws.web_identity {
             let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
             let advice = "check the role, and that its trust policy names this service account";
-            let exchange = Box::new(TokenEndpoint::new(&sts, timing, advice));
-            let token = file("the web identity token", identity.token_file.into());
+            let sts = TokenEndpoint::new(sts, timing, advice);
             let (role, session) = (identity.role_arn, aws.session_name);
-            return Ok(Self::WebIdentity { token, role, session, sts, exchange });
-        }
-        if let Some(agent) = aws.container_agent {
+            let files = vec![file("the web identity token", identity.token_file.into())];
+            (CredentialSource::WebIdentity { role, session, sts }, files)
+        } else if let Some(agent) = aws.container_agent {
             let url = url("the address of the AWS container agent", &agent.url)?;
             if !is_agent(&url) {
                 let why = "it must be on this machine or use TLS";
                 return Err(TransportError::setting("the address of the AWS container agent", why));
             }
             let advice = "check the pod identity association of this service account";
-            let exchange = Box::new(TokenEndpoint::local(&url, timing, advice));
             let token =
-                agent.token.map(|source| file("the token of the AWS container agent", source));
-            return Ok(Self::ContainerAgent { url, token, exchange });
-        }
-        let metadata = aws.metadata_endpoint.ok_or_else(|| {
-            TransportError::setting(
-                "AWS authentication",
-                "there are no keys, no web identity, no container agent and no instance metadata",
-            )
-        })?;
-        let url = url("the AWS metadata server", &metadata)?;
-        let advice = "give the instance or the service account (IRSA, Pod Identity) a role";
-        let exchange = Box::new(TokenEndpoint::local(&url, timing, advice));
-        Ok(Self::Metadata { url, exchange })
-    }
-
-    /// Reads the secrets of this source, and returns how often they have changed so far.
-    pub(super) async fn read(&self, reload: Reload) -> Result<(Vec<Secret>, u64), TransportError> {
-        let files: Vec<_> = match self {
-            Self::Keys { id, secret, session } => [id, secret].into_iter().chain(session).collect(),
-            Self::WebIdentity { token, .. } => vec![token],
-            Self::ContainerAgent { token, .. } => token.iter().collect(),
-            Self::Metadata { .. } => Vec::new(),
+                agent.token.map(|token| file("the token of the AWS container agent", token));
+            let endpoint = TokenEndpoint::local(url, timing, advice);
+            (CredentialSource::ContainerAgent(endpoint), token.into_iter().collect())
+        } else if let Some(metadata) = aws.metadata_endpoint {
+            let url = url("the AWS metadata server", &metadata)?;
+            let advice = "give the instance or the service account (IRSA, Pod Identity) a role";
+            let endpoint = TokenEndpoint::local(url, timing, advice);
+            (CredentialSource::Metadata(endpoint), Vec::new())
+        } else {
+            let why =
+                "there are no keys, no web identity, no container agent and no instance metadata";
+            return Err(TransportError::setting("AWS authentication", why));
         };
-        let mut secrets = Vec::new();
-        let mut changes = 0;
-        for file in files {
-            let (secret, file_changes) = file.read(reload).await?;
-            secrets.push(secret);
-            changes += file_changes;
-        }
-        Ok((secrets, changes))
+        Ok(Self { source, files, clock })
     }
 
-    /// Fetches credentials with these secrets.
-    pub(super) async fn fetch(
+    /// Parses the JSON response of a container agent or of instance metadata.
+    async fn json_credentials(
         &self,
-        read: &[Secret],
-        clock: &WallClock,
+        endpoint: &TokenEndpoint,
+        request: TokenRequest<'_>,
     ) -> Result<FetchedToken<Credentials>, TransportError> {
-        let first = read.first().cloned().unwrap_or_default();
-        let secrets: Vec<_> = read.iter().collect();
-        match self {
-            Self::Keys { .. } => {
-                let secret = read.get(1).cloned().unwrap_or_default();
-                let value = Credentials { id: first, secret, session: read.get(2).cloned() };
-                Ok(FetchedToken { value, expires_in: None })
+        let response = endpoint.json(request).await?;
+        parse(|name| response[name].as_str(), "Token", endpoint, &self.clock)
+    }
+
+    /// Queries IMDSv2: starts a session, gets the name of the role, then its credentials.
+    async fn metadata_credentials(
+        &self,
+        endpoint: &TokenEndpoint,
+    ) -> Result<FetchedToken<Credentials>, TransportError> {
+        let request = endpoint.get_path("/latest/api/token");
+        let request = request.with("x-aws-ec2-metadata-token-ttl-seconds", METADATA_SESSION)?;
+        let request = TokenRequest { method: Method::PUT, ..request };
+        let session = Secret::from(endpoint.text(request).await?);
+        let get =
+            |path: &str| endpoint.get_path(path).with("x-aws-ec2-metadata-token", session.reveal());
+        let roles = endpoint.text(get(ROLES)?).await?;
+        let role = roles.lines().next().map(str::trim).filter(|role| !role.is_empty());
+        let role = role.ok_or_else(|| endpoint.refused("the instance has no role"))?;
+        self.json_credentials(endpoint, get(&format!("{ROLES}{role}"))?).await
+    }
+}
+
+impl TokenSource for CredentialProvider {
+    type Token = Credentials;
+
+    async fn secrets(&self, reload: Reload) -> Result<Vec<Secret>, TransportError> {
+        let mut secrets = Vec::new();
+        for file in &self.files {
+            secrets.push(file.read(reload).await?);
+        }
+        Ok(secrets)
+    }
+
+    async fn fetch(&self, secrets: &[Secret]) -> Result<FetchedToken<Credentials>, TransportError> {
+        match &self.source {
+            CredentialSource::Keys => {
+                Ok(FetchedToken { value: Credentials::new(secrets), expires_in: None })
             }
-            Self::WebIdentity { role, session, sts, exchange, .. } => {
+            CredentialSource::WebIdentity { role, session, sts } => {
                 let fields = [
                     ("Action", "AssumeRoleWithWebIdentity"),
                     ("Version", STS_VERSION),
                     ("RoleArn", role.as_str()),
                     ("RoleSessionName", session.as_str()),
-                    ("WebIdentityToken", first.reveal()),
+                    ("WebIdentityToken", secrets.first().map_or("", Secret::reveal)),
                 ];
-                let response =
-                    exchange.text(TokenRequest::form(sts.clone(), &fields, &secrets)).await?;
-                from_sts(&response, exchange, sts, clock)
+                let response = sts.text(sts.form(&fields, secrets)).await?;
+                from_sts(&response, sts, &self.clock)
             }
-            Self::ContainerAgent { url, exchange, .. } => {
-                let mut request = TokenRequest::get(url.clone());
-                if !first.is_empty() {
-                    request = request.with("authorization", first.reveal())?;
+            CredentialSource::ContainerAgent(endpoint) => {
+                let mut request = endpoint.get(secrets);
+                if let Some(token) = secrets.first() {
+                    request = request.with("authorization", token.reveal())?;
                 }
-                request.secrets = &secrets;
-                from_json(&exchange.json(request).await?, exchange, url, clock)
+                self.json_credentials(endpoint, request).await
             }
-            Self::Metadata { url, exchange } => from_metadata(url, exchange, clock).await,
+            CredentialSource::Metadata(endpoint) => self.metadata_credentials(endpoint).await,
         }
     }
 }
@@ -164,65 +167,24 @@ impl CredentialProvider {
 /// Parses the XML response of STS.
 pub(super) fn from_sts(
     response: &str,
-    exchange: &TokenEndpoint,
-    sts: &Url,
+    sts: &TokenEndpoint,
     clock: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
-    read(|name| element(response, name), "SessionToken", exchange, sts, clock)
+    parse(|name| element(response, name), "SessionToken", sts, clock)
 }
 
-/// Parses the JSON response of a container agent or of instance metadata.
-fn from_json(
-    response: &Value,
-    exchange: &TokenEndpoint,
-    url: &Url,
-    clock: &WallClock,
-) -> Result<FetchedToken<Credentials>, TransportError> {
-    read(|name| response[name].as_str(), "Token", exchange, url, clock)
-}
-
-fn read<'a>(
+fn parse<'a>(
     field: impl Fn(&str) -> Option<&'a str>,
     session: &str,
-    exchange: &TokenEndpoint,
-    url: &Url,
-    now: &WallClock,
-) -> Result<FetchedToken<Credentials>, TransportError> {
-    let secret_field = |name: &str| field(name).filter(|text| !text.is_empty()).map(Secret::from);
-    let (id, secret) =
-        secret_field("AccessKeyId").zip(secret_field("SecretAccessKey")).ok_or_else(|| {
-            exchange.refused(&redacted(url), StatusCode::OK, "the response has no credentials")
-        })?;
-    let end = field("Expiration").and_then(|end| end.parse().ok());
-    let value = Credentials { id, secret, session: secret_field(session) };
-    Ok(FetchedToken { value, expires_in: end.map(|end| now.until(end)) })
-}
-
-/// Queries IMDSv2: starts a session, gets the name of the role, then its credentials.
-async fn from_metadata(
-    base: &Url,
-    exchange: &TokenEndpoint,
+    endpoint: &TokenEndpoint,
     clock: &WallClock,
 ) -> Result<FetchedToken<Credentials>, TransportError> {
-    let at = |path: &str| {
-        let mut url = base.clone();
-        url.set_path(path);
-        url
-    };
-    let request =
-        TokenRequest { method: Method::PUT, ..TokenRequest::get(at("/latest/api/token")) };
-    let request = request.with("x-aws-ec2-metadata-token-ttl-seconds", METADATA_SESSION)?;
-    let session = Secret::from(exchange.text(request).await?);
-    let get =
-        |path: &str| TokenRequest::get(at(path)).with("x-aws-ec2-metadata-token", session.reveal());
-    let roles = exchange.text(get(ROLES)?).await?;
-    let role = roles.lines().next().map(str::trim).filter(|role| !role.is_empty());
-    let role = role.ok_or_else(|| {
-        exchange.refused(&redacted(base), StatusCode::OK, "the instance has no role")
-    })?;
-    let url = at(&format!("{ROLES}{role}"));
-    let response = exchange.json(get(url.path())?).await?;
-    from_json(&response, exchange, &url, clock)
+    let secret_field = |name: &str| field(name).filter(|text| !text.is_empty()).map(Secret::from);
+    let keys = secret_field("AccessKeyId").zip(secret_field("SecretAccessKey"));
+    let (id, secret) = keys.ok_or_else(|| endpoint.refused("the response has no credentials"))?;
+    let end = field("Expiration").and_then(|end| end.parse().ok());
+    let value = Credentials { id, secret, session: secret_field(session) };
+    Ok(FetchedToken { value, expires_in: end.map(|end| clock.until(end)) })
 }
 
 /// Whether the agent's token may be sent to this address.

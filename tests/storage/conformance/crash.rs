@@ -10,10 +10,10 @@ use std::{
 use async_trait::async_trait;
 
 use super::{
-    BackendFactory, CaseError, Reopened, Tampering, TestBackend, WriteUnit,
+    BackendFactory, CaseError, Tampering, TestBackend, WriteUnit,
     fixtures::{load, records, save, writer},
 };
-use crate::{LoadRequest, NotLeader, WritePermit};
+use plimsoll_storage::{LoadRequest, NotLeader, WritePermit};
 
 /// Maximum number of wait points. A save with more is a failure.
 const MAX_POINTS: usize = 1_000;
@@ -62,9 +62,7 @@ pub async fn crash_mid_save(
     for points in 0..MAX_POINTS {
         save(&*backend, &old).await?;
         let result = poll_until(points, writer(&*backend)?.save(&new, &YieldingPermit)).await;
-        // A backend that is not persistent is checked as it is: only the task was dropped.
-        let (Reopened::Opened(reopened) | Reopened::Unsupported(reopened)) =
-            backend.reopen(Tampering::None).await?;
+        let reopened = backend.reopen(Tampering::None).await?;
         let loaded = load(&*reopened, &LoadRequest::All).await?;
         let mut updated = 0;
         for (old, new) in old.iter().zip(&new) {

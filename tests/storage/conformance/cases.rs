@@ -6,17 +6,17 @@ use std::{
 };
 
 use super::{
-    BackendFactory, Case, CaseError, Reopened, Tampering, TestBackend, WriteUnit, crash,
+    BackendFactory, Case, CaseError, Tampering, TestBackend, WriteUnit, crash,
     fixtures::{
         LimitedPermit, expect_fenced, expect_loaded, expect_stored, extremes, load, record,
         records, save, vpa, writer,
     },
 };
-use crate::{LoadRequest, SaveReport};
 use plimsoll_core::{
     history::Record,
     types::{ContainerKey, ObjectKey},
 };
+use plimsoll_storage::{LoadRequest, SaveReport};
 
 type CaseResult = Result<(), CaseError>;
 
@@ -47,17 +47,6 @@ pub async fn run(case: Case, factory: &dyn BackendFactory) -> CaseResult {
 
 fn ensure(condition: bool, message: impl FnOnce() -> String) -> CaseResult {
     if condition { Ok(()) } else { Err(CaseError::Failed(message())) }
-}
-
-async fn reopen(
-    backend: Arc<dyn TestBackend>,
-    tampering: Tampering,
-    reason: &'static str,
-) -> Result<Arc<dyn TestBackend>, CaseError> {
-    match backend.reopen(tampering).await? {
-        Reopened::Opened(backend) => Ok(backend),
-        Reopened::Unsupported(_) => Err(CaseError::NotApplicable(reason)),
-    }
 }
 
 async fn round_trip(backend: &dyn TestBackend) -> CaseResult {
@@ -113,15 +102,14 @@ async fn load_twice(backend: &dyn TestBackend) -> CaseResult {
 }
 
 async fn survives_reopen(backend: Arc<dyn TestBackend>) -> CaseResult {
-    const UNABLE: &str = "the backend is not persistent";
     let batch = records(10, 3);
     save(&*backend, &batch).await?;
-    let backend = reopen(backend, Tampering::None, UNABLE).await?;
+    let backend = backend.reopen(Tampering::None).await?;
     expect_stored(&*backend, &batch).await?;
     writer(&*backend)?
         .collect_garbage(&|key| key.vpa != vpa("web-1"), &LimitedPermit::all())
         .await?;
-    let backend = reopen(backend, Tampering::None, UNABLE).await?;
+    let backend = backend.reopen(Tampering::None).await?;
     expect_stored(&*backend, &batch[1..2]).await
 }
 
@@ -296,7 +284,7 @@ async fn malformed_is_skipped(backend: Arc<dyn TestBackend>) -> CaseResult {
     save(&*backend, &batch).await?;
     let damaged = batch[2].clone();
     let tampering = Tampering::Corrupt(damaged.key.clone());
-    let backend = reopen(backend, tampering, "its records cannot be corrupted").await?;
+    let backend = backend.reopen(tampering).await?;
     let loaded = load(&*backend, &LoadRequest::All).await?;
     let others = [&batch[..2], &batch[3..]].concat();
     expect_loaded(&*backend, &loaded, &others)?;
@@ -310,7 +298,7 @@ async fn foreign_is_left_alone(backend: Arc<dyn TestBackend>) -> CaseResult {
     save(&*backend, &batch).await?;
     let key = ContainerKey::new(vpa("foreign"), "app");
     let tampering = Tampering::Foreign(key.clone());
-    let backend = reopen(backend, tampering, "other programs cannot write to it").await?;
+    let backend = backend.reopen(tampering).await?;
     let loaded = load(&*backend, &LoadRequest::All).await?;
     expect_loaded(&*backend, &loaded, &batch)?;
     expect_one_skipped(&loaded, &key)?;

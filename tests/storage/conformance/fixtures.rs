@@ -8,13 +8,16 @@ use std::{
 use async_trait::async_trait;
 
 use super::{CaseError, TestBackend};
-use crate::{Error, LoadReport, LoadRequest, NotLeader, WritePermit};
 use plimsoll_core::{
     history::{
         BucketScheme, HistogramWeights, OomBump, Record, ReplicaState, Sample, SampleStats, Sink,
         Snapshot,
     },
     types::{ContainerKey, ObjectKey, Time},
+};
+use plimsoll_storage::{
+    Error, LoadReport, LoadRequest, NotLeader, SaveReport, WritePermit, Writer,
+    codec::encode_snapshot,
 };
 
 /// A record in which every field depends on `generation`, so that a mixture of two is detected. It is richer with each
@@ -230,20 +233,17 @@ pub fn expect_loaded(
 
 /// Whether two snapshots are identical, including the signs of zeros.
 pub fn identical(a: &Snapshot, b: &Snapshot) -> bool {
-    crate::codec::encode_snapshot(a) == crate::codec::encode_snapshot(b)
+    encode_snapshot(a) == encode_snapshot(b)
 }
 
 /// Saves a batch that is expected to succeed.
-pub async fn save(
-    backend: &dyn TestBackend,
-    batch: &[Record],
-) -> Result<crate::SaveReport, CaseError> {
+pub async fn save(backend: &dyn TestBackend, batch: &[Record]) -> Result<SaveReport, CaseError> {
     let writer = writer(backend)?;
     Ok(writer.save(batch, &LimitedPermit::all()).await?)
 }
 
 /// Returns the writer, for cases that need one.
-pub fn writer(backend: &dyn TestBackend) -> Result<&dyn crate::Writer, CaseError> {
+pub fn writer(backend: &dyn TestBackend) -> Result<&dyn Writer, CaseError> {
     backend.storage().writer().ok_or(CaseError::NotApplicable("the backend is read-only"))
 }
 

@@ -9,12 +9,12 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Case, CaseError, CaseOutcome, outcome};
-use crate::{LoadReport, LoadRequest, Storage};
+use super::{Case, CaseError, CaseOutcome};
 use plimsoll_core::{
     history::{Measurement, Sample, Sink, Snapshot},
     types::{ContainerKey, ObjectKey, Time},
 };
+use plimsoll_storage::{LoadReport, LoadRequest, Storage};
 
 /// Provides a read-only backend with data.
 #[async_trait]
@@ -63,7 +63,7 @@ pub async fn run_read_only_suite(fixture: &dyn ReadOnlyFixture) -> Vec<CaseOutco
             Case::OthersStayOut => others_stay_out(fixture).await,
             _ => samples_come_again(fixture).await,
         };
-        outcomes.push(outcome(case, result));
+        outcomes.push(CaseOutcome { case, result });
     }
     outcomes
 }

@@ -6,15 +6,14 @@
 //! persistent, or cannot be tampered with). Cases that do not apply are reported too, so that they are not mistaken for
 //! passed ones. The suite runs on a current-thread or multi-thread tokio runtime.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-
-use crate::Storage;
 use plimsoll_core::{
     history::{Record, Snapshot},
     types::ContainerKey,
 };
+use plimsoll_storage::Storage;
 
 mod cases;
 mod crash;
@@ -51,7 +50,7 @@ pub trait TestBackend: Send + Sync {
     }
 
     /// Drops the backend as if the process were killed, tampers with its storage, and opens the same storage again.
-    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Reopened, String>;
+    async fn reopen(self: Arc<Self>, tampering: Tampering) -> Result<Arc<dyn TestBackend>, String>;
 }
 
 /// The unit of a write.
@@ -61,14 +60,6 @@ pub enum WriteUnit {
     Record,
     /// A batch, atomically.
     Batch,
-}
-
-/// The result of reopening a backend.
-pub enum Reopened {
-    /// The backend was reopened.
-    Opened(Arc<dyn TestBackend>),
-    /// The backend does not support this, and is returned unchanged.
-    Unsupported(Arc<dyn TestBackend>),
 }
 
 /// What happens to the storage while the backend is closed.
@@ -146,108 +137,50 @@ impl Case {
     /// The cases for read-only backends.
     pub const READ_ONLY: [Self; 3] =
         [Self::SamplesAreWhole, Self::OthersStayOut, Self::SamplesComeAgain];
-
-    /// The name of the case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RoundTrip => "round-trip",
-            Self::Extremes => "extremes",
-            Self::WantedFilter => "wanted-filter",
-            Self::LoadTwice => "load-twice",
-            Self::SurvivesReopen => "survives-reopen",
-            Self::UnchangedIsNotWritten => "unchanged-is-not-written",
-            Self::RicherIsKept => "richer-is-kept",
-            Self::SupersedeIsObeyed => "supersede-is-obeyed",
-            Self::OnlyOrphansAreCollected => "only-orphans-are-collected",
-            Self::NoWriteWithoutPermit => "no-write-without-permit",
-            Self::PermitLostHalfWay => "permit-lost-half-way",
-            Self::ConcurrentWriters => "concurrent-writers",
-            Self::CrashMidSave => "crash-mid-save",
-            Self::MalformedIsSkipped => "malformed-is-skipped",
-            Self::ForeignIsLeftAlone => "foreign-is-left-alone",
-            Self::SamplesAreWhole => "samples-are-whole",
-            Self::OthersStayOut => "others-stay-out",
-            Self::SamplesComeAgain => "samples-come-again",
-        }
-    }
 }
 
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The verdict of a case.
+/// A case and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CaseVerdict {
-    /// The case passed.
-    Passed,
+pub struct CaseOutcome {
+    pub case: Case,
+    pub result: Result<(), CaseError>,
+}
+
+/// Why a case ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaseError {
     /// The case failed, with the expectation and the actual result in one line.
     Failed(String),
     /// The case does not apply to the backend.
     NotApplicable(&'static str),
 }
 
-/// A case and its verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CaseOutcome {
-    /// The case.
-    pub case: Case,
-    /// The verdict.
-    pub verdict: CaseVerdict,
-}
-
-impl fmt::Display for CaseOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.verdict {
-            CaseVerdict::Passed => write!(f, "passed          {}", self.case),
-            CaseVerdict::Failed(why) => write!(f, "FAILED          {}: {why}", self.case),
-            CaseVerdict::NotApplicable(why) => write!(f, "not applicable  {}: {why}", self.case),
-        }
-    }
-}
-
 /// Runs every case for writable backends, each with its own backend.
 pub async fn run_suite(factory: &dyn BackendFactory) -> Vec<CaseOutcome> {
     let mut outcomes = Vec::with_capacity(Case::ALL.len());
     for case in Case::ALL {
-        outcomes.push(outcome(case, cases::run(case, factory).await));
+        outcomes.push(CaseOutcome { case, result: cases::run(case, factory).await });
     }
     outcomes
 }
 
-fn outcome(case: Case, result: Result<(), CaseError>) -> CaseOutcome {
-    let verdict = match result {
-        Ok(()) => CaseVerdict::Passed,
-        Err(CaseError::Failed(why)) => CaseVerdict::Failed(why),
-        Err(CaseError::NotApplicable(why)) => CaseVerdict::NotApplicable(why),
-    };
-    CaseOutcome { case, verdict }
-}
-
 /// Returns the cases that failed.
 pub fn failed_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
-    let failed = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::Failed(_));
+    let failed = |outcome: &&CaseOutcome| matches!(outcome.result, Err(CaseError::Failed(_)));
     outcomes.iter().filter(failed).map(|outcome| outcome.case).collect()
 }
 
 /// Returns the cases that do not apply.
 pub fn not_applicable_cases(outcomes: &[CaseOutcome]) -> Vec<Case> {
-    let skipped = |outcome: &&CaseOutcome| matches!(outcome.verdict, CaseVerdict::NotApplicable(_));
+    let skipped =
+        |outcome: &&CaseOutcome| matches!(outcome.result, Err(CaseError::NotApplicable(_)));
     outcomes.iter().filter(skipped).map(|outcome| outcome.case).collect()
 }
 
 /// Formats the outcomes as a table, one line each.
 pub fn format_table(outcomes: &[CaseOutcome]) -> String {
-    let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
-    lines.join("\n")
-}
-
-/// Why a case ended early.
-enum CaseError {
-    Failed(String),
-    NotApplicable(&'static str),
+    let line = |outcome: &CaseOutcome| format!("{:?}: {:?}", outcome.case, outcome.result);
+    outcomes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 impl From<String> for CaseError {
@@ -256,8 +189,8 @@ impl From<String> for CaseError {
     }
 }
 
-impl From<crate::Error> for CaseError {
-    fn from(error: crate::Error) -> Self {
+impl From<plimsoll_storage::Error> for CaseError {
+    fn from(error: plimsoll_storage::Error) -> Self {
         Self::Failed(format!("unexpected error: {error}"))
     }
 }
