@@ -15,6 +15,7 @@
 pub mod access_review;
 pub mod events;
 pub mod evict;
+pub(crate) mod object_client;
 pub mod permit;
 pub mod pod_annotations;
 pub mod rate_limit;
@@ -33,11 +34,11 @@ pub mod write_context;
 
 pub use access_review::{AccessReview, AccessRule, check_access};
 pub use events::{EventDetails, EventRecorder, EventWriter, InvolvedObject, event_recorder};
-pub use evict::{EvictionError, evict};
+pub use evict::evict;
 pub use permit::Permit;
 pub use pod_annotations::{PodRef, annotate_pod};
 pub use rate_limit::RateLimiter;
-pub use resize::{ResizeError, resize};
+pub use resize::resize;
 pub use stats::WriteStats;
 pub use status_queue::StatusQueue;
 pub use vpa_annotation::{AnnotationUpdate, write_vpa_annotation};

@@ -1,10 +1,6 @@
 //! Writes WatermarkPodAutoscalers: their status, and their spec and metadata.
 
-use kube::{
-    Resource as _,
-    api::{Api, Patch, PatchParams},
-    client::Body,
-};
+use kube::api::{Api, Patch};
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
@@ -32,31 +28,19 @@ impl WriteContext<'_> {
         mut body: Value,
     ) -> Result<WatermarkPodAutoscaler, WriteError> {
         let metadata = &object.metadata;
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let objects = WatermarkPodAutoscaler::url_path(&(), metadata.namespace.as_deref());
         if !body["metadata"].is_object() {
             body["metadata"] = json!({});
         }
         body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
-        let parameters = PatchParams {
-            field_manager: Some(self.field_manager.into()),
-            ..PatchParams::default()
+        let (kind, subresource) = match target {
+            WpaPatchTarget::Status => (WriteKind::Status, Some("status")),
+            WpaPatchTarget::Object => (WriteKind::WpaObject, None),
         };
-        let (requests, merge) = (kube::core::Request::new(objects), Patch::Merge(body));
-        let (request, verb, kind) = match target {
-            WpaPatchTarget::Status => (
-                requests.patch_subresource("status", name, &parameters, &merge),
-                "patch_status",
-                WriteKind::Status,
-            ),
-            WpaPatchTarget::Object => {
-                (requests.patch(name, &parameters, &merge), "patch", WriteKind::WpaObject)
-            }
-        };
-        let mut request = request.map_err(WriteError::malformed)?;
-        // The label that kube's own calls set, for metrics by verb.
-        request.extensions_mut().insert(verb);
-        let response = self.send(kind, request.map(Body::from)).await?;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let place = (namespace, metadata.name.as_deref().unwrap_or_default(), subresource);
+        let patch = Patch::Merge(body);
+        let response =
+            self.patch::<WatermarkPodAutoscaler>(kind, REQUEST_LIMIT, place, patch).await?;
         serde_json::from_slice(response.success()?)
             .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
     }
