@@ -12,8 +12,8 @@ use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
-        EvictionError, Permit, PodRef, RateLimiter, ResizeError, WriteError, annotate_pod, evict,
-        resize,
+        Permit, PodRef, RateLimiter, WriteContext, WriteError, annotate_pod, evict, resize,
+        vpa_annotation::UPDATER_FIELD_MANAGER,
     },
 };
 
@@ -47,8 +47,12 @@ async fn read(client: &Client, namespace: &str, name: &str) -> Pod {
     api.get(name).await.expect("it exists")
 }
 
-fn is_conflict(result: &Result<Box<str>, ResizeError>) -> bool {
-    matches!(result, Err(ResizeError::Failed(WriteError::Conflict(_))))
+fn is_conflict(result: &Result<Box<str>, WriteError>) -> bool {
+    matches!(result, Err(WriteError::Conflict(_)))
+}
+
+fn writer<'a>(client: &'a Client, permit: &'a Permit, stats: &'a WriteStats) -> WriteContext<'a> {
+    WriteContext { client, permit, stats, field_manager: UPDATER_FIELD_MANAGER }
 }
 
 fn desired_resources(cpu: &str) -> [(String, ContainerResize); 1] {
@@ -62,34 +66,38 @@ async fn an_eviction_applies_only_to_the_pod_with_the_same_uid() {
     let namespace = bed.namespace("evict").await;
     let (client, stats) = (bed.client(), WriteStats::default());
     let first = reference(&running_pod(&bed, &namespace, "one").await);
-    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, Ok(()));
+    assert_eq!(evict(writer(&client, &open_permit(), &stats), &first).await, Ok(()));
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
     wait::until("the pod is gone", || async {
         pods.get_opt("one").await.expect("readable").is_none().then_some(())
     })
     .await;
-    let gone = Err(EvictionError::Failed(WriteError::NotFound));
+    let gone = Err(WriteError::NotFound);
     assert_eq!(
-        evict(&client, &open_permit(), &stats, &first).await,
+        evict(writer(&client, &open_permit(), &stats), &first).await,
         gone,
         "there is none of its name"
     );
 
     let second = running_pod(&bed, &namespace, "one").await;
-    assert_eq!(evict(&client, &open_permit(), &stats, &first).await, gone, "another has its name");
+    assert_eq!(
+        evict(writer(&client, &open_permit(), &stats), &first).await,
+        gone,
+        "another has its name"
+    );
     let closed = Permit::new(Fence::closed(), RateLimiter::new(-1.0, 1));
-    let fenced = evict(&client, &closed, &stats, &reference(&second)).await;
-    assert_eq!(fenced, Err(EvictionError::Failed(WriteError::NotLeader)));
+    let fenced = evict(writer(&client, &closed, &stats), &reference(&second)).await;
+    assert_eq!(fenced, Err(WriteError::NotLeader));
     let stranger = bed.service_account(&namespace, "stranger").await.client;
-    let refused = evict(&stranger, &open_permit(), &stats, &reference(&second)).await;
-    let Err(EvictionError::Failed(error)) = refused else { panic!("{refused:?}") };
+    let refused = evict(writer(&stranger, &open_permit(), &stats), &reference(&second)).await;
+    let Err(error) = refused else { panic!("{refused:?}") };
     assert_eq!(error.code(), Some(403), "{error}");
     let still = read(&client, &namespace, "one").await;
     assert_eq!(still.metadata.deletion_timestamp, None, "only the first pod was evicted");
 
     // A pod that was updated since is still evicted.
     let stale = PodRef { resource_version: "1".into(), ..reference(&second) };
-    assert_eq!(evict(&client, &open_permit(), &stats, &stale).await, Ok(()));
+    assert_eq!(evict(writer(&client, &open_permit(), &stats), &stale).await, Ok(()));
     let of = |answer| stats.get(WriteKind::Eviction, answer).writes;
     assert_eq!(
         [of(WriteOutcome::Code(201)), of(WriteOutcome::Code(409)), of(WriteOutcome::NotLeader)],
@@ -111,9 +119,10 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
 ";
     manifests::create::<PodDisruptionBudget>(bed.client(), &namespace, budget).await;
     let pods = bed.nodes().pods(&namespace, "web-", 1, "are ready", is_ready).await;
-    let blocked = evict(&client, &open_permit(), &stats, &reference(&pods[0])).await;
-    let Err(EvictionError::PdbBlocked { why, .. }) = blocked else { panic!("{blocked:?}") };
-    assert!(why.contains("disruption budget"), "{why}");
+    let blocked = evict(writer(&client, &open_permit(), &stats), &reference(&pods[0])).await;
+    let Err(error) = blocked else { panic!("{blocked:?}") };
+    assert!(error.is_blocked_by_budget(), "{error:?}");
+    assert!(error.message().contains("disruption budget"), "{error}");
     assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "one request");
 }
 
@@ -125,7 +134,8 @@ async fn each_outcome_of_a_resize_is_distinguished() {
     let pod = running_pod(&bed, &namespace, "one").await;
     let before = reference(&pod);
     let accepted =
-        resize(&client, &open_permit(), &stats, &before, &desired_resources("200m"), &none).await;
+        resize(writer(&client, &open_permit(), &stats), &before, &desired_resources("200m"), &none)
+            .await;
     assert!(accepted.is_ok(), "{accepted:?}");
     let is_done = |pod: &Pod| {
         let of_all = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
@@ -135,12 +145,14 @@ async fn each_outcome_of_a_resize_is_distinguished() {
     let pod = bed.nodes().pod(&namespace, "one", "has its resources", is_done).await;
 
     let stale =
-        resize(&client, &open_permit(), &stats, &before, &desired_resources("300m"), &none).await;
+        resize(writer(&client, &open_permit(), &stats), &before, &desired_resources("300m"), &none)
+            .await;
     assert!(is_conflict(&stale), "the pod has changed since: {stale:?}");
     let gone = PodRef { name: "two".into(), ..reference(&pod) };
     let gone =
-        resize(&client, &open_permit(), &stats, &gone, &desired_resources("300m"), &none).await;
-    assert_eq!(gone, Err(ResizeError::Failed(WriteError::NotFound)));
+        resize(writer(&client, &open_permit(), &stats), &gone, &desired_resources("300m"), &none)
+            .await;
+    assert_eq!(gone, Err(WriteError::NotFound));
     // The same amounts for all resources would change the QoS class.
     let mut other_class = desired_resources("100m");
     let main = &mut other_class[0].1;
@@ -148,8 +160,9 @@ async fn each_outcome_of_a_resize_is_distinguished() {
     main.requests = amounts.map(|(name, amount)| (name.to_owned(), amount.to_owned())).into();
     main.limits = main.requests.clone();
     let now = || async { reference(&read(&client, &namespace, "one").await) };
-    let refused = resize(&client, &open_permit(), &stats, &now().await, &other_class, &none).await;
-    let Err(ResizeError::Failed(error)) = &refused else { panic!("{refused:?}") };
+    let refused =
+        resize(writer(&client, &open_permit(), &stats), &now().await, &other_class, &none).await;
+    let Err(error) = &refused else { panic!("{refused:?}") };
     assert!(error.message().to_lowercase().contains("qos"), "{error}");
 
     let limits = "
@@ -161,12 +174,13 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
     let beyond = async || {
         let mut too_much = desired_resources("600m");
         too_much[0].1.limits = too_much[0].1.requests.clone();
-        let refused = resize(&client, &open_permit(), &stats, &now().await, &too_much, &none).await;
+        let refused =
+            resize(writer(&client, &open_permit(), &stats), &now().await, &too_much, &none).await;
         match refused {
-            Err(ResizeError::Failed(error)) if error.message().contains("maximum cpu") => Ok(()),
+            Err(error) if error.message().contains("maximum cpu") => Ok(()),
             other => {
                 let (now, before) = (now().await, desired_resources("200m"));
-                let _ = resize(&client, &open_permit(), &stats, &now, &before, &none).await;
+                let _ = resize(writer(&client, &open_permit(), &stats), &now, &before, &none).await;
                 Err(format!("{other:?}"))
             }
         }
@@ -175,10 +189,14 @@ spec: {limits: [{type: Container, max: {cpu: 500m}}]}
     wait::often(Duration::from_secs(1), patience, "the LimitRange is why it is refused", beyond)
         .await;
     let stranger = bed.service_account(&namespace, "stranger").await.client;
-    let refused =
-        resize(&stranger, &open_permit(), &stats, &now().await, &desired_resources("250m"), &none)
-            .await;
-    let Err(ResizeError::Failed(error)) = refused else { panic!("{refused:?}") };
+    let refused = resize(
+        writer(&stranger, &open_permit(), &stats),
+        &now().await,
+        &desired_resources("250m"),
+        &none,
+    )
+    .await;
+    let Err(error) = refused else { panic!("{refused:?}") };
     assert_eq!(error.code(), Some(403), "{error}");
 }
 
@@ -204,7 +222,7 @@ async fn containers_are_resized_in_any_order_of_names() {
         // The node agent updates the pod concurrently.
         wait::until_ok("the server accepts the write", || async {
             let now = reference(&read(&client, &namespace, "three").await);
-            match resize(&client, &open_permit(), &stats, &now, &of, &none).await {
+            match resize(writer(&client, &open_permit(), &stats), &now, &of, &none).await {
                 Ok(_) => Ok(()),
                 stale if is_conflict(&stale) => Err("it has changed".to_owned()),
                 other => panic!("{some:?}: {other:?}"),
@@ -224,10 +242,15 @@ async fn a_resize_beyond_every_node_is_distinguished_from_a_deferred_one() {
     bed.nodes().add("small", "2", "4Gi").await;
     let pod = running_pod(&bed, &namespace, "one").await;
     let (client, stats, none) = (bed.client(), WriteStats::default(), []);
-    let beyond =
-        resize(&client, &open_permit(), &stats, &reference(&pod), &desired_resources("3"), &none)
-            .await;
-    assert!(matches!(beyond, Err(ResizeError::Infeasible { .. })), "{beyond:?}");
+    let beyond = resize(
+        writer(&client, &open_permit(), &stats),
+        &reference(&pod),
+        &desired_resources("3"),
+        &none,
+    )
+    .await;
+    let Err(error) = beyond else { panic!("{beyond:?}") };
+    assert!(error.is_beyond_node_capacity(), "{error:?}");
 }
 
 #[tokio::test]
@@ -237,7 +260,7 @@ async fn pod_annotations_are_set_and_removed_unless_the_pod_has_changed() {
     let (client, stats) = (bed.client(), WriteStats::default());
     let before = reference(&running_pod(&bed, &namespace, "one").await);
     let set = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), Some("true".to_owned()))]);
-    let done = annotate_pod(&client, &open_permit(), &stats, &before, &set).await;
+    let done = annotate_pod(writer(&client, &open_permit(), &stats), &before, &set).await;
     let Ok(resource_version) = done else { panic!("{done:?}") };
     let stored = read(&client, &namespace, "one").await;
     let annotations = stored.metadata.annotations.clone().unwrap_or_default();
@@ -245,9 +268,10 @@ async fn pod_annotations_are_set_and_removed_unless_the_pod_has_changed() {
     assert_eq!(stored.metadata.resource_version.as_deref(), Some(&*resource_version));
 
     let removed = BTreeMap::from([("vpaInPlaceUpdated".to_owned(), None)]);
-    let stale = annotate_pod(&client, &open_permit(), &stats, &before, &removed).await;
+    let stale = annotate_pod(writer(&client, &open_permit(), &stats), &before, &removed).await;
     assert!(matches!(stale, Err(WriteError::Conflict(_))), "{stale:?}");
-    let done = annotate_pod(&client, &open_permit(), &stats, &reference(&stored), &removed).await;
+    let done =
+        annotate_pod(writer(&client, &open_permit(), &stats), &reference(&stored), &removed).await;
     assert!(done.is_ok(), "{done:?}");
     let annotations = read(&client, &namespace, "one").await.metadata.annotations;
     assert!(!annotations.unwrap_or_default().contains_key("vpaInPlaceUpdated"));

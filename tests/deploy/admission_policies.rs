@@ -15,7 +15,8 @@ use plimsoll::cluster::{
     leader::Fence,
     server::certificate::{self, CaBundle},
     write::{
-        Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteStats, annotate_pod,
+        Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteContext, WriteStats, annotate_pod,
+        vpa_annotation::UPDATER_FIELD_MANAGER,
         webhook_config::{
             DesiredWebhook, NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope,
         },
@@ -235,7 +236,11 @@ async fn pods(bed: &Testbed, account: &Client, namespace: &str) {
             uid: pod.uid().expect("set by the server").into(),
             resource_version: pod.resource_version().expect("set by the server").into(),
         };
-        match annotate_pod(account, &open(), &WriteStats::default(), &place, &annotations).await {
+        let (permit, stats) = (open(), WriteStats::default());
+        let field_manager = UPDATER_FIELD_MANAGER;
+        let writer =
+            WriteContext { client: account, permit: &permit, stats: &stats, field_manager };
+        match annotate_pod(writer, &place, &annotations).await {
             Ok(_) => Ok(()),
             // The scheduler has updated the pod.
             Err(error) => Err(error.to_string()),

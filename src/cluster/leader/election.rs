@@ -6,10 +6,7 @@ mod state;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{
-    Client,
-    api::{Api, PostParams},
-};
+use kube::{Client, api::Api};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -21,11 +18,7 @@ use crate::cluster::{
         jitter,
         lease::{self, ObservedRecord},
     },
-    write::{
-        WriteStats,
-        access_review::ensure_can_create,
-        stats::{WriteKind, WriteOutcome},
-    },
+    write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
 pub use self::options::{ElectionError, ElectionOptions};
@@ -42,10 +35,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// A candidate for leadership.
 #[derive(Debug)]
 pub struct Election {
-    leases: Api<Lease>,
+    lease: ObjectClient<Lease>,
     options: ElectionOptions,
     fence: Fence,
-    stats: Arc<WriteStats>,
     lease_lock: Arc<tokio::sync::Mutex<()>>,
     lease_annotation: Option<LeaseAnnotation>,
     observed: ObservedRecord,
@@ -77,13 +69,15 @@ impl Election {
     /// A candidate that controls this fence. Does nothing before [`Self::run`].
     pub fn new(client: Client, options: ElectionOptions, fence: Fence) -> Self {
         let leases = Api::namespaced(client, &options.namespace);
+        // A whole attempt, with its requests, has a shorter limit.
+        let limit = options.renew_deadline;
+        let lease = ObjectClient::new(leases, &options.name, WriteKind::Lease, limit);
         let initial =
             LeaseObservation { leader_state: LeaderState::Starting, holder: None, transitions: 0 };
         Self {
-            leases,
+            lease,
             options,
             fence,
-            stats: Arc::default(),
             lease_lock: Arc::default(),
             lease_annotation: None,
             observed: ObservedRecord::default(),
@@ -96,7 +90,7 @@ impl Election {
     /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.stats = stats;
+        self.lease.set_stats(stats);
         self
     }
 
@@ -162,7 +156,7 @@ impl Election {
     }
 
     /// One attempt to acquire or renew the Lease. Does not touch the fence: the caller does.
-    async fn try_acquire_or_renew(&mut self) -> kube::Result<LeaseStep> {
+    async fn try_acquire_or_renew(&mut self) -> Result<LeaseStep, WriteError> {
         let lock = Arc::clone(&self.lease_lock);
         let _guard = lock.lock().await;
         if let Some(own) = self.last_written.take() {
@@ -174,7 +168,7 @@ impl Election {
                 }
             }
         }
-        let lease = self.leases.get_opt(&self.options.name).await?;
+        let lease = self.lease.get().await?;
         let now = Instant::now();
         if let Some(lease) = &lease {
             self.observed.observe(
@@ -206,15 +200,14 @@ impl Election {
     }
 
     /// Replaces the Lease, if it is unchanged since it was read. `None` if it has changed.
-    async fn update_lease(&mut self, read: &Lease) -> kube::Result<Option<Instant>> {
+    async fn update_lease(&mut self, read: &Lease) -> Result<Option<Instant>, WriteError> {
         let options = &self.options;
         let now = Clock::wall().now().into();
         let mut claimed =
             lease::acquired_lease(read, &options.identity, options.lease_duration, now);
         self.annotate(&mut claimed);
         let sent = Instant::now();
-        let result = self.leases.replace(&options.name, &PostParams::default(), &claimed).await;
-        self.count_write(&result, sent);
+        let result = self.lease.replace(&claimed).await;
         self.on_written(result, sent)
     }
 
@@ -226,30 +219,23 @@ impl Election {
         }
     }
 
-    async fn create(&mut self) -> kube::Result<LeaseStep> {
+    async fn create(&mut self) -> Result<LeaseStep, WriteError> {
         let ElectionOptions { name, namespace, identity, lease_duration, .. } = &self.options;
-        let [create, ..] = self.options.rules();
-        ensure_can_create(&self.leases, create).await?;
+        self.lease.ensure_can_create().await?;
         let now = Clock::wall().now().into();
         let mut first = lease::new_lease(name, namespace, identity, *lease_duration, now);
         self.annotate(&mut first);
         let sent = Instant::now();
-        let result = self.leases.create(&PostParams::default(), &first).await;
-        self.count_write(&result, sent);
-        // A 404 here means that the namespace does not exist, not that another process was first.
-        if let Err(kube::Error::Api(status)) = &result
-            && status.code == 404
-        {
-            return result.map(|_| LeaseStep::NotHeld(None));
-        }
+        let result = self.lease.create(&first).await;
         Ok(self.on_written(result, sent)?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
     }
 
+    /// `None` if another client has written it.
     fn on_written(
         &mut self,
-        result: kube::Result<Lease>,
+        result: Result<Lease, WriteError>,
         sent: Instant,
-    ) -> kube::Result<Option<Instant>> {
+    ) -> Result<Option<Instant>, WriteError> {
         match result {
             Ok(stored) => {
                 let record = stored.spec.clone().unwrap_or_default();
@@ -258,7 +244,7 @@ impl Election {
                 self.last_written = Some(stored);
                 Ok(Some(sent))
             }
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(WriteError::NotFound | WriteError::Conflict(_)) => Ok(None),
             Err(why) => Err(why),
         }
     }
@@ -290,27 +276,21 @@ impl Election {
         }
     }
 
-    fn on_error(&mut self, why: &kube::Error) -> Duration {
-        match why {
-            kube::Error::Api(status) if status.code == 403 => {
-                let ElectionOptions { name, namespace, .. } = &self.options;
-                let [create, get, update] = self.options.rules();
-                let message = format!(
-                    "not allowed to use leader Lease {namespace}/{name}, nothing is written: {}; \
-                     add to the role: {create}, {get}, {update}",
-                    status.message
-                );
-                if !matches!(self.observation.borrow().leader_state, LeaderState::Forbidden(_)) {
-                    tracing::error!("{message}");
-                }
-                self.set_failed(LeaderState::Forbidden(message.into()))
-            }
-            // The Display of kube's own error repeats the whole Status in its debug form.
-            kube::Error::Api(status) => {
-                self.on_unreachable(&format!("{}: {}", status.code, status.message))
-            }
-            why => self.on_unreachable(&why.to_string()),
+    fn on_error(&mut self, error: &WriteError) -> Duration {
+        if error.code() != Some(403) {
+            return self.on_unreachable(&error.to_string());
         }
+        let ElectionOptions { name, namespace, .. } = &self.options;
+        let [create, get, update] = self.options.rules();
+        let message = format!(
+            "not allowed to use leader Lease {namespace}/{name}, nothing is written: {}; \
+             add to the role: {create}, {get}, {update}",
+            error.message()
+        );
+        if !matches!(self.observation.borrow().leader_state, LeaderState::Forbidden(_)) {
+            tracing::error!("{message}");
+        }
+        self.set_failed(LeaderState::Forbidden(message.into()))
     }
 
     fn on_unreachable(&mut self, why: &str) -> Duration {
@@ -355,32 +335,24 @@ impl Election {
         for _ in 0..TRIES {
             let lease = match self.last_written.take() {
                 Some(own) => Some(own),
-                None => self.leases.get_opt(&self.options.name).await.ok().flatten(),
+                None => self.lease.get().await.ok().flatten(),
             };
             let held = lease.filter(|lease| lease::holder(lease) == Some(&*self.options.identity));
             let Some(lease) = held else { return };
             let released = lease::released_lease(&lease, Clock::wall().now().into());
-            let sent = Instant::now();
-            let parameters = PostParams::default();
-            let result = self.leases.replace(&self.options.name, &parameters, &released).await;
-            self.count_write(&result, sent);
-            match result {
+            match self.lease.replace(&released).await {
                 Ok(stored) => {
                     self.on_observed(&stored);
                     tracing::info!(lease = %self.options.name, "released leader lease");
                     return;
                 }
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
-                Err(why) => {
-                    tracing::warn!(lease = %self.options.name, %why, "failed to release leader lease");
+                Err(WriteError::Conflict(_)) => {}
+                Err(error) => {
+                    tracing::warn!(lease = %self.options.name, %error, "failed to release leader lease");
                     return;
                 }
             }
         }
-    }
-
-    fn count_write(&self, result: &kube::Result<Lease>, sent: Instant) {
-        self.stats.count(WriteKind::Lease, WriteOutcome::from_result(result), sent.elapsed());
     }
 
     fn on_observed(&self, lease: &Lease) {

@@ -6,17 +6,16 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::Client;
+use kube::{Client, api::Api};
 use plimsoll_storage::WritePermit;
 use tokio::sync::Mutex;
 
-use super::lease_client::LeaseClient;
 use crate::cluster::{
     clock::Clock,
     leader::lease,
     write::{
         AccessReview, AccessRule, WriteError, WriteStats, access_review::check_access,
-        stats::WriteKind,
+        object_client::ObjectClient, stats::WriteKind,
     },
 };
 
@@ -48,7 +47,7 @@ pub enum HeartbeatResult {
 /// Writes the heartbeat of one recommender, or of one shard of it.
 #[derive(Debug)]
 pub struct Heartbeat {
-    lease: LeaseClient,
+    lease: ObjectClient<Lease>,
     identity: String,
     interval: Duration,
     access: Mutex<AccessReview>,
@@ -68,9 +67,8 @@ impl Heartbeat {
     ) -> Self {
         let name = lease_name(recommender, shard);
         Self {
-            lease: LeaseClient::new(
-                client,
-                namespace,
+            lease: ObjectClient::new(
+                Api::namespaced(client, namespace),
                 &name,
                 WriteKind::Heartbeat,
                 REQUEST_TIMEOUT,
@@ -132,8 +130,10 @@ impl Heartbeat {
         if !self.access.lock().await.is_allowed() {
             return Ok(HeartbeatResult::AccessUnknown);
         }
+        self.lease.ensure_can_create().await?;
         permit.acquire().await?;
-        let first = self.renewed_lease(self.lease.empty(), vpas, history);
+        let empty = Lease { metadata: self.lease.metadata(), spec: None };
+        let first = self.renewed_lease(empty, vpas, history);
         *own = Some(self.lease.create(&first).await?);
         Ok(HeartbeatResult::Created)
     }

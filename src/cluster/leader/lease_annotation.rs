@@ -1,16 +1,17 @@
 //! The cluster-wide disruption ledger, as an annotation of the updater's Lease. It is written before the change that it
 //! accounts for, and only if it is unchanged since it was read.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Client;
+use kube::{Client, api::Api};
 use plimsoll_storage::WritePermit;
 use tokio::{runtime::Handle, sync::Mutex};
 
-use super::lease_client::LeaseClient;
+use super::lease;
 use crate::cluster::write::{
     UpdateError, WriteError,
+    object_client::ObjectClient,
     stats::{WriteKind, WriteOutcome, WriteStats},
 };
 
@@ -33,7 +34,7 @@ pub struct LeaseAnnotationStore {
 
 #[derive(Clone, Debug)]
 struct Shared {
-    lease: LeaseClient,
+    lease: ObjectClient<Lease>,
     key: &'static str,
     stats: Arc<WriteStats>,
     /// Shared with the code of this process that renews the Lease.
@@ -46,9 +47,8 @@ impl LeaseAnnotationStore {
     /// The annotation `key` of this Lease. Sends no request yet.
     pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
         let shared = Shared {
-            lease: LeaseClient::new(
-                client,
-                namespace,
+            lease: ObjectClient::new(
+                Api::namespaced(client, namespace),
                 name,
                 WriteKind::DisruptionLedger,
                 REQUEST_TIMEOUT,
@@ -152,9 +152,12 @@ impl Shared {
             return Err(UpdateError::Conflict(current));
         }
         let is_new = read.is_none();
-        let mut lease = read.unwrap_or_else(|| self.lease.empty());
-        let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
-        annotations.insert(self.key.to_owned(), after.to_owned());
+        if is_new {
+            self.lease.ensure_can_create().await?;
+        }
+        let mut lease =
+            read.unwrap_or_else(|| Lease { metadata: self.lease.metadata(), spec: None });
+        lease::annotate(&mut lease, self.key, after.to_owned());
         let written =
             if is_new { self.lease.create(&lease).await } else { self.lease.replace(&lease).await };
         *cached = Some(written?);

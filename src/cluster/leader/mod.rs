@@ -8,7 +8,6 @@ pub mod heartbeat;
 pub(crate) mod jitter;
 pub mod lease;
 pub mod lease_annotation;
-pub mod lease_client;
 pub mod webhook_lease;
 
 pub use election::{Election, ElectionOptions, ElectionState, LeaderState};

@@ -7,14 +7,13 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::Client;
+use kube::{Client, api::Api};
 use plimsoll_storage::WritePermit;
 
-use super::lease_client::LeaseClient;
 use crate::cluster::{
     clock::Clock,
     leader::lease,
-    write::{WriteError, WriteStats, stats::WriteKind},
+    write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
 /// Upstream's delays between attempts.
@@ -23,7 +22,7 @@ const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_
 /// Renews the Lease.
 #[derive(Debug)]
 pub struct WebhookLease {
-    lease: LeaseClient,
+    lease: ObjectClient<Lease>,
     holder: String,
     interval: Duration,
     annotation: Option<(&'static str, String)>,
@@ -38,7 +37,8 @@ impl WebhookLease {
         holder: &str,
         interval: Duration,
     ) -> Self {
-        let lease = LeaseClient::new(client, namespace, name, WriteKind::WebhookLease, interval);
+        let leases = Api::namespaced(client, namespace);
+        let lease = ObjectClient::new(leases, name, WriteKind::WebhookLease, interval);
         Self { lease, holder: holder.to_owned(), interval, annotation: None }
     }
 
@@ -73,6 +73,9 @@ impl WebhookLease {
 
     async fn try_renew(&self, permit: &dyn WritePermit) -> Result<(), WriteError> {
         let read = self.lease.get().await?;
+        if read.is_none() {
+            self.lease.ensure_can_create().await?;
+        }
         permit.acquire().await?;
         let written = match read {
             Some(lease) => self.lease.replace(&self.renewed_lease(lease)).await,
@@ -104,6 +107,6 @@ impl WebhookLease {
             lease_duration_seconds: Some(seconds.max(1)),
             ..LeaseSpec::default()
         };
-        Lease { spec: Some(spec), ..self.lease.empty() }
+        Lease { metadata: self.lease.metadata(), spec: Some(spec) }
     }
 }

@@ -27,6 +27,7 @@ use crate::cluster::{
     leader::jitter,
     write::{
         Permit,
+        request::write_counted,
         stats::{WriteKind, WriteOutcome, WriteStats},
     },
 };
@@ -173,17 +174,12 @@ impl EventSender {
         let object = details.involved_object.clone();
         let event = self.to_event(details);
         let api = Api::<Event>::namespaced(self.client.clone(), &object.namespace);
-        let sent = Instant::now();
         let parameters = PostParams::default();
         let request = api.create(&parameters, &event);
-        let Ok(result) = tokio::time::timeout(REQUEST_LIMIT, request).await else {
-            self.stats.count(WriteKind::Event, WriteOutcome::NoResponse, REQUEST_LIMIT);
-            return;
-        };
-        self.stats.count(WriteKind::Event, WriteOutcome::from_result(&result), sent.elapsed());
-        if let Err(why) = result {
+        let sent = write_counted(&self.stats, WriteKind::Event, REQUEST_LIMIT, request);
+        if let Err(error) = sent.await {
             let InvolvedObject { kind, namespace, name, .. } = object;
-            tracing::debug!(kind, namespace, name, %why, "failed to write event");
+            tracing::debug!(kind, namespace, name, %error, "failed to write event");
         }
     }
 

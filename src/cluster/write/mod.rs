@@ -15,6 +15,7 @@
 pub mod access_review;
 pub mod events;
 pub mod evict;
+pub(crate) mod object_client;
 pub mod object_patch;
 pub mod permit;
 pub mod pod_annotations;
@@ -35,12 +36,12 @@ pub use access_review::{AccessReview, AccessRule, check_access};
 pub use events::{
     EventDetails, EventRecorder, EventSender, EventWriter, InvolvedObject, event_recorder,
 };
-pub use evict::{EvictionError, evict};
+pub use evict::evict;
 pub use object_patch::{ObjectPatchTarget, status_patch};
 pub use permit::{Permit, PrepaidPermit};
 pub use pod_annotations::{PodRef, annotate_pod};
 pub use rate_limit::RateLimiter;
-pub use resize::{ResizeError, resize};
+pub use resize::resize;
 pub use stats::WriteStats;
 pub use status_queue::StatusQueue;
 pub use vpa_annotation::{AnnotationUpdate, write_vpa_annotation};

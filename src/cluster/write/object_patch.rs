@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Resource,
-    api::{Api, Patch, PatchParams},
-    client::Body,
+    api::{Api, Patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -38,31 +37,18 @@ impl WriteContext<'_> {
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
     {
         let metadata = object.meta();
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let objects = K::url_path(&(), metadata.namespace.as_deref());
         if !body["metadata"].is_object() {
             body["metadata"] = json!({});
         }
         body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
-        let parameters = PatchParams {
-            field_manager: Some(self.field_manager.into()),
-            ..PatchParams::default()
+        let (kind, subresource) = match target {
+            ObjectPatchTarget::Status => (WriteKind::Status, Some("status")),
+            ObjectPatchTarget::Object => (WriteKind::Object, None),
         };
-        let (requests, merge) = (kube::core::Request::new(objects), Patch::Merge(body));
-        let (request, verb, kind) = match target {
-            ObjectPatchTarget::Status => (
-                requests.patch_subresource("status", name, &parameters, &merge),
-                "patch_status",
-                WriteKind::Status,
-            ),
-            ObjectPatchTarget::Object => {
-                (requests.patch(name, &parameters, &merge), "patch", WriteKind::Object)
-            }
-        };
-        let mut request = request.map_err(WriteError::malformed)?;
-        // The label that kube's own calls set, for metrics by verb.
-        request.extensions_mut().insert(verb);
-        let response = self.send(kind, request.map(Body::from)).await?;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let place = (namespace, metadata.name.as_deref().unwrap_or_default(), subresource);
+        let patch = Patch::Merge(body);
+        let response = self.patch::<K>(kind, REQUEST_LIMIT, place, patch).await?;
         serde_json::from_slice(response.success()?)
             .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
     }

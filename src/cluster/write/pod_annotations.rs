@@ -3,22 +3,13 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Client, Resource as _,
-    api::{Patch, PatchParams},
-    client::Body,
-};
-use plimsoll_storage::WritePermit;
+use kube::api::Patch;
 use serde_json::json;
 
 use crate::cluster::write::{
-    request::{Reply, exchange},
-    stats::{WriteKind, WriteStats},
-    write_context::WriteError,
+    stats::WriteKind,
+    write_context::{WriteContext, WriteError},
 };
-
-/// The field manager of the updater.
-pub(super) const FIELD_MANAGER: &str = "plimsoll-updater";
 
 /// Long for a write of a few kilobytes; an unresponsive server must not block a pass for ever.
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -44,34 +35,14 @@ impl fmt::Display for PodRef {
 
 /// Sets annotations of a pod, and removes those that are `None`, if the pod is unchanged. Returns its new resource version.
 pub async fn annotate_pod(
-    client: &Client,
-    permit: &dyn WritePermit,
-    stats: &WriteStats,
+    writer: WriteContext<'_>,
     pod: &PodRef,
     annotations: &BTreeMap<String, Option<String>>,
 ) -> Result<Box<str>, WriteError> {
-    let body = json!({"metadata": {
+    let patch = Patch::Merge(json!({"metadata": {
         "uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": annotations,
-    }});
-    let parameters =
-        PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-    let requests = kube::core::Request::new(Pod::url_path(&(), Some(&pod.namespace)));
-    let request = requests.patch(&pod.name, &parameters, &Patch::Merge(body));
-    let request = request.map(|mut request| {
-        request.extensions_mut().insert("patch");
-        request.map(Body::from)
-    });
-    let kind = WriteKind::PodAnnotations;
-    send_pod_write(client, permit, (stats, kind), request).await?.resource_version()
-}
-
-/// Sends one write to a pod under the permit, and counts it. Returns the response, whatever its status.
-pub(super) async fn send_pod_write(
-    client: &Client,
-    permit: &dyn WritePermit,
-    counter: (&WriteStats, WriteKind),
-    request: Result<http::Request<Body>, impl fmt::Display>,
-) -> Result<Reply, WriteError> {
-    let request = request.map_err(WriteError::malformed)?;
-    exchange(client, permit, counter, REQUEST_LIMIT, request).await
+    }}));
+    let place = (&*pod.namespace, &*pod.name, None);
+    let sent = writer.patch::<Pod>(WriteKind::PodAnnotations, REQUEST_LIMIT, place, patch);
+    sent.await?.resource_version()
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     stats::{WriteKind, WriteOutcome, WriteStats},
-    write_context::WriteError,
+    write_context::{ErrorResponse, WriteError},
 };
 
 /// Sends a read, with a timeout.
@@ -43,6 +43,7 @@ pub(crate) async fn write_counted<T>(
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub code: StatusCode,
+    /// From its header.
     pub retry_after: Option<Duration>,
     pub body: bytes::Bytes,
 }
@@ -86,15 +87,7 @@ async fn send(client: &Client, request: Request<Body>) -> kube::Result<Reply> {
     let retry_after =
         retry_after.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
     let body = response.into_body().collect().await?;
-    let mut reply = Reply { code, retry_after: None, body: body.to_bytes() };
-    if !code.is_success() {
-        let from_details = || {
-            let seconds = u64::from(reply.status()?.details?.retry_after_seconds);
-            (seconds > 0).then_some(Duration::from_secs(seconds))
-        };
-        reply.retry_after = retry_after.or_else(from_details);
-    }
-    Ok(reply)
+    Ok(Reply { code, retry_after, body: body.to_bytes() })
 }
 
 impl Reply {
@@ -103,7 +96,9 @@ impl Reply {
         if self.code.is_success() {
             return Ok(&self.body);
         }
-        Err(WriteError::from_response(self.code.as_u16(), self.message(), self.retry_after))
+        let (code, details) = (self.code.as_u16(), self.status().and_then(|it| it.details));
+        let response = ErrorResponse::new(code, self.message(), self.retry_after, details);
+        Err(WriteError::from_response(response))
     }
 
     /// The resource version of the object in a successful response.
@@ -127,12 +122,6 @@ impl Reply {
     /// The Status of an error response; `None` if it has none.
     fn status(&self) -> Option<Status> {
         serde_json::from_slice(&self.body).ok()
-    }
-
-    /// Whether an error response has a cause of this kind.
-    pub fn has_status_cause(&self, kind: &str) -> bool {
-        let details = self.status().and_then(|status| status.details);
-        details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == kind))
     }
 
     /// The server's message, from a Status or from plain text.

@@ -75,17 +75,6 @@ pub enum WriteOutcome {
     NotLeader,
 }
 
-impl WriteOutcome {
-    /// The outcome of a request.
-    pub fn from_result<T>(result: &kube::Result<T>) -> Self {
-        match result {
-            Ok(_) => Self::Code(200),
-            Err(kube::Error::Api(status)) => Self::Code(status.code),
-            Err(_) => Self::NoResponse,
-        }
-    }
-}
-
 impl std::fmt::Display for WriteOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

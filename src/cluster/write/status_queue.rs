@@ -18,7 +18,8 @@ use tokio::{
 };
 
 use crate::cluster::write::{
-    Permit, StatusPatch, StatusSource, UpdateError, VpaWriteResult, WriteError, WriteStats,
+    Permit, StatusPatch, StatusSource, UpdateError, VpaWriteResult, WriteContext, WriteError,
+    WriteStats,
     vpa_status::{self, PatchTarget, REQUEST_LIMIT},
     workqueue::WorkQueue,
 };
@@ -304,7 +305,8 @@ impl Inner {
 
     async fn send(&self, patch: &StatusPatch, target: PatchTarget) -> VpaWriteResult {
         let Self { client, permit, stats, request_timeout, .. } = self;
-        vpa_status::try_write(client, permit, patch, target, stats, *request_timeout).await
+        let writer = WriteContext { client, permit, stats, field_manager: patch.field_manager };
+        vpa_status::try_write(writer, patch, target, *request_timeout).await
     }
 
     /// Pauses the queue for the server's `Retry-After`: the server is overloaded for all keys, not for one.

@@ -1,15 +1,12 @@
 //! The updater's state of a workload, as an annotation of its VPA. It is written before the change that it accounts for, and
 //! only if it is unchanged since it was read.
 
-use kube::Client;
 use plimsoll_core::types::ObjectKey;
-use plimsoll_storage::WritePermit;
 use serde_json::json;
 
 use crate::cluster::write::{
-    stats::WriteStats,
     vpa_status::{PatchTarget, REQUEST_LIMIT, StatusPatch, VpaWriteResult, try_write},
-    write_context::{UpdateError, WriteError},
+    write_context::{UpdateError, WriteContext, WriteError},
 };
 
 /// The field manager of the updater.
@@ -31,9 +28,7 @@ pub struct AnnotationUpdate<'a> {
 
 /// Writes an annotation of a VPA. Retries if other fields of the object changed, but not if the annotation itself did.
 pub async fn write_vpa_annotation(
-    client: &Client,
-    permit: &dyn WritePermit,
-    stats: &WriteStats,
+    writer: WriteContext<'_>,
     (vpa, resource_version): (&ObjectKey, &str),
     update: AnnotationUpdate<'_>,
 ) -> VpaWriteResult {
@@ -41,12 +36,10 @@ pub async fn write_vpa_annotation(
         key: vpa.clone(),
         resource_version: resource_version.into(),
         body: json!({"metadata": {"annotations": {update.key: update.after}}}),
-        field_manager: UPDATER_FIELD_MANAGER,
+        field_manager: writer.field_manager,
     };
     for _ in 0..TRIES {
-        let written =
-            try_write(client, permit, &patch, PatchTarget::UpdaterState, stats, REQUEST_LIMIT)
-                .await;
+        let written = try_write(writer, &patch, PatchTarget::UpdaterState, REQUEST_LIMIT).await;
         let Err(UpdateError::Conflict(current)) = written else { return written };
         let annotations = current.metadata.annotations.as_ref();
         let stored = annotations.and_then(|annotations| annotations.get(update.key));

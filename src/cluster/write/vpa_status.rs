@@ -2,20 +2,18 @@
 
 use std::time::Duration;
 
-use http::Request;
 use kube::{
-    Client, Resource as _,
-    api::{Api, Patch, PatchParams},
-    client::Body,
+    Client,
+    api::{Api, Patch},
 };
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::WritePermit;
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
-    request::{exchange, read_with_timeout},
+    request::read_with_timeout,
     stats::{WriteKind, WriteStats},
-    write_context::{UpdateError, WriteError},
+    write_context::{UpdateError, WriteContext, WriteError},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
@@ -76,24 +74,35 @@ pub async fn write_status(
     permit: &dyn WritePermit,
     patch: &StatusPatch,
 ) -> VpaWriteResult {
-    try_write(client, permit, patch, PatchTarget::Status, &WriteStats::default(), REQUEST_LIMIT)
-        .await
+    let stats = &WriteStats::default();
+    let writer = WriteContext { client, permit, stats, field_manager: patch.field_manager };
+    try_write(writer, patch, PatchTarget::Status, REQUEST_LIMIT).await
 }
 
 pub(super) async fn try_write(
-    client: &Client,
-    permit: &dyn WritePermit,
+    writer: WriteContext<'_>,
     patch: &StatusPatch,
     target: PatchTarget,
-    stats: &WriteStats,
     limit: Duration,
 ) -> VpaWriteResult {
-    let request = patch_request(patch, target)?;
-    let reply = exchange(client, permit, (stats, target.kind()), limit, request).await?;
-    match reply.resource_version() {
+    let StatusPatch { key, resource_version, body, .. } = patch;
+    let mut body = body.clone();
+    let Some(fields) = body.as_object_mut() else {
+        return Err(WriteError::malformed("patch is not an object").into());
+    };
+    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
+    metadata["resourceVersion"] = json!(resource_version);
+    let (kind, subresource) = match target {
+        PatchTarget::Status => (WriteKind::Status, Some("status")),
+        PatchTarget::Annotations => (WriteKind::Annotations, None),
+        PatchTarget::UpdaterState => (WriteKind::UpdaterState, None),
+    };
+    let place = (&*key.namespace, &*key.name, subresource);
+    let sent = writer.patch::<VerticalPodAutoscaler>(kind, limit, place, Patch::Merge(body));
+    match sent.await?.resource_version() {
         Err(WriteError::Conflict(why)) => {
-            let key = &patch.key;
-            let api = Api::<VerticalPodAutoscaler>::namespaced(client.clone(), &key.namespace);
+            let client = writer.client.clone();
+            let api = Api::<VerticalPodAutoscaler>::namespaced(client, &key.namespace);
             match read_with_timeout(limit, api.get_opt(&key.name)).await {
                 Ok(Some(current)) => Err(UpdateError::Conflict(Box::new(current))),
                 Ok(None) => Err(WriteError::NotFound.into()),
@@ -103,40 +112,4 @@ pub(super) async fn try_write(
         }
         result => Ok(result?),
     }
-}
-
-impl PatchTarget {
-    const fn kind(self) -> WriteKind {
-        match self {
-            Self::Status => WriteKind::Status,
-            Self::Annotations => WriteKind::Annotations,
-            Self::UpdaterState => WriteKind::UpdaterState,
-        }
-    }
-}
-
-fn patch_request(patch: &StatusPatch, target: PatchTarget) -> Result<Request<Body>, WriteError> {
-    let mut body = patch.body.clone();
-    let Some(fields) = body.as_object_mut() else {
-        return Err(WriteError::malformed("patch is not an object"));
-    };
-    let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
-    metadata["resourceVersion"] = json!(patch.resource_version);
-    let objects = VerticalPodAutoscaler::url_path(&(), Some(&patch.key.namespace));
-    let parameters =
-        PatchParams { field_manager: Some(patch.field_manager.into()), ..PatchParams::default() };
-    let (requests, name, patch_body) =
-        (kube::core::Request::new(objects), &*patch.key.name, Patch::Merge(body));
-    let (request, verb) = match target {
-        PatchTarget::Status => {
-            (requests.patch_subresource("status", name, &parameters, &patch_body), "patch_status")
-        }
-        PatchTarget::Annotations | PatchTarget::UpdaterState => {
-            (requests.patch(name, &parameters, &patch_body), "patch")
-        }
-    };
-    let mut request = request.map_err(WriteError::malformed)?;
-    // The label that kube's own calls set, for metrics by verb.
-    request.extensions_mut().insert(verb);
-    Ok(request.map(Body::from))
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Client,
-    api::{Api, Patch, PatchParams, PostParams},
+    api::{Api, Patch},
 };
 use plimsoll_storage::WritePermit;
 use serde_json::{Value, json};
@@ -16,19 +16,13 @@ use serde_json::{Value, json};
 use self::diff::{current_ca_bundle, desired_webhook, patch_operations};
 use crate::cluster::{
     server::certificate::CaBundle,
-    write::{
-        AccessRule, WriteError, WriteStats, access_review::ensure_can_create, request,
-        stats::WriteKind,
-    },
+    write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
 /// The name of the object.
 pub const NAME: &str = "vpa-webhook-config";
 /// The name of its webhook.
 pub const WEBHOOK_NAME: &str = "vpa.k8s.io";
-const GROUP: &str = "admissionregistration.k8s.io";
-const RESOURCE: &str = "mutatingwebhookconfigurations";
-const KIND: WriteKind = WriteKind::WebhookConfig;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Number of attempts when other clients write the object at the same time.
 const TRIES: usize = 5;
@@ -109,36 +103,29 @@ pub struct EnsuredWebhook {
 /// Writes the webhook configuration.
 #[derive(Debug)]
 pub struct WebhookConfigWriter {
-    configurations: Api<MutatingWebhookConfiguration>,
+    configuration: ObjectClient<MutatingWebhookConfiguration>,
     desired: DesiredWebhook,
-    stats: Arc<WriteStats>,
 }
 
 impl WebhookConfigWriter {
     /// A writer of this configuration.
     pub fn new(client: Client, desired: DesiredWebhook) -> Self {
-        Self { configurations: Api::all(client), desired, stats: Arc::default() }
+        let kind = WriteKind::WebhookConfig;
+        let configuration = ObjectClient::new(Api::all(client), NAME, kind, REQUEST_LIMIT);
+        Self { configuration, desired }
     }
 
     /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.stats = stats;
+        self.configuration.set_stats(stats);
         self
     }
 
-    /// The RBAC rules that it needs; `create` cannot be restricted to a name.
-    pub fn rules() -> [AccessRule; 3] {
-        [
-            AccessRule::new("get", GROUP, RESOURCE).for_name(NAME),
-            AccessRule::new("patch", GROUP, RESOURCE).for_name(NAME),
-            AccessRule::new("create", GROUP, RESOURCE),
-        ]
-    }
-
     /// The error of [`Self::ensure`] in one line, with what to do about it.
-    pub fn describe(error: &WriteError) -> String {
-        let rules = Self::rules().map(|rule| rule.to_string()).join(", ");
+    pub fn describe(&self, error: &WriteError) -> String {
+        let rules = ["get", "patch", "create"].map(|verb| self.configuration.rule(verb));
+        let rules = rules.map(|rule| rule.to_string()).join(", ");
         let hint = match error.code() {
             Some(403) => format!(
                 "; allow {rules}, or register the webhook manually and set --register-webhook=false"
@@ -156,10 +143,7 @@ impl WebhookConfigWriter {
         trust: &(dyn Fn(&CaBundle) -> CaBundle + Send + Sync),
     ) -> Result<EnsuredWebhook, WriteError> {
         for _ in 0..TRIES {
-            let existing =
-                request::read_with_timeout(REQUEST_LIMIT, self.configurations.get_opt(NAME))
-                    .await?;
-            let Some(current) = existing else {
+            let Some(current) = self.configuration.get().await? else {
                 let ca_bundle = trust(&CaBundle::default());
                 if self.create(permit, &ca_bundle).await? {
                     return Ok(EnsuredWebhook { ca_bundle, change: WebhookChange::Created });
@@ -195,12 +179,9 @@ impl WebhookConfigWriter {
             "webhooks": [desired_webhook(&self.desired, ca_bundle)],
         }))
         .map_err(WriteError::malformed)?;
-        let [.., create] = Self::rules();
-        ensure_can_create(&self.configurations, create).await?;
+        self.configuration.ensure_can_create().await?;
         permit.acquire().await?;
-        let parameters = PostParams::default();
-        let request = self.configurations.create(&parameters, &object);
-        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await, &[409])
+        is_written(self.configuration.create(&object).await, &[409])
     }
 
     /// `false` if another client changed it first.
@@ -216,12 +197,7 @@ impl WebhookConfigWriter {
         let operations = serde_json::from_value(Value::Array(operations));
         let patch: Patch<()> = Patch::Json(operations.map_err(WriteError::malformed)?);
         permit.acquire().await?;
-        let parameters = PatchParams::default();
-        let request = self.configurations.patch(NAME, &parameters, &patch);
-        is_written(
-            request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await,
-            &[404, 409, 422],
-        )
+        is_written(self.configuration.patch(&patch).await, &[404, 409, 422])
     }
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Client,
-    api::{Api, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{Api, Patch},
 };
 use plimsoll_core::types::Time;
 use plimsoll_storage::WritePermit;
@@ -17,13 +17,9 @@ use crate::cluster::{
     server::certificate::{
         CaBundle, CertificateSpec, IssuedCertificate, Validity, issue, rotation::needs_renewal,
     },
-    write::{
-        AccessRule, WriteError, WriteStats, access_review::ensure_can_create, request,
-        stats::WriteKind,
-    },
+    write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
-const KIND: WriteKind = WriteKind::Certificate;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Number of attempts when other clients write the Secret at the same time.
 const TRIES: usize = 5;
@@ -45,35 +41,20 @@ pub struct StoredCertificates {
 
 /// Manages the Secret.
 #[derive(Debug)]
-pub struct CertificateSecret {
-    secrets: Api<Secret>,
-    namespace: String,
-    name: String,
-    stats: Arc<WriteStats>,
-}
+pub struct CertificateSecret(ObjectClient<Secret>);
 
 impl CertificateSecret {
     /// Manages the Secret of this name.
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
-        Self {
-            secrets: Api::namespaced(client, namespace),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            stats: Arc::default(),
-        }
+        let secrets = Api::namespaced(client, namespace);
+        Self(ObjectClient::new(secrets, name, WriteKind::Certificate, REQUEST_LIMIT))
     }
 
     /// Counts its writes in `stats`.
     #[must_use]
     pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.stats = stats;
+        self.0.set_stats(stats);
         self
-    }
-
-    /// The RBAC rules that it needs; `create` cannot be restricted to a name.
-    pub fn rules(&self) -> [AccessRule; 3] {
-        let rule = |verb| AccessRule::new(verb, "", "secrets").in_namespace(&self.namespace);
-        [rule("get").for_name(&self.name), rule("patch").for_name(&self.name), rule("create")]
     }
 
     /// Reads the certificates, and renews them if they are due.
@@ -84,8 +65,7 @@ impl CertificateSecret {
         now: Time,
     ) -> Result<StoredCertificates, WriteError> {
         for _ in 0..TRIES {
-            let read =
-                request::read_with_timeout(REQUEST_LIMIT, self.secrets.get_opt(&self.name)).await?;
+            let read = self.0.get().await?;
             let stored = read.as_ref().map(stored_pairs).unwrap_or_default();
             if read.is_some() && is_current(&stored, spec, now) {
                 return Ok(StoredCertificates {
@@ -112,24 +92,16 @@ impl CertificateSecret {
         permit: &dyn WritePermit,
         pairs: &[IssuedCertificate],
     ) -> Result<bool, WriteError> {
-        let metadata = ObjectMeta {
-            name: Some(self.name.clone()),
-            namespace: Some(self.namespace.clone()),
-            ..ObjectMeta::default()
-        };
         let data = secret_data(pairs).into_iter().map(|(key, value)| (key.to_owned(), value));
         let secret = Secret {
-            metadata,
+            metadata: self.0.metadata(),
             type_: Some("kubernetes.io/tls".to_owned()),
             data: Some(data.collect()),
             ..Secret::default()
         };
-        let [.., create] = self.rules();
-        ensure_can_create(&self.secrets, create).await?;
+        self.0.ensure_can_create().await?;
         permit.acquire().await?;
-        let parameters = PostParams::default();
-        let request = self.secrets.create(&parameters, &secret);
-        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
+        is_written(self.0.create(&secret).await)
     }
 
     /// `false` if another client changed it first.
@@ -148,22 +120,20 @@ impl CertificateSecret {
         }
         let patch = json!({"metadata": {"resourceVersion": version}, "data": fields});
         permit.acquire().await?;
-        let parameters = PatchParams::default();
-        let patch = Patch::Merge(&patch);
-        let request = self.secrets.patch(&self.name, &parameters, &patch);
-        is_written(request::write_counted(&self.stats, KIND, REQUEST_LIMIT, request).await)
+        is_written(self.0.patch(&Patch::Merge(patch)).await)
     }
 
     /// The error of [`Self::ensure`] in one line, with what to do about it.
     pub fn describe(&self, error: &WriteError) -> String {
-        let rules = self.rules().map(|rule| rule.to_string()).join(", ");
+        let rules = ["get", "patch", "create"].map(|verb| self.0.rule(verb));
+        let rules = rules.map(|rule| rule.to_string()).join(", ");
         let hint = match error.code() {
             Some(403) => format!("; allow {rules}, or mount certificates (--tls-cert-file)"),
             _ => String::new(),
         };
-        let (namespace, name) = (&self.namespace, &self.name);
+        let secret = &self.0;
         format!(
-            "failed to read or write Secret {namespace}/{name} with the webhook's certificate: {error}{hint}"
+            "failed to read or write Secret {secret} with the webhook's certificate: {error}{hint}"
         )
     }
 }

@@ -1,13 +1,14 @@
 //! The context of a write (client, permit, stats and field manager), and why writes fail. Also writes scales of workloads.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use http::Request;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{
-    Client, Resource as _,
+    Client,
     api::{Api, Patch, PatchParams},
     client::Body,
+    core::{Status, response::StatusDetails},
 };
 use plimsoll_storage::{NotLeader, WritePermit};
 use serde_json::{Value, json};
@@ -66,7 +67,7 @@ pub enum WriteError {
 }
 
 /// An error that the server responded with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// The HTTP status code.
     pub code: u16,
@@ -74,6 +75,8 @@ pub struct ErrorResponse {
     pub message: String,
     /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
+    /// The reasons of the causes in the server's Status.
+    pub causes: Vec<String>,
 }
 
 /// Why an update was not applied that requires the state that it was made from.
@@ -85,26 +88,35 @@ pub enum UpdateError<T> {
     Failed(WriteError),
 }
 
+impl ErrorResponse {
+    /// `retry_after` is the header; the Status of the response may have it, too.
+    pub(super) fn new(
+        code: u16,
+        message: String,
+        retry_after: Option<Duration>,
+        details: Option<StatusDetails>,
+    ) -> Self {
+        let seconds = details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let in_details = (seconds > 0).then_some(Duration::from_secs(seconds.into()));
+        let causes = details.into_iter().flat_map(|details| details.causes);
+        let causes = causes.map(|cause| cause.reason).collect();
+        Self { code, message, retry_after: retry_after.or(in_details), causes }
+    }
+}
+
 impl WriteError {
     /// The one place that maps an error response of the server.
-    pub(super) fn from_response(code: u16, message: String, retry_after: Option<Duration>) -> Self {
-        match code {
+    pub(super) fn from_response(response: ErrorResponse) -> Self {
+        match response.code {
             404 => Self::NotFound,
-            409 => Self::Conflict(message),
-            _ => {
-                let is_indeterminate = is_indeterminate(code, &message);
-                let response = ErrorResponse { code, message, retry_after };
-                if is_indeterminate {
-                    Self::Indeterminate(response)
-                } else {
-                    Self::Rejected(response)
-                }
-            }
+            409 => Self::Conflict(response.message),
+            _ if is_indeterminate(&response) => Self::Indeterminate(response),
+            _ => Self::Rejected(response),
         }
     }
 
     /// A request that could not be encoded, or a response that could not be decoded.
-    pub fn malformed(why: impl std::fmt::Display) -> Self {
+    pub fn malformed(why: impl Display) -> Self {
         Self::Malformed(why.to_string())
     }
 
@@ -126,6 +138,21 @@ impl WriteError {
         }
     }
 
+    /// Whether the server rejected the request with a cause of this kind.
+    fn has_cause(&self, kind: &str) -> bool {
+        matches!(self, Self::Rejected(response) if response.causes.iter().any(|cause| cause == kind))
+    }
+
+    /// Whether a PodDisruptionBudget blocks an eviction. Do not retry immediately: it would be blocked again.
+    pub fn is_blocked_by_budget(&self) -> bool {
+        self.code() == Some(429) && self.has_cause("DisruptionBudget")
+    }
+
+    /// Whether no node has the capacity for a resize (Kubernetes 1.36).
+    pub fn is_beyond_node_capacity(&self) -> bool {
+        self.code() == Some(403) && self.has_cause("NodeCapacity")
+    }
+
     /// Whether a retry may succeed, by the rules of client-go.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::NoResponse(_)) || matches!(self.code(), Some(429 | 500 | 503 | 504))
@@ -144,9 +171,8 @@ impl From<kube::Error> for WriteError {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => {
-                let seconds = status.details.as_ref().map_or(0, |it| it.retry_after_seconds);
-                let retry_after = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
-                Self::from_response(status.code, status.message, retry_after)
+                let Status { code, message, details, .. } = *status;
+                Self::from_response(ErrorResponse::new(code, message, None, details))
             }
             error => Self::NoResponse(one_line(&error.to_string())),
         }
@@ -166,28 +192,60 @@ impl<T> From<WriteError> for UpdateError<T> {
 }
 
 /// Whether a response does not tell whether the write was applied: a proxy or the server itself did not wait for its end.
-fn is_indeterminate(code: u16, message: &str) -> bool {
-    match code {
+fn is_indeterminate(response: &ErrorResponse) -> bool {
+    match response.code {
         502 | 504 => true,
         500 => {
             // A write that a webhook rejected was not applied.
             ["etcdserver:", "timed out", "deadline exceeded"]
                 .iter()
-                .any(|text| message.contains(text))
-                && !message.contains("webhook")
+                .any(|text| response.message.contains(text))
+                && !response.message.contains("webhook")
         }
         _ => false,
     }
 }
 
 impl WriteContext<'_> {
-    /// Sends a request, and returns the response, whatever its status.
+    /// Sends a request under the permit, and returns the response, whatever its status. `verb` is the label that kube's own
+    /// calls set, for metrics.
     pub(super) async fn send(
         self,
         kind: WriteKind,
-        request: Request<Body>,
+        limit: Duration,
+        verb: &'static str,
+        request: Result<Request<Vec<u8>>, impl Display>,
     ) -> Result<Reply, WriteError> {
-        exchange(self.client, self.permit, (self.stats, kind), REQUEST_LIMIT, request).await
+        let mut request = request.map_err(WriteError::malformed)?;
+        request.extensions_mut().insert(verb);
+        let request = request.map(Body::from);
+        exchange(self.client, self.permit, (self.stats, kind), limit, request).await
+    }
+
+    /// Patches an object, or a subresource of it.
+    pub(super) async fn patch<K: kube::Resource<DynamicType = ()>>(
+        self,
+        kind: WriteKind,
+        limit: Duration,
+        (namespace, name, subresource): (&str, &str, Option<&str>),
+        patch: Patch<Value>,
+    ) -> Result<Reply, WriteError> {
+        let parameters = PatchParams {
+            field_manager: Some(self.field_manager.into()),
+            ..PatchParams::default()
+        };
+        let requests = kube::core::Request::new(K::url_path(&(), Some(namespace)));
+        let request = match subresource {
+            None => requests.patch(name, &parameters, &patch),
+            Some(subresource) => requests.patch_subresource(subresource, name, &parameters, &patch),
+        };
+        let verb = match subresource {
+            None => "patch",
+            Some("status") => "patch_status",
+            Some("scale") => "patch_scale",
+            Some(_) => "patch_subresource",
+        };
+        self.send(kind, limit, verb, request).await
     }
 
     /// Replaces a scale. `body` contains the resource version that it was read in. Returns the new resource version, if it
@@ -196,9 +254,11 @@ impl WriteContext<'_> {
         let text = serde_json::to_vec(body).map_err(WriteError::malformed)?;
         let request = Request::put(format!("{path}?fieldManager={}", self.field_manager))
             .header(http::header::CONTENT_TYPE, "application/json")
-            .body(text)
-            .map_err(WriteError::malformed)?;
-        self.send_scale(request, "replace_scale").await
+            .body(text);
+        let sent = self.send(WriteKind::Replicas, REQUEST_LIMIT, "replace_scale", request);
+        let response = sent.await?;
+        response.success()?;
+        Ok(response.resource_version().ok().and_then(|version| version.parse().ok()))
     }
 
     /// Changes the replicas of a Deployment from one number to another. Returns `false`, and changes nothing, if it has a
@@ -217,25 +277,8 @@ impl WriteContext<'_> {
             "metadata": {"resourceVersion": scale.metadata.resource_version},
             "spec": {"replicas": to},
         }));
-        let parameters = PatchParams {
-            field_manager: Some(self.field_manager.into()),
-            ..PatchParams::default()
-        };
-        let requests = kube::core::Request::new(Deployment::url_path(&(), Some(namespace)));
-        let request = requests.patch_subresource("scale", name, &parameters, &patch);
-        self.send_scale(request.map_err(WriteError::malformed)?, "patch_scale").await?;
-        Ok(true)
-    }
-
-    /// `verb` is the label that kube's own calls set, for metrics.
-    async fn send_scale(
-        self,
-        mut request: Request<Vec<u8>>,
-        verb: &'static str,
-    ) -> Result<Option<u64>, WriteError> {
-        request.extensions_mut().insert(verb);
-        let response = self.send(WriteKind::Replicas, request.map(Body::from)).await?;
-        response.success()?;
-        Ok(response.resource_version().ok().and_then(|version| version.parse().ok()))
+        let scale = (namespace, name, Some("scale"));
+        let sent = self.patch::<Deployment>(WriteKind::Replicas, REQUEST_LIMIT, scale, patch);
+        sent.await?.success().map(|_| true)
     }
 }

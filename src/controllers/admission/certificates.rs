@@ -22,7 +22,7 @@ use crate::cluster::{
         webhook::certified_key,
     },
     write::{
-        CertificateSecret, WebhookConfigWriter,
+        CertificateSecret,
         webhook_config::{WebhookChange, WebhookScope},
     },
 };
@@ -298,7 +298,7 @@ impl AdmissionController {
         let registered = registration.ensure(&self.permit, scope, &desired_bundle).await;
         let registered = registered.map_err(|error| {
             self.certificates.lock().registered = None;
-            WebhookConfigWriter::describe(&error)
+            registration.describe(&error)
         })?;
         match registered.change {
             WebhookChange::None => {}

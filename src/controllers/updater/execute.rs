@@ -12,8 +12,8 @@ use crate::{
     cluster::{
         cache::updater_pod::UpdaterPod,
         write::{
-            EvictionError, PodRef, ResizeError, WriteContext, WriteError, annotate_pod, evict,
-            resize, resize::ContainerResize, vpa_annotation::UPDATER_FIELD_MANAGER,
+            PodRef, WriteContext, WriteError, annotate_pod, evict, resize, resize::ContainerResize,
+            vpa_annotation::UPDATER_FIELD_MANAGER,
         },
     },
     telemetry::UpdatedVpa,
@@ -183,15 +183,26 @@ impl Updater {
         }
     }
 
+    /// The context of all writes but those of conditions.
+    pub(super) fn writer(&self) -> WriteContext<'_> {
+        WriteContext {
+            client: &self.client,
+            permit: &self.permit,
+            stats: &self.write_stats,
+            field_manager: UPDATER_FIELD_MANAGER,
+        }
+    }
+
     async fn evict(&self, pod: &UpdaterPod) -> StepResult {
         let target = pod_ref(pod);
-        match evict(&self.client, &self.permit, &self.write_stats, &target).await {
+        match evict(self.writer(), &target).await {
             Ok(()) => StepResult::Done,
-            Err(EvictionError::PdbBlocked { why, .. }) => {
+            Err(error) if error.is_blocked_by_budget() => {
+                let why = error.message();
                 tracing::info!(pod = %target, why, "eviction blocked by PodDisruptionBudget");
                 StepResult::BlockedByBudget
             }
-            Err(EvictionError::Failed(error)) => failure_outcome(&target, "eviction", &error),
+            Err(error) => failure_outcome(&target, "eviction", &error),
         }
     }
 
@@ -217,14 +228,14 @@ impl Updater {
             };
             list.push((container.name.to_string(), resources));
         }
-        let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
-        match resize(client, permit, stats, &target, &containers, &sidecars).await {
+        match resize(self.writer(), &target, &containers, &sidecars).await {
             Ok(resource_version) => target.resource_version = resource_version,
-            Err(ResizeError::Infeasible { why }) => {
+            Err(error) if error.is_beyond_node_capacity() => {
+                let why = error.message();
                 tracing::info!(pod = %target, why, "resize infeasible: insufficient node capacity");
                 return StepResult::InsufficientCapacity;
             }
-            Err(ResizeError::Failed(error)) => return failure_outcome(&target, "resize", &error),
+            Err(error) => return failure_outcome(&target, "resize", &error),
         }
         let mut annotations: BTreeMap<String, Option<String>> = BTreeMap::new();
         annotations.insert(pod_annotations::IN_PLACE.to_owned(), Some("true".to_owned()));
@@ -241,13 +252,12 @@ impl Updater {
     /// Writes annotations of a pod. The kubelet updates a pod that was just resized, so on a conflict this reads its
     /// resourceVersion again.
     async fn annotate(&self, mut target: PodRef, annotations: &BTreeMap<String, Option<String>>) {
-        let (client, permit, stats) = (&self.client, &self.permit, &self.write_stats);
         for _ in 0..3 {
-            match annotate_pod(client, permit, stats, &target, annotations).await {
+            match annotate_pod(self.writer(), &target, annotations).await {
                 Ok(_) | Err(WriteError::NotFound | WriteError::NotLeader) => return,
                 Err(WriteError::Conflict(_)) => {
                     let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(
-                        client.clone(),
+                        self.client.clone(),
                         &target.namespace,
                     );
                     let request = api.get_metadata(&target.name);
@@ -281,13 +291,7 @@ impl Updater {
         name: &str,
         change: (i32, i32),
     ) -> StepResult {
-        let writer = WriteContext {
-            client: &self.client,
-            permit: &self.permit,
-            stats: &self.write_stats,
-            field_manager: UPDATER_FIELD_MANAGER,
-        };
-        match writer.scale_deployment((namespace, name), change).await {
+        match self.writer().scale_deployment((namespace, name), change).await {
             Ok(true) => StepResult::Done,
             Ok(false) => {
                 tracing::info!(

@@ -327,9 +327,7 @@ impl Updater {
             after: &text,
         };
         let target = (&workload.key, version.unwrap_or_default());
-        match write_vpa_annotation(&self.client, &self.permit, &self.write_stats, target, written)
-            .await
-        {
+        match write_vpa_annotation(self.writer(), target, written).await {
             Ok(resource_version) => {
                 entry.record_write(&text, resource_version);
                 Ok(())

@@ -1,0 +1,125 @@
+//! Requests for one object that this process creates if it is missing: a Lease, the webhook's configuration, its Secret.
+
+use std::{
+    fmt::{self, Debug},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::{
+    Client,
+    api::{Api, ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    access_review::{AccessRule, ensure_can_create},
+    request::{read_with_timeout, write_counted},
+    stats::{WriteKind, WriteStats},
+    write_context::{ErrorResponse, WriteError},
+};
+
+/// One object. Each request has a time limit, and writes are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectClient<K> {
+    api: Api<K>,
+    name: String,
+    kind: WriteKind,
+    timeout: Duration,
+    stats: Arc<WriteStats>,
+}
+
+impl<K> ObjectClient<K>
+where
+    K: kube::Resource + k8s_openapi::Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    /// For the object of that name. Its writes are counted as of this kind.
+    pub fn new(api: Api<K>, name: &str, kind: WriteKind, timeout: Duration) -> Self {
+        Self { api, name: name.to_owned(), kind, timeout, stats: Arc::default() }
+    }
+
+    /// Counts writes in `stats`.
+    pub fn set_stats(&mut self, stats: Arc<WriteStats>) {
+        self.stats = stats;
+    }
+
+    /// The client that sends the requests.
+    pub fn client(&self) -> Client {
+        self.api.clone().into_client()
+    }
+
+    /// Name of the object.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its name and namespace.
+    pub fn metadata(&self) -> ObjectMeta {
+        ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: self.api.namespace().map(str::to_owned),
+            ..ObjectMeta::default()
+        }
+    }
+
+    /// The rule that allows this verb on this object.
+    pub fn rule(&self, verb: &'static str) -> AccessRule {
+        let mut rule = AccessRule::new(verb, K::GROUP, K::URL_PATH_SEGMENT);
+        rule.namespace = self.api.namespace().map(str::to_owned);
+        // RBAC cannot restrict `create` by name.
+        if verb == "create" { rule } else { rule.for_name(&self.name) }
+    }
+
+    /// The stored object, if there is one.
+    pub async fn get(&self) -> Result<Option<K>, WriteError> {
+        read_with_timeout(self.timeout, self.api.get_opt(&self.name)).await
+    }
+
+    /// Fails if this process is known not to be allowed to create the object.
+    pub async fn ensure_can_create(&self) -> Result<(), WriteError> {
+        Ok(Box::pin(ensure_can_create(&self.api, self.rule("create"))).await?)
+    }
+
+    /// Creates the object. A conflict if it exists by now. Call [`Self::ensure_can_create`] first.
+    pub async fn create(&self, object: &K) -> Result<K, WriteError> {
+        let parameters = PostParams::default();
+        match (self.write(self.api.create(&parameters, object)).await, self.api.namespace()) {
+            // Another error than that of a missing object, which would be created.
+            (Err(WriteError::NotFound), Some(namespace)) => {
+                let message = format!("namespaces {namespace:?} not found");
+                Err(WriteError::Rejected(ErrorResponse {
+                    code: 404,
+                    message,
+                    ..Default::default()
+                }))
+            }
+            (created, _) => created,
+        }
+    }
+
+    /// Replaces the version of the object that was read. Not found, or a conflict, if it was deleted or changed since.
+    pub async fn replace(&self, object: &K) -> Result<K, WriteError> {
+        let parameters = PostParams::default();
+        self.write(self.api.replace(&self.name, &parameters, object)).await
+    }
+
+    /// Patches the object.
+    pub async fn patch<P: Serialize + Debug>(&self, patch: &Patch<P>) -> Result<K, WriteError> {
+        let parameters = PatchParams::default();
+        self.write(self.api.patch(&self.name, &parameters, patch)).await
+    }
+
+    async fn write(&self, request: impl Future<Output = kube::Result<K>>) -> Result<K, WriteError> {
+        write_counted(&self.stats, self.kind, self.timeout, request).await
+    }
+}
+
+impl<K: kube::Resource> fmt::Display for ObjectClient<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.api.namespace() {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
