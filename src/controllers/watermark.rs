@@ -11,7 +11,6 @@ mod apply;
 mod circuit_breaker;
 pub mod config;
 pub mod dry_run;
-mod exported_state;
 mod fetch_metrics;
 mod health;
 mod metrics_export;

@@ -37,8 +37,6 @@ pub struct RecommenderConfig {
     pub checkpoints_gc_interval: Duration,
     /// How long saving may take in one pass.
     pub checkpoints_timeout: Duration,
-    /// Whether only pods of some VPA are remembered.
-    pub memory_saver: bool,
     /// How many writes are under way at once, at least 1.
     pub workers: usize,
     /// Which namespaces are looked after.

@@ -278,7 +278,7 @@ impl Updater {
             return Ok(());
         }
         if let Err(why) = state.adopt_ledger(text) {
-            self.metrics.count_unreadable_state();
+            self.metrics.unreadable.increment();
             tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
         }
         Ok(())
@@ -306,7 +306,7 @@ impl Updater {
             }
             LeaseWriteResult::Conflict(stored_ledger) => {
                 if let Err(why) = state.adopt_ledger(stored_ledger) {
-                    self.metrics.count_unreadable_state();
+                    self.metrics.unreadable.increment();
                     tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
                 }
                 Err(PersistError::Conflict)

@@ -7,13 +7,12 @@ use tokio::time::Instant;
 use super::{
     super::replicas::ObservedScale,
     WatermarkController,
-    exported_state::ExportedState,
     object_state::ObjectState,
     reconcile::{ReconcileResult, Requeue},
 };
 use crate::{
     cluster::{cache::selector::Selector, target::scale::ScaleSubresource, write::WriteError},
-    telemetry::ReconcileStep,
+    telemetry::ExportedState,
 };
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
@@ -68,7 +67,7 @@ impl WatermarkController {
             let selector = values.selector.as_ref().map_or("", Selector::as_str).to_owned();
             let started = Instant::now();
             let pods = self.target_pods(key, state, filled, values).await;
-            self.metrics.observe_step(ReconcileStep::Pods, started.elapsed());
+            self.metrics.observe_step("pods", started.elapsed());
             let started = Instant::now();
             let sources = match blocked {
                 Some(_) => Vec::new(),
@@ -77,7 +76,7 @@ impl WatermarkController {
                 }
             };
             if blocked.is_none() {
-                self.metrics.observe_step(ReconcileStep::Metrics, started.elapsed());
+                self.metrics.observe_step("metrics", started.elapsed());
             }
             let oldest_sample = self.config.max_metric_age.map(|age| now.earlier(age));
             let context = EvaluationContext {
@@ -131,7 +130,7 @@ impl WatermarkController {
             {
                 exported.desired_replicas = previous_desired;
             }
-            self.metrics.observe_step(ReconcileStep::Write, started.elapsed());
+            self.metrics.observe_step("write", started.elapsed());
             return (outcome, Requeue::Periodic);
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_core::types::Time;
 
-use super::exported_state::ExportedState;
+use crate::telemetry::ExportedState;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     watermark::{MetricHistory, WpaOptions, pending_scale::is_pending},

@@ -10,13 +10,12 @@ use tracing::{Instrument as _, Span};
 
 use super::{
     WatermarkController,
-    exported_state::ExportedState,
     object_state::{ObjectState, trimmed},
     scaling_gates::Blocked,
 };
 use crate::{
     cluster::{target::scale::ScaleReadError, write::WpaPatchTarget},
-    telemetry::ReconcileStep,
+    telemetry::ExportedState,
 };
 use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerSpec,
@@ -136,7 +135,7 @@ impl WatermarkController {
         self.read_options(state, filled, now).await;
         let started = Instant::now();
         let blocked = self.check_gates(key, state, exported, now).await;
-        self.metrics.observe_step(ReconcileStep::Gates, started.elapsed());
+        self.metrics.observe_step("gates", started.elapsed());
         if let Some(Blocked { retry_after: pause, .. }) = &blocked
             && self.config.compat == Compat::Upstream
         {
@@ -145,7 +144,7 @@ impl WatermarkController {
         let target = self.workloads.target(&key.namespace, &filled.scale_target_ref);
         let started = Instant::now();
         let scale = self.observe_scale(state, target).await;
-        self.metrics.observe_step(ReconcileStep::Scale, started.elapsed());
+        self.metrics.observe_step("scale", started.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
             Err(why) => return self.report_scale_error(state, exported, &why, now).await,

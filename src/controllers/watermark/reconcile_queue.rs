@@ -11,11 +11,11 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
-use super::{
-    exported_state::ExportedState,
-    object_state::{ObjectState, trimmed},
+use super::object_state::{ObjectState, trimmed};
+use crate::{
+    cluster::{cache::object_store::ObjectStore, watch::ObjectChange},
+    telemetry::ExportedState,
 };
-use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
 use plimsoll_core::{api::wpa::WatermarkPodAutoscaler, watermark::Restriction};
 
 #[derive(Debug)]

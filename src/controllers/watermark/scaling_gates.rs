@@ -5,12 +5,11 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 
-use super::{
-    WatermarkController,
-    exported_state::{ExportedMonitor, ExportedState},
-    object_state::ObjectState,
+use super::{WatermarkController, object_state::ObjectState};
+use crate::{
+    cluster::metrics_api::source::promql::{check_query, requires_label},
+    telemetry::{ExportedMonitor, ExportedState},
 };
-use crate::cluster::metrics_api::source::promql::{check_query, requires_label};
 use plimsoll_core::{
     api::{
         annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR, QUERY},
