@@ -73,12 +73,8 @@ fn combined_output(output: &Output) -> String {
 
 /// Differences between our flags and this help.
 fn differences(role: &str, help: &str) -> Vec<String> {
-    let ours = match role {
-        "recommender" => flags::recommender(),
-        "updater" => flags::updater(),
-        _ => flags::admission(),
-    };
-    let ours: BTreeMap<_, _> = ours.into_iter().map(|flag| (flag.name, flag.default)).collect();
+    let ours = flags::of_role(role).into_iter();
+    let ours: BTreeMap<_, _> = ours.map(|flag| (flag.name, flag.default)).collect();
     let theirs = printed(help).into_iter().filter(|(name, _)| name != "help");
     let differing = theirs.filter_map(|(name, default)| {
         let Some(found) = ours.get(&name) else { return Some(format!("--{name} is missing")) };

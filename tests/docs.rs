@@ -38,7 +38,7 @@ pub fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_documented_annotations_match_the_code() {
-    let roles = [flags::recommender(), flags::admission(), flags::updater()];
+    let roles = ["recommender", "admission-controller", "updater"].map(flags::of_role);
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     for (name, object, keys) in
         [("annotations", "VPA", &VPA_KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
@@ -85,10 +85,14 @@ fn the_documented_metrics_match_the_code() {
 
 #[test]
 fn the_documented_flags_match_the_code() {
-    flag_tables("recommender", "Recommender", flags::recommender());
-    flag_tables("admission controller", "Admission controller", flags::admission());
-    flag_tables("updater", "Updater", flags::updater());
-    flag_tables("watermark", "Watermark controller", flags::watermark());
+    flag_tables("recommender", "Recommender", flags::of_role("recommender"));
+    flag_tables(
+        "admission controller",
+        "Admission controller",
+        flags::of_role("admission-controller"),
+    );
+    flag_tables("updater", "Updater", flags::of_role("updater"));
+    flag_tables("watermark", "Watermark controller", flags::of_role("watermark"));
 }
 
 fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {

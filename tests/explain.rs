@@ -16,7 +16,7 @@ use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
     cluster::clock::Clock,
     controllers::recommender::RecommenderHandle,
-    report::explain::{VpaReport, report::Agreement},
+    report::explain::{Agreement, VpaReport},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler, recommender::ResourceExplanation, types::quantity::Quantity,

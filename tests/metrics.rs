@@ -10,8 +10,8 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
-    RecommenderHealthMetrics, RecommenderMetrics, ReconcileResultLabel, Registry, ReviewTimes,
-    UpdatedVpa, UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, WpaObjectMetrics,
+    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReviewTimes, UpdatedVpa,
+    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, WpaObjectMetrics,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
@@ -38,13 +38,13 @@ fn scrape(registry: Registry) -> String {
 fn registry() -> Registry {
     let mut registry = Registry::new();
     let recommender = RecommenderMetrics::new(&mut registry);
-    recommender.observe_step("LoadVPAs", Duration::from_millis(15));
+    recommender.steps.with_labels(["LoadVPAs"]).observe_duration(Duration::from_millis(15));
     recommender.count_fetch(false);
     recommender.count_fetch(true);
-    recommender.observe_first_recommendation(Duration::from_secs(61));
+    recommender.latency.observe_duration(Duration::from_secs(61));
     recommender.observe_query(200, "POST", Duration::from_millis(20));
     recommender.set_requests_read([1, 1, 1, 1]);
-    recommender.set_container_states(3);
+    recommender.states.set(3 as f64);
     recommender.set_vpa_counts([vpa(Some("Off")), vpa(None)]);
     for resource in [Resource::Cpu, Resource::Memory] {
         for recommendation in [None, Some(3.0), Some(0.5)] {
@@ -52,42 +52,42 @@ fn registry() -> Registry {
             let is_oom = false;
             let sample =
                 QualitySample { update_mode, resource, is_oom, usage: 1.0, recommendation };
-            recommender.observe_sample(&sample);
+            recommender.quality.observe_sample(&sample);
         }
         let (old, new, pods) = (2.0, 3.0, 5);
         let update_mode = None;
         let change = RecommendationChange { update_mode, resource, old, new, pods };
-        recommender.observe_change(&change);
+        recommender.quality.observe_change(&change);
     }
     let health = RecommenderHealthMetrics::new(&mut registry);
-    health.loop_metrics().set_leader(true);
-    health.loop_metrics().set_last_success(Time::from_secs(1_767_225_600));
-    health.loop_metrics().set_lag(Duration::from_millis(3));
+    health.loop_metrics.set_leader(true);
+    health.loop_metrics.set_last_success(Time::from_secs(1_767_225_600));
+    health.loop_metrics.set_lag(Duration::from_millis(3));
     health.set_history_state(HistoryState::Loaded);
-    health.queries().init_outcomes(&["ok"]);
-    health.queries().observe("ok", Duration::from_millis(2));
+    health.prometheus.init_outcomes(&["ok"]);
+    health.prometheus.observe("ok", Duration::from_millis(2));
     let traffic = ApiTrafficMetrics::new(&mut registry);
     traffic.set_watch_objects("pods", 7);
     traffic.watch("pods");
-    traffic.set_watch_silence("pods", Duration::from_secs(3));
-    traffic.set_writes("status", "200", 1);
+    traffic.watch_silence.with_labels(["pods"]).set(Duration::from_secs(3).as_secs_f64());
+    traffic.writes.with_labels(["status", "200"]).set_total(1);
     ApiRequestMetrics::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
     health.set_write_queue("status", 2);
-    health.count_samples("counted", 12);
-    health.count_oom_kill("pod", "counted");
+    health.samples.with_labels(["counted"]).add(12);
+    health.count_oom_kills("pod", "counted", 1);
     health.count_checkpoints("loaded", 3);
-    health.set_checkpoints_saved_at(Time::from_secs(1_767_225_601));
+    health.checkpoints_saved.with_labels([]).set_time(Time::from_secs(1_767_225_601));
     let admission = AdmissionMetrics::new(&mut registry);
     for (resource, status, outcome) in
         [("Pod", "applied", "patched"), ("Pod", "skipped", "no_vpa"), ("unknown", "error", "x")]
     {
         admission.observe_review(resource, status, outcome, &ReviewTimes::default());
     }
-    admission.count_rejected("handshake");
+    admission.rejected.with_labels(["handshake"]).increment();
     admission.set_certificate_expiry(Time::from_secs(1_767_225_602));
     admission.count_certificate_rejected();
-    admission.set_registered(true);
-    admission.set_reachable(true);
+    admission.registered.with_labels([]).set_bool(true);
+    admission.reachable.set_bool(true);
     updater(&mut registry);
     watermark(&mut registry);
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(3)), Cardinality::All));
@@ -97,9 +97,9 @@ fn registry() -> Registry {
 fn watermark(registry: &mut Registry) {
     let watermark = WatermarkMetrics::new(registry);
     watermark.begin_reconcile(Duration::ZERO);
-    watermark.end_reconcile("held", ReconcileResultLabel::RequeueAfter, Duration::from_millis(15));
+    watermark.end_reconcile("held", "requeue_after", Duration::from_millis(15));
     watermark.count_metric_result("external", Ok(()));
-    watermark.begin_recommender_call("http://recommender/").on_response(
+    watermark.calls.begin("http://recommender/").on_response(
         "POST",
         200,
         Duration::from_millis(15),
@@ -113,27 +113,27 @@ fn updater(registry: &mut Registry) {
     let key = ObjectKey::new("shop", "web");
     let of = UpdatedVpa { vpa: &key, mode: "Recreate", pods: 3 };
     updater.init_counters(of);
-    updater.count_evicted(of);
-    updater.count_resized(of);
+    updater.count_evicted(of, 1);
+    updater.count_resized(of, 1);
     updater.count_failed_eviction(of, "EvictionError");
     updater.count_failed_resize(of, "InPlaceUpdateError");
     updater.count_infeasible(of, 1);
-    updater.count_admission_unavailable("invalid");
-    updater.observe_step("total", Duration::from_millis(15));
-    updater.count_action("evict", "done");
-    updater.count_regression("pending");
-    updater.count_rewritten();
-    updater.count_unreadable_state();
+    updater.admission_invalid.with_labels(["invalid"]).increment();
+    updater.steps.with_labels(["total"]).observe_duration(Duration::from_millis(15));
+    updater.actions.with_labels(["evict", "done"]).increment();
+    updater.regressions.with_labels(["pending"]).increment();
+    updater.rewritten.increment();
+    updater.unreadable.increment();
     updater.set_budget("disruption", 3, Some(100));
     updater.set_budget("resize", 0, Some(500));
-    updater.set_cluster_open(false);
+    updater.cluster_open.set_bool(false);
     let mut totals = PassTotals::default();
     for in_place in [false, true] {
         totals.add(of, VpaTotals { candidates: 2, evicted: 1, resized: 1, in_place });
     }
-    totals.count_skipped("cool_down");
-    totals.count_heartbeat("fresh");
-    totals.count_open_breaker();
+    totals.skipped.insert("cool_down", 1.0);
+    totals.heartbeats.insert("fresh", 1.0);
+    totals.open_breakers = 1;
     updater.set_pass_totals(&totals);
 }
 

@@ -8,10 +8,11 @@ use super::{
     Exit,
     certificates::{self, CertificateArgs},
     cluster::ClusterArgs,
-    daemon::Daemon,
+    daemon::run_controller,
+    environment,
     feature_gates::FeatureGate,
     go_values,
-    klog::{self, LogArgs},
+    klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
     registration::RegistrationArgs,
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     cluster::server::webhook::{CipherSuites, WebhookLimits},
-    controllers,
     controllers::{
         AdmissionConfig,
         admission::config::{AdmissionGates, certificate_names},
@@ -50,21 +50,18 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 pub struct AdmissionArgs {
     /// Port of the webhook
     #[arg(long, value_name = "PORT", default_value = "8000", value_parser = go_values::integer_between(0_u16, u16::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_PORT", hide_env = true)]
     port: u16,
     /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8944")]
-    #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     #[command(flatten)]
     sizing: SizingArgs,
     /// Maximum CPU request of a container during startup boost; 0 means no limit
-    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum)]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_ALLOWED_CPU_BOOST", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, hide_short_help = true)]
     max_allowed_cpu_boost: Option<Quantity>,
     /// How long the webhook keeps serving after a termination signal
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_SHUTDOWN_DELAY", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     shutdown_delay: Duration,
     #[command(flatten)]
     certificates: CertificateArgs,
@@ -83,7 +80,6 @@ impl AdmissionArgs {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<AdmissionConfig, CliError> {
-        let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let scope = self.cluster.scope()?;
         let (registration, certificates) = (&self.registration, &self.certificates);
         let namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
@@ -92,14 +88,15 @@ impl AdmissionArgs {
         let names = certificate_names(&client_config);
         let lease = registration.lease(&namespace);
         if lease.interval.is_zero() {
-            return Err(refuse("--status-lease-update-interval must be above 0"));
+            return Err("--status-lease-update-interval must be above 0".into());
         }
-        if registration.registers_url() && names.iter().any(String::is_empty) {
-            return Err(refuse(
-                "--register-by-url requires --webhook-address=https://HOST and --webhook-port",
-            ));
+        if registration.register_by_url && names.iter().any(String::is_empty) {
+            return Err(
+                "--register-by-url requires --webhook-address=https://HOST and --webhook-port"
+                    .into(),
+            );
         }
-        let (sizing, compat) = (&self.sizing, self.sizing.compat());
+        let (sizing, compat) = (&self.sizing, self.sizing.compat);
         let upstream = compat == Compat::Upstream;
         let tls = certificates.tls();
         let mut warnings = self.warnings(typed, &tls.ciphers);
@@ -123,7 +120,7 @@ impl AdmissionArgs {
                 per_vpa_config: sizing.is_enabled(FeatureGate::PerVpaConfig),
                 native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             },
-            limit_policy: sizing.limit_policy(),
+            limit_policy: sizing.limit_policy,
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
             limits: WebhookLimits::default(),
@@ -133,8 +130,7 @@ impl AdmissionArgs {
     /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags, ciphers: &CipherSuites) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain(["profiling"]);
-        warnings.extend(typed.without_effect_warning(without_effect));
+        warnings.extend(typed.without_effect_warning());
         warnings.extend(certificates::warnings(ciphers));
         warnings.extend(self.registration.ineffective_flags_warning(typed));
         warnings
@@ -143,16 +139,9 @@ impl AdmissionArgs {
 
 /// Runs the admission controller until a termination signal.
 pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let daemon = Daemon {
-        role: "admission controller",
-        name: None,
-        // Connections are served by a runtime of their own.
-        workers: 1,
-        compat: config.compat,
-        process: config.process.clone(),
-    };
-    daemon.run(|signals| controllers::run(config, signals))
+    let config = arguments.config(typed, environment)?;
+    // One worker: connections are served by a runtime of their own.
+    run_controller("admission controller", None, 1, config.compat, config)
 }
 
 #[cfg(test)]

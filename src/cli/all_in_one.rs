@@ -5,11 +5,8 @@ use std::ffi::OsString;
 use clap::{Arg, Args};
 
 use super::{
-    Exit, ROLES, admission, command,
-    config_from_flags::{admission_from, recommender_from, updater_from, watermark_from},
-    daemon::Daemon,
-    output::CliError,
-    pflag, recommender, updater, watermark,
+    Exit, ROLES, config_from_flags::add_role, daemon::Daemon, environment, flag_syntax,
+    flags::command, output::CliError, watermark,
 };
 use crate::{
     controllers,
@@ -30,7 +27,6 @@ A flag applies to all roles that have it, or to one role if prefixed with its
 name. `plimsoll ROLE --help` lists the flags of a role. All roles serve metrics
 and health at one address: --address, by default :8942.";
 
-/// The default address for metrics and health.
 const DEFAULT_ADDRESS: &str = ":8942";
 
 /// The address flags of roles. All roles share one address; a flag with a role's prefix adds another one.
@@ -42,19 +38,16 @@ const ADDRESS_FLAGS: [&str; 2] = ["address", "metrics-addr"];
 pub struct RunArgs {
     /// Roles to run: recommender, updater, admission-controller, watermark
     #[arg(long, value_name = "ROLES")]
-    #[arg(env = "PLIMSOLL_FLAG_ROLES", hide_env = true)]
     roles: Option<String>,
     /// Flags of the roles, such as --address=:8942 or --updater.dry-run
     #[arg(value_name = "FLAG", trailing_var_arg = true, allow_hyphen_values = true)]
     flags: Vec<OsString>,
 }
 
-/// The flags of each role.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RoleFlags {
     /// The roles in the given order, with their flags.
     by_role: Vec<(&'static str, Vec<OsString>)>,
-    /// The addresses for metrics and health.
     addresses: Vec<String>,
 }
 
@@ -69,17 +62,17 @@ impl RunArgs {
         let default_address =
             Some(variable("PLIMSOLL_FLAG_ADDRESS")).filter(|text| !text.is_empty());
         let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
-        let role_flags = role_flags.map_err(|why| CliError::new(Exit::Usage, why))?;
+        let role_flags = role_flags.map_err(CliError::usage)?;
         let mut config = AllInOneConfig::default();
         let mut shared: Option<(ProcessConfig, Compat)> = None;
         for (role, flags) in &role_flags.by_role {
-            let (mut process, compat) = read_role(role, flags, &mut config, variable, home)?;
+            let (mut process, compat) = add_role(role, flags, &mut config, variable, home)?;
             let warnings = std::mem::take(&mut process.warnings);
             let (process, first_compat) = shared.get_or_insert((process, compat));
             if *first_compat != compat {
                 let why =
                     "all roles must use the same --compat: set it once, without a role prefix";
-                return Err(CliError::new(Exit::Findings, why));
+                return Err(why.into());
             }
             for warning in warnings {
                 if !process.warnings.contains(&warning) {
@@ -89,16 +82,14 @@ impl RunArgs {
         }
         for text in &role_flags.addresses {
             let parsed: Result<Address, String> = text.parse();
-            let address = parsed.map_err(|why| {
-                CliError::new(Exit::Usage, format!("--address={text}: {why}; see --help"))
-            })?;
+            let address = parsed
+                .map_err(|why| CliError::usage(format!("--address={text}: {why}; see --help")))?;
             if !config.addresses.contains(&address) {
                 config.addresses.push(address);
             }
         }
         let Some((process, compat)) = shared else {
-            return Err(CliError::new(
-                Exit::Usage,
+            return Err(CliError::usage(
                 "no roles selected; pass --roles, such as --roles=recommender,updater",
             ));
         };
@@ -107,35 +98,6 @@ impl RunArgs {
         let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, process };
         Ok((config, daemon))
     }
-}
-
-/// Parses the flags of one role, as if it ran alone.
-fn read_role(
-    role: &str,
-    flags: &[OsString],
-    config: &mut AllInOneConfig,
-    variable: impl Fn(&str) -> String,
-    home: Option<&str>,
-) -> Result<(ProcessConfig, Compat), CliError> {
-    Ok(match role {
-        recommender::NAME => {
-            let role = config.recommender.insert(recommender_from(flags, variable)?);
-            (role.process.clone(), role.compat)
-        }
-        updater::NAME => {
-            let role = config.updater.insert(updater_from(flags, variable)?);
-            (role.process.clone(), role.settings.compat)
-        }
-        admission::NAME => {
-            let role = config.admission.insert(admission_from(flags, variable)?);
-            (role.process.clone(), role.compat)
-        }
-        _ => {
-            let home = home.map(ToOwned::to_owned);
-            let role = config.watermark.insert(watermark_from(flags, variable, home)?);
-            (role.process.clone(), role.compat)
-        }
-    })
 }
 
 /// Assigns flags to roles. `default_address` applies if no flag sets the address.
@@ -177,7 +139,7 @@ fn split_flags(
         let is_address = ADDRESS_FLAGS.contains(&name);
         let Some(needs_value) = matching
             .first()
-            .map(|(_, flag)| pflag::needs_value(flag))
+            .map(|(_, flag)| flag_syntax::needs_value(flag))
             .or(is_address.then_some(true))
         else {
             let owner = only.unwrap_or("the selected roles");
@@ -223,11 +185,10 @@ fn split_flags(
 /// Finds a flag of a role by name.
 fn role_flag<'a>(root: &'a clap::Command, role: &str, name: &str) -> Option<&'a Arg> {
     let flags = root.find_subcommand(role)?;
-    pflag::find(flags, name).or_else(|| pflag::find(flags, &name.replace('_', "-")))
+    flag_syntax::find(flags, name).or_else(|| flag_syntax::find(flags, &name.replace('_', "-")))
 }
 
 impl RoleFlags {
-    /// Creates the set of roles, without flags.
     fn for_roles(roles: &str) -> Result<Self, String> {
         let mut role_flags = Self::default();
         for name in roles.split(',').map(str::trim) {
@@ -271,11 +232,9 @@ fn suggestion(root: &clap::Command, role_flags: &RoleFlags, name: &str) -> Strin
     }
 }
 
-/// Runs the roles until a termination signal.
 pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
     let home = watermark::pod_namespace();
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let (config, daemon) = arguments.config(variable, home.as_deref())?;
+    let (config, daemon) = arguments.config(environment, home.as_deref())?;
     daemon.run(|signals| controllers::all_in_one::run(config, signals))
 }
 

@@ -24,40 +24,33 @@ const CA_PROPAGATION_DELAY: Duration = Duration::from_mins(1);
 pub struct CertificateArgs {
     /// Source of certificates [default: the files, if there are any]
     #[arg(long, value_name = "SOURCE")]
-    #[arg(env = "PLIMSOLL_FLAG_CERTIFICATES", hide_env = true)]
     certificates: Option<CertificateSourceArg>,
     /// CA certificates that the API server should trust
     #[arg(long, value_name = "FILE", default_value = "/etc/tls-certs/caCert.pem")]
-    #[arg(env = "PLIMSOLL_FLAG_CLIENT_CA_FILE", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     client_ca_file: PathBuf,
     /// Certificate of the webhook
     #[arg(long, value_name = "FILE", default_value = "/etc/tls-certs/serverCert.pem")]
-    #[arg(env = "PLIMSOLL_FLAG_TLS_CERT_FILE", hide_env = true)]
     tls_cert_file: PathBuf,
     /// Private key of the webhook
     #[arg(long, value_name = "FILE", default_value = "/etc/tls-certs/serverKey.pem")]
-    #[arg(env = "PLIMSOLL_FLAG_TLS_PRIVATE_KEY", hide_env = true)]
     tls_private_key: PathBuf,
     /// Reloads certificates when they change [default: true, false with --compat=upstream]
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
-    #[arg(env = "PLIMSOLL_FLAG_RELOAD_CERT", hide_short_help = true, hide_env = true)]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL", hide_short_help = true)]
     reload_cert: Option<bool>,
     /// Minimum TLS version: `tls1_2` or `tls1_3`
-    #[arg(long, value_name = "VERSION", default_value = "tls1_2")]
-    #[arg(env = "PLIMSOLL_FLAG_MIN_TLS_VERSION", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "VERSION", default_value = "tls1_2", hide_short_help = true)]
     min_tls_version: MinVersion,
     /// TLS 1.2 cipher suites by their Go names, separated by commas or colons
-    #[arg(long, value_name = "NAMES", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_TLS_CIPHERS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAMES", default_value = "", hide_short_help = true)]
     tls_ciphers: String,
     /// Secret that stores self-signed certificates
     #[arg(long, value_name = "NAME", default_value = "plimsoll-webhook-tls")]
-    #[arg(env = "PLIMSOLL_FLAG_CERTIFICATE_SECRET", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     certificate_secret: String,
     /// Lifetime of self-signed certificates; they are rotated after two thirds of it
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = lifetime)]
-    #[arg(env = "PLIMSOLL_FLAG_CERTIFICATE_LIFETIME", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     certificate_lifetime: Duration,
 }
 
@@ -110,7 +103,6 @@ impl CertificateArgs {
         }
     }
 
-    /// The TLS settings.
     pub fn tls(&self) -> TlsConfig {
         let ciphers = CipherSuites::parse(&self.tls_ciphers);
         TlsConfig { min_version: self.min_tls_version, ciphers }

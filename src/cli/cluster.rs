@@ -1,41 +1,37 @@
-//! The flags for the API server and namespaces, with upstream's names.
+//! The flags for the API server, for namespaces and for leader election, with upstream's names. Each role defines the flag for
+//! the Lease name itself.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
+use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 
-use super::{Exit, go_values, klog::LogArgs, output::CliError, prometheus_auth::non_empty_path};
-use crate::controllers::runtime::config::{Address, ProcessConfig};
-use plimsoll_core::recommender::NamespaceScope;
+use super::{go_values, klog::LogArgs, output::CliError, prometheus_auth::non_empty_path};
+use crate::controllers::runtime::config::{Address, ElectionConfig, ProcessConfig};
 
 /// The API server and the namespaces to handle.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// Path of the kubeconfig file, to run outside the cluster
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path())]
-    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     kubeconfig: PathBuf,
     /// Requests per second to the API server; 0 means 5, a negative number means no limit
     #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = go_values::number)]
-    #[arg(env = "PLIMSOLL_FLAG_KUBE_API_QPS", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     kube_api_qps: f64,
     /// Burst of requests to the API server; 0 means 10
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = go_values::number)]
-    #[arg(env = "PLIMSOLL_FLAG_KUBE_API_BURST", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     kube_api_burst: f64,
     /// Accepted, without effect: there is no pprof
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_PROFILING", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     profiling: bool,
     /// Handles only this namespace
-    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_VPA_OBJECT_NAMESPACE", hide_env = true)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "")]
     vpa_object_namespace: String,
     /// Ignores these namespaces, separated by commas
-    #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_IGNORED_VPA_OBJECT_NAMESPACES", hide_env = true)]
+    #[arg(long, value_name = "NAMESPACES", default_value = "")]
     ignored_vpa_object_namespaces: String,
 }
 
@@ -74,10 +70,10 @@ impl ClusterArgs {
             ..NamespaceScope::default()
         };
         if scope.only.is_some() && !scope.ignored.is_empty() {
-            return Err(CliError::new(
-                Exit::Findings,
-                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them",
-            ));
+            return Err(
+                "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive: set one of them"
+                    .into(),
+            );
         }
         Ok(scope)
     }
@@ -88,5 +84,56 @@ impl ClusterArgs {
             "--ignored-vpa-object-namespaces contains names with spaces, which match no namespace: remove the spaces"
                 .to_owned()
         })
+    }
+}
+
+/// The timing of leader election.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Leader election")]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
+pub struct LeaseTimes {
+    /// Duration of the lease without renewal
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    pub leader_elect_lease_duration: Duration,
+    /// How long the leader tries to renew the lease before it gives up
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    pub leader_elect_renew_deadline: Duration,
+    /// Time between two attempts to acquire or renew the lease
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    pub leader_elect_retry_period: Duration,
+}
+
+/// Leader election.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Leader election")]
+pub struct ElectionArgs {
+    /// Enables leader election; only the leader writes [default: true, false with --compat=upstream]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL")]
+    leader_elect: Option<bool>,
+    #[command(flatten)]
+    times: LeaseTimes,
+    /// Kind of the lock object; only `leases` is supported
+    #[arg(long, value_name = "KIND", default_value = "leases", value_parser = ["leases"])]
+    #[arg(hide_possible_values = true, hide_short_help = true)]
+    leader_elect_resource_lock: String,
+    /// Namespace of the Lease
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", hide_short_help = true)]
+    leader_elect_resource_namespace: String,
+}
+
+impl ElectionArgs {
+    pub fn election(&self, name: &str, compat: Compat) -> ElectionConfig {
+        ElectionConfig {
+            enabled: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
+            explicitly_disabled: self.leader_elect == Some(false),
+            lease_duration: self.times.leader_elect_lease_duration,
+            renew_deadline: self.times.leader_elect_renew_deadline,
+            retry_period: self.times.leader_elect_retry_period,
+            name: name.to_owned(),
+            namespace: self.leader_elect_resource_namespace.clone(),
+        }
     }
 }

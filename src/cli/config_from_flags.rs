@@ -1,19 +1,21 @@
-//! Parses flags into configurations without running anything, for tests and to check command lines in the documentation.
+//! Parses flags into configurations without running anything: for several roles in one process, for tests, and to check
+//! command lines in the documentation.
 
 use std::ffi::OsString;
 
 use super::{
-    Command, Exit, admission, explain, one_line, output::CliError, parse, parse_problem,
-    parsed_flags::ParsedFlags, recommender, updater, watermark,
+    Command, admission, explain, one_line, output::CliError, parse, parse_problem, recommender,
+    updater, watermark,
 };
 use crate::controllers::{
     AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
     runtime::config::ProcessConfig,
 };
+use plimsoll_core::types::compat::Compat;
 
 /// Parses the flags of a recommender, or returns the error message.
 pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
-    recommender_from(&words(flags), |_| String::new()).map_err(CliError::into_message)
+    role_config(recommender::NAME, flags, |_| String::new(), |all| all.recommender)
 }
 
 /// Parses the flags of an admission controller. `variable` reads the environment.
@@ -21,7 +23,7 @@ pub fn admission_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<AdmissionConfig, String> {
-    admission_from(&words(flags), variable).map_err(CliError::into_message)
+    role_config(admission::NAME, flags, variable, |all| all.admission)
 }
 
 /// Parses the flags of an updater. `variable` reads the environment.
@@ -29,7 +31,7 @@ pub fn updater_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<UpdaterConfig, String> {
-    updater_from(&words(flags), variable).map_err(CliError::into_message)
+    role_config(updater::NAME, flags, variable, |all| all.updater)
 }
 
 /// Parses the flags of a watermark controller in namespace `default`, unless `NAMESPACE` or a flag sets another one.
@@ -38,8 +40,19 @@ pub fn watermark_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String,
 ) -> Result<WatermarkConfig, String> {
-    let home = Some("default".to_owned());
-    watermark_from(&words(flags), variable, home).map_err(CliError::into_message)
+    role_config(watermark::NAME, flags, variable, |all| all.watermark)
+}
+
+fn role_config<C>(
+    role: &str,
+    flags: &[&str],
+    variable: impl Fn(&str) -> String,
+    pick: fn(AllInOneConfig) -> Option<C>,
+) -> Result<C, String> {
+    let mut config = AllInOneConfig::default();
+    add_role(role, &words(flags), &mut config, variable, Some("default"))
+        .map_err(CliError::into_message)?;
+    pick(config).ok_or_else(|| format!("not the {role}"))
 }
 
 /// Parses the flags of several roles in one process.
@@ -47,79 +60,58 @@ pub fn all_in_one_config(
     flags: &[&str],
     variable: impl Fn(&str) -> String + Copy,
 ) -> Result<AllInOneConfig, String> {
-    match parsed("run", &words(flags)) {
-        Ok((Command::Run(arguments), _)) => arguments
-            .config(variable, Some("default"))
-            .map(|(config, _)| config)
-            .map_err(CliError::into_message),
-        Ok(_) => Err("not the run command".to_owned()),
-        Err(problem) => Err(problem.into_message()),
+    match parse(command_line("run", &words(flags))).map(|(cli, _)| cli.command) {
+        Ok(Command::Run(arguments)) => arguments.config(variable, Some("default")),
+        Ok(_) => Err("not the run command".into()),
+        Err(problem) => Err(parse_problem(&problem)),
     }
+    .map(|(config, _)| config)
+    .map_err(CliError::into_message)
 }
 
 fn words(flags: &[&str]) -> Vec<OsString> {
     flags.iter().map(OsString::from).collect()
 }
 
-fn parsed(role: &str, flags: &[OsString]) -> Result<(Command, ParsedFlags), CliError> {
-    let words = ["plimsoll", role].map(OsString::from).into_iter().chain(flags.iter().cloned());
-    let (cli, typed) = parse(words).map_err(|error| parse_problem(&error))?;
-    Ok((cli.command, typed))
+fn command_line(command: &str, flags: &[OsString]) -> impl Iterator<Item = OsString> {
+    ["plimsoll", command].map(OsString::from).into_iter().chain(flags.to_vec())
 }
 
-/// The error for flags that select another command, such as `--help`.
-fn other_command_error(role: &str) -> CliError {
-    CliError::new(Exit::Usage, format!("not flags of the {role}; see --help"))
-}
-
-pub(super) fn recommender_from(
+/// Adds a role to a process, with its flags parsed as if it ran alone. `home` is the namespace of the process, if it is
+/// known.
+pub(super) fn add_role(
+    role: &str,
     flags: &[OsString],
+    config: &mut AllInOneConfig,
     variable: impl Fn(&str) -> String,
-) -> Result<RecommenderConfig, CliError> {
-    match parsed(recommender::NAME, flags)? {
-        (Command::Recommender(arguments), typed) => arguments.config(&typed, variable),
-        _ => Err(other_command_error(recommender::NAME)),
-    }
-}
-
-pub(super) fn admission_from(
-    flags: &[OsString],
-    variable: impl Fn(&str) -> String,
-) -> Result<AdmissionConfig, CliError> {
-    match parsed(admission::NAME, flags)? {
-        (Command::AdmissionController(arguments), typed) => arguments.config(&typed, variable),
-        _ => Err(other_command_error(admission::NAME)),
-    }
-}
-
-pub(super) fn updater_from(
-    flags: &[OsString],
-    variable: impl Fn(&str) -> String,
-) -> Result<UpdaterConfig, CliError> {
-    match parsed(updater::NAME, flags)? {
-        (Command::Updater(arguments), typed) => arguments.config(&typed, variable),
-        _ => Err(other_command_error(updater::NAME)),
-    }
-}
-
-/// `home` is the namespace of the process, if it is known.
-pub(super) fn watermark_from(
-    flags: &[OsString],
-    variable: impl Fn(&str) -> String,
-    home: Option<String>,
-) -> Result<WatermarkConfig, CliError> {
-    match parsed(watermark::NAME, flags)? {
-        (Command::Watermark(arguments), typed) => arguments.config(&typed, variable, home),
-        _ => Err(other_command_error(watermark::NAME)),
-    }
+    home: Option<&str>,
+) -> Result<(ProcessConfig, Compat), CliError> {
+    let (cli, typed) = parse(command_line(role, flags)).map_err(|error| parse_problem(&error))?;
+    Ok(match cli.command {
+        Command::Recommender(arguments) => {
+            let role = config.recommender.insert(arguments.config(&typed, variable)?);
+            (role.process.clone(), role.compat)
+        }
+        Command::Updater(arguments) => {
+            let role = config.updater.insert(arguments.config(&typed, variable)?);
+            (role.process.clone(), role.settings.compat)
+        }
+        Command::AdmissionController(arguments) => {
+            let role = config.admission.insert(arguments.config(&typed, variable)?);
+            (role.process.clone(), role.compat)
+        }
+        Command::Watermark(arguments) => {
+            let home = home.map(ToOwned::to_owned);
+            let role = config.watermark.insert(arguments.config(&typed, variable, home)?);
+            (role.process.clone(), role.compat)
+        }
+        _ => return Err(CliError::usage(format!("not flags of the {role}; see --help"))),
+    })
 }
 
 /// Returns the warnings about flags, if there are any, as an error.
 pub(super) fn without_warnings(process: &ProcessConfig) -> Result<(), CliError> {
-    if process.warnings.is_empty() {
-        return Ok(());
-    }
-    Err(CliError::new(Exit::Findings, process.warnings.join("; ")))
+    if process.warnings.is_empty() { Ok(()) } else { Err(process.warnings.join("; ").into()) }
 }
 
 /// Checks whether a command line, including the program name, is valid and causes no warnings. Otherwise returns the error
@@ -128,31 +120,23 @@ pub fn check(words: &[&str]) -> Result<(), String> {
     let parsed = parse(words.iter().map(OsString::from));
     let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
     let variable = |_: &str| String::new();
-    match cli.command {
+    let checked = match cli.command {
         Command::AdmissionController(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            without_warnings(&config.process).map_err(CliError::into_message)
+            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
         Command::Recommender(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            without_warnings(&config.process).map_err(CliError::into_message)
+            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
         Command::Updater(arguments) => {
-            let config = arguments.config(&typed, variable).map_err(CliError::into_message)?;
-            without_warnings(&config.process).map_err(CliError::into_message)
+            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
-        Command::Doctor(arguments) => {
-            arguments.config(variable).map(drop).map_err(CliError::into_message)
-        }
-        Command::Watermark(arguments) => arguments.check(&typed).map_err(CliError::into_message),
-        Command::Explain(arguments) => {
-            explain::check(&arguments, &typed).map_err(CliError::into_message)
-        }
-        Command::Run(arguments) => {
-            let home = Some("default");
-            let (_, daemon) = arguments.config(variable, home).map_err(CliError::into_message)?;
-            without_warnings(&daemon.process).map_err(CliError::into_message)
-        }
+        Command::Doctor(arguments) => arguments.config(variable).map(drop),
+        Command::Watermark(arguments) => arguments.check(&typed),
+        Command::Explain(arguments) => explain::check(&arguments, &typed),
+        Command::Run(arguments) => arguments
+            .config(variable, Some("default"))
+            .and_then(|(_, daemon)| without_warnings(&daemon.process)),
         Command::Demo(_) | Command::Crds(_) | Command::Status(_) => Ok(()),
-    }
+    };
+    checked.map_err(CliError::into_message)
 }

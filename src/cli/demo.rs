@@ -21,7 +21,7 @@ use super::{
     terminal::Terminal,
 };
 use crate::report::demo::{
-    self, Config, DemoError, DemoReport, ProgressObserver, Scenario, config::MOST_DAYS, text,
+    self, Config, DemoError, DemoReport, ProgressObserver, Scenario, scenario_run::MOST_DAYS, text,
 };
 
 pub(super) const EXAMPLES: &str = "\
@@ -37,23 +37,16 @@ The JSON follows docs/schema/demo.v1.json.";
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {
     /// Seed of the load: the same seed gives the same load on every machine
-    #[arg(long, env = "PLIMSOLL_FLAG_SEED", default_value_t = 42, hide_env_values = true)]
+    #[arg(long, default_value_t = 42, hide_env_values = true)]
     seed: u64,
     /// Number of simulated days, 1 to 90
-    #[arg(long, env = "PLIMSOLL_FLAG_DAYS", default_value_t = 8, hide_env_values = true)]
-    #[arg(value_parser = parse_days)]
+    #[arg(long, default_value_t = 8, hide_env_values = true, value_parser = parse_days)]
     days: u32,
     /// Output format
-    #[arg(
-        long,
-        short,
-        env = "PLIMSOLL_FLAG_OUTPUT",
-        default_value = "text",
-        hide_env_values = true
-    )]
+    #[arg(long, short, default_value = "text", hide_env_values = true)]
     output: OutputFormat,
     /// Keep the recommender's history in this directory, which must hold none yet
-    #[arg(long, env = "PLIMSOLL_FLAG_KEEP_STORE", value_name = "DIR", hide_env_values = true)]
+    #[arg(long, value_name = "DIR", hide_env_values = true)]
     keep_store: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
@@ -66,7 +59,6 @@ fn parse_days(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("give a whole number from 1 to {MOST_DAYS}"))
 }
 
-/// Runs the demo.
 pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let DemoArgs { seed, days, output, keep_store, model } = arguments;
     let config = Config { seed, days, store: keep_store, settings: model.settings() };
@@ -89,7 +81,7 @@ pub fn run(arguments: DemoArgs, terminal: &Terminal) -> Result<Exit, CliError> {
 /// Runs both simulations on another thread, so that a signal can cancel them. The temporary directory is removed however
 /// the run ends.
 fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError> {
-    let failed = |error| CliError::new(Exit::Findings, format!("cannot start the demo: {error}"));
+    let failed = |error| format!("cannot start the demo: {error}");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -139,9 +131,9 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
                     "files saved before are left there: remove them before the next run"
                 }
             };
-            Err(CliError::new(Exit::Findings, format!("{at}: {why}; the demo stopped, and {left}")))
+            Err(format!("{at}: {why}; the demo stopped, and {left}").into())
         }
-        Ok(Err(failure)) => Err(CliError::new(Exit::Findings, failure.to_string())),
+        Ok(Err(failure)) => Err(failure.to_string().into()),
         Err(error) => Err(CliError::new(Exit::Internal, error.to_string())),
     }
 }
@@ -155,7 +147,6 @@ fn open(directory: &Path) -> Result<Box<dyn Storage>, plimsoll_storage::Error> {
 enum StoreDirectory {
     /// A temporary directory, removed on drop.
     Temporary(tempfile::TempDir),
-    /// A directory given by the user.
     UserGiven {
         path: PathBuf,
         /// The store, opened when the directory was checked, until it is used.
@@ -174,17 +165,15 @@ impl StoreDirectory {
             }
             return made.map(Self::Temporary).map_err(|error| {
                 let failure = DemoError::StoreUnavailable { place: std::env::temp_dir(), error };
-                CliError::new(Exit::Findings, failure.to_string())
+                failure.to_string().into()
             });
         };
-        let refused = |error: plimsoll_storage::Error| {
-            CliError::new(Exit::Findings, format!("--keep-store: {error}"))
-        };
+        let refused = |error: plimsoll_storage::Error| format!("--keep-store: {error}");
         let (local, report) = LocalStorage::open(&place).map_err(refused)?;
         let claim = lock_directory(&place)?;
         if report.records > 0 || report.damage.is_some() {
             let failure = DemoError::NotEmpty { place, records: report.records };
-            return Err(CliError::new(Exit::Findings, failure.to_string()));
+            return Err(failure.to_string().into());
         }
         Ok(Self::UserGiven { path: place, opened: Some(local), _claim: claim })
     }
@@ -217,18 +206,15 @@ fn lock_directory(place: &Path) -> Result<Option<File>, CliError> {
     let Ok(directory) = File::open(place) else { return Ok(None) };
     match directory.try_lock() {
         Ok(()) => Ok(Some(directory)),
-        Err(TryLockError::WouldBlock) => Err(CliError::new(
-            Exit::Findings,
-            format!(
-                "--keep-store: {}: in use by another demo: use a different directory",
-                place.display()
-            ),
-        )),
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "--keep-store: {}: in use by another demo: use a different directory",
+            place.display()
+        )
+        .into()),
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// Shows progress, and reports cancellation.
 struct DemoObserver {
     progress: Progress,
     stop: Arc<AtomicBool>,
@@ -244,11 +230,8 @@ impl ProgressObserver for DemoObserver {
     }
 }
 
-/// Termination signals.
-#[cfg(unix)]
 struct Signals([tokio::signal::unix::Signal; 3]);
 
-#[cfg(unix)]
 impl Signals {
     fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -265,23 +248,5 @@ impl Signals {
             _ = terminate.recv() => Exit::Terminated,
             _ = hangup.recv() => Exit::HungUp,
         }
-    }
-}
-
-/// Ctrl-C, the only signal on other platforms.
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn first(&mut self) -> Exit {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        Exit::Interrupted
     }
 }

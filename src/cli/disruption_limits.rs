@@ -50,85 +50,67 @@ impl FromStr for ParsedAllowance {
 pub struct GuardArgs {
     /// Heartbeat of the recommender: `auto` requires a fresh one if there is one, `require`, `ignore`
     #[arg(long, value_name = "RULE", default_value = "auto")]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_HEARTBEAT", hide_env = true)]
     recommender_heartbeat: HeartbeatPolicy,
     /// Maximum evictions and restarting resizes per hour: a number or a share of the pods, whichever is greater
     #[arg(long, value_name = "NUMBER,SHARE", default_value = "100,10%")]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_DISRUPTIONS_PER_HOUR", hide_env = true)]
     max_disruptions_per_hour: ParsedAllowance,
     /// Maximum evictions and restarting resizes per hour in each namespace
-    #[arg(long, value_name = "NUMBER,SHARE", default_value = "30,20%")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_DISRUPTIONS_PER_HOUR")]
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "30,20%", hide_short_help = true)]
     max_namespace_disruptions_per_hour: ParsedAllowance,
     /// Maximum resizes without restart per hour
-    #[arg(long, value_name = "NUMBER,SHARE", default_value = "500,50%")]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_RESIZES_PER_HOUR", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "500,50%", hide_short_help = true)]
     max_resizes_per_hour: ParsedAllowance,
     /// Maximum resizes without restart per hour in each namespace
-    #[arg(long, value_name = "NUMBER,SHARE", default_value = "150,100%")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_NAMESPACE_RESIZES_PER_HOUR")]
+    #[arg(long, value_name = "NUMBER,SHARE", default_value = "150,100%", hide_short_help = true)]
     max_namespace_resizes_per_hour: ParsedAllowance,
     /// Cooldown of a workload after a change; doubles with each change in quick succession; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN", hide_env = true)]
     cool_down: Duration,
     /// The cooldown for pods that are repeatedly OOM-killed or are not ready at all
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_URGENT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     cool_down_urgent: Duration,
     /// The maximum cooldown
     #[arg(long, value_name = "DURATION", default_value = "8h", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_COOL_DOWN_MAX", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     cool_down_max: Duration,
     /// Maintenance windows for changes, such as `0 22 * * mon-fri for 6h`; always open if not set
-    #[arg(long, value_name = "WINDOWS", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CHANGE_WINDOW", hide_env = true)]
+    #[arg(long, value_name = "WINDOWS", default_value = "")]
     change_window: String,
     /// How long to watch the first changed pod before changing others; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_CANARY_WATCH", hide_env = true)]
     canary_watch: Duration,
     /// Stops changing a workload if its changed pods are worse than before
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "true", default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = go_values::boolean)]
-    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER", hide_env = true)]
+    #[arg(long, action = ArgAction::Set, default_value = "true", value_name = "BOOL")]
     circuit_breaker: bool,
     /// Share of the changed pods that may be worse before the breaker opens
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = go_values::fraction)]
-    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_SHARE", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     circuit_breaker_share: f64,
     /// How long a changed pod may take to become ready
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::positive_duration)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_READY_WITHIN")]
+    #[arg(hide_short_help = true)]
     circuit_breaker_ready_within: Duration,
     /// How long the breaker of a workload stays open; doubles each time, up to a day
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_REST", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     circuit_breaker_rest: Duration,
     /// Number of workloads with an open breaker within an hour that stops all changes in the cluster; at most two of a
     /// namespace count
     #[arg(long, value_name = "COUNT", default_value = "5", value_parser = go_values::integer_between(1_u32, u32::MAX))]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CIRCUIT_BREAKER_WORKLOADS")]
+    #[arg(hide_short_help = true)]
     circuit_breaker_workloads: u32,
     /// Maximum consecutive evictions without evidence that new pods get the recommended resources; one until the first
     /// evidence; 0 means no limit
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(0_u32, u32::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_UNPROVEN_EVICTIONS", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     max_unproven_evictions: u32,
     /// How long to pause a workload whose resources another writer overwrites; 0 disables it
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_REWRITTEN_REST", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     rewritten_rest: Duration,
     /// Starts a second replica of a Deployment before evicting its only one
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = go_values::boolean)]
-    #[arg(env = "PLIMSOLL_FLAG_SURGE", hide_env = true)]
+    #[arg(long, action = ArgAction::Set, default_value = "false", value_name = "BOOL")]
     surge: bool,
 }
 

@@ -1,21 +1,20 @@
 //! `plimsoll doctor`: its flags, and the run.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
-    Exit, go_values,
-    output::{self, CliError, OutputFormat, escape_to_one_line},
+    Exit, environment, go_values,
+    one_shot::{ReportArgs, Spinner, block_on},
+    output::{self, CliError},
     parsed_flags::ParsedFlags,
     prometheus_auth::{self, PrometheusConnectionArgs},
-    spinner::Spinner,
     terminal::Terminal,
 };
 use crate::{
     cluster::clock::Clock,
-    controllers::runtime::cluster::ClusterOptions,
     report::{
         collect::doctor::{self, DoctorConfig},
         doctor::{report::Level, text},
@@ -41,63 +40,41 @@ The JSON follows docs/schema/doctor-prometheus.v1.json.";
 pub struct DoctorArgs {
     /// Only VPAs and series of this namespace
     #[arg(long, short, value_name = "NAMESPACE")]
-    #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
-    /// Path of the kubeconfig file
-    #[arg(long, value_name = "FILE")]
-    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig file
-    #[arg(long, value_name = "NAME")]
-    #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
-    context: Option<String>,
-    /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
-    #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: OutputFormat,
+    #[command(flatten)]
+    report: ReportArgs,
     /// Lowest level of a finding for which the exit code is 1
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    #[arg(env = "PLIMSOLL_FLAG_FAIL_ON", hide_env = true)]
     fail_on: FailOn,
     /// Shows each query and its cost in the text output; the JSON always contains them
-    #[arg(long, env = "PLIMSOLL_FLAG_QUERIES", hide_env = true)]
+    #[arg(long)]
     queries: bool,
     /// How far back history should go, such as 8d
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_env = true)]
     history_length: Duration,
     /// Timeout of one query
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_env = true)]
     prometheus_query_timeout: Duration,
     /// Time limit of all checks; checks that did not complete are reported
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_DEADLINE", hide_env = true)]
     deadline: Duration,
     /// Scrape job of the container series [if not set: detected]; empty for any
-    #[arg(long, value_name = "NAME")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     prometheus_cadvisor_job_name: Option<String>,
     /// Counter of CPU seconds, if not cAdvisor's
-    #[arg(long, value_name = "METRIC")]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_CPU_METRIC", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "METRIC", hide_short_help = true)]
     history_cpu_metric: Option<String>,
     /// Gauge of memory, if not cAdvisor's
-    #[arg(long, value_name = "METRIC")]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "METRIC", hide_short_help = true)]
     history_memory_metric: Option<String>,
     /// Label with the namespace on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAMESPACE_LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     container_namespace_label: Option<String>,
     /// Label with the pod name on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_POD_NAME_LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     container_pod_name_label: Option<String>,
     /// Label with the container name on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL")]
+    #[arg(long, value_name = "LABEL", hide_short_help = true)]
     container_name_label: Option<String>,
     #[command(flatten)]
     connection: PrometheusConnectionArgs,
@@ -143,10 +120,7 @@ impl DoctorArgs {
             wanted_history: self.history_length,
             timeout: self.prometheus_query_timeout,
             deadline: self.deadline,
-            cluster_options: ClusterOptions {
-                kubeconfig: self.kubeconfig.clone(),
-                context: self.context.clone(),
-            },
+            cluster_options: self.report.cluster.options(),
             namespace: self.namespace.clone(),
             given_flags: given,
             secret_flags: secrets.into_iter().map(ToOwned::to_owned).collect(),
@@ -160,24 +134,16 @@ pub fn run(
     typed: &ParsedFlags,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
-    let config = arguments.config(|name| std::env::var(name).unwrap_or_default())?;
+    let config = arguments.config(environment)?;
     for flag in prometheus_auth::exposed_secret_warnings(typed) {
         output::print_note(&format!("plimsoll: {flag}"));
     }
     let spinner = Spinner::start(terminal, "querying the Prometheus");
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(doctor::examine(&config, &Clock::wall()));
-    drop(spinner);
-    let report = result.map_err(|error| failed(error.to_string()))?;
-    output::print_result(&match arguments.output {
-        OutputFormat::Text => text::render(&report, &terminal.style, arguments.queries),
-        OutputFormat::Json => output::json(&report)?,
+    let report = block_on(async {
+        doctor::examine(&config, &Clock::wall()).await.map_err(CliError::failed)
     })?;
-    Ok(if report.worst() >= arguments.fail_on.level() { Exit::Findings } else { Exit::Fine })
+    drop(spinner);
+    let render = |report: &_, style: &_| text::render(report, style, arguments.queries);
+    let is_fine = report.worst() < arguments.fail_on.level();
+    arguments.report.print(terminal, &report, render, is_fine)
 }

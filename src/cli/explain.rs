@@ -1,24 +1,26 @@
-//! `plimsoll explain`: the supported kinds, and what their commands share.
+//! `plimsoll explain`: flags and run of each supported kind.
 
-pub(super) mod pod;
-pub(super) mod vpa;
-pub(super) mod wpa;
-
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 use serde::Serialize;
 
 use super::{
-    Exit,
-    output::{self, CliError, OutputFormat, escape_to_one_line},
+    Exit, environment,
+    feature_gates::{FeatureGate, FeatureGates},
+    model::{ModelArgs, PodCapArgs},
+    one_shot::ReportArgs,
+    output::CliError,
     parsed_flags::ParsedFlags,
-    spinner::Spinner,
     terminal::Terminal,
+    updater_policy::UpdaterPolicyArgs,
 };
 use crate::{
-    controllers::runtime::cluster::{self, Cluster, ClusterOptions, NoCluster},
-    report::style::Style,
+    cluster::clock::Clock,
+    controllers::{recommender::config::StorageChoice, runtime::cluster::Cluster},
+    report::{
+        collect::{self, lookup::ExplainError, pod::ExplainPodConfig, vpa::ExplainConfig},
+        explain::{Finding, pod, text, wpa},
+        style::Style,
+    },
 };
 
 /// The user agent of requests to the API server.
@@ -46,11 +48,11 @@ pub struct ExplainArgs {
 #[derive(Debug, Subcommand)]
 enum ExplainCommand {
     #[command(aliases = ["verticalpodautoscaler", "verticalpodautoscalers"])]
-    Vpa(Box<vpa::VpaArgs>),
+    Vpa(Box<VpaArgs>),
     #[command(aliases = ["pods", "po"])]
-    Pod(Box<pod::PodArgs>),
+    Pod(Box<PodArgs>),
     #[command(aliases = ["watermarkpodautoscaler", "watermarkpodautoscalers"])]
-    Wpa(Box<wpa::WpaArgs>),
+    Wpa(Box<WpaArgs>),
 }
 
 /// The object to explain, and the output format.
@@ -61,20 +63,9 @@ pub struct ObjectArgs {
     object: (Option<String>, String),
     /// Namespace of the object
     #[arg(long, short, value_name = "NAMESPACE")]
-    #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
-    /// Path of the kubeconfig file
-    #[arg(long, value_name = "FILE")]
-    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig file
-    #[arg(long, value_name = "NAME")]
-    #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
-    context: Option<String>,
-    /// Output format
-    #[arg(long, short, value_name = "FORM", default_value = "text")]
-    #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
-    output: OutputFormat,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// Parses `shop/web` or `web`.
@@ -93,23 +84,35 @@ pub(super) fn parse_object_name(text: &str) -> Result<(Option<String>, String), 
     Ok((namespace.map(ToOwned::to_owned), name.to_owned()))
 }
 
+/// Returns the namespace, if the object or a flag names one, and the name.
+pub(super) fn resolve_object(
+    (spelled, name): &(Option<String>, String),
+    flag: Option<&String>,
+) -> Result<(Option<String>, String), CliError> {
+    match (spelled, flag) {
+        (Some(namespace), Some(other)) if namespace != other => Err(CliError::usage(format!(
+            "{namespace}/{name} conflicts with namespace {other}: set only one of them"
+        ))),
+        (namespace, flag) => Ok((namespace.as_ref().or(flag).cloned(), name.clone())),
+    }
+}
+
 impl ObjectArgs {
-    /// Returns the namespace, if it is given, and the name.
-    fn resolve_object(&self) -> Result<(Option<String>, String), CliError> {
-        let (spelled, name) = self.object.clone();
-        match (spelled, self.namespace.clone()) {
-            (Some(namespace), Some(other)) if namespace != other => Err(CliError::new(
-                Exit::Usage,
-                format!(
-                    "{namespace}/{name} conflicts with namespace {other}: set only one of them"
-                ),
-            )),
-            (namespace, flag) => Ok((namespace.or(flag), name)),
-        }
+    fn resolve(&self) -> Result<(Option<String>, String), CliError> {
+        resolve_object(&self.object, self.namespace.as_ref())
     }
 
-    fn cluster_options(&self) -> ClusterOptions {
-        ClusterOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    fn explain<R: Serialize>(
+        &self,
+        terminal: &Terminal,
+        explain: impl AsyncFnOnce(Cluster) -> Result<R, ExplainError>,
+        render: impl FnOnce(&R, &Style) -> String,
+        findings: impl FnOnce(&R) -> &[Finding],
+    ) -> Result<Exit, CliError> {
+        let message = format!("reading {} from the cluster", self.object.1);
+        let report = self.report.read(USER_AGENT, terminal, &message, explain)?;
+        let is_fine = findings(&report).is_empty();
+        self.report.print(terminal, &report, render, is_fine)
     }
 }
 
@@ -120,61 +123,165 @@ pub fn run(
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
     match &arguments.kind {
-        ExplainCommand::Vpa(arguments) => vpa::run(arguments, terminal),
-        ExplainCommand::Pod(arguments) => pod::run(arguments, typed, terminal),
-        ExplainCommand::Wpa(arguments) => wpa::run(arguments, terminal),
+        ExplainCommand::Vpa(arguments) => arguments.run(terminal),
+        ExplainCommand::Pod(arguments) => arguments.run(typed, terminal),
+        ExplainCommand::Wpa(arguments) => arguments.run(terminal),
     }
 }
 
-/// Checks whether the command line is valid.
 pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliError> {
     match &arguments.kind {
         ExplainCommand::Vpa(arguments) => arguments.config().map(drop),
         ExplainCommand::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
-        ExplainCommand::Wpa(arguments) => arguments.check(),
+        ExplainCommand::Wpa(arguments) => arguments.object.resolve().map(drop),
     }
 }
 
-/// Connects to the cluster and runs `explain`.
-fn with_cluster<R, E, F>(
-    object: &ObjectArgs,
-    terminal: &Terminal,
-    explain: impl FnOnce(Cluster) -> F,
-) -> Result<R, CliError>
-where
-    E: From<NoCluster> + std::fmt::Display,
-    F: Future<Output = Result<R, E>>,
-{
-    let (_, name) = object.resolve_object()?;
-    let spinner = Spinner::start(terminal, &format!("reading {name} from the cluster"));
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let failed = |error: String| CliError::new(Exit::Findings, escape_to_one_line(&error));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(format!("cannot start: {error}")))?;
-    let result = runtime.block_on(async {
-        let cluster = cluster::connect(&object.cluster_options(), USER_AGENT).await?;
-        explain(cluster).await
-    });
-    drop(spinner);
-    result.map_err(|error: E| failed(error.to_string()))
+pub(super) const VPA_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain vpa web                      in the context's namespace
+  plimsoll explain vpa shop/web --context prod
+  plimsoll explain vpa -n shop web -o json | jq .containers
+
+The numbers are recomputed from the stored history, the VPA and its pods, with
+the recommender's own code: pass the flags of the recommender (--help lists
+those of the model). Without checkpoints, the explanation that the recommender
+stored on the VPA is shown. Nothing is written, and no running recommender is
+contacted.
+Exit code 1: there are findings, or the object does not exist.
+The JSON follows docs/schema/explain-vpa.v1.json.";
+
+/// Explains the recommendation of a VPA
+#[derive(Debug, Args)]
+#[command(after_help = VPA_EXAMPLES)]
+pub struct VpaArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Storage of the history: `checkpoint`, or `local[:DIR]` while no recommender uses it
+    #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
+    storage: StorageChoice,
+    /// Feature gates of the recommender, such as PerVPAConfig=true
+    #[arg(long, value_name = "GATES", action = ArgAction::Append, hide_short_help = true)]
+    feature_gates: Vec<FeatureGates>,
+    #[command(flatten)]
+    caps: PodCapArgs,
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
-/// Prints a report in the selected format.
-fn print<R: Serialize>(
-    object: &ObjectArgs,
-    terminal: &Terminal,
-    report: &R,
-    render: impl FnOnce(&R, &Style) -> String,
-    is_fine: bool,
-) -> Result<Exit, CliError> {
-    output::print_result(&match object.output {
-        OutputFormat::Text => render(report, &terminal.style),
-        OutputFormat::Json => output::json(report)?,
-    })?;
-    Ok(if is_fine { Exit::Fine } else { Exit::Findings })
+impl VpaArgs {
+    fn config(&self) -> Result<ExplainConfig, CliError> {
+        let compat = self.model.compat;
+        let gates = FeatureGates::merged(self.feature_gates.iter().cloned());
+        let mut settings = self.model.settings();
+        settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
+        let (namespace, name) = self.object.resolve()?;
+        Ok(ExplainConfig {
+            namespace,
+            name,
+            compat,
+            settings,
+            storage: self.storage.clone(),
+            native_sidecars: gates.is_enabled(FeatureGate::NativeSidecar, compat),
+            cap_to_largest_node: self.caps.cap_to_largest_node,
+            pod_cap: self.caps.pod(),
+        })
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
+        let config = self.config()?;
+        let explain =
+            async |cluster| collect::vpa::explain(&config, &cluster, Clock::wall().now()).await;
+        self.object.explain(terminal, explain, text::render, |report| &report.findings)
+    }
+}
+
+pub(super) const POD_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain pod web-5d9c-x2x4z           in the context's namespace
+  plimsoll explain pod shop/web-5d9c-x2x4z --context prod
+  plimsoll explain pod -n shop web-0 -o json | jq .verdict
+
+The updater's own code decides, based on the pod, its workload and its VPA, and
+on the stored state of their last changes: pass the flags of the updater (--help
+lists all). Nothing is written, and no running updater is contacted. Resources
+that you are not allowed to read are assumed healthy, and listed.
+Exit code 1: a change is needed but blocked, or the pod does not exist.
+The JSON follows docs/schema/explain-pod.v1.json.";
+
+/// Explains whether the updater would change a pod, how, or why not
+#[derive(Debug, Args)]
+#[command(after_help = POD_EXAMPLES)]
+pub struct PodArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Name of the updater's Lease, which stores its recent changes
+    #[arg(long, value_name = "NAME", default_value = "vpa-updater", hide_short_help = true)]
+    leader_elect_resource_name: String,
+    /// Namespace of that Lease
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", hide_short_help = true)]
+    leader_elect_resource_namespace: String,
+    #[command(flatten)]
+    policy: UpdaterPolicyArgs,
+}
+
+impl PodArgs {
+    fn config(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<ExplainPodConfig, CliError> {
+        let (namespace, name) = self.object.resolve()?;
+        let policy = &self.policy;
+        Ok(ExplainPodConfig {
+            namespace,
+            name,
+            settings: policy.settings(typed)?,
+            native_sidecars: policy.native_sidecars(),
+            limit_policy: policy.sizing.limit_policy,
+            admission_check: policy.admission(variable)?,
+            heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
+            lease_namespace: self.leader_elect_resource_namespace.clone(),
+            lease_name: self.leader_elect_resource_name.clone(),
+        })
+    }
+
+    fn run(&self, typed: &ParsedFlags, terminal: &Terminal) -> Result<Exit, CliError> {
+        let config = self.config(typed, environment)?;
+        let explain =
+            async |cluster| collect::pod::explain(&config, &cluster, Clock::wall().now()).await;
+        self.object.explain(terminal, explain, pod::text::render, |report| &report.findings)
+    }
+}
+
+pub(super) const WPA_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain wpa web                      in the context's namespace
+  plimsoll explain wpa shop/web --context prod
+  plimsoll explain wpa -n shop web -o json | jq .decision
+
+Shows the last decision of the watermark controller step by step, from the
+status of the object: past metric values cannot be queried again.
+Exit code 1: there are findings, or the object does not exist.
+The JSON follows docs/schema/explain-wpa.v1.json.";
+
+/// Explains the number of replicas of a workload
+#[derive(Debug, Args)]
+#[command(after_help = WPA_EXAMPLES)]
+pub struct WpaArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+}
+
+impl WpaArgs {
+    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
+        let (namespace, name) = self.object.resolve()?;
+        let explain = async |cluster| {
+            let now = Clock::wall().now();
+            collect::wpa::explain(&cluster, namespace.as_deref(), &name, now).await
+        };
+        self.object.explain(terminal, explain, wpa::text::render, |report| &report.findings)
+    }
 }
 
 #[cfg(test)]

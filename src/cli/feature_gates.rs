@@ -5,7 +5,6 @@ use std::str::FromStr;
 use super::go_values;
 use plimsoll_core::types::compat::Compat;
 
-/// A feature gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureGate {
     /// All alpha features of upstream.
@@ -18,7 +17,6 @@ pub enum FeatureGate {
     InPlace,
     /// Recommendations for native sidecars. Not in upstream yet.
     NativeSidecar,
-    /// Lets VPAs override flags in their policy.
     PerVpaConfig,
 }
 
@@ -47,7 +45,6 @@ impl FeatureGates {
         self.0.iter().rev().find(|(gate, _)| *gate == wanted).map(|(_, on)| *on)
     }
 
-    /// Whether a feature is enabled.
     pub fn is_enabled(&self, gate: FeatureGate, compat: Compat) -> bool {
         self.setting(gate).unwrap_or_else(|| match gate {
             FeatureGate::NativeSidecar => compat == Compat::Plimsoll,

@@ -1,8 +1,8 @@
-//! The flags of a role as data, from which documentation is generated.
+//! The command line parser, and the flags of a role as data, from which documentation is generated.
 
-use clap::Arg;
+use clap::{Arg, CommandFactory as _};
 
-use super::{admission, command, recommender, updater, watermark};
+use super::{Cli, ROLES, flag_syntax};
 
 /// One flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,27 +19,8 @@ pub struct Flag {
     pub heading: String,
 }
 
-/// All flags of the recommender, in the order of `--help`.
-pub fn recommender() -> Vec<Flag> {
-    role_flags(recommender::NAME)
-}
-
-/// All flags of the admission controller, in the order of `--help`.
-pub fn admission() -> Vec<Flag> {
-    role_flags(admission::NAME)
-}
-
-/// All flags of the updater, in the order of `--help`.
-pub fn updater() -> Vec<Flag> {
-    role_flags(updater::NAME)
-}
-
-/// All flags of the watermark controller, in the order of `--help`.
-pub fn watermark() -> Vec<Flag> {
-    role_flags(watermark::NAME)
-}
-
-fn role_flags(role: &str) -> Vec<Flag> {
+/// All flags of a role, in the order of `--help`.
+pub fn of_role(role: &str) -> Vec<Flag> {
     let mut root = command();
     root.build();
     let role = root.find_subcommand(role);
@@ -61,4 +42,41 @@ fn flag(argument: &Arg) -> Option<Flag> {
         about: argument.get_help().map(ToString::to_string).unwrap_or_default(),
         heading: argument.get_help_heading().unwrap_or_default().to_owned(),
     })
+}
+
+/// Builds the command line parser.
+pub(super) fn command() -> clap::Command {
+    let root = map_arguments(Cli::command(), complete_flag);
+    ROLES
+        .into_iter()
+        .fold(root, |root, (role, _)| root.mut_subcommand(role, flag_syntax::adapt_command))
+}
+
+/// Headings of flags that only `--help` shows, not `-h`.
+const LONG_HELP_HEADINGS: [&str; 4] =
+    ["Model", "Prometheus", "History in a Prometheus", "Prometheus: OAuth 2 and cloud identities"];
+
+/// Applies the rules that hold for all flags.
+fn complete_flag(argument: Arg) -> Arg {
+    let Some(name) = argument.get_long().filter(|name| *name != "version") else {
+        return argument;
+    };
+    let variable = format!("PLIMSOLL_FLAG_{}", name.to_uppercase().replace('-', "_"));
+    let is_variable_shown = argument.is_hide_env_values_set();
+    let mut argument = argument.env(variable).hide_env(!is_variable_shown);
+    if argument.get_value_names().is_some_and(|names| names == ["BOOL"]) {
+        argument = flag_syntax::optional_switch_value(argument);
+    }
+    if argument.get_default_values() == [""] {
+        argument = argument.hide_default_value(true);
+    }
+    if argument.get_help_heading().is_some_and(|heading| LONG_HELP_HEADINGS.contains(&heading)) {
+        argument = argument.hide_short_help(true);
+    }
+    argument
+}
+
+/// Applies a change to all arguments of a command and its subcommands.
+pub(super) fn map_arguments(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
+    command.mut_args(change).mut_subcommands(|below| map_arguments(below, change))
 }

@@ -51,7 +51,6 @@ fn magnitude(text: &str) -> Option<u64> {
     u64::from_str_radix(&parts.concat(), base).ok()
 }
 
-/// Parses an integer within a range.
 pub fn integer_between<T>(
     min: T,
     max: T,
@@ -118,7 +117,6 @@ fn duration_part(number: &str, unit: &str) -> Option<u64> {
     digits(whole)?.checked_mul(unit)?.checked_add(fraction.min(MAX_NANOSECONDS) as u64)
 }
 
-/// Parses a duration above 0.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration above 0, such as 90s or 1h30m".to_owned();
     duration(text).and_then(|time| if time.is_zero() { Err(wanted()) } else { Ok(time) })
@@ -138,19 +136,16 @@ pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// Parses a finite number.
 pub fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite());
     number.ok_or_else(|| "give a number".to_owned())
 }
 
-/// Parses a number within a range.
 pub fn number_between(text: &str, min: f64, max: f64, wanted: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (min..=max).contains(number));
     number.ok_or_else(|| format!("give a number {wanted}"))
 }
 
-/// Parses a fraction from 0 to 1.
 pub fn fraction(text: &str) -> Result<f64, String> {
     number_between(text, 0.0, 1.0, "from 0 to 1")
 }

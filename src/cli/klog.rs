@@ -7,21 +7,6 @@ use clap::{ArgAction, Args};
 use super::go_values;
 use crate::controllers::runtime::config::{LogConfig, LogFormat};
 
-/// Flags that are accepted for existing manifests, without effect.
-pub const WITHOUT_EFFECT: [&str; 11] = [
-    "add_dir_header",
-    "alsologtostderrthreshold",
-    "legacy_stderr_threshold_behavior",
-    "log_backtrace_at",
-    "log_dir",
-    "log_file_max_size",
-    "one_output",
-    "skip_headers",
-    "skip_log_headers",
-    "stderrthreshold",
-    "vmodule",
-];
-
 /// The log flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logging")]
@@ -29,82 +14,64 @@ pub const WITHOUT_EFFECT: [&str; 11] = [
 pub struct LogArgs {
     /// Log verbosity: 0 and 1 for little, 2 to 4 for events, 5 and 6 for details, 7 and above for everything
     #[arg(long, short, value_name = "LEVEL", default_value = "4", value_parser = level)]
-    #[arg(env = "PLIMSOLL_FLAG_V", hide_env = true)]
     v: i32,
     /// Log format: `text` or `json`
     #[arg(long, value_name = "FORM", default_value = "text")]
-    #[arg(env = "PLIMSOLL_FLAG_LOG_FORMAT", hide_env = true)]
     log_format: LogFormat,
     /// Logs to standard error
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
-    #[arg(default_value = "true")]
-    #[arg(env = "PLIMSOLL_FLAG_LOGTOSTDERR", hide_short_help = true, hide_env = true)]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL", default_value = "true")]
+    #[arg(hide_short_help = true)]
     logtostderr: bool,
     /// Logs to standard error even if --logtostderr=false
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_ALSOLOGTOSTDERR", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     alsologtostderr: bool,
     /// Also appends the log to this file
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path())]
-    #[arg(env = "PLIMSOLL_FLAG_LOG_FILE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
+    #[arg(hide_short_help = true)]
     log_file: PathBuf,
     /// Accepted, without effect: log files are not rotated
     #[arg(long, value_name = "MEGABYTES", default_value = "1800")]
-    #[arg(value_parser = go_values::integer_between(0, i64::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_LOG_FILE_MAX_SIZE", hide_short_help = true, hide_env = true)]
+    #[arg(value_parser = go_values::integer_between(0, i64::MAX), hide_short_help = true)]
     log_file_max_size: i64,
     /// Accepted, without effect: name a file with --log-file
-    #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path())]
-    #[arg(env = "PLIMSOLL_FLAG_LOG_DIR", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "DIR", default_value = "", value_parser = go_values::path())]
+    #[arg(hide_short_help = true)]
     log_dir: PathBuf,
     /// Accepted, without effect: --v determines what is logged to standard error
     #[arg(long, value_name = "SEVERITY", default_value = "info", value_parser = severity)]
-    #[arg(env = "PLIMSOLL_FLAG_STDERRTHRESHOLD", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     stderrthreshold: String,
     /// Accepted, without effect: --v determines what is logged to standard error
     #[arg(long, value_name = "SEVERITY", default_value = "", value_parser = severity)]
-    #[arg(hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_ALSOLOGTOSTDERRTHRESHOLD", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     alsologtostderrthreshold: String,
     /// Accepted, without effect: --v determines what is logged to standard error
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
-    #[arg(default_value = "true")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEGACY_STDERR_THRESHOLD_BEHAVIOR")]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL", default_value = "true")]
+    #[arg(hide_short_help = true)]
     legacy_stderr_threshold_behavior: bool,
     /// Accepted, without effect: there are no stack traces
     #[arg(long, value_name = "PLACE", default_value = ":0", value_parser = place)]
-    #[arg(env = "PLIMSOLL_FLAG_LOG_BACKTRACE_AT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     log_backtrace_at: String,
     /// Accepted, without effect: PLIMSOLL_LOG sets the level of each module
-    #[arg(long, value_name = "PATTERNS", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = patterns)]
-    #[arg(env = "PLIMSOLL_FLAG_VMODULE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "PATTERNS", default_value = "", value_parser = patterns)]
+    #[arg(hide_short_help = true)]
     vmodule: String,
     /// Accepted, without effect: log lines have no header
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_ADD_DIR_HEADER", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     add_dir_header: bool,
     /// Accepted, without effect: log lines have no header
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_SKIP_HEADERS", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     skip_headers: bool,
     /// Accepted, without effect: log files have no header
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_SKIP_LOG_HEADERS", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     skip_log_headers: bool,
     /// Accepted, without effect: there is one log file for all severities
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_ONE_OUTPUT", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     one_output: bool,
 }
 
 impl LogArgs {
-    /// Builds the log settings.
     pub fn log(&self) -> LogConfig {
         let file = Some(self.log_file.clone()).filter(|path| !path.as_os_str().is_empty());
         LogConfig {

@@ -91,9 +91,7 @@ fn writer(config: &LogConfig, warnings: &mut Vec<String>) -> Result<BoxMakeWrite
             ));
             Ok(BoxMakeWriter::new(io::stderr))
         }
-        Err(error) => {
-            Err(CliError::new(Exit::Findings, format!("--log-file: {}: {error}", path.display())))
-        }
+        Err(error) => Err(format!("--log-file: {}: {error}", path.display()).into()),
     }
 }
 

@@ -14,28 +14,25 @@ mod daemon;
 mod demo;
 mod disruption_limits;
 mod doctor;
-mod election;
 mod exit;
 mod explain;
 mod feature_gates;
+mod flag_syntax;
 pub mod flags;
 mod go_values;
-mod goflag;
 mod klog;
 pub mod log;
 mod model;
+mod one_shot;
 mod output;
 mod panic_hook;
 mod parsed_flags;
-mod pflag;
-mod pod_caps;
 mod progress;
 mod prometheus;
 mod prometheus_auth;
 mod recommender;
 mod registration;
 mod sizing;
-mod spinner;
 mod status;
 mod terminal;
 mod updater;
@@ -45,7 +42,7 @@ mod watermark;
 use std::{ffi::OsString, path::Path};
 
 use clap::{
-    Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    Arg, FromArgMatches as _, Parser, Subcommand,
     builder::{BoolishValueParser, Resettable},
     error::{ContextKind, ContextValue, ErrorKind},
 };
@@ -57,6 +54,8 @@ pub use config_from_flags::{
 pub use exit::Exit;
 
 use self::{
+    flag_syntax::FlagSyntax,
+    flags::{command, map_arguments},
     output::{CliError, escape_to_one_line},
     parsed_flags::ParsedFlags,
     terminal::Terminal,
@@ -91,8 +90,7 @@ Documentation: README.md and docs/ in the source.";
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
 struct Cli {
     /// Disables colours, as do NO_COLOR, TERM=dumb and pipes
-    #[arg(long, global = true, env = "PLIMSOLL_FLAG_NO_COLOR", hide_env_values = true)]
-    #[arg(value_parser = BoolishValueParser::new())]
+    #[arg(long, global = true, hide_env_values = true, value_parser = BoolishValueParser::new())]
     no_color: bool,
     #[command(subcommand)]
     command: Command,
@@ -149,11 +147,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Builds the command line parser.
-fn command() -> clap::Command {
-    ROLES
-        .into_iter()
-        .fold(Cli::command(), |root, (role, _)| root.mut_subcommand(role, pflag::adapt_command))
+/// The value of an environment variable; empty if it is not set.
+fn environment(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
 }
 
 /// Parses the command line and the environment. An empty variable counts as not set.
@@ -166,19 +162,14 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, ParsedFl
     let mut command = map_arguments(command(), set);
     let (arguments, strays) =
         normalise_role_arguments(&mut command, arguments.into_iter().collect())?;
-    let read = command.try_get_matches_from(arguments).and_then(|matches| {
-        let mut innermost = &matches;
-        while let Some((_, below)) = innermost.subcommand() {
-            innermost = below;
+    let read = command.try_get_matches_from_mut(arguments).and_then(|matches| {
+        let (mut command, mut innermost) = (&command, &matches);
+        while let Some((name, below)) = innermost.subcommand() {
+            (command, innermost) = (command.find_subcommand(name).unwrap_or(command), below);
         }
-        Ok((Cli::from_arg_matches(&matches)?, ParsedFlags::of(innermost, strays)))
+        Ok((Cli::from_arg_matches(&matches)?, ParsedFlags::of(command, innermost, strays)))
     });
     read.map_err(escape_typed_text)
-}
-
-/// Applies a change to all arguments of a command and its subcommands.
-fn map_arguments(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
-    command.mut_args(change).mut_subcommands(|below| map_arguments(below, change))
 }
 
 /// Normalises the arguments of a role for clap, and returns those that are not flags. Arguments of other commands are
@@ -194,11 +185,8 @@ fn normalise_role_arguments(
     root.build();
     let Some(flags) = root.find_subcommand(role) else { return Ok((arguments, Vec::new())) };
     let words = after.iter().cloned();
-    let read = if role == watermark::NAME {
-        goflag::normalise(flags, words)
-    } else {
-        pflag::normalise(flags, words)
-    };
+    let syntax = if role == watermark::NAME { FlagSyntax::GoFlag } else { FlagSyntax::Pflag };
+    let read = flag_syntax::normalise(syntax, flags, words);
     let read =
         read.map_err(|error| command.error(ErrorKind::InvalidValue, escape_to_one_line(&error)))?;
     if role == watermark::NAME && read.ignored.first().is_some_and(|word| word == DRY_RUN_COMMAND) {
@@ -257,9 +245,9 @@ fn parse_problem(error: &clap::Error) -> CliError {
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let help = command().render_help().to_string();
-            CliError::new(Exit::Usage, format!("a command is required\n\n{}", help.trim_end()))
+            CliError::usage(format!("a command is required\n\n{}", help.trim_end()))
         }
-        _ => CliError::new(Exit::Usage, one_line(&error.render().to_string())),
+        _ => CliError::usage(one_line(&error.render().to_string())),
     }
 }
 
@@ -331,8 +319,8 @@ mod tests {
             demo::EXAMPLES,
             doctor::EXAMPLES,
             explain::EXAMPLES,
-            explain::pod::EXAMPLES,
-            explain::vpa::EXAMPLES,
+            explain::POD_EXAMPLES,
+            explain::VPA_EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
             status::EXAMPLES,

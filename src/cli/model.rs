@@ -1,18 +1,19 @@
-//! The flags of the recommender's model, with upstream's names where they exist.
+//! The flags of the recommender's model, and of caps for all containers of a pod together, with upstream's names where they
+//! exist. The recommender and `explain vpa` share them.
 
 use std::time::Duration;
 
 use clap::{Args, builder::BoolishValueParser};
-use plimsoll_core::history::BucketScheme;
-
-use super::go_values;
 use plimsoll_core::{
-    recommender::{HistoryWeighting, Percentiles, Settings},
+    history::BucketScheme,
+    recommender::{HistoryWeighting, Percentiles, ResourceAmounts, Settings},
     types::{
         compat::{Compat, Fix, Fixes},
         quantity::Quantity,
     },
 };
+
+use super::go_values;
 
 /// The flags of the model. Only `--help` shows them, not `-h`.
 #[derive(Clone, Debug, Args)]
@@ -21,159 +22,106 @@ use plimsoll_core::{
 pub struct ModelArgs {
     /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
     #[arg(long, value_name = "MODE", default_value = "plimsoll")]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
-    compat: Compat,
+    pub compat: Compat,
     /// Disables a fix of an upstream bug (repeatable; the names are in docs/compatibility.md)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_env = true)]
     disable_fix: Vec<Fix>,
     /// Share added to every percentile
     #[arg(long, value_name = "SHARE", default_value = "0.15", value_parser = margin)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_MARGIN_FRACTION")]
     recommendation_margin_fraction: f64,
     /// Minimum CPU of a pod in millicores, split among its containers
     #[arg(long, value_name = "MILLICORES", default_value = "25", value_parser = from_zero)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_CPU_MILLICORES")]
     pod_recommendation_min_cpu_millicores: f64,
     /// Minimum memory of a pod in MiB, split among its containers
     #[arg(long, value_name = "MIB", default_value = "250", value_parser = from_zero)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_RECOMMENDATION_MIN_MEMORY_MB")]
     pod_recommendation_min_memory_mb: f64,
     /// Share of the CPU samples that the target covers
     #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_CPU_PERCENTILE", hide_env = true)]
     target_cpu_percentile: f64,
     /// Share of the CPU samples that the lower bound covers
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_CPU_PERCENTILE")]
     recommendation_lower_bound_cpu_percentile: f64,
     /// Share of the CPU samples that the upper bound covers
     #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_CPU_PERCENTILE")]
     recommendation_upper_bound_cpu_percentile: f64,
     /// Share of the memory peaks that the target covers
     #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_TARGET_MEMORY_PERCENTILE", hide_env = true)]
     target_memory_percentile: f64,
     /// Share of the memory peaks that the lower bound covers
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_LOWER_BOUND_MEMORY_PERCENTILE")]
     recommendation_lower_bound_memory_percentile: f64,
     /// Share of the memory peaks that the upper bound covers
     #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDATION_UPPER_BOUND_MEMORY_PERCENTILE")]
     recommendation_upper_bound_memory_percentile: f64,
     /// Time that counts as one unit of confidence in CPU numbers
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CONFIDENCE_INTERVAL_CPU", hide_env = true)]
     confidence_interval_cpu: Duration,
     /// Time that counts as one unit of confidence in memory numbers
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONFIDENCE_INTERVAL_MEMORY")]
     confidence_interval_memory: Duration,
     /// Time after which a CPU sample counts half
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CPU_HISTOGRAM_DECAY_HALF_LIFE")]
     cpu_histogram_decay_half_life: Duration,
     /// Time after which a memory peak counts half
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_MEMORY_HISTOGRAM_DECAY_HALF_LIFE")]
     memory_histogram_decay_half_life: Duration,
     /// Length of a memory window; the peak of each window is one sample
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = span)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL")]
     memory_aggregation_interval: Duration,
     /// Number of memory windows in the history
     #[arg(long, value_name = "COUNT", default_value = "8")]
     #[arg(value_parser = go_values::integer_between(1_u32, u32::MAX))]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_MEMORY_AGGREGATION_INTERVAL_COUNT")]
     memory_aggregation_interval_count: u32,
     /// Factor by which memory is increased after an OOM kill
     #[arg(long, value_name = "FACTOR", default_value = "1.2", value_parser = from_one)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_BUMP_UP_RATIO", hide_env = true)]
     oom_bump_up_ratio: f64,
     /// Minimum increase of memory in bytes after an OOM kill
     #[arg(long, value_name = "BYTES", default_value = "1.048576e+08", value_parser = from_zero)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_OOM_MIN_BUMP_UP_BYTES", hide_env = true)]
     oom_min_bump_up_bytes: f64,
     /// Rounds CPU up to a multiple of this number of millicores
     #[arg(long, value_name = "MILLICORES", default_value = "1")]
     #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000))]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_CPU_MILLICORES", hide_env = true)]
     round_cpu_millicores: i64,
     /// Rounds memory up to a multiple of this number of bytes
     #[arg(long, value_name = "BYTES", default_value = "1")]
     #[arg(value_parser = go_values::integer_between(1_i64, 1_000_000_000_000))]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_ROUND_MEMORY_BYTES", hide_env = true)]
     round_memory_bytes: i64,
     /// Prints memory with two decimals and a binary suffix
     #[arg(long, value_parser = BoolishValueParser::new())]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HUMANIZE_MEMORY", hide_env = true)]
     humanize_memory: bool,
     /// Lets VPAs request whole cores by annotation
     #[arg(long, value_parser = BoolishValueParser::new())]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CPU_INTEGER_POST_PROCESSOR_ENABLED")]
     cpu_integer_post_processor_enabled: bool,
     /// Maximum CPU of a container whose policy sets none
     #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_CPU")]
     container_recommendation_max_allowed_cpu: Option<Quantity>,
     /// Maximum memory of a container whose policy sets none
     #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, allow_hyphen_values = true)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_RECOMMENDATION_MAX_ALLOWED_MEMORY")]
     container_recommendation_max_allowed_memory: Option<Quantity>,
     /// How long a container may be missing from live pods before its recommendation is removed
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = span)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_STALE_CONTAINER_GRACE", hide_env = true)]
     stale_container_grace: Duration,
     /// First buckets of 1 m and 1 MiB instead of 10 m and 10 MB
     #[arg(long, value_parser = BoolishValueParser::new())]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_FINE_BUCKETS", hide_env = true)]
     fine_buckets: bool,
     /// Recommends memory for the largest replica instead of the aggregate of all replicas
     #[arg(long, value_parser = BoolishValueParser::new())]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_REPLICA_PEAKS", hide_env = true)]
     per_replica_peaks: bool,
     /// Limits the upper bound to this multiple of the target
     #[arg(long, value_name = "FACTOR", value_parser = from_one)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_UPPER_BOUND_FACTOR", hide_env = true)]
     upper_bound_factor: Option<f64>,
     /// Lets VPAs set percentile, margin, half-life and floor by annotation
     #[arg(long, value_parser = BoolishValueParser::new())]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_PER_VPA_TUNING", hide_env = true)]
     per_vpa_tuning: bool,
     /// Raises CPU for containers that are throttled in more than this share of their periods (such as 0.1)
     #[arg(long, value_name = "SHARE", value_parser = go_values::fraction)]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_CPU_THROTTLING_TARGET", hide_env = true)]
     cpu_throttling_target: Option<f64>,
     /// Weight of samples of a stored history: the time they cover (`duration`), or 1 each (`upstream`)
     #[arg(long, value_name = "RULE")]
-    #[arg(hide_short_help = true, env = "PLIMSOLL_FLAG_HISTORY_WEIGHTING", hide_env = true)]
     history_weighting: Option<HistoryWeighting>,
 }
 
 impl ModelArgs {
-    /// The compatibility mode.
-    pub fn compat(&self) -> Compat {
-        self.compat
-    }
-
-    /// Builds the model settings.
     pub fn settings(&self) -> Settings {
         let fixes =
             self.disable_fix.iter().copied().fold(Fixes::for_compat(self.compat), Fixes::without);
@@ -246,6 +194,31 @@ fn span(text: &str) -> Result<Duration, String> {
         return Ok(span);
     }
     Err("give a duration of at least 1s, such as 90s, 24h or 1h30m".to_owned())
+}
+
+/// The largest node, and explicit limits.
+#[derive(Clone, Debug, Args)]
+pub struct PodCapArgs {
+    /// Caps recommendations to the largest node
+    #[arg(long, hide_short_help = true)]
+    pub cap_to_largest_node: bool,
+    /// Maximum CPU of all containers of a pod together
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, hide_short_help = true)]
+    pod_recommendation_max_allowed_cpu: Option<Quantity>,
+    /// Maximum memory of all containers of a pod together
+    #[arg(long, value_name = "QUANTITY", value_parser = go_values::maximum, hide_short_help = true)]
+    pod_recommendation_max_allowed_memory: Option<Quantity>,
+}
+
+impl PodCapArgs {
+    /// The explicit limits; zero means no limit, as for a container.
+    pub fn pod(&self) -> ResourceAmounts {
+        let limit = |max: Option<Quantity>| max.filter(|quantity| !quantity.is_zero());
+        ResourceAmounts {
+            cpu: limit(self.pod_recommendation_max_allowed_cpu),
+            memory: limit(self.pod_recommendation_max_allowed_memory),
+        }
+    }
 }
 
 #[cfg(test)]

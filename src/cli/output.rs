@@ -1,12 +1,16 @@
 //! Output: results go to standard output, errors to standard error in one line. A closed pipe (`| head -1`) is not an
 //! error.
 
-use std::io::{self, Write as _};
+use std::{
+    fmt::Display,
+    io::{self, Write as _},
+};
 
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Exit;
+pub use crate::report::style::escape_to_one_line;
 
 /// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -17,7 +21,6 @@ pub enum OutputFormat {
     Json,
 }
 
-/// An error that ends a command.
 #[derive(Debug)]
 pub struct CliError {
     exit: Exit,
@@ -25,9 +28,17 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// Creates an error with a message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// An error of something that the command uses, in one line.
+    pub fn failed(error: impl Display) -> Self {
+        Self::from(escape_to_one_line(&error.to_string()))
     }
 
     /// Ends the command successfully, without a message.
@@ -35,7 +46,6 @@ impl CliError {
         Self::new(Exit::Fine, "")
     }
 
-    /// Returns the message.
     pub fn into_message(self) -> String {
         self.message
     }
@@ -50,20 +60,18 @@ impl CliError {
     }
 }
 
-/// Escapes control characters, so that the text is a single line and cannot control a terminal.
-pub fn escape_to_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            line.extend(c.escape_default());
-        } else {
-            line.push(c);
-        }
+impl From<String> for CliError {
+    fn from(message: String) -> Self {
+        Self::new(Exit::Findings, message)
     }
-    line
 }
 
-/// Formats a report as JSON.
+impl From<&str> for CliError {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
 pub fn json(report: &impl Serialize) -> Result<String, CliError> {
     let json = serde_json::to_string_pretty(report)
         .map_err(|error| CliError::new(Exit::Internal, format!("report: {error}")))?;
@@ -79,7 +87,6 @@ pub fn print_result(text: &str) -> Result<(), CliError> {
     })
 }
 
-/// Writes a note to standard error.
 pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

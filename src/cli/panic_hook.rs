@@ -14,7 +14,6 @@ use super::{Exit, output::escape_to_one_line};
 /// A temporary directory to remove on a panic, because the stack is not unwound.
 static TEMPORARY_DIRECTORY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Installs the panic hook.
 pub fn install() {
     panic::set_hook(Box::new(|panic_info| {
         let _ = writeln!(io::stderr(), "plimsoll: {}", message_line(panic_info));

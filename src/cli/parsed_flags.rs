@@ -1,28 +1,37 @@
 //! Which flags were set explicitly, and which arguments were not flags.
 
-use clap::{ArgMatches, parser::ValueSource};
+use clap::{ArgMatches, Command, parser::ValueSource};
 
 /// The sources of flag values, and stray arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedFlags {
     /// The explicitly set flags by field name, and whether they were set on the command line.
     set: Vec<(String, bool)>,
+    /// Those that are accepted for existing manifests, without effect, which their help states.
+    without_effect: Vec<String>,
     /// Arguments that are neither flags nor their values.
     stray_arguments: Vec<String>,
 }
 
 impl ParsedFlags {
-    /// Collects the sources of the matches of a role.
-    pub fn of(matches: &ArgMatches, strays: Vec<String>) -> Self {
+    /// Collects the sources of the matches of a command.
+    pub fn of(command: &Command, matches: &ArgMatches, strays: Vec<String>) -> Self {
         let set = matches.ids().filter_map(|id| match matches.value_source(id.as_str()) {
             Some(ValueSource::CommandLine) => Some((id.to_string(), true)),
             Some(ValueSource::EnvVariable) => Some((id.to_string(), false)),
             _ => None,
         });
-        Self { set: set.collect(), stray_arguments: strays }
+        let mut parsed = Self { set: set.collect(), stray_arguments: strays, ..Self::default() };
+        let without_effect = command.get_arguments().filter(|argument| {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            help.contains("ed, without effect: ") && parsed.is_set(argument.get_id().as_str())
+        });
+        parsed.without_effect =
+            without_effect.map(|argument| argument.get_id().to_string()).collect();
+        parsed.without_effect.sort_unstable();
+        parsed
     }
 
-    /// Whether a flag was set explicitly.
     pub fn is_set(&self, flag: &str) -> bool {
         self.set.iter().any(|(name, _)| name == flag)
     }
@@ -38,13 +47,11 @@ impl ParsedFlags {
         set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
     }
 
-    /// A warning about those of the given flags that were set.
-    pub fn without_effect_warning<'a>(
-        &self,
-        flags: impl IntoIterator<Item = &'a str>,
-    ) -> Option<String> {
-        let set = self.set_among(&flags.into_iter().collect::<Vec<_>>());
-        (!set.is_empty()).then(|| format!("accepted, without effect: {}", set.join(", ")))
+    /// A warning about flags that were set and have no effect.
+    pub fn without_effect_warning(&self) -> Option<String> {
+        let flags: Vec<&str> = self.without_effect.iter().map(String::as_str).collect();
+        let set = self.set_among(&flags).join(", ");
+        (!set.is_empty()).then(|| format!("accepted, without effect: {set}"))
     }
 
     /// A warning for parsers that stop at the first argument that is not a flag. The arguments are not included, because one

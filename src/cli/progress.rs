@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use crate::report::demo::{Scenario, sparkline::Glyphs};
+use crate::report::{demo::Scenario, style::Glyphs};
 
 /// The minimum and maximum length of the bar.
 const CELLS: std::ops::RangeInclusive<usize> = 6..=30;
@@ -22,7 +22,6 @@ impl Progress {
         Self { enabled: wanted, columns, glyphs, last: String::new() }
     }
 
-    /// Shows the progress of a simulation.
     pub fn show(&mut self, scenario: Scenario, hour: u32, of: u32) {
         if !self.enabled {
             return;
@@ -55,7 +54,6 @@ impl Progress {
         format!("  {label}  {bar}  {day}")
     }
 
-    /// Clears the bar.
     pub fn clear(&mut self) {
         if !self.last.is_empty() {
             let _ = write!(io::stderr(), "\r\x1b[K");

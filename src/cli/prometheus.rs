@@ -8,7 +8,7 @@ use plimsoll_storage::prometheus::{
 };
 
 use super::{
-    Exit, go_values, output::CliError, parsed_flags::ParsedFlags,
+    go_values, output::CliError, parsed_flags::ParsedFlags,
     prometheus_auth::PrometheusConnectionArgs,
 };
 use crate::controllers::runtime::prometheus::PrometheusConfig;
@@ -22,81 +22,55 @@ pub struct PrometheusArgs {
     connection: PrometheusConnectionArgs,
     /// With --storage=prometheus: also writes checkpoints, and uses them while the Prometheus is unavailable
     #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_FALLBACK", hide_short_help = true, hide_env = true)]
     checkpoint_fallback: bool,
     /// Maximum number of concurrent queries
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(1_u32, 100))]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERIES", hide_short_help = true, hide_env = true)]
     prometheus_queries: u32,
     /// Memory limit for buffered history that is not ingested yet
     #[arg(long, value_name = "SIZE", default_value = "24Mi")]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY", hide_short_help = true, hide_env = true)]
     history_memory: Quantity,
     /// Scrape job of the container series; empty for any [if not set: detected]
     #[arg(long, value_name = "NAME", default_value = "kubernetes-cadvisor")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CADVISOR_JOB_NAME")]
     prometheus_cadvisor_job_name: String,
     /// How far back to read history
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_LENGTH", hide_short_help = true, hide_env = true)]
     history_length: Duration,
     /// Step of the queries [if not set, with --history-weighting=duration: 1m for CPU, 5m for memory]
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = go_values::prometheus_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_RESOLUTION", hide_short_help = true, hide_env = true)]
     history_resolution: Duration,
     /// Counter of CPU seconds
     #[arg(long, value_name = "METRIC", default_value = "container_cpu_usage_seconds_total")]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_CPU_METRIC", hide_short_help = true, hide_env = true)]
     history_cpu_metric: String,
     /// Gauge of memory
     #[arg(long, value_name = "METRIC", default_value = "container_memory_working_set_bytes")]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_MEMORY_METRIC", hide_short_help = true, hide_env = true)]
     history_memory_metric: String,
     /// Timeout of a query
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_QUERY_TIMEOUT", hide_short_help = true, hide_env = true)]
     prometheus_query_timeout: Duration,
     /// Prefix of pod label names in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "PREFIX", default_value = "pod_label_")]
-    #[arg(env = "PLIMSOLL_FLAG_POD_LABEL_PREFIX", hide_short_help = true, hide_env = true)]
     pod_label_prefix: String,
     /// Query for pod labels, to match past pods to VPAs [if not set: pods are matched by owner]
     #[arg(long, value_name = "QUERY", default_value = "up{job=\"kubernetes-pods\"}")]
-    #[arg(env = "PLIMSOLL_FLAG_METRIC_FOR_POD_LABELS", hide_short_help = true, hide_env = true)]
     metric_for_pod_labels: String,
     /// Label with the namespace in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_namespace")]
-    #[arg(env = "PLIMSOLL_FLAG_POD_NAMESPACE_LABEL", hide_short_help = true, hide_env = true)]
     pod_namespace_label: String,
     /// Label with the pod name in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_pod_name")]
-    #[arg(env = "PLIMSOLL_FLAG_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     pod_name_label: String,
     /// Label with the namespace on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "namespace")]
-    #[arg(
-        env = "PLIMSOLL_FLAG_CONTAINER_NAMESPACE_LABEL",
-        hide_short_help = true,
-        hide_env = true
-    )]
     container_namespace_label: String,
     /// Label with the pod name on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "pod_name")]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_POD_NAME_LABEL", hide_short_help = true, hide_env = true)]
     container_pod_name_label: String,
     /// Label with the container name on container series [if not set: detected] and on external metrics
     #[arg(long, value_name = "LABEL", default_value = "name")]
-    #[arg(env = "PLIMSOLL_FLAG_CONTAINER_NAME_LABEL", hide_short_help = true, hide_env = true)]
-    container_name_label: String,
+    pub container_name_label: String,
 }
 
 impl PrometheusArgs {
-    /// The label with the container name, also on external metrics.
-    pub fn container_label(&self) -> String {
-        self.container_name_label.clone()
-    }
-
     /// Builds the Prometheus settings. `variable` reads the environment.
     pub fn prometheus(
         &self,
@@ -133,10 +107,8 @@ impl PrometheusArgs {
             return Ok(None);
         }
         let query = self.metric_for_pod_labels.clone();
-        if let Err(error) = Query::from_user(&query, &self.connection.matchers()) {
-            let message = format!("--metric-for-pod-labels: {error}");
-            return Err(CliError::new(Exit::Usage, message));
-        }
+        Query::from_user(&query, &self.connection.matchers())
+            .map_err(|error| CliError::usage(format!("--metric-for-pod-labels: {error}")))?;
         let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
         Ok(Some(PodLabelQuery {
             query,
@@ -176,5 +148,5 @@ fn bytes(amount: &Quantity) -> Result<u64, CliError> {
     if bytes.is_finite() && bytes >= MIN_HISTORY_MEMORY as f64 {
         return Ok(bytes as u64);
     }
-    Err(CliError::new(Exit::Usage, format!("--history-memory={amount}: must be at least 1Mi")))
+    Err(CliError::usage(format!("--history-memory={amount}: must be at least 1Mi")))
 }

@@ -15,12 +15,9 @@ use plimsoll_storage::prometheus::{
     },
 };
 
-use super::{
-    Exit, cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
-};
-use crate::report::doctor::suggested_flags::shell_flag;
+use super::{cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags};
+use crate::report::doctor::diagnose::shell_flag;
 
-/// Flags that contain secrets.
 const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
 
 /// A warning for each secret on the command line.
@@ -41,65 +38,45 @@ pub fn exposed_secret_warnings(typed: &ParsedFlags) -> Vec<String> {
 pub struct PrometheusConnectionArgs {
     /// URL of the Prometheus, with the path before /api/v1
     #[arg(long, value_name = "URL", default_value = "http://prometheus.monitoring.svc")]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_ADDRESS", hide_short_help = true, hide_env = true)]
     prometheus_address: String,
     /// Skips verification of the Prometheus certificate
     #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_INSECURE", hide_short_help = true, hide_env = true)]
     prometheus_insecure: bool,
     /// Label matcher to add to every query, such as 'cluster="qa"' (repeatable)
     #[arg(long, value_name = "MATCHER", action = ArgAction::Append, value_delimiter = '\n')]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_MATCHER", hide_short_help = true, hide_env = true)]
     prometheus_matcher: Vec<LabelMatcher>,
     /// File with the CA certificates to trust instead of the system's (PEM)
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path())]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CA_FILE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_ca_file: PathBuf,
     /// File with the client certificate (PEM)
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_CERT_FILE")]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_client_cert_file: PathBuf,
     /// File with the key of the client certificate (PEM)
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_CLIENT_KEY_FILE")]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_client_key_file: PathBuf,
     /// Username for basic authentication; PROMETHEUS_USERNAME does the same
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_USERNAME", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAME", default_value = "")]
     username: String,
     /// Password for basic authentication: prefer PROMETHEUS_PASSWORD or a file
-    #[arg(long, value_name = "WORD", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PASSWORD", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "WORD", default_value = "")]
     password: Secret,
     /// File with the password; reloaded when it changes
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path(), hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_PASSWORD_FILE")]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_password_file: PathBuf,
     /// Bearer token: prefer a file
-    #[arg(long, value_name = "TOKEN", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "TOKEN", default_value = "")]
     prometheus_bearer_token: Secret,
     /// File with the bearer token; reloaded when it changes
-    #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
-    #[arg(value_parser = go_values::path())]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_BEARER_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_bearer_token_file: PathBuf,
     /// Header to add to every request, such as 'X-Team: a' (repeatable); keys belong in files
     #[arg(long, value_name = "HEADER", action = ArgAction::Append, value_delimiter = '\n')]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER", hide_short_help = true, hide_env = true)]
     prometheus_header: Vec<Secret>,
     /// Header to add to every request, with the value from a file, such as X-Key=/keys/prometheus (repeatable)
     #[arg(long, value_name = "NAME=FILE", action = ArgAction::Append, value_delimiter = '\n')]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_HEADER_FILE", hide_short_help = true, hide_env = true)]
     prometheus_header_file: Vec<String>,
     /// Tenant, sent as X-Scope-OrgID to Mimir and Cortex
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_PROMETHEUS_TENANT", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAME", default_value = "")]
     prometheus_tenant: String,
     #[command(flatten)]
     identity: IdentityArgs,
@@ -136,12 +113,12 @@ impl PrometheusConnectionArgs {
             ..TlsConfig::default()
         };
         if tls.cert_file.is_empty() != tls.key_file.is_empty() {
-            return Err(usage_error(
+            return Err(CliError::usage(
                 "--prometheus-client-cert-file and --prometheus-client-key-file must be set together",
             ));
         }
         if !tls.ca_file.is_empty() && tls.insecure_skip_verify {
-            return Err(usage_error(
+            return Err(CliError::usage(
                 "--prometheus-insecure and --prometheus-ca-file are mutually exclusive: set one of them",
             ));
         }
@@ -150,7 +127,7 @@ impl PrometheusConnectionArgs {
 
     fn headers(&self) -> Result<Vec<Header>, CliError> {
         // Errors do not include the values, which may be secrets.
-        let wrong = |flag: &str, form: &str| usage_error(format!("{flag}: expected {form}"));
+        let wrong = |flag: &str, form: &str| CliError::usage(format!("{flag}: expected {form}"));
         let header = |name: &str, value| Header { name: name.trim().to_owned(), value };
         let mut headers = Vec::new();
         for text in self.prometheus_header.iter().filter(|text| !text.is_empty()) {
@@ -175,39 +152,35 @@ impl PrometheusConnectionArgs {
     pub fn given_flags(&self) -> (Vec<String>, Vec<&'static str>) {
         let address = redact_address(&self.prometheus_address);
         let mut flags = vec![shell_flag("prometheus-address", &address)];
-        if self.prometheus_insecure {
-            flags.push("--prometheus-insecure".to_owned());
-        }
-        let matchers = self.prometheus_matcher.iter();
-        flags
-            .extend(matchers.map(|matcher| shell_flag("prometheus-matcher", &matcher.to_string())));
-        for (name, path) in [
-            ("prometheus-ca-file", &self.prometheus_ca_file),
-            ("prometheus-client-cert-file", &self.prometheus_client_cert_file),
-            ("prometheus-client-key-file", &self.prometheus_client_key_file),
-            ("prometheus-password-file", &self.prometheus_password_file),
-            ("prometheus-bearer-token-file", &self.prometheus_bearer_token_file),
-        ] {
-            flags
-                .extend(non_empty_path(path).map(|path| shell_flag(name, &path.to_string_lossy())));
-        }
-        flags.extend(non_empty(&self.username).map(|name| shell_flag("username", &name)));
-        let files = self.prometheus_header_file.iter();
-        flags.extend(files.map(|text| shell_flag("prometheus-header-file", text)));
-        flags.extend(
-            non_empty(&self.prometheus_tenant).map(|name| shell_flag("prometheus-tenant", &name)),
-        );
+        flags.extend(self.prometheus_insecure.then(|| "--prometheus-insecure".to_owned()));
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let each = |name, values: &[String]| {
+            values.iter().map(|value| (name, value.clone())).collect::<Vec<_>>()
+        };
+        let matchers: Vec<String> =
+            self.prometheus_matcher.iter().map(ToString::to_string).collect();
+        let mut others = each("prometheus-matcher", &matchers);
+        others.extend([
+            ("prometheus-ca-file", path(&self.prometheus_ca_file)),
+            ("prometheus-client-cert-file", path(&self.prometheus_client_cert_file)),
+            ("prometheus-client-key-file", path(&self.prometheus_client_key_file)),
+            ("prometheus-password-file", path(&self.prometheus_password_file)),
+            ("prometheus-bearer-token-file", path(&self.prometheus_bearer_token_file)),
+            ("username", self.username.clone()),
+        ]);
+        others.extend(each("prometheus-header-file", &self.prometheus_header_file));
+        others.push(("prometheus-tenant", self.prometheus_tenant.clone()));
+        let others = others.iter().filter(|(_, value)| !value.is_empty());
+        flags.extend(others.map(|(name, value)| shell_flag(name, value)));
         flags.extend(self.identity.given_flags());
-        let mut secrets = Vec::new();
-        for (name, is_given) in [
+        let secrets = [
             ("--prometheus-address", address != self.prometheus_address),
             ("--password", !self.password.is_empty()),
             ("--prometheus-bearer-token", !self.prometheus_bearer_token.is_empty()),
             ("--prometheus-header", !self.prometheus_header.is_empty()),
-        ] {
-            secrets.extend(is_given.then_some(name));
-        }
-        (flags, secrets)
+        ];
+        let secrets = secrets.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));
+        (flags, secrets.collect())
     }
 }
 
@@ -224,19 +197,12 @@ fn redact_address(address: &str) -> String {
     }
 }
 
-/// Returns the text unless it is empty.
 pub fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Returns the path unless it is empty.
 pub fn non_empty_path(path: &std::path::Path) -> Option<PathBuf> {
     (!path.as_os_str().is_empty()).then(|| path.to_owned())
-}
-
-/// An error about contradictory flags.
-pub fn usage_error(line: impl Into<String>) -> CliError {
-    CliError::new(Exit::Usage, line)
 }
 
 #[cfg(test)]

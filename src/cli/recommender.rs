@@ -6,22 +6,20 @@ use clap::{Args, ValueEnum};
 
 use super::{
     Exit,
-    cluster::ClusterArgs,
-    daemon::Daemon,
-    election::ElectionArgs,
+    cluster::{ClusterArgs, ElectionArgs},
+    daemon::run_controller,
+    environment,
     feature_gates::{FeatureGate, FeatureGates},
     go_values,
-    klog::{self, LogArgs},
-    model::ModelArgs,
+    klog::LogArgs,
+    model::{ModelArgs, PodCapArgs},
     output::CliError,
     parsed_flags::ParsedFlags,
-    pod_caps::PodCapArgs,
     prometheus::PrometheusArgs,
     prometheus_auth,
 };
 use crate::{
     controllers::{
-        self,
         recommender::config::{RecommenderConfig, StorageChoice, UsageSource},
         runtime::config::Address,
     },
@@ -52,84 +50,68 @@ Examples:
 pub struct RecommenderArgs {
     /// Name by which VPAs select this recommender; `default` also handles VPAs that select none
     #[arg(long, value_name = "NAME", default_value = "default")]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_NAME", hide_env = true)]
     recommender_name: String,
     /// Time between two passes
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_INTERVAL", hide_env = true)]
     recommender_interval: Duration,
     /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8942")]
-    #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     /// Storage of the history: `checkpoint` in the cluster, `prometheus`, or `local[:DIR]`
     #[arg(long, value_name = "PLACE", default_value = "checkpoint")]
-    #[arg(env = "PLIMSOLL_FLAG_STORAGE", hide_env = true)]
     storage: StorageChoice,
     /// Age at which a changed checkpoint is written [with --compat=upstream: every pass]
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINT_INTERVAL", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     checkpoint_interval: Duration,
     /// Minimum time between two garbage collections of orphaned checkpoints
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_GC_INTERVAL", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     checkpoints_gc_interval: Duration,
     /// Time limit for writing checkpoints in one pass
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_CHECKPOINTS_TIMEOUT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     checkpoints_timeout: Duration,
     /// Starts even if history could not be loaded
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_HISTORY_OPTIONAL", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     history_optional: bool,
     /// Accepted, without effect: history is only kept for pods of VPAs
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_MEMORY_SAVER", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     memory_saver: bool,
     /// Maximum number of concurrent writes
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(1_u32, 10_000))]
-    #[arg(env = "PLIMSOLL_FLAG_UPDATE_WORKER_COUNT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     update_worker_count: u32,
     /// Deprecated, without effect: see --update-worker-count
     #[arg(long, value_name = "COUNT", default_value = "10")]
-    #[arg(value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_MIN_CHECKPOINTS", hide_short_help = true, hide_env = true)]
+    #[arg(value_parser = go_values::integer_between(i64::MIN, i64::MAX), hide_short_help = true)]
     min_checkpoints: i64,
     /// Handles one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
     #[arg(long, value_name = "I/N")]
-    #[arg(env = "PLIMSOLL_FLAG_SHARD", hide_env = true)]
     shard: Option<Shard>,
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
-    #[arg(long, value_name = "WHICH", default_value = "standard")]
-    #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "WHICH", default_value = "standard", hide_short_help = true)]
     object_metrics: Cardinality,
     /// Relative change of bounds below which they are not written [with --compat=upstream: 0]
     #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = go_values::fraction)]
-    #[arg(env = "PLIMSOLL_FLAG_BOUNDS_DEAD_BAND", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     bounds_dead_band: f64,
     #[command(flatten)]
     caps: PodCapArgs,
     /// Feature gates, such as PerVPAConfig=true,NativeSidecar=false
     #[arg(long, value_name = "GATES")]
-    #[arg(env = "PLIMSOLL_FLAG_FEATURE_GATES", hide_env = true)]
     feature_gates: Vec<FeatureGates>,
     /// Source of usage: metrics.k8s.io, external.metrics.k8s.io or a Prometheus
-    #[arg(long, value_name = "SOURCE", default_value = "metrics")]
-    #[arg(env = "PLIMSOLL_FLAG_USAGE_SOURCE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "SOURCE", default_value = "metrics", hide_short_help = true)]
     usage_source: UsageSourceArg,
     /// Reads usage from external.metrics.k8s.io: --usage-source=external does the same
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_USE_EXTERNAL_METRICS", hide_short_help = true, hide_env = true)]
+    #[arg(long, hide_short_help = true)]
     use_external_metrics: bool,
     /// External metric for CPU; empty for none
-    #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_CPU_METRIC")]
+    #[arg(long, value_name = "METRIC", default_value = "", hide_short_help = true)]
     external_metrics_cpu_metric: String,
     /// External metric for memory; empty for none
-    #[arg(long, value_name = "METRIC", default_value = "", hide_default_value = true)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_EXTERNAL_METRICS_MEMORY_METRIC")]
+    #[arg(long, value_name = "METRIC", default_value = "", hide_short_help = true)]
     external_metrics_memory_metric: String,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -137,8 +119,7 @@ pub struct RecommenderArgs {
     election: ElectionArgs,
     /// Name of the Lease
     #[arg(long, value_name = "NAME", default_value = "vpa-recommender-lease")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAME")]
+    #[arg(hide_short_help = true)]
     leader_elect_resource_name: String,
     #[command(flatten)]
     log: LogArgs,
@@ -163,13 +144,12 @@ impl RecommenderArgs {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<RecommenderConfig, CliError> {
-        let refuse = |why: &str| CliError::new(Exit::Findings, why);
-        let compat = self.model.compat();
+        let compat = self.model.compat;
         let upstream = compat == Compat::Upstream;
         let scope = NamespaceScope { shard: self.shard, ..self.cluster.scope()? };
         let election = self.election.election(&self.leader_elect_resource_name, compat);
         if election.enabled {
-            election.validate().map_err(refuse)?;
+            election.validate()?;
         }
         let gates = FeatureGates::merged(self.feature_gates.iter().cloned());
         let mut settings = self.model.settings();
@@ -177,9 +157,10 @@ impl RecommenderArgs {
         settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
         let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
         if self.use_external_metrics && self.usage_source == UsageSourceArg::Prometheus {
-            return Err(refuse(
-                "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them",
-            ));
+            return Err(
+                "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them"
+                    .into(),
+            );
         }
         let external = self.use_external_metrics || self.usage_source == UsageSourceArg::External;
         let usage = if self.usage_source == UsageSourceArg::Prometheus {
@@ -188,7 +169,7 @@ impl RecommenderArgs {
             UsageSource::External {
                 cpu: metric(&self.external_metrics_cpu_metric),
                 memory: metric(&self.external_metrics_memory_metric),
-                container_label: self.prometheus.container_label(),
+                container_label: self.prometheus.container_name_label.clone(),
             }
         } else {
             UsageSource::Metrics
@@ -204,7 +185,6 @@ impl RecommenderArgs {
             checkpoint_interval: if upstream { Duration::ZERO } else { self.checkpoint_interval },
             checkpoints_gc_interval: self.checkpoints_gc_interval,
             checkpoints_timeout: self.checkpoints_timeout,
-            memory_saver: self.memory_saver,
             workers: self.update_worker_count as usize,
             scope,
             election,
@@ -213,7 +193,7 @@ impl RecommenderArgs {
             object_metrics: self.object_metrics,
             bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
             native_sidecars: gates.is_enabled(FeatureGate::NativeSidecar, compat),
-            cap_to_largest_node: self.caps.to_largest_node(),
+            cap_to_largest_node: self.caps.cap_to_largest_node,
             pod_cap: self.caps.pod(),
             history_optional: self.history_optional,
         })
@@ -230,13 +210,8 @@ impl RecommenderArgs {
         warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let reads_series = self.storage == StorageChoice::Prometheus;
         warnings.extend(self.prometheus.warnings(typed, reads_series));
-        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain([
-            "memory_saver",
-            "min_checkpoints",
-            "profiling",
-        ]);
-        warnings.extend(typed.without_effect_warning(without_effect));
-        if self.model.compat() == Compat::Upstream {
+        warnings.extend(typed.without_effect_warning());
+        if self.model.compat == Compat::Upstream {
             let ineffective = typed.set_among(&["bounds_dead_band", "checkpoint_interval"]);
             if !ineffective.is_empty() {
                 warnings
@@ -255,15 +230,7 @@ impl RecommenderArgs {
     }
 }
 
-/// Runs the recommender until a termination signal.
 pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let daemon = Daemon {
-        role: "recommender",
-        name: Some(config.name.clone()),
-        workers: 2,
-        compat: config.compat,
-        process: config.process.clone(),
-    };
-    daemon.run(|signals| controllers::run(config, signals))
+    let config = arguments.config(typed, environment)?;
+    run_controller(NAME, Some(config.name.clone()), 2, config.compat, config)
 }

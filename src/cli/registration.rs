@@ -16,59 +16,40 @@ use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 #[command(next_help_heading = "Registration")]
 pub struct RegistrationArgs {
     /// Registers the webhook, and keeps the registration up to date
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL", value_parser = go_values::boolean)]
-    #[arg(default_value = "true")]
-    #[arg(env = "PLIMSOLL_FLAG_REGISTER_WEBHOOK", hide_env = true)]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL", default_value = "true")]
     register_webhook: bool,
     /// Service by which API servers reach the webhook
-    #[arg(long, value_name = "NAME", default_value = "vpa-webhook")]
-    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_SERVICE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAME", default_value = "vpa-webhook", hide_short_help = true)]
     webhook_service: String,
     /// Registers an address instead of a Service
-    #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_REGISTER_BY_URL", hide_short_help = true, hide_env = true)]
-    register_by_url: bool,
+    #[arg(long, hide_short_help = true)]
+    pub register_by_url: bool,
     /// Address to register, starting with https://
-    #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_ADDRESS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "URL", default_value = "", hide_short_help = true)]
     webhook_address: String,
     /// Port of the registered address
-    #[arg(long, value_name = "PORT", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_PORT", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "PORT", default_value = "", hide_short_help = true)]
     webhook_port: String,
     /// Seconds that API servers wait for a response
     #[arg(long, value_name = "SECONDS", default_value = "30")]
-    #[arg(value_parser = go_values::integer_between(i32::MIN, i32::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_TIMEOUT_SECONDS", hide_short_help = true, hide_env = true)]
+    #[arg(value_parser = go_values::integer_between(i32::MIN, i32::MAX), hide_short_help = true)]
     webhook_timeout_seconds: i32,
     /// Sets the failure policy to Fail: no pods are created while the webhook is unavailable
-    #[arg(long)]
-    #[arg(
-        env = "PLIMSOLL_FLAG_WEBHOOK_FAILURE_POLICY_FAIL",
-        hide_short_help = true,
-        hide_env = true
-    )]
+    #[arg(long, hide_short_help = true)]
     webhook_failure_policy_fail: bool,
     /// Labels of the webhook configuration, such as k1:v1,k2:v2
-    #[arg(long, value_name = "LABELS", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_WEBHOOK_LABELS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "LABELS", default_value = "", hide_short_help = true)]
     webhook_labels: String,
     /// Lease that reports that the webhook is reachable
     #[arg(long, value_name = "NAME", default_value = "vpa-admission-controller")]
-    #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAME", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     status_lease_name: String,
     /// Namespace of that Lease [default: NAMESPACE, or kube-system]
-    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
-    #[arg(env = "PLIMSOLL_FLAG_STATUS_LEASE_NAMESPACE", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_short_help = true)]
     status_lease_namespace: String,
     /// Renewal interval of that Lease
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::duration)]
-    #[arg(
-        env = "PLIMSOLL_FLAG_STATUS_LEASE_UPDATE_INTERVAL",
-        hide_short_help = true,
-        hide_env = true
-    )]
+    #[arg(hide_short_help = true)]
     status_lease_update_interval: Duration,
 }
 
@@ -101,11 +82,6 @@ impl RegistrationArgs {
             name: self.status_lease_name.clone(),
             interval: self.status_lease_update_interval,
         }
-    }
-
-    /// Whether an address is registered instead of a Service.
-    pub const fn registers_url(&self) -> bool {
-        self.register_by_url
     }
 
     /// A warning about flags that have no effect.

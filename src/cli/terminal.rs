@@ -2,23 +2,18 @@
 
 use std::{ffi::OsString, io::IsTerminal as _};
 
-use crate::report::demo::{sparkline::Glyphs, text::Style};
+use crate::report::style::{Glyphs, Style};
 
-/// The width if it is unknown.
 const DEFAULT_WIDTH: usize = 80;
-/// The minimum and maximum width of text.
 const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 
 /// The properties of standard output and standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// Whether standard output is a terminal.
     pub stdout_is_tty: bool,
     /// Whether standard error is a terminal that can move the cursor.
     pub stderr_is_tty: bool,
-    /// Width of standard error in columns.
     pub columns: usize,
-    /// The style of text output.
     pub style: Style,
 }
 

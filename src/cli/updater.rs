@@ -6,17 +6,15 @@ use clap::Args;
 
 use super::{
     Exit,
-    cluster::ClusterArgs,
-    daemon::Daemon,
-    election::ElectionArgs,
-    go_values,
-    klog::{self, LogArgs},
+    cluster::{ClusterArgs, ElectionArgs},
+    daemon::run_controller,
+    environment, go_values,
+    klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
     updater_policy::UpdaterPolicyArgs,
 };
 use crate::{
-    controllers,
     controllers::{
         UpdaterConfig,
         runtime::config::Address,
@@ -45,45 +43,38 @@ Examples:
 pub struct UpdaterArgs {
     /// Time between two passes
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_UPDATER_INTERVAL", hide_env = true)]
     updater_interval: Duration,
     /// Decides, counts and logs, but writes nothing to the cluster
     #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN", hide_env = true)]
     dry_run: bool,
     /// Writes events even in a dry run
-    #[arg(long, requires = "dry_run")]
-    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
+    #[arg(long, requires = "dry_run", hide_short_help = true)]
     dry_run_events: bool,
     /// Evictions per second, and resizes per second; 0 or less means no limit
     #[arg(long, value_name = "NUMBER", default_value = "-1", value_parser = go_values::number)]
     #[arg(allow_hyphen_values = true)]
-    #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_LIMIT", hide_env = true)]
     eviction_rate_limit: f64,
     /// Burst of evictions; with a limit, 0 blocks all evictions
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(0_u32, u32::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_EVICTION_RATE_BURST", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     eviction_rate_burst: u32,
     /// Resizes per second, if different from evictions
     #[arg(long, value_name = "NUMBER", value_parser = go_values::number, allow_hyphen_values = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_LIMIT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     resize_rate_limit: Option<f64>,
     /// Burst of resizes, if different from evictions
     #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, u32::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_RESIZE_RATE_BURST", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     resize_rate_burst: Option<u32>,
     /// Address on which to serve metrics and health
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8943")]
-    #[arg(env = "PLIMSOLL_FLAG_ADDRESS", hide_env = true)]
     address: Address,
     /// Maximum number of pods from which to remove the startup boost concurrently
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = go_values::integer_between(1_u32, 10_000))]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_CONCURRENT_CPU_STARTUP_BOOST_SYNCS")]
+    #[arg(hide_short_help = true)]
     concurrent_cpu_startup_boost_syncs: u32,
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
-    #[arg(long, value_name = "WHICH", default_value = "standard")]
-    #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "WHICH", default_value = "standard", hide_short_help = true)]
     object_metrics: Cardinality,
     #[command(flatten)]
     policy: UpdaterPolicyArgs,
@@ -92,9 +83,7 @@ pub struct UpdaterArgs {
     #[command(flatten)]
     election: ElectionArgs,
     /// Name of the Lease
-    #[arg(long, value_name = "NAME", default_value = "vpa-updater")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_LEADER_ELECT_RESOURCE_NAME")]
+    #[arg(long, value_name = "NAME", default_value = "vpa-updater", hide_short_help = true)]
     leader_elect_resource_name: String,
     #[command(flatten)]
     log: LogArgs,
@@ -107,14 +96,13 @@ impl UpdaterArgs {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<UpdaterConfig, CliError> {
-        let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let policy = &self.policy;
-        let compat = policy.compat();
+        let compat = policy.sizing.compat;
         let scope = self.cluster.scope()?;
-        let admission = policy.admission(variable).map_err(|why| refuse(&why))?;
+        let admission = policy.admission(variable)?;
         let election = self.election.election(&self.leader_elect_resource_name, compat);
         if election.enabled {
-            election.validate().map_err(refuse)?;
+            election.validate()?;
         }
         let rate = |per_second: f64, burst: u32| RateLimit {
             per_second: if per_second > 0.0 { per_second as f32 } else { -1.0 },
@@ -125,7 +113,7 @@ impl UpdaterArgs {
             self.resize_rate_limit.unwrap_or(self.eviction_rate_limit),
             self.resize_rate_burst.unwrap_or(self.eviction_rate_burst),
         );
-        let mut settings = policy.settings(typed).map_err(|why| refuse(&why))?;
+        let mut settings = policy.settings(typed)?;
         if self.dry_run {
             settings.guards = settings.guards.simulated();
         }
@@ -136,12 +124,12 @@ impl UpdaterArgs {
             interval: self.updater_interval,
             settings,
             native_sidecars: policy.native_sidecars(),
-            limit_policy: policy.limit_policy(),
+            limit_policy: policy.sizing.limit_policy,
             eviction_rate: evictions,
             resize_rate: resizes,
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
             admission_check: admission,
-            heartbeat_namespace: policy.heartbeat_namespace(),
+            heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             scope,
             election,
@@ -156,8 +144,7 @@ impl UpdaterArgs {
         rates: [(&str, RateLimit); 2],
     ) -> Vec<String> {
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        let without_effect = klog::WITHOUT_EFFECT.into_iter().chain(["profiling"]);
-        warnings.extend(typed.without_effect_warning(without_effect));
+        warnings.extend(typed.without_effect_warning());
         warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
         let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
         warnings.extend(blocked.map(|(action, _)| {
@@ -167,17 +154,9 @@ impl UpdaterArgs {
     }
 }
 
-/// Runs the updater until a termination signal.
 pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, |name| std::env::var(name).unwrap_or_default())?;
-    let daemon = Daemon {
-        role: "updater",
-        name: None,
-        workers: 1,
-        compat: config.settings.compat,
-        process: config.process.clone(),
-    };
-    daemon.run(|signals| controllers::run(config, signals))
+    let config = arguments.config(typed, environment)?;
+    run_controller(NAME, None, 1, config.settings.compat, config)
 }
 
 #[cfg(test)]

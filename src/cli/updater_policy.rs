@@ -9,9 +9,8 @@ use super::{
     sizing::SizingArgs,
 };
 use crate::controllers::updater::config::AdmissionCheck;
-use plimsoll_core::{sizing::LimitPolicy, types::compat::Compat, updater::Settings};
+use plimsoll_core::updater::Settings;
 
-/// The default namespace.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
 /// The flags for decisions about running pods.
@@ -19,104 +18,68 @@ const DEFAULT_NAMESPACE: &str = "kube-system";
 pub struct UpdaterPolicyArgs {
     /// Minimum number of live pods of a workload for updates; `minReplicas` of a VPA takes precedence
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(i32::MIN, i32::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_MIN_REPLICAS", hide_env = true)]
     min_replicas: i32,
     /// Share of the pods of a workload that may be unavailable at once
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = go_values::number)]
-    #[arg(env = "PLIMSOLL_FLAG_EVICTION_TOLERANCE", hide_env = true)]
     eviction_tolerance: f64,
     #[command(flatten)]
-    sizing: SizingArgs,
+    pub sizing: SizingArgs,
     /// Minimum difference to update a pod within its bounds
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = go_values::number)]
-    #[arg(env = "PLIMSOLL_FLAG_POD_UPDATE_THRESHOLD", hide_env = true)]
     pod_update_threshold: f64,
     /// Minimum age to update a pod within its bounds
     #[arg(long, value_name = "DURATION", default_value = "12h", value_parser = go_values::duration)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_IN_RECOMMENDATION_BOUNDS_EVICTION_LIFETIME_THRESHOLD")]
+    #[arg(hide_short_help = true)]
     in_recommendation_bounds_eviction_lifetime_threshold: Duration,
     /// An OOM kill within this time after the start of a container is a quick OOM
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
-    #[arg(
-        env = "PLIMSOLL_FLAG_EVICT_AFTER_OOM_THRESHOLD",
-        hide_short_help = true,
-        hide_env = true
-    )]
+    #[arg(hide_short_help = true)]
     evict_after_oom_threshold: Duration,
     /// Lets resizes without restart bypass the disruption budgets of workloads
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "false", default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = go_values::boolean)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_IN_PLACE_SKIP_DISRUPTION_BUDGET")]
+    #[arg(long, action = ArgAction::Set, default_value = "false", value_name = "BOOL")]
+    #[arg(hide_short_help = true)]
     in_place_skip_disruption_budget: bool,
     /// How long a resize may be deferred before the pod is evicted
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_DEFERRED_RESIZE_TIMEOUT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     deferred_resize_timeout: Duration,
     /// How long a resize may be in progress before the pod is evicted
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_RESIZE_TIMEOUT", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     resize_timeout: Duration,
     /// How long an infeasible resize is not retried
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_INFEASIBLE_RESIZE_EXPIRY", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     infeasible_resize_expiry: Duration,
     /// A pod that is not ready for this long counts as dead: its eviction is not a disruption
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_DEAD_AFTER", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     dead_after: Duration,
     /// Evicts only while the Lease of the admission controller is fresh
-    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_value = "true", default_missing_value = "true", value_name = "BOOL")]
-    #[arg(value_parser = go_values::boolean)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_USE_ADMISSION_CONTROLLER_STATUS")]
+    #[arg(long, action = ArgAction::Set, default_value = "true", value_name = "BOOL")]
+    #[arg(hide_short_help = true)]
     use_admission_controller_status: bool,
     /// Name of the Lease of the admission controller
     #[arg(long, value_name = "NAME", default_value = "vpa-admission-controller")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_ADMISSION_CONTROLLER_STATUS_LEASE_NAME")]
+    #[arg(hide_short_help = true)]
     admission_controller_status_lease_name: String,
     /// Namespace of that Lease [default: NAMESPACE, or kube-system]
-    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_ADMISSION_CONTROLLER_STATUS_LEASE_NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_short_help = true)]
     admission_controller_status_lease_namespace: String,
     /// Maximum age of that Lease
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_ADMISSION_CONTROLLER_STATUS_LEASE_TIMEOUT")]
+    #[arg(hide_short_help = true)]
     admission_controller_status_lease_timeout: Duration,
     /// Namespace of the recommenders' heartbeat Leases
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
-    #[arg(hide_short_help = true, hide_env = true)]
-    #[arg(env = "PLIMSOLL_FLAG_RECOMMENDER_HEARTBEAT_NAMESPACE")]
-    recommender_heartbeat_namespace: String,
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", hide_short_help = true)]
+    pub recommender_heartbeat_namespace: String,
     #[command(flatten)]
     guards: GuardArgs,
 }
 
 impl UpdaterPolicyArgs {
-    /// The compatibility mode.
-    pub const fn compat(&self) -> Compat {
-        self.sizing.compat()
-    }
-
-    /// The limit policy.
-    pub const fn limit_policy(&self) -> LimitPolicy {
-        self.sizing.limit_policy()
-    }
-
-    /// Whether native sidecars are sized too.
     pub fn native_sidecars(&self) -> bool {
         self.sizing.is_enabled(FeatureGate::NativeSidecar)
-    }
-
-    /// The namespace of the recommenders' heartbeats.
-    pub fn heartbeat_namespace(&self) -> String {
-        self.recommender_heartbeat_namespace.clone()
     }
 
     /// How to check the admission controller, if that is enabled. `variable` reads the environment.
@@ -139,9 +102,8 @@ impl UpdaterPolicyArgs {
         Ok(Some(check).filter(|_| self.use_admission_controller_status))
     }
 
-    /// Builds the updater settings.
     pub fn settings(&self, typed: &ParsedFlags) -> Result<Settings, String> {
-        let (compat, sizing) = (self.compat(), &self.sizing);
+        let (compat, sizing) = (self.sizing.compat, &self.sizing);
         Ok(Settings {
             fixes: sizing.fixes(),
             min_replicas: self.min_replicas,

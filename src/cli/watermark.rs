@@ -1,33 +1,31 @@
 //! `plimsoll watermark`: its flags, with upstream's names where they exist.
 
-mod cluster;
 pub(super) mod dry_run;
 mod dry_run_file;
-mod log;
-mod metric_sources;
+mod flags;
 
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Subcommand};
 
-pub(super) use self::cluster::pod_namespace;
+pub(super) use self::flags::pod_namespace;
 use self::{
-    cluster::{LeaseArgs, WatermarkClusterArgs},
     dry_run::DryRunArgs,
-    log::LogArgs,
-    metric_sources::{PrometheusQueryArgs, RecommenderTlsArgs},
+    flags::{
+        LeaseArgs, LogArgs, PrometheusQueryArgs, RecommenderTlsArgs, WatermarkClusterArgs,
+        namespaces,
+    },
 };
 use super::{
     Exit,
     config_from_flags::without_warnings,
-    daemon::Daemon,
-    go_values,
+    daemon::run_controller,
+    environment, go_values,
     output::{self, CliError},
     parsed_flags::ParsedFlags,
     terminal::Terminal,
 };
 use crate::{
-    controllers,
     controllers::{
         WatermarkConfig,
         runtime::config::{Address, ProcessConfig},
@@ -37,9 +35,7 @@ use crate::{
 };
 use plimsoll_core::types::compat::{Compat, Fix, Fixes};
 
-/// The name of the role.
 pub const NAME: &str = "watermark";
-/// The name of upstream's binary.
 pub const PROGRAM: &str = "manager";
 
 pub(super) const EXAMPLES: &str = "\
@@ -60,10 +56,6 @@ const DEFAULT_WORKERS: u32 = 16;
 /// The address at which upstream always serves metrics, regardless of its flags.
 const UPSTREAM_METRICS_ADDRESS: Address = Address { host: String::new(), port: 8383 };
 
-/// Flags that are accepted for existing manifests, without effect.
-const WITHOUT_EFFECT: [&str; 4] =
-    ["ddProfilingEnabled", "ddTracingEnabled", "log_timestamp_format", "syncPeriodSeconds"];
-
 /// Scales workloads to keep metrics between two watermarks
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
@@ -74,57 +66,45 @@ pub struct WatermarkArgs {
     command: Option<WatermarkCommand>,
     /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
     #[arg(long, value_name = "MODE", default_value = "plimsoll")]
-    #[arg(env = "PLIMSOLL_FLAG_COMPAT", hide_env = true)]
     compat: Compat,
     /// Disables a fix of an upstream bug (repeatable; the names are in docs/compatibility.md)
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    #[arg(env = "PLIMSOLL_FLAG_DISABLE_FIX", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     disable_fix: Vec<Fix>,
     /// Time between the end of one reconcile of an object and the next
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
-    #[arg(env = "PLIMSOLL_FLAG_PERIOD", hide_env = true)]
     period: Duration,
     /// Maximum number of concurrent reconciles [default: 16, 1 with --compat=upstream]
     #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(0_u32, 10_000))]
-    #[arg(env = "PLIMSOLL_FLAG_WORKERS", hide_env = true)]
     workers: Option<u32>,
     /// Minimum time between two status updates in which only values differ [with --compat=upstream: 0s]
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_STATUS_INTERVAL", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     status_interval: Duration,
     /// Maximum age of a metric value; older values are stale; 0 means any age
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
-    #[arg(env = "PLIMSOLL_FLAG_MAX_METRIC_AGE", hide_env = true)]
     max_metric_age: Duration,
     /// Reports in a condition instead of events that nothing is scaled [default: true, false with --compat=upstream]
     #[arg(long = "skipNotScalingEvents", id = "skipNotScalingEvents", value_name = "BOOL")]
-    #[arg(action = ArgAction::Set, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_parser = go_values::boolean)]
-    #[arg(env = "PLIMSOLL_FLAG_SKIPNOTSCALINGEVENTS", hide_short_help = true, hide_env = true)]
+    #[arg(action = ArgAction::Set, hide_short_help = true)]
     skip_not_scaling_events: Option<bool>,
     /// Decides, counts and logs, but writes nothing to the cluster
     #[arg(long)]
-    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN", hide_env = true)]
     dry_run: bool,
     /// Writes events even in a dry run
-    #[arg(long, requires = "dry_run")]
-    #[arg(env = "PLIMSOLL_FLAG_DRY_RUN_EVENTS", hide_short_help = true, hide_env = true)]
+    #[arg(long, requires = "dry_run", hide_short_help = true)]
     dry_run_events: bool,
     /// Address on which to serve metrics; always :8383 with --compat=upstream
     #[arg(long, value_name = "[HOST]:PORT", default_value = ":8383")]
-    #[arg(env = "PLIMSOLL_FLAG_METRICS_ADDR", hide_env = true)]
     metrics_addr: String,
     /// Port on which to serve health
     #[arg(long, value_name = "PORT", default_value = "9440", value_parser = go_values::integer_between(0_u16, u16::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_HEALTH_PORT", hide_env = true)]
     health_port: u16,
     /// Labels of metrics with upstream's names: those of release `v0.10`, `v0.11` or `v0.12`
     #[arg(long, value_name = "RELEASE", default_value = "v0.12", value_parser = label_set)]
-    #[arg(env = "PLIMSOLL_FLAG_METRIC_LABELS", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     metric_labels: LabelSet,
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
-    #[arg(long, value_name = "WHICH", default_value = "standard")]
-    #[arg(env = "PLIMSOLL_FLAG_OBJECT_METRICS", hide_short_help = true, hide_env = true)]
+    #[arg(long, value_name = "WHICH", default_value = "standard", hide_short_help = true)]
     object_metrics: Cardinality,
     /// Prints the version and exits
     #[arg(long)]
@@ -132,15 +112,13 @@ pub struct WatermarkArgs {
     /// Accepted, without effect: there is no periodic resync
     #[arg(long = "syncPeriodSeconds", id = "syncPeriodSeconds", value_name = "SECONDS")]
     #[arg(default_value = "3600", value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
-    #[arg(env = "PLIMSOLL_FLAG_SYNCPERIODSECONDS", hide_short_help = true, hide_env = true)]
+    #[arg(hide_short_help = true)]
     sync_period_seconds: i64,
     /// Accepted, without effect: there is no profiler
-    #[arg(long = "ddProfilingEnabled", id = "ddProfilingEnabled")]
-    #[arg(env = "PLIMSOLL_FLAG_DDPROFILINGENABLED", hide_short_help = true, hide_env = true)]
+    #[arg(long = "ddProfilingEnabled", id = "ddProfilingEnabled", hide_short_help = true)]
     dd_profiling_enabled: bool,
     /// Accepted, without effect: there is no tracer
-    #[arg(long = "ddTracingEnabled", id = "ddTracingEnabled")]
-    #[arg(env = "PLIMSOLL_FLAG_DDTRACINGENABLED", hide_short_help = true, hide_env = true)]
+    #[arg(long = "ddTracingEnabled", id = "ddTracingEnabled", hide_short_help = true)]
     dd_tracing_enabled: bool,
     #[command(flatten)]
     cluster: WatermarkClusterArgs,
@@ -179,17 +157,15 @@ impl WatermarkArgs {
         variable: impl Fn(&str) -> String,
         home: Option<String>,
     ) -> Result<WatermarkConfig, CliError> {
-        let refuse = |why: &str| CliError::new(Exit::Findings, why);
         let upstream = self.compat == Compat::Upstream;
         let address = if upstream {
             UPSTREAM_METRICS_ADDRESS
         } else {
-            let invalid =
-                |why: String| refuse(&format!("--metrics-addr={}: {why}", self.metrics_addr));
+            let invalid = |why: String| format!("--metrics-addr={}: {why}", self.metrics_addr);
             self.metrics_addr.parse().map_err(invalid)?
         };
         let own_namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let (namespaces, warning) = cluster::namespaces(&variable("WATCH_NAMESPACE"));
+        let (namespaces, warning) = namespaces(&variable("WATCH_NAMESPACE"));
         let mut warnings = self.warnings(typed);
         warnings.extend(warning);
         let default_workers = if upstream { 1 } else { DEFAULT_WORKERS };
@@ -221,12 +197,12 @@ impl WatermarkArgs {
                 .map(ToOwned::to_owned)
                 .collect(),
             cluster: variable("K8S_CLUSTER_NAME"),
-            recommender_tls: self.recommenders.tls().map_err(refuse)?,
+            recommender_tls: self.recommenders.tls()?,
             label_set: self.metric_labels,
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             prometheus: self.queries.queries(typed, variable)?,
             request_timeout: self.cluster.timeout(),
-            election: self.lease.election(typed, own_namespace.or(home)).map_err(refuse)?,
+            election: self.lease.election(typed, own_namespace.or(home))?,
             object_metrics: self.object_metrics,
         })
     }
@@ -234,7 +210,7 @@ impl WatermarkArgs {
     /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags) -> Vec<String> {
         let mut warnings: Vec<String> = typed.ignored_flags_warning().into_iter().collect();
-        warnings.extend(typed.without_effect_warning(WITHOUT_EFFECT));
+        warnings.extend(typed.without_effect_warning());
         if self.compat == Compat::Upstream && typed.is_set("metrics_addr") {
             warnings.push(
                 "no effect with --compat=upstream: --metrics-addr: metrics are served on :8383"
@@ -246,7 +222,6 @@ impl WatermarkArgs {
         warnings
     }
 
-    /// Checks whether the command line is valid.
     pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
         if let Some(WatermarkCommand::DryRun(arguments)) = &self.command {
             return arguments.check();
@@ -269,16 +244,8 @@ pub fn run(
         output::print_result(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?;
         return Ok(Exit::Fine);
     }
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let config = arguments.config(typed, variable, cluster::pod_namespace())?;
-    let daemon = Daemon {
-        role: "watermark controller",
-        name: None,
-        workers: 2,
-        compat: config.compat,
-        process: config.process.clone(),
-    };
-    daemon.run(|signals| controllers::run(config, signals))
+    let config = arguments.config(typed, environment, pod_namespace())?;
+    run_controller("watermark controller", None, 2, config.compat, config)
 }
 
 #[cfg(test)]

@@ -227,7 +227,7 @@ impl Controller for Recommender {
         self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
         self.traffic.set_watch_objects(self.watches.pods.name(), pods);
         self.metrics.set_requests_read(sources);
-        self.health.loop_metrics().set_leader(self.permit.fence().is_granted());
+        self.health.loop_metrics.set_leader(self.permit.fence().is_granted());
         self.health.set_history_state(self.history_progress());
         self.health.set_write_queue("status", self.status_queue.len());
         self.health.set_write_queue("checkpoint", unsaved);
@@ -290,7 +290,7 @@ impl Recommender {
         let controllers_cache = Arc::clone(&controllers);
         let targets = TargetResolver::new(client.clone(), controllers_cache, gate, lifetimes)
             .with_low_priority_gate(low_priority);
-        let prometheus = backends::open_prometheus(&config, &clock, &metrics, health.queries())?;
+        let prometheus = backends::open_prometheus(&config, &clock, &metrics, &health.prometheus)?;
         let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let history_source = backends::open_history_source(&config, prometheus.as_ref());
         let index = VpaIndex::new(config.scope.clone(), &config.name);

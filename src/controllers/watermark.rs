@@ -12,7 +12,6 @@ pub mod config;
 mod decide;
 mod decision_field;
 pub mod dry_run;
-mod exported_state;
 mod fetch_metrics;
 mod metrics_export;
 mod reconcile;

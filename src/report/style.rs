@@ -1,6 +1,10 @@
 //! Text output for the terminal: colours, character set and line wrapping.
 
-use std::{borrow::Cow, fmt::Write as _, time::Duration};
+use std::{
+    fmt::{Display, Write as _},
+    ops::Deref,
+    time::Duration,
+};
 
 /// The character set of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +43,6 @@ pub const RED: &str = "31";
 
 /// The maximum line width, even on wider terminals: longer lines are hard to read.
 const MAX_LINE_WIDTH: usize = 100;
-/// The width of labels.
 const LABEL_WIDTH: usize = 11;
 
 impl Style {
@@ -49,44 +52,11 @@ impl Style {
         if visible { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Writes a blank line and a title, followed by a note.
-    pub fn heading(&self, out: &mut String, title: &str, note: &str) {
-        let note =
-            if note.is_empty() { String::new() } else { self.paint(DIM, &format!("  {note}")) };
-        push_line(out, format_args!("\n{}{note}", self.paint(BOLD, title)));
-    }
-
     /// Wraps text to lines that fit next to something that takes `reserved` columns. Control characters are escaped, because
     /// much of the text is user input that could otherwise move the cursor or worse.
     pub fn wrap(&self, text: &str, reserved: usize) -> Vec<String> {
-        wrap(
-            &escape_control_characters(text),
-            self.width.min(MAX_LINE_WIDTH).saturating_sub(reserved),
-        )
-    }
-
-    /// Writes wrapped text in a colour, indented.
-    pub fn block(&self, out: &mut String, indent: usize, code: &str, text: &str) {
-        for line in self.wrap(text, indent) {
-            push_line(out, format_args!("{:indent$}{}", "", self.paint(code, &line)));
-        }
-    }
-
-    /// Writes a mark of `width` columns, followed by text that is wrapped and indented.
-    pub fn marked(&self, out: &mut String, mark: &str, width: usize, text: &str) {
-        for (index, line) in self.wrap(text, width + 3).iter().enumerate() {
-            if index == 0 {
-                push_line(out, format_args!("  {mark} {line}"));
-            } else {
-                push_line(out, format_args!("  {:width$} {line}", ""));
-            }
-        }
-    }
-
-    /// Writes a label, followed by text that is wrapped and indented.
-    pub fn paragraph(&self, out: &mut String, label: &str, text: &str) {
-        let label = self.paint(DIM, &format!("{label:<LABEL_WIDTH$}"));
-        self.marked(out, &format!("  {label}"), LABEL_WIDTH + 2, text);
+        let words: Vec<String> = text.split_whitespace().map(escape_to_one_line).collect();
+        wrap(&words.join(" "), self.width.min(MAX_LINE_WIDTH).saturating_sub(reserved))
     }
 
     /// Returns the variant that the character set supports.
@@ -95,27 +65,80 @@ impl Style {
     }
 }
 
-/// Escapes all control characters except white space.
-fn escape_control_characters(text: &str) -> Cow<'_, str> {
-    let controls = |character: char| character.is_control() && !character.is_whitespace();
-    if !text.contains(controls) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for character in text.chars() {
-        if controls(character) {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    Cow::Owned(shown)
+/// Text output, line by line.
+pub struct Page<'a> {
+    style: &'a Style,
+    text: String,
 }
 
-/// Appends a line.
-pub fn push_line(out: &mut String, line: std::fmt::Arguments<'_>) {
-    // Writing into a string cannot fail.
-    let _ = writeln!(out, "{line}");
+impl Deref for Page<'_> {
+    type Target = Style;
+
+    fn deref(&self) -> &Style {
+        self.style
+    }
+}
+
+impl<'a> Page<'a> {
+    /// An empty page.
+    pub fn new(style: &'a Style) -> Self {
+        Self { style, text: String::new() }
+    }
+
+    /// The text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+
+    /// Writes a line.
+    pub fn line(&mut self, line: impl Display) {
+        // Writing into a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// Writes a blank line and a title, followed by a note.
+    pub fn heading(&mut self, title: &str, note: &str) {
+        let note =
+            if note.is_empty() { String::new() } else { self.paint(DIM, &format!("  {note}")) };
+        self.line(format_args!("\n{}{note}", self.paint(BOLD, title)));
+    }
+
+    /// Writes wrapped text in a colour, indented.
+    pub fn block(&mut self, indent: usize, code: &str, text: &str) {
+        for line in self.wrap(text, indent) {
+            self.line(format_args!("{:indent$}{}", "", self.paint(code, &line)));
+        }
+    }
+
+    /// Writes a mark of `width` columns, followed by text that is wrapped and indented.
+    pub fn marked(&mut self, mark: &str, width: usize, text: &str) {
+        for (index, line) in self.wrap(text, width + 3).iter().enumerate() {
+            if index == 0 {
+                self.line(format_args!("  {mark} {line}"));
+            } else {
+                self.line(format_args!("  {:width$} {line}", ""));
+            }
+        }
+    }
+
+    /// Writes a label, followed by text that is wrapped and indented.
+    pub fn paragraph(&mut self, label: &str, text: &str) {
+        let label = self.paint(DIM, &format!("{label:<LABEL_WIDTH$}"));
+        self.marked(&format!("  {label}"), LABEL_WIDTH + 2, text);
+    }
+}
+
+/// Escapes control characters, so that the text is a single line and cannot control a terminal.
+pub fn escape_to_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
 }
 
 /// Wraps text to lines of at most `width` characters. Words are never split, so a long word may exceed it.
@@ -131,6 +154,13 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Formats a message as a sentence with a capital letter and a full stop.
+pub fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
 
 /// Formats a duration in its two largest units, such as `1 h 1 min`.
@@ -152,8 +182,25 @@ pub fn format_span(span: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Checks that output is pure ASCII and that colour changes nothing else, and returns it without colour.
+    pub(crate) fn plain_output(render: impl Fn(&Style) -> String) -> String {
+        let style = |colour| Style {
+            width: 80,
+            colour,
+            glyphs: Glyphs::Ascii,
+            command: "plimsoll".to_owned(),
+        };
+        let (plain, painted) = (render(&style(false)), render(&style(true)));
+        assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
+        assert_ne!(painted, plain);
+        let (first, rest) = painted.split_once('\x1b').expect("a colour");
+        let rest = rest.split('\x1b').map(|part| part.split_once('m').map_or("", |rest| rest.1));
+        assert_eq!(first.to_owned() + &rest.collect::<String>(), plain);
+        plain
+    }
 
     #[test]
     fn text_is_wrapped_between_words() {

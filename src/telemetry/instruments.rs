@@ -1,6 +1,11 @@
 //! The three instruments, updated from many threads without a lock.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use plimsoll_core::types::Time;
 
 use super::{
     definition::Definition,
@@ -35,8 +40,6 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-// === impl Counter ===
-
 impl Counter {
     /// Adds one.
     pub fn increment(&self) {
@@ -69,12 +72,20 @@ impl Instrument for Counter {
     }
 }
 
-// === impl Gauge ===
-
 impl Gauge {
     /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
+    }
+
+    /// Sets 1 if this holds, and 0 otherwise.
+    pub fn set_bool(&self, holds: bool) {
+        self.set(f64::from(u8::from(holds)));
+    }
+
+    /// Sets a time, in seconds since the Unix epoch.
+    pub fn set_time(&self, at: Time) {
+        self.set(at.as_nanos() as f64 / 1e9);
     }
 
     /// Adds `more`, which may be negative.
@@ -100,9 +111,12 @@ impl Instrument for Gauge {
     }
 }
 
-// === impl Histogram ===
-
 impl Histogram {
+    /// Records a duration, in seconds.
+    pub fn observe_duration(&self, took: Duration) {
+        self.observe(took.as_secs_f64());
+    }
+
     /// Records an observation. NaN is ignored, because it would make the sum NaN until the process ends.
     pub fn observe(&self, value: f64) {
         if value.is_nan() {

@@ -1,5 +1,7 @@
 //! Label values that several families share.
 
+use plimsoll_core::recommender::estimate::Resource;
+
 use super::family::OVERFLOW_LABEL;
 
 /// Update modes, sorted by name. An unset mode is not among them.
@@ -7,6 +9,9 @@ pub(super) const MODES: [&str; 6] =
     ["Auto", "InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
 /// The number of values of the label `update_mode`: all modes, empty and `other`.
 pub(super) const MODES_OR_NONE: usize = MODES.len() + 2;
+
+/// The largest size class, which are powers of two of the number of pods. Larger VPAs count as this.
+pub(super) const SIZES: usize = 20;
 
 /// The label set of the series of watermark controllers, which grew from release to release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +59,30 @@ pub(super) fn known_mode(mode: &str) -> &str {
     if mode.is_empty() || MODES.contains(&mode) { mode } else { OVERFLOW_LABEL }
 }
 
-/// The label value of a boolean.
 pub(super) const fn bool_label(value: bool) -> &'static str {
     if value { "true" } else { "false" }
+}
+
+pub(super) const fn resource_label(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "cpu",
+        Resource::Memory => "memory",
+    }
+}
+
+/// The size class of a number of pods, as a label value.
+pub(super) fn size_label(pods: usize) -> String {
+    (pods.checked_ilog2().unwrap_or(0) as usize).min(SIZES).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workload_sizes_are_grouped_by_powers_of_two() {
+        for (size, power) in [(0, "0"), (1, "0"), (2, "1"), (3, "1"), (4, "2"), (1 << 21, "20")] {
+            assert_eq!(size_label(size), power, "{size}");
+        }
+    }
 }

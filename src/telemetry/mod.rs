@@ -39,12 +39,12 @@ pub use loop_metrics::LoopMetrics;
 pub use objects::{
     Cardinality, ContainerRow, ObjectMetrics, PodRequests, UpdateRow, VpaMetricsSource, VpaRow,
 };
-pub use quality::{QualitySample, RecommendationChange};
+pub use quality::{Quality, QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::{Registry, Scrape};
 pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub use watermark::{
-    MonitorGateRow, RecommenderCall, ReconcileResultLabel, ReconcileStep, Restrictions, SourceRow,
+    ExportedMonitor, ExportedSource, ExportedState, RecommenderCall, RecommenderCallMetrics,
     WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, client_label,
 };

@@ -2,26 +2,33 @@
 //! active so far are stored.
 
 mod families;
-mod requests;
 mod scrape;
 mod seen_restrictions;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{
+    recommender::{RecommendationReason, ResourceSummary, estimate::Resource},
+    types::{
+        ObjectKey,
+        units::{Bytes, MilliCpu},
+    },
+};
 
-pub use self::requests::PodRequests;
+use self::{
+    families::{CONTAINER_LABELS, RESTRICTION_LABELS, VPA_INFO_LABELS, VPA_LABELS, VpaSeries},
+    seen_restrictions::SeenRestrictionsPage,
+};
+use super::{
+    labels::{HistoryState, resource_label},
+    text::FamilyWriter,
+};
+
 pub(super) use self::{
     families::ObjectFamily,
     scrape::{ObjectScrape, definitions},
     seen_restrictions::SeenRestrictions,
 };
-use self::{
-    families::{CONTAINER_LABELS, RESTRICTION_LABELS, VPA_INFO_LABELS, VPA_LABELS, VpaSeries},
-    seen_restrictions::SeenRestrictionsPage,
-};
-use super::{labels::HistoryState, text::FamilyWriter};
-use plimsoll_core::recommender::{RecommendationReason, ResourceSummary, estimate::Resource};
 
 /// The label `kind` of VPAs.
 const VPA: &str = "vpa";
@@ -99,38 +106,6 @@ pub trait VpaMetricsSource: Send + Sync {
     }
 }
 
-/// The rows of two components in one process, of which only one has rows of each type.
-struct MergedSource(Arc<dyn VpaMetricsSource>, Arc<dyn VpaMetricsSource>);
-
-impl VpaMetricsSource for MergedSource {
-    fn vpas(
-        &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(VpaRow<'_>),
-    ) -> Option<ObjectKey> {
-        let next = self.0.vpas(after, visit);
-        self.1.vpas(after, visit).or(next)
-    }
-
-    fn containers(
-        &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(ContainerRow<'_>),
-    ) -> Option<ObjectKey> {
-        let next = self.0.containers(after, visit);
-        self.1.containers(after, visit).or(next)
-    }
-
-    fn updates(
-        &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(UpdateRow<'_>),
-    ) -> Option<ObjectKey> {
-        let next = self.0.updates(after, visit);
-        self.1.updates(after, visit).or(next)
-    }
-}
-
 /// Which series of single objects are exposed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cardinality {
@@ -159,9 +134,10 @@ impl FromStr for Cardinality {
     }
 }
 
-/// Renders the objects of a component with the configured cardinality.
+/// Renders the objects of the components of a process with the configured cardinality. No two components have rows of the
+/// same type: one recommends, and the other updates.
 pub struct ObjectMetrics {
-    source: Arc<dyn VpaMetricsSource>,
+    sources: Vec<Arc<dyn VpaMetricsSource>>,
     cardinality: Cardinality,
     /// For containers: one bit for each reason of each resource.
     seen_restrictions: SeenRestrictions,
@@ -179,18 +155,24 @@ impl ObjectMetrics {
     /// Renders the objects of `source`.
     pub fn new(source: Arc<dyn VpaMetricsSource>, cardinality: Cardinality) -> Self {
         Self {
-            source,
+            sources: vec![source],
             cardinality,
             seen_restrictions: SeenRestrictions::default(),
             seen_update_restrictions: SeenRestrictions::default(),
         }
     }
 
-    /// Merges the objects of another component in the same process. The two never have rows of the same type: one
-    /// recommends, and the other updates.
-    pub(super) fn merged_with(self, other: &Self) -> Self {
-        let source = Arc::new(MergedSource(Arc::clone(&self.source), Arc::clone(&other.source)));
-        Self { source, ..self }
+    /// Merges the objects of another component in the same process.
+    pub(super) fn merged_with(mut self, other: &Self) -> Self {
+        self.sources.extend(other.sources.iter().cloned());
+        self
+    }
+
+    fn visit(
+        &self,
+        mut read: impl FnMut(&dyn VpaMetricsSource) -> Option<ObjectKey>,
+    ) -> Option<ObjectKey> {
+        self.sources.iter().fold(None, |next, source| read(&**source).or(next))
     }
 
     /// How a family reads its values from rows; `None` if the family is not exposed.
@@ -202,7 +184,6 @@ impl ObjectMetrics {
         })
     }
 
-    /// Renders a page of a family.
     fn write(
         &self,
         family: &ObjectFamily,
@@ -210,47 +191,44 @@ impl ObjectMetrics {
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
         match self.rows(family)? {
-            VpaSeries::Info => self.source.vpas(after, &mut |row| {
-                let ObjectKey { namespace, name } = row.vpa;
-                let state = row.history_state.as_str();
-                lines.write(VPA_INFO_LABELS, &[state, VPA, name, namespace, row.update_mode], 1.0);
-            }),
-            VpaSeries::Vpa(read) => self.source.vpas(after, &mut |row| {
-                if let Some(value) = read(&row) {
-                    lines.write(VPA_LABELS, &[VPA, &row.vpa.name, &row.vpa.namespace], value);
-                }
-            }),
-            VpaSeries::Container(read) => self.source.containers(after, &mut |row| {
-                if let Some(value) = read(&row) {
+            VpaSeries::Info => self.visit(|source| {
+                source.vpas(after, &mut |row| {
                     let ObjectKey { namespace, name } = row.vpa;
-                    let labels =
-                        [row.container, VPA, name, namespace, resource_label(row.resource)];
-                    lines.write(CONTAINER_LABELS, &labels, value);
-                }
+                    let state = row.history_state.as_str();
+                    lines.write(
+                        VPA_INFO_LABELS,
+                        &[state, VPA, name, namespace, row.update_mode],
+                        1.0,
+                    );
+                })
+            }),
+            VpaSeries::Vpa(read) => self.visit(|source| {
+                source.vpas(after, &mut |row| {
+                    if let Some(value) = read(&row) {
+                        lines.write(VPA_LABELS, &[VPA, &row.vpa.name, &row.vpa.namespace], value);
+                    }
+                })
+            }),
+            VpaSeries::Container(read) => self.visit(|source| {
+                source.containers(after, &mut |row| {
+                    if let Some(value) = read(&row) {
+                        let ObjectKey { namespace, name } = row.vpa;
+                        let labels =
+                            [row.container, VPA, name, namespace, resource_label(row.resource)];
+                        lines.write(CONTAINER_LABELS, &labels, value);
+                    }
+                })
             }),
             VpaSeries::Restrictions => {
                 let mut page = self.seen_restrictions.page();
-                let next = self.source.containers(after, &mut |row| {
-                    let reasons = RecommendationReason::RESTRICTIONS
-                        .map(|reason| row.recommendation.reason == reason);
-                    let first = row.resource as usize * reasons.len();
-                    let shown = self.visible_restrictions(
-                        &mut page,
-                        row.vpa,
-                        row.container,
-                        first,
-                        &reasons,
-                    );
-                    for (index, (reason, holds)) in
-                        RecommendationReason::RESTRICTIONS.into_iter().zip(reasons).enumerate()
-                    {
-                        if shown & (1 << index) != 0 {
-                            let ObjectKey { namespace, name } = row.vpa;
-                            let (reason, resource) = (reason.name(), resource_label(row.resource));
-                            let labels = [row.container, VPA, name, namespace, reason, resource];
-                            lines.write(RESTRICTION_LABELS, &labels, f64::from(u8::from(holds)));
-                        }
-                    }
+                let next = self.visit(|source| {
+                    source.containers(after, &mut |row| {
+                        let reasons = RecommendationReason::RESTRICTIONS
+                            .map(|reason| (reason.name(), row.recommendation.reason == reason));
+                        let part = (row.container, resource_label(row.resource));
+                        let first = row.resource as usize * reasons.len();
+                        self.write_restrictions(&mut page, row.vpa, part, first, &reasons, lines);
+                    })
                 });
                 page.end(after, next.as_ref());
                 next
@@ -269,43 +247,98 @@ impl ObjectMetrics {
             return None;
         }
         let mut page = self.seen_update_restrictions.page();
-        let next = self.source.updates(after, &mut |row| {
-            let holds: Vec<bool> = row.reasons.iter().map(|(_, holds)| *holds).collect();
-            let shown = self.visible_restrictions(&mut page, row.vpa, "", 0, &holds);
-            for (index, &(reason, holds)) in row.reasons.iter().enumerate() {
-                if shown & (1 << index) != 0 {
-                    let ObjectKey { namespace, name } = row.vpa;
-                    let labels = ["", VPA, name, namespace, reason, ""];
-                    lines.write(RESTRICTION_LABELS, &labels, f64::from(u8::from(holds)));
-                }
-            }
+        let next = self.visit(|source| {
+            source.updates(after, &mut |row| {
+                self.write_restrictions(&mut page, row.vpa, ("", ""), 0, row.reasons, lines);
+            })
         });
         page.end(after, next.as_ref());
         next
     }
 
-    /// Which of these restrictions have a series, one bit for each. `first` is the index of the first one among all
-    /// restrictions of the part.
-    fn visible_restrictions(
+    /// Renders those of these restrictions that have a series. `first` is the index of the first one among all restrictions
+    /// of the part.
+    fn write_restrictions(
         &self,
         page: &mut SeenRestrictionsPage<'_>,
         object: &ObjectKey,
-        part: &str,
+        (container, resource): (&str, &str),
         first: usize,
-        holds: &[bool],
-    ) -> u64 {
-        if self.cardinality == Cardinality::All {
-            return u64::MAX;
-        }
-        let active = holds.iter().enumerate().filter(|(_, holds)| **holds);
+        reasons: &[(&str, bool)],
+        lines: &mut FamilyWriter<'_>,
+    ) {
+        let active = reasons.iter().enumerate().filter(|(_, (_, holds))| *holds);
         let now = active.fold(0, |bits, (index, _)| bits | 1 << index);
-        page.record(object, part, now << first) >> first & ((1 << holds.len()) - 1)
+        let shown = match self.cardinality {
+            Cardinality::All => u64::MAX,
+            _ => page.record(object, container, now << first) >> first,
+        };
+        for (index, (reason, holds)) in reasons.iter().enumerate() {
+            if shown & (1 << index) != 0 {
+                let ObjectKey { namespace, name } = object;
+                let labels = [container, VPA, name, namespace, reason, resource];
+                lines.write(RESTRICTION_LABELS, &labels, f64::from(u8::from(*holds)));
+            }
+        }
     }
 }
 
-const fn resource_label(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "cpu",
-        Resource::Memory => "memory",
+/// Requests for one resource, in cores or bytes, over the pods with the container. Pods differ while they are replaced or
+/// resized one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PodRequests {
+    /// The largest request; `None` if no pod has one.
+    pub largest: Option<f64>,
+    /// The smallest request. A pod without a request counts as 0.
+    pub smallest: f64,
+    /// The sum of the requests.
+    pub sum: f64,
+}
+
+impl PodRequests {
+    /// Summarizes the requests of all pods with the container, in millicores or bytes. Returns `None` without pods.
+    pub fn from_pods(
+        resource: Resource,
+        requests: impl Iterator<Item = Option<i64>>,
+    ) -> Option<Self> {
+        // Sums of integers are exact, sums of fractional cores are not.
+        let (mut largest, mut smallest, mut sum) = (None, None, 0_i64);
+        for request in requests {
+            let reserved = request.unwrap_or(0);
+            largest = largest.max(request);
+            smallest = Some(smallest.map_or(reserved, |least: i64| least.min(reserved)));
+            sum = sum.saturating_add(reserved);
+        }
+        let to_float = |amount| match resource {
+            Resource::Cpu => MilliCpu(amount).as_cores(),
+            Resource::Memory => Bytes(amount).as_f64(),
+        };
+        let smallest = to_float(smallest?);
+        Some(Self { largest: largest.map(to_float), smallest, sum: to_float(sum) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_cpu(requests: &[Option<i64>]) -> Option<PodRequests> {
+        PodRequests::from_pods(Resource::Cpu, requests.iter().copied())
+    }
+
+    #[test]
+    fn a_single_raised_pod_does_not_hide_the_others() {
+        let summary = of_cpu(&[Some(100), Some(700), Some(100), Some(100)]);
+        let expected = PodRequests { largest: Some(0.7), smallest: 0.1, sum: 1.0 };
+        assert_eq!(summary, Some(expected));
+    }
+
+    #[test]
+    fn a_pod_without_a_request_counts_as_zero_and_no_pods_give_nothing() {
+        let expected = PodRequests { largest: Some(0.25), smallest: 0.0, sum: 0.25 };
+        assert_eq!(of_cpu(&[Some(250), None]), Some(expected));
+        let expected = PodRequests { largest: None, smallest: 0.0, sum: 0.0 };
+        assert_eq!(of_cpu(&[None, None]), Some(expected));
+        assert_eq!(of_cpu(&[]), None);
     }
 }

@@ -1,13 +1,11 @@
 //! Upstream's `vpa_quality_*`: the quality of recommendations, recorded for every sample and every change.
 
-use std::sync::Arc;
-
 use super::{
-    definition::{Definition, counter, histogram},
+    definition::{counter, histogram},
     family::Family,
     instruments::{Counter, Histogram},
-    labels::{MODES_OR_NONE, bool_label, known_mode},
-    registry::Registry,
+    labels::{MODES_OR_NONE, SIZES, bool_label, known_mode, resource_label, size_label},
+    registry::metric_families,
 };
 use plimsoll_core::recommender::estimate::Resource;
 
@@ -32,77 +30,62 @@ const fn powers_of_two(first: f64) -> [f64; 17] {
     bounds
 }
 
-/// The largest size class, as a power of two of the number of pods. Larger VPAs count as this.
-const LARGEST_LOG2: u32 = 20;
+const NO_SAMPLE: &str = "no such sample was seen";
+const BY_RESOURCE: &[&str] = &["is_oom", "resource", "update_mode"];
+const CPU_LABELS: &[&str] = &["recommendation_missing", "update_mode"];
+const MEMORY_LABELS: &[&str] = &["is_oom", "recommendation_missing", "update_mode"];
 
-const RELATIVE: Definition = histogram(
-    "vpa_quality_usage_recommendation_relative_diffs",
-    "Usage minus recommendation, relative to the recommendation.",
-    SHARES,
-)
-.labels(&["is_oom", "resource", "update_mode"], "32 of 32")
-.absent("no such sample was seen");
-const MISSING: Definition = counter(
-    "vpa_quality_usage_sample_missing_recommendation_count",
-    "Samples of containers that have no recommendation and should have one.",
-)
-.labels(&["is_oom", "resource", "update_mode"], "32")
-.absent("no such sample was seen");
-const CPU_OVER: Definition = histogram(
-    "vpa_quality_cpu_recommendation_over_usage_diffs_cores",
-    "How far the recommendation is above usage.",
-    CORES,
-)
-.labels(&["recommendation_missing", "update_mode"], "16 of 20")
-.unit("cores")
-.absent("no such sample was seen");
-const CPU_UNDER: Definition = histogram(
-    "vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores",
-    "How far the recommendation is below usage; a missing one counts as zero.",
-    CORES,
-)
-.labels(&["recommendation_missing", "update_mode"], "16 of 20")
-.unit("cores")
-.absent("no such sample was seen");
-const MEMORY_OVER: Definition = histogram(
-    "vpa_quality_mem_recommendation_over_usage_diffs_bytes",
-    "How far the recommendation is above usage.",
-    BYTES,
-)
-.labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
-.unit("bytes")
-.absent("no such sample was seen");
-const MEMORY_UNDER: Definition = histogram(
-    "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
-    "How far the recommendation is below usage; a missing one counts as zero.",
-    BYTES,
-)
-.labels(&["is_oom", "recommendation_missing", "update_mode"], "32 of 20")
-.unit("bytes")
-.absent("no such sample was seen");
-const CPU: Definition = histogram(
-    "vpa_quality_cpu_recommendations_cores",
-    "The recommendation at the time of each sample.",
-    CORES,
-)
-.labels(&["update_mode"], "8 of 20")
-.unit("cores")
-.absent("no such sample was seen");
-const MEMORY: Definition = histogram(
-    "vpa_quality_mem_recommendations_bytes",
-    "The recommendation at the time of each sample.",
-    BYTES,
-)
-.labels(&["is_oom", "update_mode"], "16 of 20")
-.unit("bytes")
-.absent("no such sample was seen");
-const CHANGES: Definition = histogram(
-    "vpa_quality_relative_recommendation_changes",
-    "Change of a recommendation, relative to the previous one.",
-    SHARES,
-)
-.labels(&["resource", "update_mode", "vpa_size_log2"], "336 of 32")
-.absent("no recommendation has followed another");
+metric_families! {
+    /// The families of `vpa_quality_*`.
+    #[derive(Clone, Debug)]
+    pub struct Quality via pub new {
+        relative: Family<Histogram, 3>[4 * MODES_OR_NONE] = histogram(
+            "vpa_quality_usage_recommendation_relative_diffs",
+            "Usage minus recommendation, relative to the recommendation.",
+            SHARES,
+        ).labels(BY_RESOURCE, "32 of 32").absent(NO_SAMPLE);
+        missing: Family<Counter, 3>[4 * MODES_OR_NONE] = counter(
+            "vpa_quality_usage_sample_missing_recommendation_count",
+            "Samples of containers that have no recommendation and should have one.",
+        ).labels(BY_RESOURCE, "32").absent(NO_SAMPLE);
+        cpu_over: Family<Histogram, 2>[2 * MODES_OR_NONE] = histogram(
+            "vpa_quality_cpu_recommendation_over_usage_diffs_cores",
+            "How far the recommendation is above usage.",
+            CORES,
+        ).labels(CPU_LABELS, "16 of 20").unit("cores").absent(NO_SAMPLE);
+        cpu_under: Family<Histogram, 2>[2 * MODES_OR_NONE] = histogram(
+            "vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores",
+            "How far the recommendation is below usage; a missing one counts as zero.",
+            CORES,
+        ).labels(CPU_LABELS, "16 of 20").unit("cores").absent(NO_SAMPLE);
+        memory_over: Family<Histogram, 3>[4 * MODES_OR_NONE] = histogram(
+            "vpa_quality_mem_recommendation_over_usage_diffs_bytes",
+            "How far the recommendation is above usage.",
+            BYTES,
+        ).labels(MEMORY_LABELS, "32 of 20").unit("bytes").absent(NO_SAMPLE);
+        memory_under: Family<Histogram, 3>[4 * MODES_OR_NONE] = histogram(
+            "vpa_quality_mem_recommendation_lower_equal_usage_diffs_bytes",
+            "How far the recommendation is below usage; a missing one counts as zero.",
+            BYTES,
+        ).labels(MEMORY_LABELS, "32 of 20").unit("bytes").absent(NO_SAMPLE);
+        cpu: Family<Histogram, 1>[MODES_OR_NONE] = histogram(
+            "vpa_quality_cpu_recommendations_cores",
+            "The recommendation at the time of each sample.",
+            CORES,
+        ).labels(&["update_mode"], "8 of 20").unit("cores").absent(NO_SAMPLE);
+        memory: Family<Histogram, 2>[2 * MODES_OR_NONE] = histogram(
+            "vpa_quality_mem_recommendations_bytes",
+            "The recommendation at the time of each sample.",
+            BYTES,
+        ).labels(&["is_oom", "update_mode"], "16 of 20").unit("bytes").absent(NO_SAMPLE);
+        changes: Family<Histogram, 3>[2 * MODES_OR_NONE * (SIZES + 1)] = histogram(
+            "vpa_quality_relative_recommendation_changes",
+            "Change of a recommendation, relative to the previous one.",
+            SHARES,
+        ).labels(&["resource", "update_mode", "vpa_size_log2"], "336 of 32")
+        .absent("no recommendation has followed another");
+    }
+}
 
 /// A usage sample, with the recommendation for its container at that time.
 #[derive(Clone, Copy, Debug)]
@@ -134,38 +117,9 @@ pub struct RecommendationChange<'a> {
     pub pods: usize,
 }
 
-/// The families of `vpa_quality_*`.
-#[derive(Clone, Debug)]
-pub(super) struct Quality {
-    relative: Arc<Family<Histogram, 3>>,
-    missing: Arc<Family<Counter, 3>>,
-    cpu_over: Arc<Family<Histogram, 2>>,
-    cpu_under: Arc<Family<Histogram, 2>>,
-    memory_over: Arc<Family<Histogram, 3>>,
-    memory_under: Arc<Family<Histogram, 3>>,
-    cpu: Arc<Family<Histogram, 1>>,
-    memory: Arc<Family<Histogram, 2>>,
-    changes: Arc<Family<Histogram, 3>>,
-}
-
 impl Quality {
-    pub(super) fn new(registry: &mut Registry) -> Self {
-        let modes = MODES_OR_NONE;
-        let sizes = LARGEST_LOG2 as usize + 1;
-        Self {
-            relative: registry.family(RELATIVE, 4 * modes),
-            missing: registry.family(MISSING, 4 * modes),
-            cpu_over: registry.family(CPU_OVER, 2 * modes),
-            cpu_under: registry.family(CPU_UNDER, 2 * modes),
-            memory_over: registry.family(MEMORY_OVER, 4 * modes),
-            memory_under: registry.family(MEMORY_UNDER, 4 * modes),
-            cpu: registry.family(CPU, modes),
-            memory: registry.family(MEMORY, 2 * modes),
-            changes: registry.family(CHANGES, 2 * modes * sizes),
-        }
-    }
-
-    pub(super) fn observe_sample(&self, sample: &QualitySample<'_>) {
+    /// Records a sample that was added to the history of a container whose scaling mode is not `Off`.
+    pub fn observe_sample(&self, sample: &QualitySample<'_>) {
         let QualitySample { update_mode, resource, is_oom, usage, recommendation } = *sample;
         let mode = update_mode.map_or("", known_mode);
         let of_oom = bool_label(is_oom);
@@ -178,9 +132,9 @@ impl Quality {
                 Resource::Memory => self.memory.with_labels([of_oom, mode]).observe(value),
             }
             let share = (usage - value) / value;
-            self.relative.with_labels([of_oom, name(resource), mode]).observe(share);
+            self.relative.with_labels([of_oom, resource_label(resource), mode]).observe(share);
         } else {
-            self.missing.with_labels([of_oom, name(resource), mode]).increment();
+            self.missing.with_labels([of_oom, resource_label(resource), mode]).increment();
         }
         let (over, distance) = (value > usage, (usage - value).abs());
         match resource {
@@ -195,19 +149,15 @@ impl Quality {
         }
     }
 
-    pub(super) fn observe_change(&self, change: &RecommendationChange<'_>) {
+    /// Records a new recommendation of a container that already had one, changed or not.
+    pub fn observe_change(&self, change: &RecommendationChange<'_>) {
         let RecommendationChange { update_mode, resource, old, new, pods } = *change;
         if old > 0.0 {
-            let size = pods.checked_ilog2().unwrap_or(0).min(LARGEST_LOG2).to_string();
+            let size = size_label(pods);
             let mode = update_mode.map_or("", known_mode);
-            self.changes.with_labels([name(resource), mode, &size]).observe(new / old - 1.0);
+            self.changes
+                .with_labels([resource_label(resource), mode, &size])
+                .observe(new / old - 1.0);
         }
-    }
-}
-
-const fn name(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "cpu",
-        Resource::Memory => "memory",
     }
 }

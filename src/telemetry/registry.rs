@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{
     definition::{Definition, gauge},
     family::{Collector, Family, Series},
-    instruments::{Counter, Gauge, Histogram, Instrument},
+    instruments::{Gauge, Instrument},
     objects::{self, ObjectMetrics, ObjectScrape},
     process,
     text::write_header,
@@ -20,6 +20,49 @@ pub const CHUNK_BYTES: usize = 32 * 1024;
 const BUILD_INFO: Definition =
     gauge("plimsoll_build_info", "Always 1; the label is the version of the program.")
         .labels(&["version"], "1");
+
+/// Defines a struct of metric families, and the function that adds them to a registry. A family has a limit on its series
+/// in brackets; a metric without a limit has no labels, and is exposed from the start. After `..` come other fields.
+macro_rules! metric_families {
+    (@add $registry:ident [$limit:expr] $definition:expr) => {
+        $registry.family($definition, $limit)
+    };
+    (@add $registry:ident $definition:expr) => {
+        $registry.single($definition)
+    };
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident via $new_visibility:vis $new:ident {
+            $(
+                $field:ident: $type:ty $([$limit:expr])? =
+                    $kind:ident($metric:expr, $help:literal $(, $buckets:expr)? $(,)?)
+                    $(.$method:ident($($argument:expr),*))*;
+            )*
+            $(.. $($(#[$other_attribute:meta])* $other:ident: $other_type:ty = $make:expr;)*)?
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name {
+            $(#[doc = $help] pub $field: std::sync::Arc<$type>,)*
+            $($($(#[$other_attribute])* pub $other: $other_type,)*)?
+        }
+
+        impl $name {
+            /// Adds the families to a registry.
+            $new_visibility fn $new(registry: &mut $crate::telemetry::registry::Registry) -> Self {
+                Self {
+                    $($field: $crate::telemetry::registry::metric_families!(
+                        @add registry $([$limit])?
+                        $kind($metric, $help $(, $buckets)?)$(.$method($($argument),*))*
+                    ),)*
+                    $($($other: $make(registry),)*)?
+                }
+            }
+        }
+    };
+}
+
+pub(super) use metric_families;
 
 /// All families of a process. They are added before it is shared.
 pub struct Registry {
@@ -74,18 +117,8 @@ impl Registry {
         })
     }
 
-    /// Adds a counter without labels.
-    pub fn counter(&mut self, definition: Definition) -> Arc<Counter> {
-        self.family(definition, 1).with_labels([])
-    }
-
-    /// Adds a gauge without labels, zero until it is set.
-    pub fn gauge(&mut self, definition: Definition) -> Arc<Gauge> {
-        self.family(definition, 1).with_labels([])
-    }
-
-    /// Adds a histogram without labels.
-    pub fn histogram(&mut self, definition: Definition) -> Arc<Histogram> {
+    /// Adds a metric without labels, which is exposed from the start.
+    pub fn single<V: Instrument + 'static>(&mut self, definition: Definition) -> Arc<V> {
         self.family(definition, 1).with_labels([])
     }
 

@@ -7,7 +7,7 @@ use http::Method;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll::{
     controllers::recommender::RecommenderHandle,
-    report::explain::{VpaReport, report::Agreement},
+    report::explain::{Agreement, VpaReport},
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,

@@ -6,88 +6,76 @@ mod restrictions;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
-    Cardinality, LabelSet, MonitorGateRow, ObjectMetrics, ReconcileResultLabel, Registry,
-    Restrictions, SourceRow, WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
-    objects::PAGE_SIZE,
+    Cardinality, ExportedMonitor, ExportedSource, ExportedState, LabelSet, ObjectMetrics, Registry,
+    WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, objects::PAGE_SIZE,
 };
-use plimsoll_core::types::ObjectKey;
 use plimsoll_core::{
     scaling::MetricError,
-    watermark::{Restriction, cooldown::CooldownRemaining},
+    types::{ObjectKey, Time},
+    watermark::Restriction,
 };
 
 use super::{object_metrics::UniformObjects, scrape};
 
-/// The state of one object in the watermark controller.
+/// One object of the watermark controller.
 #[derive(Clone)]
 pub struct WatermarkFixture {
     key: ObjectKey,
-    sources: Vec<SourceRow<'static>>,
-    labels: Vec<(&'static str, &'static str)>,
-    /// A metric has failed, so most values are unknown.
-    failed: bool,
-    dry_run: bool,
+    state: ExportedState,
 }
+
+const NOW: Time = Time::from_secs(1_000_000);
 
 /// The objects of a controller, ordered by key.
 pub struct WatermarkFixtures(pub Vec<WatermarkFixture>);
 
 /// An object whose values are all known.
 pub fn web() -> WatermarkFixture {
-    let requests = SourceRow {
-        metric_name: "requests",
-        value_milli: Some(212_500.0),
-        high_milli: Some(150_000.0),
-        low_milli: Some(100_000.0),
-        proposal: Some(15.0),
+    let requests = ExportedSource {
+        label: "requests".to_owned(),
+        value: Some(212_500.0),
+        watermarks: Some((100_000, 150_000)),
+        proposal: Some(15),
     };
-    WatermarkFixture {
-        key: ObjectKey::new("shop", "web"),
-        sources: vec![requests],
-        labels: vec![("team/name", "front")],
-        failed: false,
+    let state = ExportedState {
+        target: ("Deployment".to_owned(), "web-server".to_owned()),
         dry_run: true,
-    }
+        bounds: (2, 40),
+        tolerance: 50,
+        desired_replicas: Some(13),
+        scaling_active: true,
+        conditions: vec![("able_to_scale", true), ("scaling_limited", true)],
+        within_bounds: Some(false),
+        upscale_capping: Some(true),
+        downscale_capping: Some(false),
+        cooldown_seconds: Some((0.0, 287.5)),
+        replicas_moved: Some((12, 0)),
+        labels: vec![("team/name".to_owned(), "front".to_owned())],
+        monitor: Some(ExportedMonitor { name: "errors".to_owned(), blocks: false }),
+        sources: vec![requests],
+        restrictions: vec![Restriction::UpscaleCapping, Restriction::DryRun],
+        reconciled_at: NOW,
+        last_value_at: Some(NOW.earlier(Duration::from_millis(2500))),
+    };
+    WatermarkFixture { key: ObjectKey::new("shop", "web"), state }
 }
 
-impl WatermarkFixture {
-    fn show(&self, visit: &mut dyn FnMut(WatermarkRow<'_>)) {
-        let known = !self.failed;
-        let label =
-            |key: &str| self.labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value);
-        let capped = [Restriction::UpscaleCapping, Restriction::DryRun];
-        let unknown = [Restriction::MetricUnknown, Restriction::DryRun];
-        let restrictions = if known { capped } else { unknown };
-        visit(WatermarkRow {
-            key: &self.key,
-            target_kind: "Deployment",
-            target_name: "web-server",
-            dry_run: self.dry_run,
-            min_replicas: 2,
-            max_replicas: 40,
-            tolerance: 0.05,
-            effective_replicas: known.then_some(13.0),
-            scaling_active: Some(known),
-            able_to_scale: Some(true),
-            scaling_limited: known.then_some(true),
-            scaling_blocked: None,
-            within_bounds: known.then_some(false),
-            upscale_capping: known.then_some(true),
-            downscale_capping: known.then_some(false),
-            restrictions: Some(Restrictions::from_iter(restrictions)),
-            cooldown_remaining: known.then_some(CooldownRemaining { up: 0.0, down: 287.5 }),
-            upscale_total: known.then_some(12),
-            downscale_total: known.then_some(0),
-            staleness_seconds: known.then_some(2.5),
-            monitor_gate: known.then_some(MonitorGateRow {
-                monitor_name: "errors",
-                monitor_namespace: "watch",
-                is_blocked: false,
-            }),
-            sources: &self.sources,
-            label: &label,
-        });
-    }
+/// An object with a failed metric, so that most values are unknown.
+fn failed() -> WatermarkFixture {
+    let WatermarkFixture { key, state } = web();
+    let ExportedState { target, dry_run, bounds, tolerance, labels, sources, .. } = state;
+    let state = ExportedState {
+        target,
+        dry_run,
+        bounds,
+        tolerance,
+        labels,
+        sources,
+        conditions: vec![("able_to_scale", true)],
+        restrictions: vec![Restriction::MetricUnknown, Restriction::DryRun],
+        ..ExportedState::default()
+    };
+    WatermarkFixture { key, state }
 }
 
 impl WpaMetricsSource for WatermarkFixtures {
@@ -99,7 +87,7 @@ impl WpaMetricsSource for WatermarkFixtures {
         let rest = self.0.iter().filter(|object| after.is_none_or(|after| object.key > *after));
         let page: Vec<&WatermarkFixture> = rest.take(PAGE_SIZE).collect();
         for object in &page {
-            object.show(visit);
+            visit(WatermarkRow { key: &object.key, state: &object.state, now: NOW });
         }
         page.last().filter(|_| page.len() == PAGE_SIZE).map(|last| last.key.clone())
     }
@@ -141,7 +129,7 @@ wpa_controller_dry_run{@,wpa_name="web",wpa_namespace="shop"} 1
 wpa_controller_high_watermak{@metric,wpa_name="web",wpa_namespace="shop"} 150000
 wpa_controller_high_watermark{@metric,wpa_name="web",wpa_namespace="shop"} 150000
 wpa_controller_labels_info{@labels,wpa_name="web",wpa_namespace="shop"} 1
-wpa_controller_lifecycle_control_status{@lifecycle,monitor_name="errors",monitor_namespace="watch",wpa_name="web",wpa_namespace="shop"} 0
+wpa_controller_lifecycle_control_status{@lifecycle,monitor_name="errors",monitor_namespace="shop",wpa_name="web",wpa_namespace="shop"} 0
 wpa_controller_low_watermak{@metric,wpa_name="web",wpa_namespace="shop"} 100000
 wpa_controller_low_watermark{@metric,wpa_name="web",wpa_namespace="shop"} 100000
 wpa_controller_max_replicas{@,wpa_name="web",wpa_namespace="shop"} 40
@@ -252,18 +240,18 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
 
 #[test]
 fn unknown_values_after_a_failure_have_no_series() {
-    let sources = vec![
-        SourceRow { metric_name: "requests", value_milli: Some(f64::NAN), ..SourceRow::default() },
-        SourceRow { metric_name: "errors", high_milli: Some(0.0), ..SourceRow::default() },
-    ];
-    let failed = WatermarkFixture { failed: true, sources, ..web() };
-    let text = scrape_text(vec![failed], Cardinality::All, LabelSet::V12, &[]);
+    let source = |label: &str| ExportedSource { label: label.to_owned(), ..Default::default() };
+    let requests = ExportedSource { value: Some(f64::NAN), ..source("requests") };
+    let errors = ExportedSource { watermarks: Some((0, 0)), ..source("errors") };
+    let WatermarkFixture { key, state } = failed();
+    let state = ExportedState { sources: vec![requests, errors], ..state };
+    let text =
+        scrape_text(vec![WatermarkFixture { key, state }], Cardinality::All, LabelSet::V12, &[]);
     for absent in [
         "wpa_controller_value",
         "wpa_controller_restricted_scaling",
         "wpa_controller_replicas_scaling_effective",
         "wpa_controller_replicas_scaling_proposal",
-        "wpa_controller_low_watermark",
         "wpa_controller_transition_countdown",
         "wpa_controller_upscale_replicas_total",
         "wpa_controller_lifecycle_control_status",
@@ -291,12 +279,8 @@ fn unknown_values_after_a_failure_have_no_series() {
 #[test]
 fn series_of_a_deleted_or_changed_object_are_removed() {
     let live = |dry_run| {
-        scrape_text(
-            vec![WatermarkFixture { dry_run, ..web() }],
-            Cardinality::All,
-            LabelSet::V12,
-            &[],
-        )
+        let state = ExportedState { dry_run, ..web().state };
+        scrape_text(vec![WatermarkFixture { state, ..web() }], Cardinality::All, LabelSet::V12, &[])
     };
     assert!(!live(true).contains("dry_run=\"false\"") && !live(false).contains("dry_run=\"true\""));
     let gone = scrape_text(Vec::new(), Cardinality::All, LabelSet::V12, &["team"]);
@@ -306,8 +290,9 @@ fn series_of_a_deleted_or_changed_object_are_removed() {
 
 #[test]
 fn metrics_with_the_same_name_are_merged_in_upstreams_series_and_numbered_in_ours() {
-    let of = |value| SourceRow { value_milli: Some(value), ..web().sources[0] };
-    let twice = WatermarkFixture { sources: vec![of(1000.0), of(2000.0)], ..web() };
+    let of = |value| ExportedSource { value: Some(value), ..web().state.sources[0].clone() };
+    let state = ExportedState { sources: vec![of(1000.0), of(2000.0)], ..web().state };
+    let twice = WatermarkFixture { state, ..web() };
     let text = scrape_text(vec![twice], Cardinality::All, LabelSet::V10, &[]);
     let upstreams = lines_of_family(&text, "wpa_controller_value");
     assert!(upstreams.len() == 1 && upstreams[0].ends_with("} 2000"), "{upstreams:?}");
@@ -322,10 +307,12 @@ fn metrics_with_the_same_name_are_merged_in_upstreams_series_and_numbered_in_our
 #[test]
 fn labels_of_objects_become_valid_and_unique_label_names() {
     let labels =
-        vec![("team/name", "front"), ("a.b", "dot"), ("a-b", "dash \"x\""), ("dry_run", "mine")];
+        [("team/name", "front"), ("a.b", "dot"), ("a-b", "dash \"x\""), ("dry_run", "mine")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+    let state = ExportedState { labels, ..web().state };
     let keys = ["a.b", "dry_run", "team/name", "a-b", "missing"];
     let text = scrape_text(
-        vec![WatermarkFixture { labels, ..web() }],
+        vec![WatermarkFixture { state, ..web() }],
         Cardinality::Off,
         LabelSet::V12,
         &keys,
@@ -370,13 +357,13 @@ fn unused_recommenders_have_no_series() {
     let metrics = WatermarkMetrics::new(&mut registry);
     let registry = Arc::new(registry);
     let text = || String::from_utf8(registry.scrape().flatten().collect()).expect("UTF-8");
-    let call = metrics.begin_recommender_call("https://user:secret@one/scale?token=secret");
+    let call = metrics.calls.begin("https://user:secret@one/scale?token=secret");
     assert!(text().contains("http_client_requests_inflight{client=\"https://one/scale\"} 1\n"));
     call.on_response("POST", 307, Duration::from_millis(50));
     call.on_response("POST", 200, Duration::from_millis(350));
     call.on_failure();
     drop(call);
-    metrics.begin_recommender_call("http://two").on_response("POST", 200, Duration::from_secs(2));
+    metrics.calls.begin("http://two").on_response("POST", 200, Duration::from_secs(2));
     let text_now = text();
     for expected in [
         r#"http_client_request_duration_seconds_bucket{client="https://one/scale",code="200",method="post",le="0.3"} 0"#,
@@ -389,7 +376,7 @@ fn unused_recommenders_have_no_series() {
         assert!(text_now.lines().any(|line| line == expected), "{expected} is not in {text_now}");
     }
     assert!(!text_now.contains("secret"), "{text_now}");
-    metrics.retain_clients(&HashSet::from(["http://two".to_owned()]));
+    metrics.calls.retain_clients(&HashSet::from(["http://two".to_owned()]));
     let text_now = text();
     assert!(!text_now.contains("https://one") && text_now.contains("http://two"), "{text_now}");
 }
@@ -402,8 +389,8 @@ fn reconciliations_are_counted_like_controller_runtime() {
     metrics.set_queue_depth(7);
     metrics.begin_reconcile(Duration::from_secs(3));
     metrics.begin_reconcile(Duration::ZERO);
-    metrics.end_reconcile("held", ReconcileResultLabel::RequeueAfter, Duration::from_millis(30));
-    metrics.end_reconcile("failed", ReconcileResultLabel::Error, Duration::from_secs(61));
+    metrics.end_reconcile("held", "requeue_after", Duration::from_millis(30));
+    metrics.end_reconcile("failed", "error", Duration::from_secs(61));
     metrics.begin_reconcile(Duration::ZERO);
     metrics.count_metric_result("external", Ok(()));
     metrics.count_metric_result("prometheus", Err(&MetricError::NotANumber));

@@ -7,8 +7,8 @@ use plimsoll_storage::prometheus::transport::{
     config::{AuthConfig, SecretSource},
 };
 
-use super::{PrometheusConnectionArgs, non_empty, non_empty_path, usage_error};
-use crate::cli::{Exit, output::CliError};
+use super::{PrometheusConnectionArgs, non_empty, non_empty_path};
+use crate::cli::output::CliError;
 
 impl PrometheusConnectionArgs {
     /// Selects the authentication. As in upstream, a token takes precedence over a username and password, and flags over the
@@ -20,11 +20,11 @@ impl PrometheusConnectionArgs {
         let token_file = non_empty_path(&self.prometheus_bearer_token_file);
         let token = &self.prometheus_bearer_token;
         if token_file.is_some() && !token.is_empty() && !self.username.is_empty() {
-            return Err(CliError::new(
-                Exit::Findings,
+            return Err(
                 "--prometheus-bearer-token, --prometheus-bearer-token-file and --username are mutually exclusive: \
-                 set one of them",
-            ));
+                 set one of them"
+                    .into(),
+            );
         }
         let selected = [
             ("--prometheus-bearer-token-file", token_file.is_some()),
@@ -33,7 +33,7 @@ impl PrometheusConnectionArgs {
         ];
         if let Some((flag, sign_in)) = self.identity.sign_in(variable)? {
             if let Some((other, _)) = selected.iter().find(|(_, given)| *given) {
-                return Err(usage_error(format!(
+                return Err(CliError::usage(format!(
                     "{flag} and {other} are mutually exclusive: set one of them"
                 )));
             }
@@ -42,9 +42,7 @@ impl PrometheusConnectionArgs {
         if let Some(path) = token_file {
             // The file is reloaded when it changes, but a missing file at the start is a configuration error.
             File::open(&path).map_err(|error| {
-                let path = path.display();
-                let message = format!("--prometheus-bearer-token-file: {path}: {error}");
-                CliError::new(Exit::Findings, message)
+                format!("--prometheus-bearer-token-file: {}: {error}", path.display())
             })?;
             return Ok(AuthConfig::Bearer(path.into()));
         }
@@ -53,30 +51,30 @@ impl PrometheusConnectionArgs {
         }
         let password = match (non_empty_path(&self.prometheus_password_file), &self.password) {
             (Some(_), password) if !password.is_empty() => {
-                return Err(usage_error(
+                return Err(CliError::usage(
                     "--password and --prometheus-password-file are mutually exclusive: set one of them",
                 ));
             }
             (Some(_), _) if self.user(variable).is_empty() => {
-                return Err(usage_error("--prometheus-password-file requires --username"));
+                return Err(CliError::usage("--prometheus-password-file requires --username"));
             }
             (Some(path), _) => Some(SecretSource::File(path)),
             (None, password) => (!password.is_empty()).then(|| password.clone().into()),
         };
-        let typed = password.filter(|_| !self.user(variable).is_empty());
-        Ok(match typed {
+        let user = self.user(variable);
+        Ok(match password.filter(|_| !user.is_empty()) {
             Some(password)
                 if !self.username.is_empty() || matches!(password, SecretSource::File(_)) =>
             {
-                AuthConfig::Basic { user: self.user(variable), password }
+                AuthConfig::Basic { user, password }
             }
             _ => {
-                let (user, password) =
-                    (variable("PROMETHEUS_USERNAME"), variable("PROMETHEUS_PASSWORD"));
-                if user.is_empty() || password.is_empty() {
-                    AuthConfig::None
-                } else {
-                    AuthConfig::Basic { user, password: Secret::from(password).into() }
+                let user = non_empty(&variable("PROMETHEUS_USERNAME"));
+                match user.zip(non_empty(&variable("PROMETHEUS_PASSWORD"))) {
+                    None => AuthConfig::None,
+                    Some((user, password)) => {
+                        AuthConfig::Basic { user, password: Secret::from(password).into() }
+                    }
                 }
             }
         })

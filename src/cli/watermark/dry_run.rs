@@ -4,18 +4,18 @@ use std::{io::Read as _, path::PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::dry_run_file::{self, DryRunRow, ParsedLine};
+use super::dry_run_file::{self, ParsedLine};
 use crate::{
     cli::{
         Exit,
-        explain::parse_object_name,
+        explain::{parse_object_name, resolve_object},
         go_values,
+        one_shot::{KubeconfigArgs, Spinner, block_on},
         output::{self, CliError, escape_to_one_line},
-        spinner::Spinner,
         terminal::Terminal,
     },
     controllers::{
-        runtime::cluster::{self, Cluster, ClusterOptions},
+        runtime::cluster::Cluster,
         watermark::dry_run::{self, DryRunSetting, ObjectSelection},
     },
 };
@@ -55,19 +55,6 @@ enum DryRunCommand {
     Revert(RevertArgs),
 }
 
-/// The kubeconfig file and context.
-#[derive(Clone, Debug, Args)]
-struct KubeconfigArgs {
-    /// Path of the kubeconfig file
-    #[arg(long, value_name = "FILE")]
-    #[arg(env = "PLIMSOLL_FLAG_KUBECONFIG", hide_env = true)]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig file
-    #[arg(long, value_name = "NAME")]
-    #[arg(env = "PLIMSOLL_FLAG_CONTEXT", hide_env = true)]
-    context: Option<String>,
-}
-
 /// The selection of objects.
 #[derive(Debug, Args)]
 struct SelectionArgs {
@@ -75,24 +62,16 @@ struct SelectionArgs {
     #[arg(value_name = "[NAMESPACE/]NAME", value_parser = parse_object_name)]
     object: Option<(Option<String>, String)>,
     /// Label selector of objects, such as team=web,tier!=db
-    #[arg(
-        long,
-        short = 'l',
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    #[arg(env = "PLIMSOLL_FLAG_LABEL_SELECTOR", hide_env = true)]
+    #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     label_selector: String,
     /// All objects of the namespace, or of all namespaces
-    #[arg(long, env = "PLIMSOLL_FLAG_ALL", hide_env = true)]
+    #[arg(long)]
     all: bool,
     /// Objects of all namespaces
-    #[arg(long, short = 'A', env = "PLIMSOLL_FLAG_ALL_NAMESPACES", hide_env = true)]
+    #[arg(long, short = 'A')]
     all_namespaces: bool,
     /// Namespace of the objects, if not that of the kubeconfig context
     #[arg(long, short, value_name = "NAMESPACE")]
-    #[arg(env = "PLIMSOLL_FLAG_NAMESPACE", hide_env = true)]
     namespace: Option<String>,
     #[command(flatten)]
     kubeconfig: KubeconfigArgs,
@@ -104,7 +83,6 @@ struct ListArgs {
     selection: SelectionArgs,
     /// Output format
     #[arg(long, short, value_name = "FORM", default_value = "text")]
-    #[arg(env = "PLIMSOLL_FLAG_OUTPUT", hide_env = true)]
     output: ListFormat,
 }
 
@@ -121,7 +99,6 @@ enum ListFormat {
 struct RevertArgs {
     /// The list, as printed by list --output csv; - reads standard input
     #[arg(long, short = 'f', value_name = "FILE", value_parser = go_values::path())]
-    #[arg(env = "PLIMSOLL_FLAG_CSV_FILE", hide_env = true)]
     csv_file: PathBuf,
     #[command(flatten)]
     kubeconfig: KubeconfigArgs,
@@ -129,13 +106,12 @@ struct RevertArgs {
 
 impl SelectionArgs {
     fn selection(&self) -> Result<ObjectSelection, CliError> {
-        let usage = |line: String| CliError::new(Exit::Usage, line);
         let selector = self.label_selector.clone();
         let many = self.all || !selector.is_empty();
-        let Some((spelled, name)) = self.object.clone() else {
+        let Some(object) = &self.object else {
             return match (many, self.all_namespaces) {
                 (false, _) => {
-                    Err(usage("select objects with a name, --label-selector or --all".to_owned()))
+                    Err(CliError::usage("select objects with a name, --label-selector or --all"))
                 }
                 (true, true) => Ok(ObjectSelection::AllNamespaces { selector }),
                 (true, false) => {
@@ -144,21 +120,17 @@ impl SelectionArgs {
             };
         };
         if many || self.all_namespaces {
-            return Err(usage(format!(
-                "{name} selects one object: remove --label-selector, --all and --all-namespaces, or the name"
+            return Err(CliError::usage(format!(
+                "{} selects one object: remove --label-selector, --all and --all-namespaces, or the name",
+                object.1
             )));
         }
-        match (spelled, self.namespace.clone()) {
-            (Some(given), Some(other)) if given != other => Err(usage(format!(
-                "{given}/{name} conflicts with namespace {other}: set only one of them"
-            ))),
-            (given, flag) => Ok(ObjectSelection::One { namespace: given.or(flag), name }),
-        }
+        let (namespace, name) = resolve_object(object, self.namespace.as_ref())?;
+        Ok(ObjectSelection::One { namespace, name })
     }
 }
 
 impl DryRunArgs {
-    /// Checks whether the command line is valid.
     pub fn check(&self) -> Result<(), CliError> {
         match &self.action {
             DryRunCommand::List(ListArgs { selection, .. })
@@ -169,13 +141,12 @@ impl DryRunArgs {
     }
 }
 
-/// Runs the subcommand.
 pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     match &arguments.action {
         DryRunCommand::List(ListArgs { selection: arguments, output }) => {
             let selection = arguments.selection()?;
             let found = with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
-                dry_run::find(&cluster, &selection).await.map_err(|why| failed(&why))
+                dry_run::find(&cluster, &selection).await.map_err(CliError::failed)
             })?;
             output::print_result(
                 &found.iter().map(|object| list_line(object, *output)).collect::<String>(),
@@ -192,7 +163,7 @@ fn set_all(arguments: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<E
     let selection = arguments.selection()?;
     with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
         let mut exit = Exit::Fine;
-        for object in dry_run::find(&cluster, &selection).await.map_err(|why| failed(&why))? {
+        for object in dry_run::find(&cluster, &selection).await.map_err(CliError::failed)? {
             if !set_one(&cluster, &object, on).await? {
                 exit = Exit::Findings;
             }
@@ -205,7 +176,7 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
     let file = arguments.csv_file.display().to_string();
     let lines = dry_run_file::read(&file, &text(&arguments.csv_file)?);
     if lines.is_empty() {
-        return Err(failed(&format!("{file}: the file contains no rows")));
+        return Err(CliError::failed(format!("{file}: the file contains no rows")));
     }
     with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
         let mut exit = Exit::Fine;
@@ -213,11 +184,11 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
             let row = match line {
                 ParsedLine::Row(row) => row,
                 ParsedLine::Ambiguous(row, warning) => {
-                    output::print_note(&format!("plimsoll: {}", escape_to_one_line(&warning)));
+                    note(&warning);
                     row
                 }
                 ParsedLine::Invalid(why) => {
-                    output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+                    note(&why);
                     exit = Exit::Findings;
                     continue;
                 }
@@ -231,12 +202,12 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
 }
 
 /// Restores the setting of an object from its row. Returns whether it succeeded.
-async fn revert_row(cluster: &Cluster, row: &DryRunRow) -> Result<bool, CliError> {
+async fn revert_row(cluster: &Cluster, row: &DryRunSetting) -> Result<bool, CliError> {
     match dry_run::find_one(cluster, &row.namespace, &row.name).await {
         Ok(object) if object.dry_run == row.dry_run => Ok(true),
         Ok(object) => set_one(cluster, &object, row.dry_run).await,
         Err(why) => {
-            output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+            note(&why);
             Ok(false)
         }
     }
@@ -253,28 +224,26 @@ async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<
             Ok(true)
         }
         Err(why) => {
-            output::print_note(&format!("plimsoll: {}", escape_to_one_line(&why)));
+            note(&why);
             Ok(false)
         }
     }
 }
 
-/// Formats an object of a list.
+fn note(text: &str) {
+    output::print_note(&format!("plimsoll: {}", escape_to_one_line(text)));
+}
+
 fn list_line(object: &DryRunSetting, form: ListFormat) -> String {
     let DryRunSetting { namespace, name, dry_run } = object;
     match form {
         ListFormat::Text => {
             format!("WatermarkPodAutoscaler '{namespace}/{name}' dry-run option is: {dry_run}\n")
         }
-        ListFormat::Csv => dry_run_file::write(&DryRunRow {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            dry_run: *dry_run,
-        }),
+        ListFormat::Csv => dry_run_file::write(object),
     }
 }
 
-/// Reads a file or standard input.
 fn text(path: &std::path::Path) -> Result<String, CliError> {
     let read = if path.as_os_str() == "-" {
         let mut text = String::new();
@@ -282,11 +251,7 @@ fn text(path: &std::path::Path) -> Result<String, CliError> {
     } else {
         std::fs::read_to_string(path)
     };
-    read.map_err(|why| failed(&format!("{}: {why}", path.display())))
-}
-
-fn failed(why: &str) -> CliError {
-    CliError::new(Exit::Findings, escape_to_one_line(why))
+    read.map_err(|why| CliError::failed(format!("{}: {why}", path.display())))
 }
 
 /// Connects to the cluster and runs `work`.
@@ -295,19 +260,10 @@ fn with_cluster<T>(
     terminal: &Terminal,
     work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed(&format!("cannot start: {error}")))?;
-    let options = ClusterOptions {
-        kubeconfig: kubeconfig.kubeconfig.clone(),
-        context: kubeconfig.context.clone(),
-    };
-    let spinner = Spinner::start(terminal, "connecting to the cluster");
-    let cluster = runtime.block_on(cluster::connect(&options, USER_AGENT));
-    drop(spinner);
-    let cluster = cluster.map_err(|why| failed(&why.to_string()))?;
-    runtime.block_on(work(cluster))
+    block_on(async {
+        let spinner = Spinner::start(terminal, "connecting to the cluster");
+        let cluster = kubeconfig.connect(USER_AGENT).await?;
+        drop(spinner);
+        work(cluster).await
+    })
 }

@@ -1,29 +1,17 @@
 //! The CSV file of dry-run settings: a row `namespace,name,enabled|disabled` for each object.
 
-/// One object and its dry-run setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DryRunRow {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Whether it is in dry run.
-    pub dry_run: bool,
-}
+use crate::controllers::watermark::dry_run::DryRunSetting;
 
-/// The result of parsing a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParsedLine {
-    /// A valid row.
-    Row(DryRunRow),
+    Row(DryRunSetting),
     /// A row with an unknown setting, and a warning. It is read as enabled, because dry run does not change the workload.
-    Ambiguous(DryRunRow, String),
-    /// An invalid row, and the error.
+    Ambiguous(DryRunSetting, String),
     Invalid(String),
 }
 
 /// Formats the row of an object, with a line break.
-pub fn write(row: &DryRunRow) -> String {
+pub fn write(row: &DryRunSetting) -> String {
     let state = if row.dry_run { "enabled" } else { "disabled" };
     format!("{},{},{state}\n", row.namespace, row.name)
 }
@@ -49,7 +37,7 @@ fn row(place: &str, line: &str) -> ParsedLine {
         }
     }
     let row =
-        |dry_run| DryRunRow { namespace: namespace.to_owned(), name: name.to_owned(), dry_run };
+        |dry_run| DryRunSetting { namespace: namespace.to_owned(), name: name.to_owned(), dry_run };
     match state {
         "enabled" => ParsedLine::Row(row(true)),
         "disabled" => ParsedLine::Row(row(false)),
@@ -78,8 +66,8 @@ fn is_object_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn web(dry_run: bool) -> DryRunRow {
-        DryRunRow { namespace: "shop".into(), name: "web".into(), dry_run }
+    fn web(dry_run: bool) -> DryRunSetting {
+        DryRunSetting { namespace: "shop".into(), name: "web".into(), dry_run }
     }
 
     #[test]

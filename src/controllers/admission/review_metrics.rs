@@ -18,7 +18,7 @@ impl ReviewObserver for ReviewMetrics {
     }
 
     fn on_rejected(&self, reason: &'static str) {
-        self.0.count_rejected(reason);
+        self.0.rejected.with_labels([reason]).increment();
         tracing::debug!(reason, "rejected a request");
     }
 }

@@ -147,11 +147,11 @@ impl AdmissionController {
                 () = stop.cancelled() => return,
                 self_check = self.call_own_webhook() => self_check,
             };
-            self.metrics.set_reachable(self_check.is_ok());
+            self.metrics.reachable.set_bool(self_check.is_ok());
             self.self_check.record(&self_check);
             let trusted = self.check_trusted_by_api_server();
             if self.registration.is_some() {
-                self.metrics.set_registered(trusted.is_ok());
+                self.metrics.registered.with_labels([]).set_bool(trusted.is_ok());
             }
             let result = self_check.and(trusted);
             if last_renewal.elapsed() >= lease_config.interval && !self.is_draining() {

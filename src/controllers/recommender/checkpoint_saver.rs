@@ -144,7 +144,7 @@ impl Recommender {
                 self.state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
             if due.is_empty() {
                 if !attempted.is_empty() && failure.is_none() {
-                    self.health.set_checkpoints_saved_at(now);
+                    self.health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }
@@ -158,7 +158,7 @@ impl Recommender {
             if started.elapsed() > limit {
                 // The next call continues with the rest: a large cluster is saved over several calls.
                 if failure.is_none() {
-                    self.health.set_checkpoints_saved_at(now);
+                    self.health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }

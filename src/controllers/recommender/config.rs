@@ -37,8 +37,6 @@ pub struct RecommenderConfig {
     pub checkpoints_gc_interval: Duration,
     /// Time limit for saving in one pass.
     pub checkpoints_timeout: Duration,
-    /// Whether to track only pods that match a VPA.
-    pub memory_saver: bool,
     /// Maximum number of concurrent writes; at least 1.
     pub workers: usize,
     /// Namespaces to handle.

@@ -21,7 +21,7 @@ const DROPPED: &str = "dropped";
 pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
     for source in OomKillSource::ALL {
         for outcome in OomResult::NAMES.into_iter().chain([DROPPED]) {
-            health.init_oom_kills(source.name(), outcome);
+            health.count_oom_kills(source.name(), outcome, 0);
         }
     }
 }
@@ -41,7 +41,7 @@ impl Recommender {
             counted += self.ingest_oom(state, kill, &mut pending, now);
         }
         for source in drop_oldest_pending(&mut pending) {
-            self.health.count_oom_kill(source.name(), DROPPED);
+            self.health.count_oom_kills(source.name(), DROPPED, 1);
         }
         for kill in pending {
             state.index.add_oom_kill(kill);
@@ -89,7 +89,7 @@ impl Recommender {
                     state.vpa_registry.add_oom(&key, container_id, oom, true, now)
                 }
             };
-            self.health.count_oom_kill(source, outcome.as_str());
+            self.health.count_oom_kills(source, outcome.as_str(), 1);
             if let OomResult::Counted(credit) = outcome {
                 counted += 1;
                 let request = kill.kill.request.0;

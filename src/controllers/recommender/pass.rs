@@ -73,19 +73,19 @@ impl Recommender {
         let step = Instant::now();
         self.ingest_usage(passes, &mut summary).await;
         summary.kills += self.ingest_ooms(self.clock.now(), false);
-        self.metrics.observe_step("LoadMetrics", step.elapsed());
+        self.metrics.steps.with_labels(["LoadMetrics"]).observe_duration(step.elapsed());
         self.timed("DeleteRemovedPods", || self.forget_deleted_pods());
         self.timed("UpdateVPAs", || self.decide(passes, &mut summary));
         self.timed("MaintainCheckpoints", || self.save_trigger.wake());
         self.timed("GarbageCollect", || self.forget_expired(passes));
-        self.metrics.observe_step("total", started.elapsed());
+        self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
         summary
     }
 
     fn timed(&self, step: &'static str, work: impl FnOnce()) {
         let started = Instant::now();
         work();
-        self.metrics.observe_step(step, started.elapsed());
+        self.metrics.steps.with_labels([step]).observe_duration(started.elapsed());
     }
 
     /// Resolves targets from the watch caches, without requests.
@@ -198,7 +198,7 @@ impl Recommender {
                 if let Some(latency) =
                     state.vpa_registry.store_summary(key, &desired.recommendation, now)
                 {
-                    self.metrics.observe_first_recommendation(latency);
+                    self.metrics.latency.observe_duration(latency);
                 }
                 self.observe_changes(state, key, &old, mode.map(UpdateMode::as_str), pods);
                 warn_no_recommendation(passes, state, key, now);
@@ -209,7 +209,7 @@ impl Recommender {
         slow_history.retain(|key| state.is_waiting_for_history(key));
         state.slow_history = slow_history;
         passes.without_recommendation.retain(|key| state.vpa_registry.get(key).is_some());
-        self.metrics.set_container_states(state.vpa_registry.containers());
+        self.metrics.states.set(state.vpa_registry.containers() as f64);
         drop(state);
         log_no_recommendation_reminder(passes, self.clock.now());
         self.metrics.set_vpa_counts(counts.iter().map(
@@ -238,7 +238,7 @@ impl Recommender {
                 let Some((old, new)) = both.map(|(old, new)| (old.uncapped, new.uncapped)) else {
                     continue;
                 };
-                self.metrics.observe_change(&RecommendationChange {
+                self.metrics.quality.observe_change(&RecommendationChange {
                     update_mode,
                     resource,
                     old,

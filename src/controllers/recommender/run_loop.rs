@@ -35,7 +35,7 @@ impl Recommender {
         loop {
             let started = self.clock.now();
             let lag = planned.map_or(0, |planned| started.nanos_since(planned).max(0));
-            self.health.loop_metrics().set_lag(Duration::from_nanos(lag.unsigned_abs()));
+            self.health.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
             if let Some(planned) = planned {
                 warn_clock_jump(planned, started, self.config.interval);
             }
@@ -45,7 +45,7 @@ impl Recommender {
                 summary = self.pass(&mut passes) => summary,
             };
             self.loop_watchdog.tick();
-            self.health.loop_metrics().set_last_success(self.clock.now());
+            self.health.loop_metrics.set_last_success(self.clock.now());
             self.update_health();
             tracing::debug!(?summary, "completed pass");
             self.passes.send_modify(|(count, last)| {

@@ -142,7 +142,7 @@ impl Recommender {
             ("repeated", counts.repeated),
             ("missing_pod", counts.missing.as_ref().map_or(0, |missing| missing.pods)),
         ] {
-            self.health.count_samples(outcome, count);
+            self.health.samples.with_labels([outcome]).add(count);
         }
         if let Some(missing) = &counts.missing {
             self.report_missing_usage(missing);
@@ -152,7 +152,7 @@ impl Recommender {
         match result {
             Ok(report) => {
                 summary.pods += report.pods;
-                self.health.count_samples("malformed", report.malformed);
+                self.health.samples.with_labels(["malformed"]).add(report.malformed);
                 self.metrics.count_fetch(!report.is_complete());
                 for failure in &report.failures {
                     tracing::warn!(error = %failure, "received incomplete usage; using the part that was received");
@@ -353,7 +353,7 @@ impl Recommender {
         let recommendation =
             summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
         let update_mode = vpa.mode.map(UpdateMode::as_str);
-        self.metrics.observe_sample(&QualitySample {
+        self.metrics.quality.observe_sample(&QualitySample {
             update_mode,
             resource,
             is_oom,

@@ -19,7 +19,10 @@ pub(crate) fn export_watch_metrics<'a>(
         series.restarts.set_total(status.lists.saturating_sub(1));
         series.errors.set_total(status.errors);
         if let Some(last_response) = status.last_response {
-            traffic.set_watch_silence(watch_status.name(), last_response.elapsed());
+            traffic
+                .watch_silence
+                .with_labels([watch_status.name()])
+                .set(last_response.elapsed().as_secs_f64());
         }
     }
 }
@@ -27,7 +30,7 @@ pub(crate) fn export_watch_metrics<'a>(
 /// Updates the metrics of writes.
 pub(crate) fn export_write_metrics(traffic: &ApiTrafficMetrics, stats: &WriteStats) {
     for (kind, outcome, count) in stats.counts() {
-        traffic.set_writes(kind.as_str(), &outcome.to_string(), count.writes);
+        traffic.writes.with_labels([kind.as_str(), &outcome.to_string()]).set_total(count.writes);
     }
 }
 

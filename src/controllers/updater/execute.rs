@@ -69,7 +69,7 @@ impl Updater {
         let pod = &workload.pods[step.pod];
         if self.config.dry_run.is_some() {
             Self::log_step(workload, pod, step, true);
-            self.metrics.count_action(step.action.as_str(), "dry_run");
+            self.metrics.actions.with_labels([step.action.as_str(), "dry_run"]).increment();
             self.emit_action_events(workload, pod, &step.action);
             return (StepResult::Done, PassControl::Continue);
         }
@@ -97,7 +97,7 @@ impl Updater {
                 %why,
                 "failed to persist the intent of a change; skipping the change"
             );
-            self.metrics.count_action(step.action.as_str(), "not_booked");
+            self.metrics.actions.with_labels([step.action.as_str(), "not_booked"]).increment();
             let lost_leadership = !self.permit.fence().is_granted();
             return (
                 StepResult::PersistFailed,
@@ -120,14 +120,14 @@ impl Updater {
             StepResult::Indeterminate => "unsure",
             StepResult::PersistFailed => "not_booked",
         };
-        self.metrics.count_action(step.action.as_str(), label);
+        self.metrics.actions.with_labels([step.action.as_str(), label]).increment();
         match (&step.action, outcome) {
-            (Action::Evict { .. }, StepResult::Done) => self.metrics.count_evicted(labels),
+            (Action::Evict { .. }, StepResult::Done) => self.metrics.count_evicted(labels, 1),
             (Action::Evict { .. }, _) => {
                 self.metrics.count_failed_eviction(labels, "EvictionError");
             }
             (Action::Resize { .. } | Action::RemoveBoost { .. }, StepResult::Done) => {
-                self.metrics.count_resized(labels);
+                self.metrics.count_resized(labels, 1);
             }
             // Upstream has its own reason for the one mode that has no fallback.
             (Action::Resize { .. }, StepResult::InsufficientCapacity)

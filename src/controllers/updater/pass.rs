@@ -86,9 +86,11 @@ impl Updater {
     fn count_admission_unavailable(&self, health: AdmissionHealth) {
         match health {
             AdmissionHealth::Ready => {}
-            AdmissionHealth::Stale => self.metrics.count_admission_unavailable("invalid"),
+            AdmissionHealth::Stale => {
+                self.metrics.admission_invalid.with_labels(["invalid"]).increment()
+            }
             AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
-                self.metrics.count_admission_unavailable("error");
+                self.metrics.admission_invalid.with_labels(["error"]).increment();
             }
         }
     }
@@ -109,7 +111,7 @@ impl Updater {
         self.count_admission_unavailable(admission);
         let is_upstream = self.config.settings.compat == Compat::Upstream;
         if is_upstream && admission != AdmissionHealth::Ready {
-            self.metrics.observe_step("total", started.elapsed());
+            self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
             return summary;
         }
         if let Err(error) = self.read_ledger(&mut passes.persisted_state).await {
@@ -121,7 +123,7 @@ impl Updater {
         }
         let mut last = Instant::now();
         let mut observe = |name: &str| {
-            self.metrics.observe_step(name, last.elapsed());
+            self.metrics.steps.with_labels([name]).observe_duration(last.elapsed());
             last = Instant::now();
         };
         observe("ListVPAs");
@@ -194,7 +196,7 @@ impl Updater {
         }
         observe("EvictPods");
         self.report_totals(&passes.persisted_state, &totals, settings);
-        self.metrics.observe_step("total", started.elapsed());
+        self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
         summary
     }
 
@@ -209,7 +211,7 @@ impl Updater {
     ) -> VpaResult {
         let (persisted, ignored) = state.recall(workload);
         if let Some(why) = ignored {
-            self.metrics.count_unreadable_state();
+            self.metrics.unreadable.increment();
             let key = workload.key_parts();
             tracing::warn!(
                 namespace = key.namespace,
@@ -220,7 +222,7 @@ impl Updater {
         }
         let now = self.clock.now();
         let heartbeat = self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace);
-        totals.count_heartbeat(heartbeat_label(heartbeat));
+        *totals.heartbeats.entry(heartbeat_label(heartbeat)).or_default() += 1.0;
         let inputs = self.decision_inputs(workload, now);
         let desired_replicas = |owner: &updater::PodOwner| {
             workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
@@ -301,12 +303,12 @@ impl Updater {
             }
         }
         if let Some(regression) = decision.regression {
-            self.metrics.count_regression(regression.as_str());
+            self.metrics.regressions.with_labels([regression.as_str()]).increment();
             let message = format!("Updates are paused: {regression}.");
             self.emit_vpa_event(workload, "PodsGotWorse", message, now, true);
         }
         if decision.externally_overwritten {
-            self.metrics.count_rewritten();
+            self.metrics.rewritten.increment();
             let message =
                 "Updates are paused: another controller overwrites the resources of the pods.";
             self.emit_vpa_event(workload, "ResourcesRewritten", message.to_owned(), now, true);
@@ -329,12 +331,12 @@ impl Updater {
         totals.add(labels, tally(workload, decision));
         for outcome in &decision.pod_outcomes {
             if let PodOutcome::Skipped(skip) = outcome {
-                totals.count_skipped(skip.as_str());
+                *totals.skipped.entry(skip.as_str()).or_default() += 1.0;
             }
         }
         self.metrics.count_infeasible(labels, decision.known_infeasible);
         if decision.state.workload.breaker_open_until(now).is_some() {
-            totals.count_open_breaker();
+            totals.open_breakers += 1;
         }
     }
 
@@ -349,12 +351,12 @@ impl Updater {
             let allowed = allowance.map(|allowance| allowance.limit_for(settings.cluster_pods));
             self.metrics.set_budget(label, ledger.in_cluster(kind, now), allowed);
         }
-        self.metrics.set_cluster_open(ledger.open_until(now).is_some());
+        self.metrics.cluster_open.set_bool(ledger.open_until(now).is_some());
         let objects = self.stores.counts().0 as u64;
         let mut health = self.health_reporter.lock();
         (health.last_pass, health.objects) = (Some(now), objects);
         (health.breaker_until, health.held_workloads) =
-            (ledger.open_until(now), totals.open_breakers());
+            (ledger.open_until(now), totals.open_breakers.into());
     }
 }
 

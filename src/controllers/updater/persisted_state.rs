@@ -261,7 +261,7 @@ impl Updater {
             return Ok(());
         }
         if let Err(why) = state.adopt_ledger(text) {
-            self.metrics.count_unreadable_state();
+            self.metrics.unreadable.increment();
             tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
         }
         Ok(())
@@ -289,7 +289,7 @@ impl Updater {
             }
             Err(UpdateError::Conflict(stored_ledger)) => {
                 if let Err(why) = state.adopt_ledger(stored_ledger) {
-                    self.metrics.count_unreadable_state();
+                    self.metrics.unreadable.increment();
                     tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
                 }
                 Err(WriteError::Conflict("another client has changed the ledger".to_owned()))

@@ -118,7 +118,10 @@ impl Updater {
 
     fn log_surge_end(&self, namespace: &str, deployment: &str, outcome: StepResult) {
         let is_done = outcome == StepResult::Done;
-        self.metrics.count_action("end_surge", if is_done { "done" } else { "failed" });
+        self.metrics
+            .actions
+            .with_labels(["end_surge", if is_done { "done" } else { "failed" }])
+            .increment();
         if is_done {
             tracing::info!(
                 namespace,

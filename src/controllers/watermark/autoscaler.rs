@@ -26,13 +26,12 @@ use super::{
     WatermarkController,
     config::WatermarkConfig,
     decision_field::DecisionField,
-    exported_state::ExportedState,
     status_comparison::{is_same_status, without_values},
     watermark_decision::WatermarkDecision,
 };
 use crate::{
     cluster::metrics_api::metrics_client::MetricsClient,
-    telemetry::{ReconcileResultLabel, WatermarkMetrics},
+    telemetry::{ExportedState, WatermarkMetrics},
 };
 
 /// WatermarkPodAutoscalers: flags, metrics, and the client for values and alerts.
@@ -229,9 +228,9 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
     fn end_reconcile(&self, (outcome, next): ReconcileResult, took: Duration) {
         // The label that controller-runtime, which upstream uses, would give to the result.
         let label = match next {
-            _ if outcome == "error" => ReconcileResultLabel::Error,
-            Requeue::OnChange => ReconcileResultLabel::Success,
-            Requeue::Periodic | Requeue::After(_) => ReconcileResultLabel::RequeueAfter,
+            _ if outcome == "error" => "error",
+            Requeue::OnChange => "success",
+            Requeue::Periodic | Requeue::After(_) => "requeue_after",
         };
         self.metrics.end_reconcile(outcome, label, took);
     }

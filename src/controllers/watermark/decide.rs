@@ -7,10 +7,9 @@ use super::{
     super::replicas::{ObservedScale, ReconcileResult, Requeue, Scaling},
     WatermarkController,
     autoscaler::{ObjectState, metric_history},
-    exported_state::ExportedState,
     watermark_decision::WatermarkDecision,
 };
-use crate::{cluster::cache::selector::Selector, telemetry::ReconcileStep};
+use crate::{cluster::cache::selector::Selector, telemetry::ExportedState};
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::Scale,
@@ -59,14 +58,14 @@ impl WatermarkController {
         let selector = values.selector.as_ref().map_or("", Selector::as_str).to_owned();
         let started = Instant::now();
         let pods = self.target_pods(key, state, filled, values).await;
-        self.autoscaler.metrics.observe_step(ReconcileStep::Pods, started.elapsed());
+        self.autoscaler.metrics.observe_step("pods", started.elapsed());
         let started = Instant::now();
         let sources = match blocked {
             Some(_) => Vec::new(),
             None => self.fetch_metrics(key, state, filled, &rules, scale, &readiness, &pods).await,
         };
         if blocked.is_none() {
-            self.autoscaler.metrics.observe_step(ReconcileStep::Metrics, started.elapsed());
+            self.autoscaler.metrics.observe_step("metrics", started.elapsed());
         }
         let oldest_sample = config.max_metric_age.map(|age| now.earlier(age));
         let context = EvaluationContext {
@@ -119,7 +118,7 @@ impl WatermarkController {
         let target = &filled.scale_target_ref;
         let scaling = Scaling { target, observed, observed_at, is_dry_run };
         self.apply_decision(state, exported, decision, scaling, now).await;
-        self.autoscaler.metrics.observe_step(ReconcileStep::Write, started.elapsed());
+        self.autoscaler.metrics.observe_step("write", started.elapsed());
         (outcome, Requeue::Periodic)
     }
 

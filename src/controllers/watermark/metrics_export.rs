@@ -6,17 +6,16 @@ use std::{
     time::Duration,
 };
 
-use plimsoll_core::types::{ObjectKey, Time};
+use plimsoll_core::types::ObjectKey;
 
-use super::{WatermarkController, exported_state::ExportedState};
+use super::WatermarkController;
 use crate::{
     cluster::metrics_api::source::recommender::RecommenderCallObserver,
     telemetry::{
-        MonitorGateRow, RecommenderCall, SourceRow, WatermarkMetrics, WatermarkRow,
-        WpaMetricsSource, client_label, objects::PAGE_SIZE,
+        RecommenderCall, WatermarkMetrics, WatermarkRow, WpaMetricsSource, client_label,
+        objects::PAGE_SIZE,
     },
 };
-use plimsoll_core::watermark::cooldown::CooldownRemaining;
 
 /// Counts calls to recommenders.
 pub(super) struct RecommenderCallMetrics {
@@ -34,7 +33,7 @@ impl RecommenderCallMetrics {
 
 impl RecommenderCallObserver for RecommenderCallMetrics {
     fn on_start(&self, client: &str) {
-        let call = self.metrics.begin_recommender_call(client);
+        let call = self.metrics.calls.begin(client);
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.entry(client.to_owned()).or_default().push(call);
     }
@@ -72,66 +71,9 @@ impl WpaMetricsSource for WatermarkObjectMetrics {
         let (exported, next) = controller.queue.exported_page(after, PAGE_SIZE);
         let now = controller.clock.now();
         for (key, exported) in &exported {
-            let sources: Vec<SourceRow<'_>> = exported.sources.iter().map(source_row).collect();
-            let label = |key: &str| {
-                exported.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
-            };
-            visit(object_row(key, exported, &sources, now, &label));
+            visit(WatermarkRow { key, state: exported, now });
         }
         next
-    }
-}
-
-fn source_row(source: &super::exported_state::ExportedSource) -> SourceRow<'_> {
-    SourceRow {
-        metric_name: &source.label,
-        value_milli: source.value,
-        high_milli: source.watermarks.map(|(_, high)| high as f64),
-        low_milli: source.watermarks.map(|(low, _)| low as f64),
-        proposal: source.proposal.map(f64::from),
-    }
-}
-
-fn object_row<'a>(
-    key: &'a ObjectKey,
-    exported: &'a ExportedState,
-    sources: &'a [SourceRow<'a>],
-    now: Time,
-    label: &'a dyn Fn(&str) -> Option<&'a str>,
-) -> WatermarkRow<'a> {
-    let condition = |name: &str| {
-        exported.conditions.iter().find(|(known, _)| *known == name).map(|(_, holds)| *holds)
-    };
-    WatermarkRow {
-        key,
-        target_kind: &exported.target.0,
-        target_name: &exported.target.1,
-        dry_run: exported.dry_run,
-        min_replicas: exported.bounds.0,
-        max_replicas: exported.bounds.1,
-        tolerance: exported.tolerance as f64 / 1000.0,
-        effective_replicas: exported.desired_replicas.map(f64::from),
-        scaling_active: Some(exported.scaling_active),
-        able_to_scale: condition("able_to_scale"),
-        scaling_limited: condition("scaling_limited"),
-        scaling_blocked: condition("scaling_blocked"),
-        within_bounds: exported.within_bounds,
-        upscale_capping: exported.upscale_capping,
-        downscale_capping: exported.downscale_capping,
-        restrictions: Some(exported.restrictions.iter().copied().collect()),
-        cooldown_remaining: exported
-            .cooldown_seconds
-            .map(|(up, down)| CooldownRemaining { up, down }),
-        upscale_total: exported.replicas_moved.map(|(up, _)| up),
-        downscale_total: exported.replicas_moved.map(|(_, down)| down),
-        staleness_seconds: exported.last_value_at.map(|at| now.nanos_since(at) as f64 / 1e9),
-        monitor_gate: exported.monitor.as_ref().map(|monitor| MonitorGateRow {
-            monitor_name: &monitor.name,
-            monitor_namespace: &key.namespace,
-            is_blocked: monitor.blocks,
-        }),
-        sources,
-        label,
     }
 }
 
@@ -144,6 +86,6 @@ impl WatermarkController {
             .filter_map(|object| object.spec.recommender.as_ref())
             .map(|it| client_label(&it.url))
             .collect();
-        self.autoscaler.metrics.retain_clients(&used);
+        self.autoscaler.metrics.calls.retain_clients(&used);
     }
 }

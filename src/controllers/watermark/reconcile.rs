@@ -14,7 +14,6 @@ use super::{
     },
     WatermarkController,
     autoscaler::{ObjectState, WatermarkAutoscaler},
-    exported_state::ExportedState,
     scaling_gates::Blocked,
 };
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
         target::scale::ScaleReadError,
         write::{ObjectPatchTarget, WriteError},
     },
-    telemetry::ReconcileStep,
+    telemetry::ExportedState,
 };
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
@@ -116,7 +115,7 @@ impl WatermarkController {
         self.read_options(state, filled, now).await;
         let started = Instant::now();
         let blocked = self.check_gates(key, state, exported, now).await;
-        self.autoscaler.metrics.observe_step(ReconcileStep::Gates, started.elapsed());
+        self.autoscaler.metrics.observe_step("gates", started.elapsed());
         if let Some(Blocked { retry_after: pause, .. }) = &blocked
             && self.settings.compat == Compat::Upstream
         {
@@ -125,7 +124,7 @@ impl WatermarkController {
         let target = self.workloads.target(&key.namespace, &filled.scale_target_ref);
         let started = Instant::now();
         let scale = self.observe_scale(state, target).await;
-        self.autoscaler.metrics.observe_step(ReconcileStep::Scale, started.elapsed());
+        self.autoscaler.metrics.observe_step("scale", started.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
             Err(why) => return self.report_scale_error(state, exported, &why, now).await,

@@ -5,14 +5,13 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
 
-use super::{
-    WatermarkController,
-    autoscaler::ObjectState,
-    exported_state::{ExportedMonitor, ExportedState},
-};
-use crate::cluster::metrics_api::{
-    metrics_client::FetchContext,
-    source::promql::{check_query, requires_label},
+use super::{WatermarkController, autoscaler::ObjectState};
+use crate::{
+    cluster::metrics_api::{
+        metrics_client::FetchContext,
+        source::promql::{check_query, requires_label},
+    },
+    telemetry::{ExportedMonitor, ExportedState},
 };
 use plimsoll_core::{
     api::{

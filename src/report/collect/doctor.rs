@@ -35,9 +35,9 @@ use self::{
     cluster_coverage::{ClusterPods, compare_with_series, find_pods},
     query_log::QueryLog,
 };
-use crate::controllers::runtime::cluster::ClusterOptions;
 use crate::{
     cluster::clock::Clock,
+    controllers::runtime::cluster::ClusterOptions,
     report::{
         doctor::{
             DoctorReport, ProbeResults, diagnose,
@@ -65,33 +65,25 @@ const PROBED_AGES: [Duration; 5] = [
 /// What to examine.
 #[derive(Clone, Debug)]
 pub struct DoctorConfig {
-    /// Address and authentication of the server.
     pub transport: TransportConfig,
     /// Overrides of the detected schema, and label matchers for every query.
     pub series_options: SchemaOverrides,
-    /// The wanted length of history.
     pub wanted_history: Duration,
-    /// Timeout of a query.
     pub timeout: Duration,
-    /// Deadline of the whole examination.
     pub deadline: Duration,
     /// How to reach the cluster to compare with.
     pub cluster_options: ClusterOptions,
-    /// Restricts VPAs and series to this namespace.
     pub namespace: Option<String>,
     /// The given flags about the server, quoted for a shell.
     pub given_flags: Vec<String>,
-    /// The given flags that contain secrets.
     pub secret_flags: Vec<String>,
 }
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The transport configuration is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The server does not respond to queries.
     #[error("{0}")]
     Unreachable(String),
 }
@@ -127,24 +119,10 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
     let probe = ServerProbe { client: client(limits), query_log, clock: wall, now };
 
     let mut facts = ProbeResults {
-        at: now,
-        address,
-        wanted_history: config.wanted_history,
-        stage: Stage::Cluster,
-        deadline: config.deadline,
         first_query: first_evidence,
-        build: ProbeAnswer::not_yet(),
-        flags: ProbeAnswer::not_yet(),
-        runtime: ProbeAnswer::not_yet(),
-        schema: ProbeAnswer::not_yet(),
-        recording_rules: None,
-        throttled: None,
-        families: None,
-        depth: Vec::new(),
-        sample_read: None,
-        cluster_coverage: ClusterCoverage::Empty,
         given_flags: config.given_flags.clone(),
         secret_flags: config.secret_flags.clone(),
+        ..ProbeResults::new(now, address, config.wanted_history, config.deadline)
     };
     let remaining = config.deadline.saturating_sub(started.elapsed());
     if timeout(remaining, probe.collect(config, &mut facts)).await.is_ok() {
@@ -227,7 +205,6 @@ impl ServerProbe {
         self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
-    /// The result vector of an instant query.
     async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<Vec<CollectedSeries>> {
         let answer = self.client.vector(query, at).await;
         self.with_evidence(answer.map_err(|failure| failure.to_string()))
@@ -239,7 +216,6 @@ impl ServerProbe {
         self.with_evidence(answer.map_err(|failure| failure.to_string()))
     }
 
-    /// Probes other series, and the depth of history.
     async fn probe_series(&self, schema: &Schema, config: &DoctorConfig, facts: &mut ProbeResults) {
         let containers = |metric: &WithOrigin<String>| {
             let selector = schema.usage_selector_in(metric, config.namespace.as_deref().as_slice());

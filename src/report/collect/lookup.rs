@@ -5,16 +5,14 @@ use kube::{Resource, ResourceExt as _};
 use crate::{
     cluster::snapshot::{List, Listed, ReadError, ReadErrorCause},
     controllers::runtime::cluster::{Cluster, NoCluster},
-    report::explain::suggestions::suggestions,
+    report::explain::suggestions::not_found_hint,
 };
 
 /// Why an object could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// No cluster is known.
     #[error(transparent)]
     NoCluster(#[from] NoCluster),
-    /// The API server returned an error.
     #[error("{address}: {error}")]
     Unreadable {
         /// The cluster.
@@ -22,7 +20,6 @@ pub enum ExplainError {
         /// The list that could not be read.
         error: ReadError,
     },
-    /// The object does not exist.
     #[error("{kind} {namespace}/{name} not found: {hint}")]
     NotFound {
         /// Kind of the object.
@@ -34,7 +31,6 @@ pub enum ExplainError {
         /// Similar names, or what else the user can try.
         hint: String,
     },
-    /// The CRD is not installed.
     #[error("{address}: the {kind} CRD is not installed: apply the output of `plimsoll crds`")]
     CrdMissing {
         /// The cluster.
@@ -42,7 +38,6 @@ pub enum ExplainError {
         /// The kind of the CRD.
         kind: String,
     },
-    /// The stored history cannot be read.
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
     /// The storage directory does not exist.
@@ -79,7 +74,6 @@ pub(super) fn required<'a, K: Resource<DynamicType = ()>>(
     })
 }
 
-/// The object with this name.
 pub(super) fn find_object<'a, K: Resource<DynamicType = ()>>(
     cluster: &Cluster,
     listed: &'a Listed<K>,
@@ -104,14 +98,7 @@ pub(super) fn find_object<'a, K: Resource<DynamicType = ()>>(
         return Err(ExplainError::unreadable(cluster, &error));
     }
     let names: Vec<String> = list.objects.iter().map(kube::ResourceExt::name_any).collect();
-    let near = suggestions(name, names.iter().map(String::as_str));
-    let hint = if near.is_empty() {
-        format!(
-            "no {kind}s in namespace {namespace}; specify the namespace as NAMESPACE/NAME or with -n"
-        )
-    } else {
-        format!("did you mean {}?", near.join(", "))
-    };
+    let hint = not_found_hint(&format!("{kind}s"), namespace, name, &names);
     Err(ExplainError::NotFound {
         kind,
         namespace: namespace.to_owned(),

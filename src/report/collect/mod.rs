@@ -1,8 +1,8 @@
 //! Collects the data of reports from a cluster and a Prometheus server.
 
-pub mod doctor;
-pub mod lookup;
-pub mod pod;
-pub mod status;
-pub mod vpa;
+pub(crate) mod doctor;
+pub(crate) mod lookup;
+pub(crate) mod pod;
+pub(crate) mod status;
+pub(crate) mod vpa;
 pub mod wpa;

@@ -3,7 +3,6 @@
 
 mod build;
 mod decide;
-mod disruption_budgets;
 mod leases;
 mod unmatched;
 
@@ -23,7 +22,9 @@ use plimsoll_core::{
 };
 
 use self::{
-    build::ExplainedPod, decide::decide, disruption_budgets::DisruptionBudgets, leases::Leases,
+    build::ExplainedPod,
+    decide::{DisruptionBudgets, decide},
+    leases::Leases,
 };
 use super::lookup::{ExplainError, find_object, required};
 use crate::{
@@ -53,21 +54,15 @@ const MATCHED_PARTS: [SnapshotPart; 3] =
 pub struct ExplainPodConfig {
     /// Namespace of the pod; `None` selects the namespace of the kubeconfig's current context.
     pub namespace: Option<String>,
-    /// Its name.
     pub name: String,
-    /// Settings of the update decision.
     pub settings: Settings,
-    /// Whether native sidecars are sized as well.
     pub native_sidecars: bool,
-    /// How limits follow requests.
     pub limit_policy: LimitPolicy,
     /// The Lease of the admission controller to check; `None` disables the check.
     pub admission_check: Option<AdmissionCheck>,
-    /// Namespace of the heartbeat Leases of recommenders.
     pub heartbeat_namespace: String,
     /// Namespace of the updater's Lease, which stores the recent disruptions.
     pub lease_namespace: String,
-    /// Name of the updater's Lease.
     pub lease_name: String,
 }
 
@@ -215,7 +210,6 @@ fn count_pods(workloads: &[Workload]) -> u32 {
     workloads.iter().map(|workload| workload.pods.len() as u32).sum()
 }
 
-/// The state in the annotation of the VPA.
 fn persisted_state(vpa: &VerticalPodAutoscaler, notes: &mut Vec<String>) -> WorkloadState {
     let Some(text) = vpa.annotations().get(workload_state::ANNOTATION) else {
         return WorkloadState::default();

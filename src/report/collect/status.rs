@@ -18,7 +18,6 @@ const LABEL_SELECTOR: &str = "app.kubernetes.io/name=plimsoll";
 const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// The default namespace of the Leases of the VPA controllers.
 const DEFAULT_LEASE_NAMESPACE: &str = "kube-system";
-/// Names of Leases to find in all namespaces.
 const LEASE_NAMES: [&str; 4] = [
     "vpa-recommender-lease",
     "vpa-updater",

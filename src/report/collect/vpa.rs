@@ -11,12 +11,10 @@ use kube::{Api, Client, api::ListParams};
 use plimsoll_core::{
     api::checkpoint::VerticalPodAutoscalerCheckpoint,
     history::{Sample, Sink, SkippedRecord, Snapshot},
-    types::{ContainerKey, ObjectKey, Time},
+    recommender::{NamespaceScope, ResourceAmounts, RestoreResult, Settings, VpaRegistry},
+    types::{ContainerKey, ObjectKey, Time, compat::Compat},
 };
-use plimsoll_storage::{
-    CheckpointStorage, Error, LoadRequest, LocalStorage, Storage,
-    checkpoint::{self},
-};
+use plimsoll_storage::{CheckpointStorage, Error, LoadRequest, LocalStorage, Storage, checkpoint};
 
 use super::lookup::{ExplainError, find_object, required};
 use crate::{
@@ -35,25 +33,16 @@ use crate::{
         report::{self, RecordForm, StoredRecord},
     },
 };
-use plimsoll_core::{
-    recommender::{NamespaceScope, ResourceAmounts, RestoreResult, Settings, VpaRegistry},
-    types::compat::Compat,
-};
 
 /// Which VPA to explain, and the flags of its recommender.
 #[derive(Clone, Debug)]
 pub struct ExplainConfig {
     /// Namespace of the VPA; `None` selects the namespace of the kubeconfig's current context.
     pub namespace: Option<String>,
-    /// Name of the VPA.
     pub name: String,
-    /// Whether the recommender behaves like upstream.
     pub compat: Compat,
-    /// The model's settings.
     pub settings: Settings,
-    /// Where history is stored.
     pub storage: StorageChoice,
-    /// Whether native sidecars get recommendations.
     pub native_sidecars: bool,
     /// Whether recommendations are capped to the largest node.
     pub cap_to_largest_node: bool,
@@ -215,7 +204,6 @@ async fn find_checkpoint_time(
     }
 }
 
-/// Loads stored history into the recommender's state.
 struct HistoryLoader<'a> {
     state: &'a SharedState,
     now: Time,

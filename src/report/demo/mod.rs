@@ -7,22 +7,18 @@
 //!
 //! Only the load is synthetic. Savings and OOM kills are the measured difference of the two runs.
 
-pub mod chart;
-pub mod config;
-pub mod report;
-pub mod scenario_run;
-pub mod sparkline;
+pub(crate) mod report;
+pub(crate) mod scenario_run;
 mod sparklines;
 mod tables;
-pub mod text;
-pub mod totals;
-pub mod workloads;
+pub(crate) mod text;
+pub(crate) mod totals;
+pub(crate) mod workloads;
 
 use std::sync::Arc;
 
-pub use config::Config;
 pub use report::DemoReport;
-pub use scenario_run::{DemoError, OpenStorage, ProgressObserver, START, Scenario};
+pub use scenario_run::{Config, DemoError, OpenStorage, ProgressObserver, START, Scenario};
 pub use workloads::{DemoWorkload, workloads};
 
 use self::{
@@ -70,7 +66,7 @@ fn report(
             .iter()
             .flat_map(|workload| containers(workload, results, recommendations))
             .collect(),
-        chart_point_minutes: chart::POINT_MINUTES,
+        chart_point_minutes: totals::POINT_MINUTES,
     }
 }
 

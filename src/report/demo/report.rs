@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::Time;
-use serde::{Deserialize, Serialize};
-
-use super::{
-    chart::Chart,
-    totals::{self, Totals},
-};
 use plimsoll_core::{
     recommender::Explanation,
     sim::{ContainerResources, ResourceRecommendation},
+    types::Time,
 };
+use serde::{Deserialize, Serialize};
+
+use super::totals::{self, Chart, Totals};
 
 /// Version of the JSON schema, incremented when a field changes its meaning or is removed, but not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -22,37 +19,27 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[serde(rename_all = "camelCase")]
 pub struct DemoReport {
     /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
+    pub(crate) schema_version: u32,
     /// Always `demo`.
-    pub kind: String,
-    /// Version of the program.
-    pub version: String,
+    pub(crate) kind: String,
+    pub(crate) version: String,
     /// Always true: the load is generated from a seed. Everything else is computed by the real code.
-    pub synthetic_load: bool,
-    /// Seed of the load.
-    pub seed: u64,
-    /// Simulated days of each scenario.
-    pub days: u32,
-    /// Simulated time at which both scenarios start.
-    pub start: Time,
-    /// Sums over all containers.
-    pub lives: BothScenarios<Totals>,
+    pub(crate) synthetic_load: bool,
+    pub(crate) seed: u64,
+    pub(crate) days: u32,
+    pub(crate) start: Time,
+    pub(crate) lives: BothScenarios<Totals>,
     /// What the scenario with recommendations saves. Negative if it requests more.
-    pub savings: Savings,
-    /// Saves and restarts of the recommender's history.
-    pub history: HistoryReport,
-    /// Every container, in a fixed order.
-    pub containers: Vec<ContainerReport>,
-    /// Width of a point in the charts.
-    pub chart_point_minutes: u32,
+    pub(crate) savings: Savings,
+    pub(crate) history: HistoryReport,
+    pub(crate) containers: Vec<ContainerReport>,
+    pub(crate) chart_point_minutes: u32,
 }
 
 /// A value for each of the two scenarios.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BothScenarios<T> {
-    /// Without recommendations.
     pub without: T,
-    /// With recommendations.
     pub with: T,
 }
 
@@ -60,13 +47,9 @@ pub struct BothScenarios<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Savings {
-    /// Requested core-hours.
     pub core_hours: f64,
-    /// Requested GiB-hours.
     pub gib_hours: f64,
-    /// OOM kills.
     pub oom_kills: i64,
-    /// Minutes in which CPU was throttled.
     pub throttled_minutes: i64,
 }
 
@@ -92,11 +75,8 @@ impl Savings {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryReport {
-    /// Name of the storage.
     pub backend: String,
-    /// Number of saves.
     pub saves: u64,
-    /// Restarts of the recommender.
     pub restarts: Vec<Restart>,
 }
 
@@ -104,13 +84,9 @@ pub struct HistoryReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
-    /// Simulated time of the restart.
     pub at: Time,
-    /// Histories loaded from the store.
     pub loaded: usize,
-    /// Recommendations that were compared.
     pub compared: usize,
-    /// Recommendations that were identical before and after.
     pub unchanged: usize,
 }
 
@@ -118,37 +94,27 @@ pub struct Restart {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerReport {
-    /// Namespace of the workload.
     pub namespace: Arc<str>,
-    /// Name of the workload.
     pub workload: Arc<str>,
-    /// Name of the container.
     pub container: Arc<str>,
-    /// A short description of the workload.
     pub story: String,
-    /// Whether it is a native sidecar.
     pub sidecar: bool,
     /// Replicas; absent for jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// Resources of the pod template.
     pub template: ContainerResources,
     /// The recommendation at the end; absent if the container never ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommended>,
-    /// Totals of the container.
     pub lives: BothScenarios<Totals>,
-    /// Usage and requests of the container.
     pub charts: BothScenarios<Chart>,
 }
 
 /// A recommendation and its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommended {
-    /// The recommended amounts.
     #[serde(flatten)]
     pub advice: ResourceRecommendation,
-    /// Short reasons.
     pub why: Reasons,
     /// The reasons as data from which the amounts can be recomputed.
     pub explanation: Explanation,
@@ -157,8 +123,6 @@ pub struct Recommended {
 /// Short reasons for a recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons {
-    /// Reason for the CPU target.
     pub cpu: String,
-    /// Reason for the memory target.
     pub memory: String,
 }

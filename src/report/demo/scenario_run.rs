@@ -1,26 +1,23 @@
 //! Simulates one scenario of the demo's cluster, hour by hour: without a recommender, or with the real one, which saves its
 //! history to a real storage and loads it again.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use async_trait::async_trait;
-use plimsoll_core::types::{ObjectKey, Time};
-use plimsoll_storage::{LoadRequest, NotLeader, Storage, WritePermit};
-
-use super::{
-    chart::Charts,
-    config::Config,
-    report::{HistoryReport, Restart},
-    totals::TotalsByContainer,
-    workloads::DemoWorkload,
-};
 use plimsoll_core::{
-    recommender::{ContainerPolicy, ResourceAmounts, VpaSettings},
+    recommender::{ContainerPolicy, ResourceAmounts, Settings, VpaSettings},
     sim::{
         Cluster, ContainerMinute, MinuteSink as _, Recommender, UpdatePolicy,
         WorkloadRecommendation,
     },
-    types::quantity::Quantity,
+    types::{ObjectKey, Time, quantity::Quantity},
+};
+use plimsoll_storage::{LoadRequest, NotLeader, Storage, WritePermit};
+
+use super::{
+    report::{HistoryReport, Restart},
+    totals::{Charts, TotalsByContainer},
+    workloads::DemoWorkload,
 };
 
 /// Both scenarios start on Monday, 5 January 2026, at midnight UTC.
@@ -94,9 +91,7 @@ pub enum DemoError {
 
 /// The result of a scenario.
 pub struct ScenarioResult {
-    /// Totals of all containers.
     pub totals: TotalsByContainer,
-    /// Charts of all containers.
     pub charts: Charts,
 }
 
@@ -276,4 +271,20 @@ impl WritePermit for UnfencedPermit {
     async fn acquire(&self) -> Result<(), NotLeader> {
         Ok(())
     }
+}
+
+/// The maximum number of simulated days. Up to this, sums fit into integers that every JSON parser represents exactly.
+pub const MOST_DAYS: u32 = 90;
+
+/// Configuration of a demo.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Seed of the random load.
+    pub seed: u64,
+    /// Simulated days, 1 to [`MOST_DAYS`].
+    pub days: u32,
+    /// Directory of the recommender's history, which is kept; `None` for a temporary directory.
+    pub store: Option<PathBuf>,
+    /// Settings of the recommender.
+    pub settings: Settings,
 }

@@ -1,7 +1,7 @@
 //! The report's two tables: the comparison of the scenarios, and the recommendations.
 
 use super::report::{BothScenarios, ContainerReport, DemoReport, Recommended};
-use crate::report::style::{BOLD, DIM, GREEN, Style, YELLOW, push_line, wrap};
+use crate::report::style::{BOLD, DIM, GREEN, Page, YELLOW, wrap};
 use plimsoll_core::{
     sim::ResourceRecommendation,
     types::{
@@ -10,25 +10,20 @@ use plimsoll_core::{
     },
 };
 
-/// Renders the totals of both scenarios.
-pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, style: &Style) {
+pub(super) fn render_scenarios(page: &mut Page<'_>, report: &DemoReport) {
     let BothScenarios { without, with } = &report.lives;
     let hours = f64::from(report.days) * 24.0;
-    style.heading(
-        out,
+    page.heading(
         &format!("{:<24}{:>13}{:>13}   difference", "BEFORE / AFTER", "without", "with"),
         "",
     );
     let mut row = |label: &str, without: String, with: String, better: bool, difference: String| {
         let code = if better { GREEN } else { YELLOW };
         // The space before each column remains if a number is wider than its column.
-        push_line(
-            out,
-            format_args!(
-                "  {label:<22} {without:>12} {with:>12}   {}",
-                style.paint(code, &difference)
-            ),
-        );
+        page.line(format_args!(
+            "  {label:<22} {without:>12} {with:>12}   {}",
+            page.paint(code, &difference)
+        ));
     };
     row(
         "requested CPU, mean",
@@ -65,7 +60,6 @@ pub(super) fn render_scenarios(out: &mut String, report: &DemoReport, style: &St
     }
 }
 
-/// A row about one resource of one container.
 pub(super) struct Row {
     pub(super) resource: &'static str,
     pub(super) request: String,
@@ -107,46 +101,38 @@ pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Ve
     rows
 }
 
-/// Renders the recommendations of each container.
-pub(super) fn recommendations(out: &mut String, report: &DemoReport, style: &Style) {
+pub(super) fn recommendations(page: &mut Page<'_>, report: &DemoReport) {
     let day = report.days;
-    style.heading(out, "RECOMMENDATIONS", &format!("(at the end of day {day})"));
+    page.heading("RECOMMENDATIONS", &format!("(at the end of day {day})"));
     let columns =
         format!("{:>16}{:>8}{:>7}{:>8}{:>8}  why", "template", "target", "", "lower", "upper");
-    push_line(out, format_args!("{}", style.paint(DIM, &columns)));
+    page.line(format_args!("{}", page.paint(DIM, &columns)));
     for container in &report.containers {
-        push_line(
-            out,
-            format_args!(
-                "{}{}",
-                style.paint(BOLD, &container.container),
-                style.paint(DIM, &about(container))
-            ),
-        );
+        page.line(format_args!(
+            "{}{}",
+            page.paint(BOLD, &container.container),
+            page.paint(DIM, &about(container))
+        ));
         let Some(recommended) = &container.recommendation else {
-            out.push_str("  never ran, so there is no recommendation\n");
+            page.line("  never ran, so there is no recommendation");
             continue;
         };
         for row in rows(container, recommended) {
             let Row { resource, request, target, lower, upper, change, why } = row;
             let code = if change > 0.0 { YELLOW } else { GREEN };
-            let change = style.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
-            let mut why = wrap(&why, style.width.saturating_sub(49).max(20)).into_iter();
-            push_line(
-                out,
-                format_args!(
-                    "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
-                    why.next().unwrap_or_default()
-                ),
-            );
+            let change = page.paint(code, &format!(" {:>6}", format!("{change:+.0} %")));
+            let mut why = wrap(&why, page.width.saturating_sub(49).max(20)).into_iter();
+            page.line(format_args!(
+                "  {resource:<6} {request:>7} {target:>7}{change} {lower:>7} {upper:>7}  {}",
+                why.next().unwrap_or_default()
+            ));
             for rest in why {
-                push_line(out, format_args!("{:49}{rest}", ""));
+                page.line(format_args!("{:49}{rest}", ""));
             }
         }
     }
 }
 
-/// A short description of a container.
 fn about(container: &ContainerReport) -> String {
     let ContainerReport { story, sidecar, replicas, .. } = container;
     if *sidecar {

@@ -1,52 +1,46 @@
 //! The report as text, readable in 80 columns, without colours and in a pipe.
 
 use super::{
-    config::Config,
     report::{BothScenarios, DemoReport},
+    scenario_run::Config,
     sparklines::render_sparklines,
     tables::{recommendations, render_scenarios, rows},
 };
 pub use crate::report::style::Style;
-use crate::report::style::{BOLD, DIM, push_line, wrap};
+use crate::report::style::{BOLD, DIM, Page, wrap};
 
 /// The introduction that is printed before the simulation starts.
 pub fn opening(config: &Config, style: &Style) -> String {
-    let mut out = String::new();
+    let mut page = Page::new(style);
     let Config { seed, days, .. } = config;
     let days =
         if *days == 1 { "one virtual day".to_owned() } else { format!("{days} virtual days") };
-    push_line(
-        &mut out,
-        format_args!(
-            "{}",
-            style.paint(BOLD, &format!("Plimsoll demo: {days}, simulated twice (seed {seed})"))
-        ),
-    );
-    out.push_str(
-        "The load is synthetic; the recommender, its history and its storage are real.\n\
-         One run has no recommendations, the other applies them.\n",
-    );
-    out
+    page.line(format_args!(
+        "{}",
+        page.paint(BOLD, &format!("Plimsoll demo: {days}, simulated twice (seed {seed})"))
+    ));
+    page.line("The load is synthetic; the recommender, its history and its storage are real.");
+    page.line("One run has no recommendations, the other applies them.");
+    page.finish()
 }
 
 /// The report of the outcome.
 pub fn outcome(report: &DemoReport, style: &Style) -> String {
-    let mut out = String::new();
-    render_scenarios(&mut out, report, style);
-    recommendations(&mut out, report, style);
-    render_sparklines(&mut out, report, style);
-    remarks(&mut out, report, style);
-    next(&mut out, style);
-    out
+    let mut page = Page::new(style);
+    render_scenarios(&mut page, report);
+    recommendations(&mut page, report);
+    render_sparklines(&mut page, report);
+    remarks(&mut page, report);
+    next(&mut page);
+    page.finish()
 }
 
-/// Remarks that explain the numbers.
-fn remarks(out: &mut String, report: &DemoReport, style: &Style) {
-    style.heading(out, "SUMMARY", "");
+fn remarks(page: &mut Page<'_>, report: &DemoReport) {
+    page.heading("SUMMARY", "");
     let mut remark = |text: &str| {
-        let bullet = style.choose_glyphs("•", "-");
-        for (index, line) in wrap(text, style.width.min(96) - 4).iter().enumerate() {
-            push_line(out, format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
+        let bullet = page.choose_glyphs("•", "-");
+        for (index, line) in wrap(text, page.width.min(96) - 4).iter().enumerate() {
+            page.line(format_args!("  {} {line}", if index == 0 { bullet } else { " " }));
         }
     };
     remark(&summary(report));
@@ -101,7 +95,6 @@ fn remarks(out: &mut String, report: &DemoReport, style: &Style) {
     }
 }
 
-/// The outcome in one sentence.
 fn summary(report: &DemoReport) -> String {
     let BothScenarios { without, with } = &report.lives;
     let requested = |resource: &str, without: f64, with: f64| {
@@ -122,9 +115,9 @@ fn summary(report: &DemoReport) -> String {
     )
 }
 
-fn next(out: &mut String, style: &Style) {
-    style.heading(out, "NEXT", "");
-    let command = &style.command;
+fn next(page: &mut Page<'_>) {
+    page.heading("NEXT", "");
+    let command = page.command.clone();
     for (arguments, description) in [
         ("demo --seed 7", "another load"),
         ("demo --days 30", "a longer simulation"),
@@ -132,14 +125,11 @@ fn next(out: &mut String, style: &Style) {
         ("crds", "the CustomResourceDefinitions"),
         ("--help", "all commands"),
     ] {
-        push_line(
-            out,
-            format_args!(
-                "  {:<44}{}",
-                format!("{command} {arguments}"),
-                style.paint(DIM, description)
-            ),
-        );
+        page.line(format_args!(
+            "  {:<44}{}",
+            format!("{command} {arguments}"),
+            page.paint(DIM, description)
+        ));
     }
 }
 
@@ -155,25 +145,16 @@ fn times(count: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::demo::sparkline::Glyphs;
+    use crate::report::style::tests::plain_output;
 
     #[test]
     fn color_changes_nothing_else() {
-        let style = |colour| Style {
-            width: 80,
-            colour,
-            glyphs: Glyphs::Ascii,
-            command: "plimsoll".to_owned(),
-        };
         let config = Config {
             seed: 1,
             days: 8,
             store: None,
             settings: plimsoll_core::recommender::Settings::default(),
         };
-        let painted = opening(&config, &style(true));
-        let plain = opening(&config, &style(false));
-        assert_ne!(painted, plain);
-        assert_eq!(painted.replace("\x1b[1m", "").replace("\x1b[0m", ""), plain);
+        plain_output(|style| opening(&config, style));
     }
 }

@@ -4,29 +4,24 @@
 //! largest (bytes times minutes of the longest demo) stay below 2^53, which every JSON parser represents exactly; the types
 //! are wide enough for all requests that flags can cause.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use plimsoll_core::{
+    sim::{ContainerMinute, MinuteSink, Workload},
+    types::Time,
+};
 use serde::{Deserialize, Serialize};
-
-use plimsoll_core::sim::{ContainerMinute, MinuteSink, Workload};
 
 /// Sums over the minutes of some containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// Requested CPU, in millicores times minutes.
     pub requested_millicore_minutes: i128,
-    /// Requested memory, in bytes times minutes.
     pub requested_byte_minutes: i128,
-    /// Used CPU, in millicores times minutes.
     pub used_millicore_minutes: i128,
-    /// Used memory, in bytes times minutes.
     pub used_byte_minutes: i128,
-    /// Minutes that containers ran.
     pub running_minutes: i64,
-    /// Minutes in which CPU was throttled.
     pub throttled_minutes: i64,
-    /// OOM kills of containers.
     pub oom_kills: i64,
     /// Pods that were replaced to change their requests. A pod counts once for each of its containers, and once in the
     /// totals of a scenario.
@@ -34,12 +29,10 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Requested CPU in core-hours.
     pub fn core_hours(&self) -> f64 {
         core_hours(self.requested_millicore_minutes)
     }
 
-    /// Requested memory in GiB-hours.
     pub fn gib_hours(&self) -> f64 {
         gib_hours(self.requested_byte_minutes)
     }
@@ -52,28 +45,6 @@ impl Totals {
         self.running_minutes += i64::from(step.running);
         self.throttled_minutes += i64::from(step.throttled);
         self.oom_kills += i64::from(step.oom_killed);
-    }
-
-    fn add(&mut self, other: &Self) {
-        // Destructured, so that a new field cannot be forgotten.
-        let Self {
-            requested_millicore_minutes,
-            requested_byte_minutes,
-            used_millicore_minutes,
-            used_byte_minutes,
-            running_minutes,
-            throttled_minutes,
-            oom_kills,
-            replaced_pods,
-        } = other;
-        self.requested_millicore_minutes += requested_millicore_minutes;
-        self.requested_byte_minutes += requested_byte_minutes;
-        self.used_millicore_minutes += used_millicore_minutes;
-        self.used_byte_minutes += used_byte_minutes;
-        self.running_minutes += running_minutes;
-        self.throttled_minutes += throttled_minutes;
-        self.oom_kills += oom_kills;
-        self.replaced_pods += replaced_pods;
     }
 }
 
@@ -93,6 +64,7 @@ pub type ContainerName = (Arc<str>, Arc<str>);
 /// The totals of all containers of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct TotalsByContainer {
+    all: Totals,
     by_container: BTreeMap<ContainerName, Totals>,
     replaced_pods: BTreeMap<Arc<str>, i64>,
 }
@@ -107,13 +79,8 @@ impl TotalsByContainer {
         }
     }
 
-    /// The totals of all containers together.
     pub fn total(&self) -> Totals {
-        let pods = Totals { replaced_pods: self.replaced_pods.values().sum(), ..Totals::default() };
-        self.by_container.values().fold(pods, |mut sum, totals| {
-            sum.add(totals);
-            sum
-        })
+        Totals { replaced_pods: self.replaced_pods.values().sum(), ..self.all }
     }
 
     /// Sets how many pods of each workload were replaced in the whole scenario, which the steps do not show.
@@ -126,6 +93,95 @@ impl TotalsByContainer {
 impl MinuteSink for TotalsByContainer {
     fn record(&mut self, step: &ContainerMinute) {
         let names = (step.workload.clone(), step.container.clone());
+        self.all.count(step);
         self.by_container.entry(names).or_default().count(step);
+    }
+}
+
+/// Minutes of one point.
+pub const POINT_MINUTES: u32 = 120;
+
+/// The chart of one container: one entry for each point, `null` if no replica ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chart {
+    /// Mean CPU usage of a running replica, in millicores.
+    pub cpu_usage: Vec<Option<i64>>,
+    /// Mean CPU request of a replica, in millicores.
+    pub cpu_request: Vec<Option<i64>>,
+    /// Highest memory usage of any replica, in bytes.
+    pub memory_usage: Vec<Option<i64>>,
+    /// Mean memory request of a replica, in bytes.
+    pub memory_request: Vec<Option<i64>>,
+    pub oom_kills: Vec<i64>,
+}
+
+/// Collects the charts of all containers.
+#[derive(Clone, Debug)]
+pub struct Charts {
+    start: Time,
+    points: usize,
+    by_container: BTreeMap<ContainerName, Vec<PointSums>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct PointSums {
+    running: i64,
+    replicas: i64,
+    cpu_usage: i128,
+    cpu_request: i128,
+    memory_peak: i64,
+    memory_request: i128,
+    oom_kills: i64,
+}
+
+impl Charts {
+    /// Creates charts for a scenario that starts at `start`.
+    pub fn new(start: Time, days: u32) -> Self {
+        let points = (days * 24 * 60).div_ceil(POINT_MINUTES) as usize;
+        Self { start, points, by_container: BTreeMap::new() }
+    }
+
+    /// The chart of one container, without values if it never ran.
+    pub fn container_chart(&self, workload: &Arc<str>, container: &Arc<str>) -> Chart {
+        let mut chart = Chart::default();
+        let no_points = vec![PointSums::default(); self.points];
+        let names = (workload.clone(), container.clone());
+        for point in self.by_container.get(&names).unwrap_or(&no_points) {
+            let mean = |sum: i128, of: i64| {
+                // A mean lies within the range of its values, so it fits.
+                (of > 0).then(|| i64::try_from(sum / i128::from(of)).unwrap_or(i64::MAX))
+            };
+            chart.cpu_usage.push(mean(point.cpu_usage, point.running));
+            chart.cpu_request.push(mean(point.cpu_request, point.replicas));
+            chart.memory_usage.push((point.running > 0).then_some(point.memory_peak));
+            chart.memory_request.push(mean(point.memory_request, point.replicas));
+            chart.oom_kills.push(point.oom_kills);
+        }
+        chart
+    }
+}
+
+impl MinuteSink for Charts {
+    fn record(&mut self, step: &ContainerMinute) {
+        // A step has the timestamp of the end of its minute, and belongs to the point in which it started.
+        let started = step.at.earlier(Duration::from_mins(1)).nanos_since(self.start);
+        let width = i64::from(POINT_MINUTES) * 60 * 1_000_000_000;
+        let Ok(index) = usize::try_from(started.div_euclid(width)) else { return };
+        let names = (step.workload.clone(), step.container.clone());
+        let points = self.points;
+        let point_sums = self
+            .by_container
+            .entry(names)
+            .or_insert_with(|| vec![PointSums::default(); points])
+            .get_mut(index);
+        let Some(point) = point_sums else { return };
+        point.replicas += 1;
+        point.running += i64::from(step.running);
+        point.cpu_usage += i128::from(step.usage.cpu.0);
+        point.cpu_request += i128::from(step.share.request.cpu.0);
+        point.memory_peak = point.memory_peak.max(step.usage.memory.0);
+        point.memory_request += i128::from(step.share.request.memory.0);
+        point.oom_kills += i64::from(step.oom_killed);
     }
 }

@@ -1,23 +1,24 @@
-//! Turns probe results into a report: findings with their evidence, and suggested flags.
+//! Turns probe results into a report: findings with their evidence, and the flags with which a recommender reads history from
+//! the server.
 
 use std::time::Duration;
 
+use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC, WithOrigin};
+
 use super::{
     DoctorReport, ProbeResults,
-    cluster_findings::coverage_finding,
-    history_findings::{cost, history, missing_history_finding, oldest_age},
-    probe_results::Stage,
-    recording_rules::recording_rules_finding,
+    history_findings::{
+        cost, history, missing_history_finding, oldest_age, recording_rules_finding,
+    },
+    probe_results::{ServerFlavor, Stage, detect_flavor},
     report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
-    series_findings::{containers, pods},
-    server_flavor::{self, ServerFlavor},
-    suggested_flags::flags,
+    series_findings::{containers, coverage_finding, pods},
 };
 use crate::report::style::format_span;
 
 /// Builds the report about a server.
 pub fn diagnose(facts: ProbeResults) -> DoctorReport {
-    let (kind, version) = server_flavor::detect_flavor(
+    let (kind, version) = detect_flavor(
         &facts.address,
         facts.build.answer.as_ref().ok(),
         facts.flags.answer.as_ref().ok(),
@@ -58,7 +59,6 @@ pub fn diagnose(facts: ProbeResults) -> DoctorReport {
     }
 }
 
-/// Creates a finding.
 pub(super) fn finding(
     topic: Topic,
     code: &str,
@@ -72,8 +72,7 @@ pub(super) fn finding(
 
 /// Reports the stages that did not complete before the deadline.
 fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
-    let rest = std::iter::successors(Some(facts.stage), |stage| Some(stage.next()));
-    let rest: Vec<&str> = rest.map_while(Stage::description).collect();
+    let rest = facts.stage.remaining();
     if rest.is_empty() {
         return None;
     }
@@ -104,7 +103,6 @@ fn server_finding(facts: &ProbeResults, server: &Server) -> Finding {
     }
 }
 
-/// The query limits, if the server reports them.
 fn limits(facts: &ProbeResults) -> Option<Finding> {
     let flags = facts.flags.answer.as_ref().ok()?;
     let samples = flags.get("query.max-samples")?;
@@ -137,7 +135,6 @@ pub(super) fn grouped(number: &str) -> String {
     text
 }
 
-/// Checks the configured retention.
 fn retention(facts: &ProbeResults) -> Option<Finding> {
     let (retention, evidence) = match &facts.runtime.answer {
         Ok(runtime) if runtime.storage_retention.is_some() => {
@@ -190,6 +187,38 @@ pub fn parse_prometheus_duration(text: &str) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
+pub(super) fn flags(facts: &ProbeResults) -> Vec<String> {
+    let mut flags = vec!["--storage=prometheus".to_owned()];
+    flags.extend(facts.given_flags.iter().cloned());
+    let Ok(schema) = &facts.schema.answer else { return flags };
+    let usage = &schema.usage;
+    // If the job has two metrics paths, the recommender selects one itself when the job is given.
+    let job = usage.job.value.as_deref().unwrap_or_default();
+    flags.push(shell_flag("prometheus-cadvisor-job-name", job));
+    let mut name = |flag_name: &str, WithOrigin { value, .. }: &WithOrigin<String>, usual: &str| {
+        if value != usual {
+            flags.push(shell_flag(flag_name, value));
+        }
+    };
+    name("history-cpu-metric", &usage.cpu, CPU_METRIC);
+    name("history-memory-metric", &usage.memory, MEMORY_METRIC);
+    // Given even if they equal upstream's defaults, so that the recommender need not detect them.
+    name("container-namespace-label", &usage.namespace, "");
+    name("container-pod-name-label", &usage.pod, "");
+    name("container-name-label", &usage.container, "");
+    flags
+}
+
+/// Formats a flag, quoted for a shell if necessary.
+pub fn shell_flag(name: &str, value: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-._/:=@,+%".contains(letter);
+    if value.chars().all(plain) {
+        format!("--{name}={value}")
+    } else {
+        format!("--{name}='{}'", value.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use plimsoll_core::types::Time;
@@ -199,10 +228,6 @@ pub(super) mod tests {
         probe_results::{ClusterCoverage, Depth, ProbeAnswer, RuntimeInfo},
         report::CoverageReport,
     };
-
-    pub(in crate::report::doctor) fn not<T>() -> ProbeAnswer<T> {
-        ProbeAnswer { evidence: Vec::new(), answer: Err("not probed".to_owned()) }
-    }
 
     pub(in crate::report::doctor) fn yes<T>(answer: T) -> ProbeAnswer<T> {
         ProbeAnswer { evidence: Vec::new(), answer: Ok(answer) }
@@ -214,25 +239,12 @@ pub(super) mod tests {
             age: Duration::from_hours(hours),
             containers: yes(containers),
         });
+        let (wanted, deadline) = (Duration::from_hours(192), Duration::from_mins(2));
+        let address = "http://prometheus".to_owned();
         ProbeResults {
-            at: Time::from_secs(0),
-            address: "http://prometheus".to_owned(),
-            wanted_history: Duration::from_hours(192),
             stage: Stage::Done,
-            deadline: Duration::from_mins(2),
-            first_query: Vec::new(),
-            build: not(),
-            flags: not(),
-            runtime: not(),
-            schema: not(),
-            recording_rules: None,
-            throttled: None,
-            families: None,
             depth: depth.collect(),
-            sample_read: None,
-            cluster_coverage: ClusterCoverage::Empty,
-            given_flags: Vec::new(),
-            secret_flags: Vec::new(),
+            ..ProbeResults::new(Time::from_secs(0), address, wanted, deadline)
         }
     }
 

@@ -7,15 +7,12 @@
 //!
 //! This module sends no queries: `report::collect::doctor` does that.
 
-pub mod cluster_findings;
-pub mod diagnose;
+pub(crate) mod diagnose;
 mod history_findings;
-pub mod probe_results;
-mod recording_rules;
-pub mod report;
+pub(crate) mod probe_results;
+pub(crate) mod report;
 mod series_findings;
-pub mod server_flavor;
-pub mod suggested_flags;
 pub mod text;
 
-pub use self::{diagnose::diagnose, probe_results::ProbeResults, report::DoctorReport};
+pub use self::report::DoctorReport;
+pub(crate) use self::{diagnose::diagnose, probe_results::ProbeResults};

@@ -1,4 +1,4 @@
-//! Findings about the container series and about kube-state-metrics.
+//! Findings about the container series, about kube-state-metrics, and about which pods of the cluster have series.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use plimsoll_storage::prometheus::schema::{LabelValues, Origin, Schema, UsageJob
 use super::{
     ProbeResults,
     diagnose::{finding, grouped},
-    probe_results::{KUBE_STATE_METRICS_FAMILIES, ProbeAnswer},
-    report::{Evidence, Finding, Level, Topic},
-    server_flavor::ServerFlavor,
+    probe_results::ServerFlavor,
+    probe_results::{ClusterCoverage, KUBE_STATE_METRICS_FAMILIES, ProbeAnswer},
+    report::{CoverageReport, Evidence, Finding, Level, PartlyCoveredVpa, Topic},
 };
-use crate::report::style::format_span;
+use crate::report::style::{format_span, sentence};
 
 /// With a longer scrape interval, samples miss bursts that throttle or OOM-kill containers.
 const COARSE: Duration = Duration::from_mins(2);
@@ -88,7 +88,7 @@ fn sources(schema: &Schema, evidence: &[Evidence]) -> Option<Finding> {
         let separator = if path.is_empty() { "" } else { " at " };
         format!("{job}{separator}{path} ({} containers)", grouped(&containers.to_string()))
     };
-    let sources = list_first_owned(usage.jobs.iter().map(name));
+    let sources = list_names(usage.jobs.iter().map(name), MAX_NAMED);
     let message = match &usage.job.value {
         Some(_) => {
             format!(
@@ -208,22 +208,123 @@ pub(super) fn pods(facts: &ProbeResults) -> Vec<Finding> {
 /// Joins the first few values, and the number of the remaining ones.
 fn list_first<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let shown = |value: &str| if value.is_empty() { "(none)".to_owned() } else { value.to_owned() };
-    list_first_owned(values.map(shown))
+    list_names(values.map(shown), MAX_NAMED)
 }
 
-fn list_first_owned(values: impl Iterator<Item = String>) -> String {
-    let mut values: Vec<_> = values.collect();
-    if values.len() > MAX_NAMED {
-        let more = values.len() - MAX_NAMED;
-        values.truncate(MAX_NAMED);
-        values.push(format!("and {more} more"));
+/// Joins the first few names, and the number of the remaining ones.
+fn list_names(names: impl Iterator<Item = String>, max: usize) -> String {
+    let mut names: Vec<String> = names.collect();
+    if names.len() > max {
+        let more = names.len() - max;
+        names.truncate(max);
+        names.push(format!("and {more} more"));
     }
-    values.join(", ")
+    names.join(", ")
 }
 
-/// Formats an error as a sentence.
-fn sentence(error: &str) -> String {
-    let mut characters = error.chars();
-    let first = characters.next().map(|character| character.to_uppercase().to_string());
-    format!("{}{}.", first.unwrap_or_default(), characters.as_str())
+/// The maximum number of VPAs named in a message. The report lists all of them.
+const MAX_NAMED_VPAS: usize = 5;
+
+pub(super) fn coverage_finding(coverage: &ClusterCoverage) -> (Option<CoverageReport>, Finding) {
+    let new_finding = |code, level, message: String, evidence: &[_]| {
+        finding(Topic::Cluster, code, level, message, evidence)
+    };
+    match coverage {
+        ClusterCoverage::NoCluster(why) => {
+            let message = format!("No cluster to compare with: {why}.");
+            (None, new_finding("cluster_none", Level::Ok, message, &[]))
+        }
+        ClusterCoverage::Unreadable(why) => {
+            let message = format!("Cannot read the cluster: {why}.");
+            (None, new_finding("cluster_unreadable", Level::Warning, message, &[]))
+        }
+        ClusterCoverage::Empty => {
+            let message = "The cluster has no VPAs: there is nothing to compare.".to_owned();
+            (None, new_finding("cluster_empty", Level::Ok, message, &[]))
+        }
+        ClusterCoverage::Unmatched(why, evidence) => {
+            let message = format!("Cannot look up the cluster's pods in the Prometheus: {why}");
+            (None, new_finding("cluster_unmatched", Level::Problem, message, evidence))
+        }
+        ClusterCoverage::Compared(comparison, evidence) => {
+            let (code, level, message) = assess_coverage(comparison);
+            (Some(comparison.clone()), new_finding(code, level, message, evidence))
+        }
+    }
+}
+
+fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String) {
+    let CoverageReport { vpas, passed_over, pods, with_series, without, .. } = comparison;
+    let rest = match passed_over {
+        0 => String::new(),
+        more => format!(" {more} more VPAs were not compared."),
+    };
+    let scope = format!("{vpas} {}", if *vpas == 1 { "VPA" } else { "VPAs" });
+    if *pods == 0 {
+        let message = format!("{scope}, and no pods: there is nothing to compare.{rest}");
+        return ("cluster_series", Level::Ok, message);
+    }
+    if without.is_empty() {
+        let message = format!("{scope}: all {pods} pods have series.{rest}");
+        return ("cluster_series", Level::Ok, message);
+    }
+    if *with_series == 0 {
+        let message = format!(
+            "{scope} with {pods} pods, and none of them has series: check that this Prometheus scrapes that cluster, and \
+             that the matchers select it.{rest}"
+        );
+        return ("cluster_foreign", Level::Problem, message);
+    }
+    let name = |vpa: &PartlyCoveredVpa| {
+        format!(
+            "{}/{} ({} of {} pods)",
+            vpa.namespace,
+            vpa.name,
+            vpa.pods - vpa.with_series,
+            vpa.pods
+        )
+    };
+    let message = format!(
+        "{scope}, {with_series} of {pods} pods have series. Without: {}. Pods that began a minute ago have none yet; \
+         others are not scraped, or are dropped by relabelling.{rest}",
+        list_names(without.iter().map(name), MAX_NAMED_VPAS)
+    );
+    // Single pods may have just started; a VPA without any series is a problem.
+    let has_vpa_without_series = without.iter().any(|vpa| vpa.with_series == 0);
+    (
+        "cluster_without",
+        if has_vpa_without_series { Level::Problem } else { Level::Warning },
+        message,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_without_series_are_a_problem_if_their_vpa_has_no_others() {
+        let without = |with_series| PartlyCoveredVpa {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            pods: 3,
+            with_series,
+        };
+        for (with_series, without, code, level) in [
+            (5, vec![], "cluster_series", Level::Ok),
+            (4, vec![without(2)], "cluster_without", Level::Warning),
+            (2, vec![without(0)], "cluster_without", Level::Problem),
+            (0, vec![without(0)], "cluster_foreign", Level::Problem),
+        ] {
+            let vpas = CoverageReport {
+                vpas: 2,
+                pods: 5,
+                with_series,
+                without,
+                ..CoverageReport::default()
+            };
+            let (actual_code, actual_level, message) = assess_coverage(&vpas);
+            assert_eq!((actual_code, actual_level), (code, level), "{message}");
+        }
+    }
 }

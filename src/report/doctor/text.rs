@@ -1,25 +1,22 @@
 //! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
 use super::report::{DoctorReport, Evidence, Finding, Level, Topic};
-use crate::report::style::{BOLD, DIM, GREEN, PLAIN, RED, Style, YELLOW, push_line};
+use crate::report::style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW};
 
 /// The column at which the text of a finding starts.
 const INDENT: usize = 7;
 
 /// Renders the report, with all queries if `every`, and otherwise only with those that add information.
 pub fn render(report: &DoctorReport, style: &Style, every: bool) -> String {
-    let mut out = String::new();
+    let mut page = Page::new(style);
     let server = &report.server;
     let release = server.version.as_deref().map(|version| format!(" {version}"));
-    push_line(
-        &mut out,
-        format_args!(
-            "{}  {}{}",
-            style.paint(BOLD, &server.address),
-            server.kind.name(),
-            release.unwrap_or_default()
-        ),
-    );
+    page.line(format_args!(
+        "{}  {}{}",
+        page.paint(BOLD, &server.address),
+        server.kind.name(),
+        release.unwrap_or_default()
+    ));
     // Several findings may share the same queries. They are printed once.
     let mut printed: Vec<&[Evidence]> = Vec::new();
     for topic in Topic::ALL {
@@ -28,23 +25,23 @@ pub fn render(report: &DoctorReport, style: &Style, every: bool) -> String {
         if findings.is_empty() {
             continue;
         }
-        style.heading(&mut out, topic.heading(), "");
+        page.heading(topic.heading(), "");
         for (at, finding) in findings.iter().enumerate() {
-            render_finding(&mut out, finding, style);
+            render_finding(&mut page, finding);
             let next = findings.get(at + 1).map(|next| &next.evidence);
             let evidence = &*finding.evidence;
             if next != Some(&finding.evidence)
                 && !printed.contains(&evidence)
                 && (every || shows_queries(finding))
             {
-                render_queries(&mut out, evidence, style);
+                render_queries(&mut page, evidence);
                 printed.push(evidence);
             }
         }
     }
-    summary(&mut out, report, style, every);
-    render_suggested_flags(&mut out, report, style);
-    out
+    summary(&mut page, report, every);
+    render_suggested_flags(&mut page, report);
+    page.finish()
 }
 
 /// Whether the queries of a finding add information: queries for history, which the recommender repeats, and queries of a
@@ -55,7 +52,7 @@ fn shows_queries(finding: &Finding) -> bool {
         || (finding.level > Level::Ok && evidence.len() <= 2)
 }
 
-fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
+fn render_finding(page: &mut Page<'_>, finding: &Finding) {
     let (colour, mark) = match finding.level {
         Level::Ok => (GREEN, "ok  "),
         Level::Warning => (YELLOW, "warn"),
@@ -65,25 +62,21 @@ fn render_finding(out: &mut String, finding: &Finding, style: &Style) {
         Level::Ok => finding.message.clone(),
         _ => format!("{} [{}]", finding.message, finding.code),
     };
-    style.marked(out, &style.paint(colour, mark), mark.len(), &text);
+    page.marked(&page.paint(colour, mark), mark.len(), &text);
 }
 
-fn render_queries(out: &mut String, evidence: &[Evidence], style: &Style) {
-    let bullet = style.choose_glyphs("·", "-");
+fn render_queries(page: &mut Page<'_>, evidence: &[Evidence]) {
+    let bullet = page.choose_glyphs("·", "-");
     for query in merged(evidence) {
-        let lines = wrap_query(&query.asked, style.width - INDENT - 2);
+        let lines = wrap_query(&query.asked, page.width - INDENT - 2);
         for (index, line) in lines.iter().enumerate() {
             let bullet = if index == 0 { bullet } else { " " };
-            push_line(
-                out,
-                format_args!("       {}", style.paint(DIM, &format!("{bullet} {line}"))),
-            );
+            page.line(format_args!("       {}", page.paint(DIM, &format!("{bullet} {line}"))));
         }
-        style.block(out, INDENT + 4, DIM, &cost(&query));
+        page.block(INDENT + 4, DIM, &cost(&query));
     }
 }
 
-/// Merges equal queries.
 fn merged(evidence: &[Evidence]) -> Vec<Evidence> {
     let mut merged_queries: Vec<Evidence> = Vec::new();
     for query in evidence {
@@ -104,7 +97,6 @@ fn merged(evidence: &[Evidence]) -> Vec<Evidence> {
     merged_queries
 }
 
-/// Describes the cost of a query.
 fn cost(query: &Evidence) -> String {
     let Evidence { about, millis, requests, series, points, bytes, .. } = query;
     let about = if about.is_empty() { String::new() } else { format!("{about}: ") };
@@ -143,7 +135,7 @@ fn wrap_query(query: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-fn summary(out: &mut String, report: &DoctorReport, style: &Style, every: bool) {
+fn summary(page: &mut Page<'_>, report: &DoctorReport, every: bool) {
     let number_of =
         |level| report.findings.iter().filter(|finding| finding.level == level).count() as u64;
     let (problems, warnings) = (number_of(Level::Problem), number_of(Level::Warning));
@@ -156,7 +148,7 @@ fn summary(out: &mut String, report: &DoctorReport, style: &Style, every: bool) 
             (RED, format!("{problems}, {}.", count(warnings, "warning", "warnings")))
         }
     };
-    push_line(out, format_args!("\n{}", style.paint(colour, &text)));
+    page.line(format_args!("\n{}", page.paint(colour, &text)));
     let mut queries: Vec<&Evidence> = Vec::new();
     for evidence in report.findings.iter().flat_map(|finding| &finding.evidence) {
         if !queries.contains(&evidence) {
@@ -167,22 +159,22 @@ fn summary(out: &mut String, report: &DoctorReport, style: &Style, every: bool) 
     let millis: u64 = queries.iter().map(|query| query.millis).sum();
     let hint = if every { "" } else { "; --queries shows each of them" };
     let text = format!("{requests} to the server in {millis} ms{hint}.");
-    push_line(out, format_args!("{}", style.paint(DIM, &text)));
+    page.line(format_args!("{}", page.paint(DIM, &text)));
 }
 
-fn render_suggested_flags(out: &mut String, report: &DoctorReport, style: &Style) {
-    style.heading(out, "SUGGESTED FLAGS", "");
+fn render_suggested_flags(page: &mut Page<'_>, report: &DoctorReport) {
+    page.heading("SUGGESTED FLAGS", "");
     let end = report.flags.len();
-    push_line(out, format_args!("  plimsoll recommender \\"));
+    page.line(format_args!("  plimsoll recommender \\"));
     for (at, flag) in report.flags.iter().enumerate() {
-        push_line(out, format_args!("    {flag}{}", if at + 1 < end { " \\" } else { "" }));
+        page.line(format_args!("    {flag}{}", if at + 1 < end { " \\" } else { "" }));
     }
     if !report.secrets.is_empty() {
         let text = format!(
             "Also pass the secrets that you gave with {}, from a file or the environment. They are not shown here.",
             report.secrets.join(", ")
         );
-        style.block(out, 2, PLAIN, &text);
+        page.block(2, PLAIN, &text);
     }
 }
 
@@ -193,7 +185,7 @@ fn count(number: u64, singular: &str, plural: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::style::Glyphs;
+    use crate::report::style::tests::plain_output;
 
     #[test]
     fn wrapped_queries_fit_the_width_and_lose_nothing() {
@@ -211,17 +203,6 @@ mod tests {
     fn color_changes_nothing_else_and_ascii_output_is_pure_ascii() {
         let sample = include_str!("../../../tests/data/doctor-prometheus.json");
         let report: DoctorReport = serde_json::from_str(sample).expect("a report");
-        let style = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
-        let plain = render(&report, &style(false, Glyphs::Ascii), true);
-        assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
-        let painted = render(&report, &style(true, Glyphs::Ascii), true);
-        assert_ne!(painted, plain);
-        let mut stripped = String::new();
-        for (index, part) in painted.split('\x1b').enumerate() {
-            let rest =
-                if index == 0 { part } else { part.split_once('m').map_or("", |rest| rest.1) };
-            stripped.push_str(rest);
-        }
-        assert_eq!(stripped, plain);
+        plain_output(|style| render(&report, style, true));
     }
 }

@@ -1,16 +1,15 @@
 //! Compares the numbers in a status with recomputed numbers, allowing for the time in between.
 
-use plimsoll_core::types::Time;
-
-use super::report::{Agreement, RecommendedNumbers};
 use plimsoll_core::{
     recommender::{
         ResourceExplanation,
         estimate::{Resource, confidence_multiplier},
         explanation::{ConfidenceFactor, EstimateStep},
     },
-    types::quantity::Quantity,
+    types::{Time, quantity::Quantity},
 };
+
+use super::report::{Agreement, RecommendedNumbers};
 
 /// The tolerated relative difference: a histogram bucket is 5 % wide, and bounds that moved by less than 5 % are not
 /// written.

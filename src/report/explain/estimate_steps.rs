@@ -14,7 +14,6 @@ use plimsoll_core::{
 pub enum EstimateKind {
     /// The lower bound: below it the request should grow.
     Lower,
-    /// The recommended request.
     Target,
     /// The upper bound: above it the request can shrink.
     Upper,
@@ -23,26 +22,20 @@ pub enum EstimateKind {
 /// The intermediate results of one estimate, in millicores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EstimateSteps {
-    /// The percentile, as read from the histogram.
     pub percentile: i64,
-    /// With the safety margin added.
     pub with_margin: i64,
-    /// Raised because of CPU throttling.
     pub raised_for_throttling: i64,
     /// The confidence multiplier, if this estimate has one.
     pub confidence_factor: Option<f64>,
-    /// After the confidence multiplier.
     pub scaled_by_confidence: i64,
     /// Clamped to the floor, and the upper bound to its maximum multiple of the target.
     pub clamped: i64,
-    /// After rounding.
     pub rounded: Quantity,
     /// Within minAllowed and maxAllowed. This is the final number, unless the pod's capacity caps it further.
     pub capped: Quantity,
 }
 
 impl EstimateSteps {
-    /// Computes the steps of one estimate.
     pub fn compute(resource: Resource, chain: &ResourceExplanation, kind: EstimateKind) -> Self {
         let step = step(chain, kind);
         let percentile = resource.amount(step.largest_replica.unwrap_or(step.read));

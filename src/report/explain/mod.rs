@@ -8,16 +8,27 @@
 //! Nothing is decided here: numbers and reasons come from `plimsoll_core::recommender`, and those about a pod from
 //! `plimsoll_core::updater`.
 
-pub mod compare;
-pub mod estimate_steps;
-pub mod pod;
-pub mod report;
+pub(crate) mod compare;
+pub(crate) mod estimate_steps;
+pub(crate) mod report;
 mod resource_text;
 pub mod status;
-pub mod suggestions;
+pub(crate) mod suggestions;
 pub mod text;
-pub mod wpa;
 
-pub use pod::PodReport;
-pub use report::{Finding, VpaReport};
-pub use wpa::WpaReport;
+/// `plimsoll explain pod`: what the updater would do with a pod and why.
+pub mod pod {
+    pub(crate) mod report;
+    pub mod text;
+}
+
+/// `plimsoll explain wpa`: the watermark controller's last decision about an object, which is read from the object's status,
+/// because past metric values cannot be queried again.
+pub mod wpa {
+    pub(crate) mod report;
+    pub mod text;
+}
+
+pub use pod::report::PodReport;
+pub use report::{Agreement, Finding, VpaReport};
+pub use wpa::report::WpaReport;

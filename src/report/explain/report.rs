@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::Time;
-use serde::{Deserialize, Serialize};
-
 use plimsoll_core::{
-    recommender::{RecommendationReason, ResourceAmounts, ResourceExplanation},
-    types::quantity::Quantity,
+    recommender::{ResourceAmounts, ResourceExplanation, pod_cap::PodLimits},
+    types::{Time, quantity::Quantity},
 };
+use serde::{Deserialize, Serialize};
 
 /// The schema version of all reports. It increases when a field changes its meaning or is removed, not when a field is
 /// added.
@@ -18,17 +16,12 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportHeader {
-    /// The schema version.
     pub schema_version: u32,
     /// The kind of report, such as `explain-vpa`.
     pub kind: String,
-    /// Version of the program.
     pub version: String,
-    /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
-    /// When the report was made.
     pub at: Time,
 }
 
@@ -45,7 +38,6 @@ impl ReportHeader {
         }
     }
 
-    /// Namespace and name of the object.
     pub fn object(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -62,8 +54,7 @@ pub struct VpaReport {
     pub compat: String,
     /// The recommender that the VPA selects.
     pub recommender: String,
-    /// The VPA's update mode.
-    pub update_mode: String,
+    pub(crate) update_mode: String,
     /// The workload.
     pub target: Target,
     /// Number of matching pods.
@@ -71,11 +62,10 @@ pub struct VpaReport {
     /// The history that the numbers were computed from.
     pub history: History,
     /// The limits for all containers of a pod together, if there are any.
-    pub room: PodCapacity,
+    pub room: PodLimits,
     /// Conditions in the status, and conditions that the recommender would set.
     pub conditions: Vec<Condition>,
-    /// Invalid annotations, which are ignored.
-    pub ignored_annotations: Vec<String>,
+    pub(crate) ignored_annotations: Vec<String>,
     /// Containers with a recommendation, sorted by name.
     pub containers: Vec<Container>,
     /// Containers without a recommendation.
@@ -90,16 +80,12 @@ pub struct VpaReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
     /// `found`, `unsupported` or `unavailable`.
     pub state: String,
-    /// Why the target cannot be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The label selector of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 }
@@ -110,9 +96,7 @@ pub struct Target {
 pub struct History {
     /// The storage, or `annotation` if only the recommender's explanation on the VPA is available.
     pub storage: String,
-    /// The stored records, one for each container.
     pub records: Vec<StoredRecord>,
-    /// Records that were skipped.
     pub skipped: Vec<SkippedRecord>,
 }
 
@@ -120,16 +104,13 @@ pub struct History {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredRecord {
-    /// The container.
     pub container: Arc<str>,
     /// `exact`, `upstream` for the form that leaves out open windows and exact weights, or `explanation`.
     pub form: RecordForm,
     /// Whether the record belongs to this VPA. Otherwise it was left by another VPA of the same workload.
     pub own: bool,
-    /// When the record was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Time>,
-    /// When the history began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
     /// When a live pod last had the container.
@@ -143,9 +124,7 @@ pub struct StoredRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RecordForm {
-    /// The complete history.
     Exact,
-    /// The subset that upstream's checkpoints contain.
     Upstream,
     /// No history, only the explanation that the recommender stored on the VPA when it wrote the status.
     Explanation,
@@ -154,45 +133,20 @@ pub enum RecordForm {
 /// A record that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedRecord {
-    /// The record.
     pub what: String,
-    /// Why it was skipped.
     pub why: String,
-}
-
-/// The limits for all containers of a pod together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PodCapacity {
-    /// The CPU limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<CapacityLimit>,
-    /// The memory limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<CapacityLimit>,
-}
-
-/// A limit for one resource.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CapacityLimit {
-    /// The maximum amount.
-    pub amount: Quantity,
-    /// Where the limit comes from.
-    pub by: RecommendationReason,
 }
 
 /// A condition, and whether the status has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// The condition type.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False`, `Unknown`.
     pub status: String,
-    /// The reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// `written`, `new` if the status does not have it yet, or `outdated` if only the status has it.
@@ -203,16 +157,12 @@ pub struct Condition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
-    /// Its name.
     pub name: Arc<str>,
-    /// Number of pods with this container.
     pub pods: usize,
     /// OOM kills in the status of its pods.
     pub kills: Vec<OomKill>,
-    /// CPU, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Resource>,
-    /// Memory, if it is recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Resource>,
 }
@@ -220,9 +170,7 @@ pub struct Container {
 /// An OOM kill in the status of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OomKill {
-    /// The pod.
     pub pod: Arc<str>,
-    /// When the container was killed.
     pub at: Time,
     /// Whether the stored history includes it; absent if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -238,12 +186,10 @@ pub struct Resource {
     /// The numbers in the status; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RecommendedNumbers>,
-    /// The recomputed numbers.
     pub recomputed: RecommendedNumbers,
     /// The inputs of each step. The recomputed numbers follow from these fields alone, and from the pod capacity if that
     /// caps them.
     pub chain: ResourceExplanation,
-    /// The requests of the pods.
     pub requests: Requests,
 }
 
@@ -264,13 +210,11 @@ pub enum Agreement {
 /// The numbers of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecommendedNumbers {
-    /// The recommended request.
     pub target: Option<Quantity>,
     /// The lower bound: below it the request should grow.
     pub lower: Option<Quantity>,
     /// The upper bound: above it the request can shrink.
     pub upper: Option<Quantity>,
-    /// The target before minAllowed and maxAllowed.
     pub uncapped: Option<Quantity>,
 }
 
@@ -285,7 +229,6 @@ impl History {
 }
 
 impl RecommendedNumbers {
-    /// Picks the numbers of one resource.
     pub fn from_amounts(
         estimates: [ResourceAmounts; 4],
         pick: fn(&ResourceAmounts) -> Option<Quantity>,
@@ -304,13 +247,10 @@ impl RecommendedNumbers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests {
-    /// The smallest request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<Quantity>,
-    /// The largest request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<Quantity>,
-    /// Number of pods without a request.
     pub without: usize,
     /// By how many percent the target is above the largest request; negative if it is below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,7 +260,6 @@ pub struct Requests {
 /// A container without a recommendation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedContainer {
-    /// Its name.
     pub container: Arc<str>,
     /// `off`, `stale`, `onlyInStatus` or `unexplained`.
     pub why: String,

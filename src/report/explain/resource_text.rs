@@ -2,13 +2,6 @@
 
 use std::time::Duration;
 
-use plimsoll_core::types::Time;
-
-use super::{
-    estimate_steps::{EstimateKind, EstimateSteps, step},
-    report::{Agreement, Resource},
-};
-use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, format_span, push_line};
 use plimsoll_core::{
     recommender::{
         RecommendationReason, ResourceExplanation,
@@ -17,29 +10,29 @@ use plimsoll_core::{
         throttling::Throttled,
     },
     types::{
+        Time,
         quantity::Quantity,
         units::{Bytes, MilliCpu},
     },
 };
 
-/// Renders one resource.
-pub(super) fn render_resource(
-    out: &mut String,
-    style: &Style,
-    kind: Kind,
-    resource: &Resource,
-    at: Time,
-) {
+use super::{
+    estimate_steps::{EstimateKind, EstimateSteps, step},
+    report::{Agreement, Resource},
+};
+use crate::report::style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW, format_span};
+
+pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resource, at: Time) {
     let Resource { agreement, status, recomputed, chain, requests } = resource;
     let name = match kind {
         Kind::Cpu => "cpu",
         Kind::Memory => "memory",
     };
-    let columns = columns(style, ["target", "lower", "upper", "uncapped"]);
-    push_line(out, format_args!("  {}{columns}", style.paint(BOLD, &format!("{name:<12}"))));
+    let columns = columns(page, ["target", "lower", "upper", "uncapped"]);
+    page.line(format_args!("  {}{columns}", page.paint(BOLD, &format!("{name:<12}"))));
     match status {
-        Some(numbers) => row(out, "in status", numbers.to_array(), ""),
-        None => push_line(out, format_args!("    {:<10}{:>12}", "in status", "none yet")),
+        Some(numbers) => row(page, "in status", numbers.to_array(), ""),
+        None => page.line(format_args!("    {:<10}{:>12}", "in status", "none yet")),
     }
     let (code, word) = match agreement {
         Agreement::Same => (GREEN, "same"),
@@ -47,8 +40,8 @@ pub(super) fn render_resource(
         Agreement::Differs => (RED, "differs"),
         Agreement::Unwritten => (DIM, ""),
     };
-    row(out, "recomputed", recomputed.to_array(), &style.paint(code, word));
-    let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
+    row(page, "recomputed", recomputed.to_array(), &page.paint(code, word));
+    let mut line = |label: &str, text: &str| page.paragraph(label, text);
     line("requested", &requested(requests));
     line("evidence", &evidence(chain, at));
     for (label, estimate) in [
@@ -85,15 +78,14 @@ pub(super) fn columns(style: &Style, heads: [&str; 4]) -> String {
     style.paint(DIM, &format!("{first:>12}{second:>13}{third:>13}{fourth:>13}"))
 }
 
-/// Writes a row of amounts with a note.
-pub(super) fn row(out: &mut String, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
+pub(super) fn row(page: &mut Page<'_>, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
     let text = |amount: Option<Quantity>| {
         amount.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
     };
     let [first, second, third, fourth] = amounts.map(text);
     // The separating spaces stay even if a number is wider than its column.
     let line = format!("    {label:<10}{first:>12} {second:>12} {third:>12} {fourth:>12} {note}");
-    push_line(out, format_args!("{}", line.trim_end()));
+    page.line(format_args!("{}", line.trim_end()));
 }
 
 fn requested(requests: &super::report::Requests) -> String {
@@ -266,7 +258,6 @@ pub(super) fn since(words: &str, then: Option<Time>, now: Time) -> String {
     then.map_or_else(String::new, |then| format!("{words}{}", ago(then, now)))
 }
 
-/// Formats how long ago a time is.
 pub(super) fn ago(then: Time, now: Time) -> String {
     let nanos = now.nanos_since(then);
     let passed = Duration::from_nanos(nanos.unsigned_abs());

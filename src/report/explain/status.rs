@@ -3,11 +3,10 @@
 mod checks;
 pub mod text;
 
-use plimsoll_core::types::Time;
+use plimsoll_core::{api::role_health::RoleHealth, types::Time};
 use serde::Serialize;
 
 pub use self::checks::build_report;
-use plimsoll_core::api::role_health::RoleHealth;
 
 /// The schema version of the report.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -70,12 +69,9 @@ pub struct StatusReport {
     pub schema_version: u32,
     /// Always `status`.
     pub kind: &'static str,
-    /// Version of this program.
-    pub version: String,
-    /// The URL of the API server.
-    pub cluster: String,
-    /// When the status was collected.
-    pub time: Time,
+    pub(crate) version: String,
+    pub(crate) cluster: String,
+    pub(crate) time: Time,
     /// The roles that were found.
     pub roles: Vec<RoleReport>,
     /// Problems and warnings, the most severe first.
@@ -96,18 +92,16 @@ pub struct RoleReport {
     /// Version of the leader, if it reports one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Seconds since the Lease was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub renewed_seconds: Option<f64>,
+    pub(crate) renewed_seconds: Option<f64>,
     /// Seconds since its last pass ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loop_age_seconds: Option<f64>,
     /// Number of objects that it manages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Number of objects with stale data.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stale: Option<u64>,
+    pub(crate) stale: Option<u64>,
     /// The state of the history, such as `loading` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
@@ -133,6 +127,12 @@ pub struct Finding {
     pub code: &'static str,
     /// What is wrong, and what to do.
     pub message: String,
+}
+
+impl Finding {
+    fn new(level: Level, code: &'static str, message: impl Into<String>) -> Self {
+        Self { level, code, message: message.into() }
+    }
 }
 
 /// The severity of a finding.

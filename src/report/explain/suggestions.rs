@@ -1,6 +1,5 @@
 //! Suggests similar names for a mistyped one.
 
-/// The maximum number of suggestions.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// Returns the names most similar to the typed one, most similar first.

@@ -4,44 +4,41 @@ use super::{
     report::{Container, Finding, OmittedContainer, RecordForm, StoredRecord, VpaReport},
     resource_text::{ago, render_resource, since},
 };
-use crate::report::style::{BOLD, DIM, RED, Style, YELLOW, push_line};
+use crate::report::style::{BOLD, DIM, Page, RED, Style, YELLOW};
 use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
 
 /// Renders the report.
 pub fn render(report: &VpaReport, style: &Style) -> String {
-    let mut out = String::new();
-    head(&mut out, report, style);
+    let mut page = Page::new(style);
+    head(&mut page, report);
     for container in &report.containers {
-        render_container(&mut out, report, container, style);
+        render_container(&mut page, report, container);
     }
-    left_out(&mut out, report, style);
-    conditions(&mut out, report, style);
-    render_findings_and_notes(&mut out, &report.findings, &notes(report), style);
-    out
+    left_out(&mut page, report);
+    conditions(&mut page, report);
+    render_findings_and_notes(&mut page, &report.findings, &notes(report));
+    page.finish()
 }
 
-fn head(out: &mut String, report: &VpaReport, style: &Style) {
+fn head(page: &mut Page<'_>, report: &VpaReport) {
     let target = &report.target;
-    push_line(
-        out,
-        format_args!(
-            "{}  {} {}, {}, update mode {}",
-            style.paint(BOLD, &report.header.object()),
-            target.kind,
-            target.name,
-            pods(report.pods),
-            report.update_mode
-        ),
-    );
+    page.line(format_args!(
+        "{}  {} {}, {}, update mode {}",
+        page.paint(BOLD, &report.header.object()),
+        target.kind,
+        target.name,
+        pods(report.pods),
+        report.update_mode
+    ));
     let words = if report.history.is_from_annotation() {
         annotation_source_text(report)
     } else {
         recomputed_text(report)
     };
-    style.block(out, 0, DIM, &words);
+    page.block(0, DIM, &words);
     if let Some(message) = &target.message {
-        push_line(out, format_args!(""));
-        style.block(out, 0, YELLOW, message);
+        page.line(format_args!(""));
+        page.block(0, YELLOW, message);
     }
 }
 
@@ -78,15 +75,10 @@ fn pods(count: usize) -> String {
     }
 }
 
-fn render_container(out: &mut String, report: &VpaReport, container: &Container, style: &Style) {
-    style.heading(
-        out,
-        &format!("CONTAINER {}", container.name),
-        &format!("in {}", pods(container.pods)),
-    );
+fn render_container(page: &mut Page<'_>, report: &VpaReport, container: &Container) {
+    page.heading(&format!("CONTAINER {}", container.name), &format!("in {}", pods(container.pods)));
     let record = report.history.records.iter().find(|record| record.container == container.name);
-    style.paragraph(
-        out,
+    page.paragraph(
         "history",
         &record.map_or_else(no_history_text, |record| stored(record, report)),
     );
@@ -97,11 +89,11 @@ fn render_container(out: &mut String, report: &VpaReport, container: &Container,
             None => "",
         };
         let text = format!("of {}, {}{counted}", kill.pod, ago(kill.at, report.header.at));
-        style.paragraph(out, "OOM kill", &text);
+        page.paragraph("OOM kill", &text);
     }
     for (kind, resource) in [(Kind::Cpu, &container.cpu), (Kind::Memory, &container.memory)] {
         if let Some(resource) = resource {
-            render_resource(out, style, kind, resource, report.header.at);
+            render_resource(page, kind, resource, report.header.at);
         }
     }
 }
@@ -136,11 +128,11 @@ fn stored(record: &StoredRecord, report: &VpaReport) -> String {
     text.concat()
 }
 
-fn left_out(out: &mut String, report: &VpaReport, style: &Style) {
+fn left_out(page: &mut Page<'_>, report: &VpaReport) {
     if report.left_out.is_empty() {
         return;
     }
-    style.heading(out, "WITHOUT RECOMMENDATION", "");
+    page.heading("WITHOUT RECOMMENDATION", "");
     for OmittedContainer { container, why } in &report.left_out {
         let why = match &**why {
             "off" => "disabled by the container policy (mode Off)",
@@ -148,15 +140,15 @@ fn left_out(out: &mut String, report: &VpaReport, style: &Style) {
             "unexplained" => "in the status, but the annotation had no space left to explain it",
             _ => "in the status, but without stored history, and no pod has it now",
         };
-        style.paragraph(out, container, why);
+        page.paragraph(container, why);
     }
 }
 
-fn conditions(out: &mut String, report: &VpaReport, style: &Style) {
+fn conditions(page: &mut Page<'_>, report: &VpaReport) {
     if report.conditions.is_empty() {
         return;
     }
-    style.heading(out, "CONDITIONS", "");
+    page.heading("CONDITIONS", "");
     for condition in &report.conditions {
         let mut text = vec![format!("{} {}", condition.kind, condition.status)];
         if !condition.reason.is_empty() {
@@ -170,8 +162,8 @@ fn conditions(out: &mut String, report: &VpaReport, style: &Style) {
             "outdated" => text.push(" [in the status, but no longer true]".to_owned()),
             _ => {}
         }
-        for (index, line) in style.wrap(&text.concat(), 6).iter().enumerate() {
-            push_line(out, format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
+        for (index, line) in page.wrap(&text.concat(), 6).iter().enumerate() {
+            page.line(format_args!("  {}{line}", if index == 0 { "" } else { "  " }));
         }
     }
 }
@@ -187,23 +179,22 @@ fn notes(report: &VpaReport) -> Vec<String> {
 
 /// Renders findings and notes, which end every report.
 pub(super) fn render_findings_and_notes(
-    out: &mut String,
+    page: &mut Page<'_>,
     findings: &[Finding],
     notes: &[String],
-    style: &Style,
 ) {
-    let bullet = style.choose_glyphs("•", "-");
+    let bullet = page.choose_glyphs("•", "-");
     if !findings.is_empty() {
-        style.heading(out, "FINDINGS", "");
+        page.heading("FINDINGS", "");
         for finding in findings {
             let text = format!("{} [{}]", finding.message, finding.code);
-            style.marked(out, &style.paint(RED, bullet), 1, &text);
+            page.marked(&page.paint(RED, bullet), 1, &text);
         }
     }
     if !notes.is_empty() {
-        style.heading(out, "NOTES", "");
+        page.heading("NOTES", "");
         for note in notes {
-            style.marked(out, bullet, 1, note);
+            page.marked(bullet, 1, note);
         }
     }
 }
@@ -211,7 +202,7 @@ pub(super) fn render_findings_and_notes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::style::Glyphs;
+    use crate::report::style::tests::plain_output;
 
     #[test]
     fn color_changes_nothing_else_and_ascii_output_is_pure_ascii() {
@@ -220,18 +211,7 @@ mod tests {
         report.notes.push("This is good to know.".to_owned());
         report.findings.push(crate::report::explain::report::Finding::new("code", "Look at this."));
         report.left_out.push(OmittedContainer { container: "old".into(), why: "stale".to_owned() });
-        let style = |colour, glyphs| Style { width: 80, colour, glyphs, command: String::new() };
-        let plain = render(&report, &style(false, Glyphs::Ascii));
-        assert!(plain.is_ascii() && !plain.contains('\x1b'), "{plain}");
-        let painted = render(&report, &style(true, Glyphs::Ascii));
-        assert_ne!(painted, plain);
-        let mut stripped = String::new();
-        for (index, part) in painted.split('\x1b').enumerate() {
-            let rest =
-                if index == 0 { part } else { part.split_once('m').map_or("", |rest| rest.1) };
-            stripped.push_str(rest);
-        }
-        assert_eq!(stripped, plain);
+        let plain = plain_output(|style| render(&report, style));
         for words in
             ["Look at this. [code]", "- This is good to know.", "no live pod has this container"]
         {

@@ -38,6 +38,20 @@ const PER_RESOURCE: &str = "2 per container";
 const PER_RESOURCE_OR_METRIC: &str = "2 per container, 1 per metric of a WPA";
 const PER_WPA: &str = "1 per WPA";
 
+impl ObjectFamily {
+    const fn new(definition: Definition) -> Self {
+        Self { definition, vpa_series: None, wpa_series: None }
+    }
+
+    const fn vpa(self, values: VpaSeries) -> Self {
+        Self { vpa_series: Some(values), ..self }
+    }
+
+    const fn wpa(self, labels: &'static [&'static str], values: WpaSeries) -> Self {
+        Self { wpa_series: Some((labels, values)), ..self }
+    }
+}
+
 /// A gauge for containers of VPAs and for metrics of WPAs.
 const fn per_container_or_metric(name: &'static str, help: &'static str) -> Definition {
     gauge(name, help).labels(
@@ -62,8 +76,7 @@ const NO_POD: &str = "no pod has the container, or it has no recommendation";
 const AMOUNT_UNIT: &str = "cores or bytes; of a WPA what the metric counts";
 
 pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
-    ObjectFamily {
-        definition: gauge(
+    ObjectFamily::new(gauge(
             "plimsoll_object_info",
             "Always 1; the labels have further information about an object.",
         )
@@ -79,169 +92,117 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
                 "update_mode",
             ],
             "1 per VPA or WPA",
-        ),
-        vpa_series: Some(VpaSeries::Info),
-        wpa_series: Some((
-            &["dry_run", "kind", "name", "namespace", "target_kind", "target_name"],
-            WpaSeries::Object(|_| Some(1.0)),
-        )),
-    },
-    ObjectFamily {
-        definition: gauge("plimsoll_staleness_seconds", "Age of the latest sample or value of an object.")
+        ))
+        .vpa(VpaSeries::Info)
+        .wpa(&["dry_run", "kind", "name", "namespace", "target_kind", "target_name"],
+            WpaSeries::Object(|_| Some(1.0))),
+    ObjectFamily::new(gauge("plimsoll_staleness_seconds", "Age of the latest sample or value of an object.")
             .labels(VPA_LABELS, "1 per VPA or WPA")
             .unit("seconds")
-            .absent("no sample was ever seen"),
-        vpa_series: Some(VpaSeries::Vpa(|row| row.staleness_seconds)),
-        wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| row.staleness_seconds))),
-    },
-    ObjectFamily {
-        definition: gauge(
+            .absent("no sample was ever seen"))
+        .vpa(VpaSeries::Vpa(|row| row.staleness_seconds))
+        .wpa(WPA_LABELS, WpaSeries::Object(|row| row.state.staleness_seconds(row.now))),
+    ObjectFamily::new(gauge(
             "plimsoll_replicas",
             "Number of pods of an object that have not terminated; multiply a container's target by this.",
         )
         .labels(VPA_LABELS, "1 per VPA")
-        .unit("pods"),
-        vpa_series: Some(VpaSeries::Vpa(|row| Some(row.pods as f64))),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: per_container_or_metric(
+        .unit("pods"))
+        .vpa(VpaSeries::Vpa(|row| Some(row.pods as f64))),
+    ObjectFamily::new(per_container_or_metric(
             "plimsoll_value",
             "The measured value. Of a VPA: the recent peak usage of a container. Of a WPA: the value compared with the watermarks.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("there are no usage samples, or the metric is not available"),
-        vpa_series: Some(VpaSeries::Container(|row| row.recommendation.peak)),
-        wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.value_milli? / 1000.0)))),
-    },
-    ObjectFamily {
-        definition: per_container_or_metric(
+        .absent("there are no usage samples, or the metric is not available"))
+        .vpa(VpaSeries::Container(|row| row.recommendation.peak))
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.value? / 1000.0))),
+    ObjectFamily::new(per_container_or_metric(
             "plimsoll_low",
             "The lower threshold. Of a VPA: the lower bound, below which a request is raised. Of a WPA: the low watermark, below which replicas are removed.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("the container has no recommendation, or the metric has no watermark"),
-        vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.lower))),
-        wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.low_milli? / 1000.0)))),
-    },
-    ObjectFamily {
-        definition: per_container_or_metric(
+        .absent("the container has no recommendation, or the metric has no watermark"))
+        .vpa(VpaSeries::Container(|row| Some(row.recommendation.lower)))
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.watermarks?.0 as f64 / 1000.0))),
+    ObjectFamily::new(per_container_or_metric(
             "plimsoll_high",
             "The upper threshold. Of a VPA: the upper bound, above which a request is lowered. Of a WPA: the high watermark, above which replicas are added.",
         )
         .unit(AMOUNT_UNIT)
-        .absent("the container has no recommendation, or the metric has no watermark"),
-        vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.upper))),
-        wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.high_milli? / 1000.0)))),
-    },
-    ObjectFamily {
-        definition: gauge(
+        .absent("the container has no recommendation, or the metric has no watermark"))
+        .vpa(VpaSeries::Container(|row| Some(row.recommendation.upper)))
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.watermarks?.1 as f64 / 1000.0))),
+    ObjectFamily::new(gauge(
             "plimsoll_tolerance",
             "Tolerance around the watermarks of a WPA: replicas are added above high * (1 + this), and removed below low * (1 - this).",
         )
         .labels(WPA_LABELS, PER_WPA)
-        .unit("share of the watermark"),
-        vpa_series: None,
-        wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.tolerance)))),
-    },
-    ObjectFamily {
-        definition: per_container("plimsoll_target", "The recommended target of a VPA."),
-        vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.target))),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: per_container_or_metric(
+        .unit("share of the watermark"))
+        .wpa(WPA_LABELS, WpaSeries::Object(|row| Some(row.state.tolerance as f64 / 1000.0))),
+    ObjectFamily::new(per_container("plimsoll_target", "The recommended target of a VPA."))
+        .vpa(VpaSeries::Container(|row| Some(row.recommendation.target))),
+    ObjectFamily::new(per_container_or_metric(
             "plimsoll_proposal",
             "The proposal before limits. Of a VPA: the uncapped target. Of a WPA: the replicas that a metric proposes.",
         )
         .unit("cores or bytes; of a WPA replicas")
-        .absent("the container has no recommendation, or the metric is not available"),
-        vpa_series: Some(VpaSeries::Container(|row| Some(row.recommendation.uncapped))),
-        wpa_series: Some((WPA_METRIC_LABELS, WpaSeries::Metric(|row| row.proposal))),
-    },
-    ObjectFamily {
-        definition: per_wpa(
+        .absent("the container has no recommendation, or the metric is not available"))
+        .vpa(VpaSeries::Container(|row| Some(row.recommendation.uncapped)))
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| row.proposal.map(f64::from))),
+    ObjectFamily::new(per_wpa(
             "plimsoll_effective",
             "The replicas of the last decision of a WPA, after all limits, including in dry-run mode.",
         )
-        .absent("no decision has been made yet"),
-        vpa_series: None,
-        wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| row.effective_replicas))),
-    },
-    ObjectFamily {
-        definition: per_wpa("plimsoll_min_replicas", "Minimum number of replicas."),
-        vpa_series: None,
-        wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.min_replicas.into())))),
-    },
-    ObjectFamily {
-        definition: per_wpa("plimsoll_max_replicas", "Maximum number of replicas."),
-        vpa_series: None,
-        wpa_series: Some((WPA_LABELS, WpaSeries::Object(|row| Some(row.max_replicas.into())))),
-    },
-    ObjectFamily {
-        definition: gauge(
+        .absent("no decision has been made yet"))
+        .wpa(WPA_LABELS, WpaSeries::Object(|row| row.state.desired_replicas.map(f64::from))),
+    ObjectFamily::new(per_wpa("plimsoll_min_replicas", "Minimum number of replicas."))
+        .wpa(WPA_LABELS, WpaSeries::Object(|row| Some(row.state.bounds.0.into()))),
+    ObjectFamily::new(per_wpa("plimsoll_max_replicas", "Maximum number of replicas."))
+        .wpa(WPA_LABELS, WpaSeries::Object(|row| Some(row.state.bounds.1.into()))),
+    ObjectFamily::new(gauge(
             "plimsoll_transition_countdown_seconds",
             "Time until the forbidden window after the last change ends and replicas may be added (upscale) or removed (downscale) again; 0 once they may.",
         )
         .labels(&["kind", "name", "namespace", "transition"], "2 per WPA")
         .unit("seconds")
-        .absent("replicas were never changed"),
-        vpa_series: None,
-        wpa_series: Some((
-            &["kind", "name", "namespace", "transition"],
-            WpaSeries::Labelled(|row, each| row.emit_cooldowns(each)),
-        )),
-    },
-    ObjectFamily {
-        definition: per_container(
+        .absent("replicas were never changed"))
+        .wpa(&["kind", "name", "namespace", "transition"],
+            WpaSeries::Labelled(|row, each| row.state.emit_cooldowns(each))),
+    ObjectFamily::new(per_container(
             "plimsoll_request",
             "The largest request of a container in any pod of a VPA that has not terminated.",
         )
-        .absent("no pod has such a request"),
-        vpa_series: Some(VpaSeries::Container(|row| (row.requests)(row.resource)?.largest)),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: per_container(
+        .absent("no pod has such a request"))
+        .vpa(VpaSeries::Container(|row| (row.requests)(row.resource)?.largest)),
+    ObjectFamily::new(per_container(
             "plimsoll_request_min",
             "The smallest request of a container in any pod of a VPA that has not terminated. A pod without a request counts as 0.",
         )
-        .absent(NO_POD),
-        vpa_series: Some(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.smallest))),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: per_container(
+        .absent(NO_POD))
+        .vpa(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.smallest))),
+    ObjectFamily::new(per_container(
             "plimsoll_request_all_pods",
             "The sum of the requests of a container in all pods of a VPA that have not terminated. A pod without a request counts as 0.",
         )
-        .absent(NO_POD),
-        vpa_series: Some(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.sum))),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: per_container(
+        .absent(NO_POD))
+        .vpa(VpaSeries::Container(|row| Some((row.requests)(row.resource)?.sum))),
+    ObjectFamily::new(per_container(
             "plimsoll_confidence",
             "Confidence of the recommendation of a VPA, in days of samples.",
         )
-        .unit("days"),
-        vpa_series: Some(VpaSeries::Container(|row| Some(f64::from(row.recommendation.confidence)))),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: counter(
+        .unit("days"))
+        .vpa(VpaSeries::Container(|row| Some(f64::from(row.recommendation.confidence)))),
+    ObjectFamily::new(counter(
             "plimsoll_container_oom_kills_total",
             "OOM kills of a container that were added to its history since this process started tracking it.",
         )
         .labels(CONTAINER_LABELS, "1 per container")
-        .absent("the container has no recommendation"),
-        vpa_series: Some(VpaSeries::Container(|row| {
+        .absent("the container has no recommendation"))
+        .vpa(VpaSeries::Container(|row| {
             (row.resource == Resource::Memory).then_some(row.oom_kills as f64)
         })),
-        wpa_series: None,
-    },
-    ObjectFamily {
-        definition: gauge(
+    ObjectFamily::new(gauge(
             "plimsoll_restricted_scaling",
             "1 while this restriction limits the target or blocks updates of pods, else 0.",
         )
@@ -249,8 +210,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
             RESTRICTION_LABELS,
             "7 for each of 2 per container, 35 per VPA of an updater, 12 per WPA; only those that have been 1",
         )
-        .absent("it has not been 1 since the process started; with `all` it is 0"),
-        vpa_series: Some(VpaSeries::Restrictions),
-        wpa_series: Some((&["kind", "name", "namespace", "reason"], WpaSeries::Restrictions)),
-    },
+        .absent("it has not been 1 since the process started; with `all` it is 0"))
+        .vpa(VpaSeries::Restrictions)
+        .wpa(&["kind", "name", "namespace", "reason"], WpaSeries::Restrictions),
 ];

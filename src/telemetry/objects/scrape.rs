@@ -7,7 +7,6 @@ use plimsoll_core::types::ObjectKey;
 use super::{ObjectMetrics, families::OBJECT_FAMILIES};
 use crate::telemetry::{definition::Definition, text::FamilyWriter, watermark::WpaObjectMetrics};
 
-/// The definitions of all exposed families.
 pub(in crate::telemetry) fn definitions(
     objects: Option<&ObjectMetrics>,
     watermarks: Option<&WpaObjectMetrics>,
@@ -21,7 +20,6 @@ pub(in crate::telemetry) fn definitions(
     definitions
 }
 
-/// The progress of a scrape of the objects.
 pub(in crate::telemetry) struct ObjectScrape {
     objects: Option<Arc<ObjectMetrics>>,
     watermarks: Option<Arc<WpaObjectMetrics>>,

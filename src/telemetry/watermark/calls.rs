@@ -5,51 +5,43 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use http::Uri;
 
 use crate::telemetry::{
-    definition::{Definition, counter, gauge, histogram},
+    definition::{counter, gauge, histogram},
     family::{Family, OVERFLOW_LABEL},
     instruments::{Counter, Gauge, Histogram},
-    registry::Registry,
+    registry::metric_families,
 };
 
 const NOT_YET_OBSERVED: &str = "it has not happened yet";
 /// Maximum number of recommenders with series of their own.
 const MAX_CLIENTS: usize = 256;
-/// Maximum number of series by response code.
 const MAX_RESPONSE_SERIES: usize = 1024;
 const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
 
-const REQUESTS: Definition = counter(
-    "http_client_requests_total",
-    "Responses of external recommenders; redirects count separately.",
-)
-.labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
-.absent(NOT_YET_OBSERVED);
-const DURATIONS: Definition = histogram(
-    "http_client_request_duration_seconds",
-    "Response time of external recommenders.",
-    &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
-)
-.labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
-.unit("seconds")
-.absent(NOT_YET_OBSERVED);
-const ERRORS: Definition = counter(
-    "http_client_requests_errors_total",
-    "Requests to external recommenders without a response.",
-)
-.labels(&["client"], "1 per recommender, 256 in all")
-.absent("the recommender was never called");
-const INFLIGHT: Definition =
-    gauge("http_client_requests_inflight", "Requests to external recommenders in flight.")
-        .labels(&["client"], "1 per recommender, 256 in all")
+metric_families! {
+    /// Metrics of calls to recommenders.
+    #[derive(Clone, Debug)]
+    pub struct RecommenderCallMetrics via pub new {
+        requests: Family<Counter, 3>[MAX_RESPONSE_SERIES] = counter(
+            "http_client_requests_total",
+            "Responses of external recommenders; redirects count separately.",
+        ).labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
+        .absent(NOT_YET_OBSERVED);
+        durations: Family<Histogram, 3>[MAX_RESPONSE_SERIES] = histogram(
+            "http_client_request_duration_seconds",
+            "Response time of external recommenders.",
+            &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
+        ).labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
+        .unit("seconds").absent(NOT_YET_OBSERVED);
+        errors: Family<Counter, 1>[MAX_CLIENTS] = counter(
+            "http_client_requests_errors_total",
+            "Requests to external recommenders without a response.",
+        ).labels(&["client"], "1 per recommender, 256 in all")
         .absent("the recommender was never called");
-
-/// Metrics of calls to recommenders.
-#[derive(Clone, Debug)]
-pub(super) struct RecommenderCallMetrics {
-    requests: Arc<Family<Counter, 3>>,
-    durations: Arc<Family<Histogram, 3>>,
-    errors: Arc<Family<Counter, 1>>,
-    inflight: Arc<Family<Gauge, 1>>,
+        inflight: Family<Gauge, 1>[MAX_CLIENTS] = gauge(
+            "http_client_requests_inflight", "Requests to external recommenders in flight."
+        ).labels(&["client"], "1 per recommender, 256 in all")
+        .absent("the recommender was never called");
+    }
 }
 
 /// A call in flight, until it is dropped.
@@ -61,16 +53,8 @@ pub struct RecommenderCall {
 }
 
 impl RecommenderCallMetrics {
-    pub(super) fn new(registry: &mut Registry) -> Self {
-        Self {
-            requests: registry.family(REQUESTS, MAX_RESPONSE_SERIES),
-            durations: registry.family(DURATIONS, MAX_RESPONSE_SERIES),
-            errors: registry.family(ERRORS, MAX_CLIENTS),
-            inflight: registry.family(INFLIGHT, MAX_CLIENTS),
-        }
-    }
-
-    pub(super) fn begin(&self, url: &str) -> RecommenderCall {
+    /// Records a call of a recommender, which is in flight until the returned value is dropped.
+    pub fn begin(&self, url: &str) -> RecommenderCall {
         let client = client_label(url);
         self.errors.with_labels([&client]);
         let inflight = self.inflight.with_labels([&client]);
@@ -78,7 +62,8 @@ impl RecommenderCallMetrics {
         RecommenderCall { client, calls: self.clone(), inflight }
     }
 
-    pub(super) fn retain_clients(&self, used: &HashSet<String>) {
+    /// Removes the series of recommenders that are not in `used`, a set of [`client_label`]s.
+    pub fn retain_clients(&self, used: &HashSet<String>) {
         let is_used = |client: &str| client == OVERFLOW_LABEL || used.contains(client);
         self.requests.retain(|labels| is_used(&labels[0]));
         self.durations.retain(|labels| is_used(&labels[0]));
@@ -93,7 +78,7 @@ impl RecommenderCall {
         let (code, method) = (code.to_string(), method.to_ascii_lowercase());
         let labels = [self.client.as_str(), &code, &method];
         self.calls.requests.with_labels(labels).increment();
-        self.calls.durations.with_labels(labels).observe(took.as_secs_f64());
+        self.calls.durations.with_labels(labels).observe_duration(took);
     }
 
     /// Counts a call without a response.
@@ -130,7 +115,6 @@ pub fn client_label(url: &str) -> String {
     format!("{scheme}://{host}{port}{path}")
 }
 
-/// The label value of an invalid URL.
 const UNREADABLE: &str = "unreadable";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Upstream's metrics of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
 
-use super::rows::{EmitSample, SourceRow, WatermarkRow, bool_value};
+use super::exported_state::{EmitSample, ExportedSource, WatermarkRow, bool_value};
 use crate::telemetry::{
     definition::{Definition, counter, gauge},
     labels::LabelSet,
@@ -11,7 +11,7 @@ pub(in crate::telemetry) enum WpaSeries {
     /// One value.
     Object(fn(&WatermarkRow<'_>) -> Option<f64>),
     /// A value for each metric.
-    Metric(fn(&SourceRow<'_>) -> Option<f64>),
+    Metric(fn(&ExportedSource) -> Option<f64>),
     /// A value for each value of a label.
     Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
     /// 1 or 0 for each restriction.
@@ -20,63 +20,37 @@ pub(in crate::telemetry) enum WpaSeries {
     Tags,
 }
 
-/// A family of upstream.
+/// A family of upstream, with the labels of its latest release.
 pub(super) struct UpstreamFamilyDefinition {
     pub definition: Definition,
-    pub labels: LabelsByRelease,
     pub values: WpaSeries,
 }
-
-/// Labels by release.
-pub(super) type LabelsByRelease = [&'static [&'static str]; 3];
 
 /// The labels of a series of an object, with one additional label at its alphabetical position.
 macro_rules! object_and {
     ($($first:literal)?; $($second:literal)?; $($third:literal)?; $($fourth:literal)?) => {
-        [
-            &[
-                $($first,)? $($second,)? $($third,)?
-                "resource_kind", "resource_name", "resource_namespace",
-                $($fourth,)? "wpa_name", "wpa_namespace",
-            ],
-            &[
-                $($first,)? $($second,)? "namespace", $($third,)?
-                "resource_kind", "resource_name", "resource_namespace", "target_name",
-                $($fourth,)? "wpa_name", "wpa_namespace",
-            ],
-            &[
-                $($first,)? "dry_run", $($second,)? "namespace", $($third,)?
-                "resource_kind", "resource_name", "resource_namespace", "target_name",
-                $($fourth,)? "wpa_name", "wpa_namespace",
-            ],
+        &[
+            $($first,)? "dry_run", $($second,)? "namespace", $($third,)?
+            "resource_kind", "resource_name", "resource_namespace", "target_name",
+            $($fourth,)? "wpa_name", "wpa_namespace",
         ]
     };
 }
 
-const OBJECT: LabelsByRelease = object_and!(;;;);
-const CONDITION: LabelsByRelease = object_and!("condition";;;);
-const METRIC: LabelsByRelease = object_and!(; "metric_name";;);
-const REASON: LabelsByRelease = object_and!(;; "reason";);
-const TRANSITION: LabelsByRelease = object_and!(;;; "transition");
-const WITHOUT_DRY_RUN: &[&str] =
-    &["lifecycle_status", "monitor_name", "monitor_namespace", "wpa_name", "wpa_namespace"];
-const LIFECYCLE: LabelsByRelease = [
-    WITHOUT_DRY_RUN,
-    WITHOUT_DRY_RUN,
-    &[
-        "dry_run",
-        "lifecycle_status",
-        "monitor_name",
-        "monitor_namespace",
-        "wpa_name",
-        "wpa_namespace",
-    ],
+const OBJECT: &[&str] = object_and!(;;;);
+const CONDITION: &[&str] = object_and!("condition";;;);
+const METRIC: &[&str] = object_and!(; "metric_name";;);
+const REASON: &[&str] = object_and!(;; "reason";);
+const TRANSITION: &[&str] = object_and!(;;; "transition");
+const LIFECYCLE: &[&str] = &[
+    "dry_run",
+    "lifecycle_status",
+    "monitor_name",
+    "monitor_namespace",
+    "wpa_name",
+    "wpa_namespace",
 ];
-const TAGS: LabelsByRelease = [
-    &["resource_namespace", "wpa_name", "wpa_namespace"],
-    &["namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
-    &["dry_run", "namespace", "resource_namespace", "wpa_name", "wpa_namespace"],
-];
+const TAGS: &[&str] = &["dry_run", "namespace", "resource_namespace", "wpa_name", "wpa_namespace"];
 
 const PER_WPA: &str = "1 per WPA";
 const PER_METRIC: &str = "1 per metric of a WPA";
@@ -84,9 +58,15 @@ const MILLI: &str = "thousandths of the unit of the metric";
 const UNDECIDED: &str = "no decision has been made yet";
 
 impl UpstreamFamilyDefinition {
-    /// The definition with the labels of a release.
-    pub(super) const fn definition(&self, set: LabelSet) -> Definition {
-        self.definition.labels(self.labels[set as usize], self.definition.series_count)
+    /// The definition with the labels of a release, which live as long as the process.
+    pub(super) fn definition(&self, set: LabelSet) -> Definition {
+        let later: &[&str] = match set {
+            LabelSet::V10 => &["dry_run", "namespace", "target_name"],
+            LabelSet::V11 => &["dry_run"],
+            LabelSet::V12 => &[],
+        };
+        let labels = self.definition.labels.iter().copied().filter(|label| !later.contains(label));
+        self.definition.labels(labels.collect::<Vec<_>>().leak(), self.definition.series_count)
     }
 }
 
@@ -95,42 +75,40 @@ const fn per_object(
     absent: &'static str,
     read: fn(&WatermarkRow<'_>) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
-    let definition = definition.labels(&[], PER_WPA).absent(absent);
-    UpstreamFamilyDefinition { definition, labels: OBJECT, values: WpaSeries::Object(read) }
+    let definition = definition.labels(OBJECT, PER_WPA).absent(absent);
+    UpstreamFamilyDefinition { definition, values: WpaSeries::Object(read) }
 }
 
 const fn per_metric(
     definition: Definition,
     absent: &'static str,
-    read: fn(&SourceRow<'_>) -> Option<f64>,
+    read: fn(&ExportedSource) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
-    let definition = definition.labels(&[], PER_METRIC).absent(absent);
-    UpstreamFamilyDefinition { definition, labels: METRIC, values: WpaSeries::Metric(read) }
+    let definition = definition.labels(METRIC, PER_METRIC).absent(absent);
+    UpstreamFamilyDefinition { definition, values: WpaSeries::Metric(read) }
 }
 
 const fn watermark(
     name: &'static str,
     help: &'static str,
-    read: fn(&SourceRow<'_>) -> Option<f64>,
+    read: fn(&ExportedSource) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
     per_metric(gauge(name, help).unit(MILLI), "the metric has no watermark", read)
 }
 
 const fn labelled(
     definition: Definition,
-    labels: LabelsByRelease,
     each: fn(&WatermarkRow<'_>, &mut EmitSample<'_>),
 ) -> UpstreamFamilyDefinition {
-    UpstreamFamilyDefinition { definition, labels, values: WpaSeries::Labelled(each) }
+    UpstreamFamilyDefinition { definition, values: WpaSeries::Labelled(each) }
 }
 
 pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     labelled(
         gauge("wpa_controller_conditions", "1 while this condition of an object is true, else 0.")
-            .labels(&[], "3 per WPA")
+            .labels(CONDITION, "3 per WPA")
             .absent("the object has no such condition"),
-        CONDITION,
-        |row, each| row.emit_conditions(each),
+        |row, each| row.state.emit_conditions(each),
     ),
     per_object(
         counter(
@@ -139,28 +117,27 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         )
         .unit("replicas"),
         "this process has not changed replicas yet",
-        |row| row.downscale_total.map(|total| total as f64),
+        |row| row.state.replicas_moved.map(|(_, down)| down as f64),
     ),
     per_object(gauge("wpa_controller_dry_run", "1 in dry-run mode, else 0."), "", |row| {
-        Some(bool_value(row.dry_run))
+        Some(bool_value(row.state.dry_run))
     }),
     watermark(
         "wpa_controller_high_watermak",
         "The same as wpa_controller_high_watermark, under the name that old dashboards use.",
-        |row| row.high_milli,
+        |row| Some(row.watermarks?.1 as f64),
     ),
     watermark(
         "wpa_controller_high_watermark",
         "The watermark above which replicas are added, without the tolerance.",
-        |row| row.high_milli,
+        |row| Some(row.watermarks?.1 as f64),
     ),
     UpstreamFamilyDefinition {
         definition: gauge(
             "wpa_controller_labels_info",
             "Always 1; also has the configured labels of the object.",
         )
-        .labels(&[], PER_WPA),
-        labels: TAGS,
+        .labels(TAGS, PER_WPA),
         values: WpaSeries::Tags,
     },
     labelled(
@@ -168,36 +145,35 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
             "wpa_controller_lifecycle_control_status",
             "1 while the monitor of an object blocks scaling, 0 while it does not.",
         )
-        .labels(&[], PER_WPA)
+        .labels(LIFECYCLE, PER_WPA)
         .absent("the object has no such monitor"),
-        LIFECYCLE,
         |row, each| {
-            if let Some(lifecycle) = row.monitor_gate {
-                each("blocked", bool_value(lifecycle.is_blocked));
+            if let Some(monitor) = &row.state.monitor {
+                each("blocked", bool_value(monitor.blocks));
             }
         },
     ),
     watermark(
         "wpa_controller_low_watermak",
         "The same as wpa_controller_low_watermark, under the name that old dashboards use.",
-        |row| row.low_milli,
+        |row| Some(row.watermarks?.0 as f64),
     ),
     watermark(
         "wpa_controller_low_watermark",
         "The watermark below which replicas are removed, without the tolerance.",
-        |row| row.low_milli,
+        |row| Some(row.watermarks?.0 as f64),
     ),
     per_object(
         gauge("wpa_controller_max_replicas", "Maximum number of replicas.")
             .unit("replicas"),
         "",
-        |row| Some(row.max_replicas.into()),
+        |row| Some(row.state.bounds.1.into()),
     ),
     per_object(
         gauge("wpa_controller_min_replicas", "Minimum number of replicas.")
             .unit("replicas"),
         "",
-        |row| Some(row.min_replicas.into()),
+        |row| Some(row.state.bounds.0.into()),
     ),
     per_object(
         gauge(
@@ -206,7 +182,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         )
         .unit("replicas"),
         UNDECIDED,
-        |row| row.effective_replicas,
+        |row| row.state.desired_replicas.map(f64::from),
     ),
     per_metric(
         gauge(
@@ -215,17 +191,16 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         )
         .unit("replicas"),
         "the metric is not available",
-        |row| row.proposal,
+        |row| row.proposal.map(f64::from),
     ),
     labelled(
         gauge(
             "wpa_controller_restricted_scaling",
             "1 while this restriction applies (within the watermarks, or limited by the scale rate), else 0.",
         )
-        .labels(&[], "3 per WPA")
+        .labels(REASON, "3 per WPA")
         .absent("a metric is not available"),
-        REASON,
-        |row, each| row.emit_cappings(each),
+        |row, each| row.state.emit_cappings(each),
     ),
     per_object(
         gauge(
@@ -233,18 +208,17 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
             "1 while replicas can be computed from the metrics, else 0.",
         ),
         UNDECIDED,
-        |row| row.scaling_active.map(bool_value),
+        |row| Some(bool_value(row.state.scaling_active)),
     ),
     labelled(
         gauge(
             "wpa_controller_transition_countdown",
             "Time until replicas may be added or removed again; 0 once they may.",
         )
-        .labels(&[], "2 per WPA")
+        .labels(TRANSITION, "2 per WPA")
         .unit("seconds")
         .absent("replicas were never changed"),
-        TRANSITION,
-        |row, each| row.emit_cooldowns(each),
+        |row, each| row.state.emit_cooldowns(each),
     ),
     per_object(
         counter(
@@ -253,12 +227,12 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         )
         .unit("replicas"),
         "this process has not changed replicas yet",
-        |row| row.upscale_total.map(|total| total as f64),
+        |row| row.state.replicas_moved.map(|(up, _)| up as f64),
     ),
     per_metric(
         gauge("wpa_controller_value", "The value that is compared with the watermarks.").unit(MILLI),
         "the metric is not available, or is a zero that is ignored",
-        |row| row.value_milli,
+        |row| row.value,
     ),
 ];
 
@@ -268,9 +242,12 @@ mod tests {
 
     #[test]
     fn each_upstream_release_has_its_number_of_object_labels() {
-        assert_eq!(OBJECT.map(<[_]>::len), [5, 7, 8]);
+        let dry_run = FAMILIES.iter().find(|family| family.definition.labels == OBJECT);
+        let dry_run = dry_run.expect("a family of objects");
+        let sets = [LabelSet::V10, LabelSet::V11, LabelSet::V12];
+        assert_eq!(sets.map(|set| dry_run.definition(set).labels.len()), [5, 7, 8]);
         for family in &FAMILIES {
-            assert!(family.labels.iter().all(|set| set.is_sorted()), "{}", family.definition.name);
+            assert!(family.definition.labels.is_sorted(), "{}", family.definition.name);
         }
         assert!(FAMILIES.is_sorted_by_key(|family| family.definition.name));
     }

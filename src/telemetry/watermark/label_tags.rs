@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-/// A label of a series.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LabelTag {
     /// The name of the label in the series.

@@ -2,12 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{types::ObjectKey, watermark::Restriction};
 
 use super::{
+    exported_state::{EmitSample, WatermarkRow, WpaMetricsSource, bool_value},
     families::{FAMILIES, WpaSeries},
     label_tags::{LabelTag, label_tags},
-    rows::{EmitSample, Restrictions, WatermarkRow, WpaMetricsSource, bool_value},
 };
 use crate::telemetry::{
     definition::Definition,
@@ -15,7 +15,6 @@ use crate::telemetry::{
     objects::{Cardinality, ObjectFamily, SeenRestrictions},
     text::FamilyWriter,
 };
-use plimsoll_core::watermark::Restriction;
 
 /// The label `kind` of these objects.
 const WPA: &str = "wpa";
@@ -37,7 +36,6 @@ pub(in crate::telemetry) struct UpstreamFamily {
     values: &'static WpaSeries,
 }
 
-/// How metrics with the same name are rendered.
 #[derive(Clone, Copy)]
 enum DuplicateNames {
     /// Only the last one is rendered.
@@ -73,12 +71,10 @@ impl WpaObjectMetrics {
         Self { source, cardinality, families, tags, seen_restrictions: SeenRestrictions::default() }
     }
 
-    /// The definitions of upstream's families.
     pub(in crate::telemetry) fn upstream_definitions(&self) -> impl Iterator<Item = Definition> {
         self.families.iter().map(|family| family.definition)
     }
 
-    /// One of upstream's families by index.
     pub(in crate::telemetry) fn upstream_family(&self, index: usize) -> Option<&UpstreamFamily> {
         self.families.get(index)
     }
@@ -92,7 +88,6 @@ impl WpaObjectMetrics {
         })
     }
 
-    /// Renders a page of a shared family.
     pub(in crate::telemetry) fn write(
         &self,
         family: &ObjectFamily,
@@ -103,18 +98,12 @@ impl WpaObjectMetrics {
         if matches!(values, WpaSeries::Restrictions) && self.cardinality != Cardinality::All {
             let mut page = self.seen_restrictions.page();
             let next = self.source.visit(after, &mut |row| {
-                let Some(now) = row.restrictions else { return };
-                let so_far = Restrictions::from_bits(page.record(row.key, "", now.bits()));
-                for restriction in
-                    Restriction::ALL.into_iter().filter(|restriction| so_far.has(*restriction))
-                {
-                    write_row(
-                        lines,
-                        names,
-                        &row,
-                        restriction.as_str(),
-                        bool_value(now.has(restriction)),
-                    );
+                let so_far = page.record(row.key, "", row.state.restriction_bits());
+                for restriction in Restriction::ALL {
+                    if so_far & (1 << restriction as u64) != 0 {
+                        let holds = bool_value(row.state.restrictions.contains(&restriction));
+                        write_row(lines, names, &row, restriction.as_str(), holds);
+                    }
                 }
             });
             page.end(after, next.as_ref());
@@ -127,7 +116,6 @@ impl WpaObjectMetrics {
         })
     }
 
-    /// Renders a page of one of upstream's families.
     pub(in crate::telemetry) fn write_upstream(
         &self,
         family: &UpstreamFamily,
@@ -138,7 +126,7 @@ impl WpaObjectMetrics {
             let names: Vec<&str> = self.tags.iter().map(|tag| tag.name.as_str()).collect();
             return self.source.visit(after, &mut |row| {
                 let values = self.tags.iter().map(|tag| match &tag.key {
-                    Some(key) => (row.label)(key).unwrap_or_default(),
+                    Some(key) => row.state.label(key).unwrap_or_default(),
                     None => label_value(&row, &tag.name, ""),
                 });
                 let values: Vec<&str> = values.collect();
@@ -169,25 +157,25 @@ fn emit_row(
         }
         (WpaSeries::Labelled(read), _) => read(row, emit),
         (WpaSeries::Restrictions, _) => {
-            for restriction in row.restrictions.iter().flat_map(|_| Restriction::ALL) {
-                let holds = row.restrictions.is_some_and(|set| set.has(restriction));
+            for restriction in Restriction::ALL {
+                let holds = row.state.restrictions.contains(&restriction);
                 emit(restriction.as_str(), bool_value(holds));
             }
         }
         (WpaSeries::Tags, _) => emit("", 1.0),
         (WpaSeries::Metric(read), DuplicateNames::LastWins) => {
-            for source in row.last_source_by_name() {
+            for source in row.state.last_source_by_name() {
                 if let Some(value) = read(source) {
-                    emit(source.metric_name, value);
+                    emit(&source.label, value);
                 }
             }
         }
         (WpaSeries::Metric(read), DuplicateNames::Numbered) => {
-            for (preceding, source) in row.numbered_sources() {
+            for (preceding, source) in row.state.numbered_sources() {
                 let Some(value) = read(source) else { continue };
                 match preceding {
-                    0 => emit(source.metric_name, value),
-                    preceding => emit(&format!("{}#{}", source.metric_name, preceding + 1), value),
+                    0 => emit(&source.label, value),
+                    preceding => emit(&format!("{}#{}", source.label, preceding + 1), value),
                 }
             }
         }
@@ -211,14 +199,15 @@ fn write_row(
 /// The value of a label. Any name that is not a label of the object is the additional label of the series.
 fn label_value<'a>(row: &'a WatermarkRow<'_>, name: &str, extra_label: &'a str) -> &'a str {
     match name {
-        "dry_run" => bool_label(row.dry_run),
+        "dry_run" => bool_label(row.state.dry_run),
         "kind" => WPA,
         "name" | "wpa_name" => &row.key.name,
-        "namespace" | "resource_namespace" | "wpa_namespace" => &row.key.namespace,
-        "resource_kind" | "target_kind" => row.target_kind,
-        "resource_name" | "target_name" => row.target_name,
-        "monitor_name" => row.monitor_gate.map_or("", |gate| gate.monitor_name),
-        "monitor_namespace" => row.monitor_gate.map_or("", |gate| gate.monitor_namespace),
+        "namespace" | "resource_namespace" | "wpa_namespace" | "monitor_namespace" => {
+            &row.key.namespace
+        }
+        "resource_kind" | "target_kind" => &row.state.target.0,
+        "resource_name" | "target_name" => &row.state.target.1,
+        "monitor_name" => row.state.monitor.as_ref().map_or("", |monitor| &monitor.name),
         _ => extra_label,
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll::telemetry::{
-    Cardinality, LabelSet, Registry, SourceRow, WatermarkRow, WpaMetricsSource, WpaObjectMetrics,
+    Cardinality, ExportedSource, ExportedState, LabelSet, Registry, WatermarkRow, WpaMetricsSource,
+    WpaObjectMetrics,
 };
 use plimsoll_core::types::ObjectKey;
 
-use super::{WatermarkFixture, WatermarkFixtures, lines_of_family, scrape_text, web};
+use super::{WatermarkFixture, WatermarkFixtures, failed, lines_of_family, scrape_text, web};
 
 #[test]
 fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_zero() {
@@ -43,7 +44,6 @@ fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_z
         reasons.collect::<Vec<_>>()
     };
     assert_eq!(held(Some(web())), ["upscale_capping 1", "dry_run 1"]);
-    let failed = || WatermarkFixture { failed: true, ..web() };
     assert_eq!(held(Some(failed())), ["upscale_capping 0", "dry_run 1", "metric_unknown 1"]);
     assert!(held(None).is_empty());
     assert_eq!(held(Some(failed())), ["dry_run 1", "metric_unknown 1"], "another object");
@@ -51,10 +51,11 @@ fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_z
 
 #[test]
 fn many_metrics_with_the_same_name_are_numbered_in_linear_time() {
-    let source = |value| SourceRow { value_milli: Some(value), ..SourceRow::default() };
+    let source = |value| ExportedSource { value: Some(value), ..ExportedSource::default() };
     let sources: Vec<_> = (0..20_000).map(|number| source(f64::from(number))).collect();
+    let state = ExportedState { sources, ..web().state };
     let text = scrape_text(
-        vec![WatermarkFixture { sources, ..web() }],
+        vec![WatermarkFixture { state, ..web() }],
         Cardinality::All,
         LabelSet::V12,
         &[],

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt as _, stream};
 use kube::{Client, ResourceExt};
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{api::VerticalPodAutoscaler, types::ObjectKey};
 use plimsoll_storage::prometheus::{
     history::LivePods,
     promql::{Aggregation, Query},
@@ -23,7 +23,6 @@ use crate::{
         report::{CoverageReport, PartlyCoveredVpa},
     },
 };
-use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// The user agent of requests to the API server.
 const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
@@ -33,15 +32,12 @@ const MAX_VPAS: usize = 500;
 const CONCURRENT_NAMESPACES: usize = 2;
 /// VPAs whose history is read to measure the cost.
 const MAX_SAMPLED_VPAS: usize = 50;
-/// Namespaces in one query.
 const NAMESPACES_PER_QUERY: usize = 50;
 
 /// The pods of each VPA, or why there are none to compare.
 #[derive(Debug)]
 pub(super) enum ClusterPods {
-    /// There is nothing to compare.
     NotComparable(ClusterCoverage),
-    /// The pods by VPA.
     Found { address: String, vpas: Vec<VpaPods>, skipped: usize },
 }
 
@@ -59,7 +55,6 @@ pub(super) struct VpaPods {
 }
 
 impl ClusterPods {
-    /// The namespaces with VPAs.
     pub(super) fn namespaces(&self) -> Vec<&str> {
         match self {
             Self::NotComparable(_) => Vec::new(),
@@ -143,7 +138,6 @@ async fn read_cluster(
     Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped })
 }
 
-/// The pods of these VPAs of a namespace.
 async fn find_pods_of(
     client: &Client,
     namespace: String,

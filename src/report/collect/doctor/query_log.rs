@@ -10,12 +10,10 @@ use plimsoll_storage::prometheus::client::{self, QueryObserver};
 
 use crate::report::doctor::report::{Evidence, Range};
 
-/// Records all queries.
 #[derive(Debug, Default)]
 pub(super) struct QueryLog(Mutex<Vec<Evidence>>);
 
 impl QueryLog {
-    /// Takes the queries since the last call.
     pub(super) fn drain(&self) -> Vec<Evidence> {
         // A poisoned lock is fine: entries are pushed as a whole.
         mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))

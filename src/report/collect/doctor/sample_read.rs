@@ -23,7 +23,6 @@ use crate::report::doctor::{
     report::Evidence,
 };
 
-/// The length of the history that is read.
 const SAMPLE_LENGTH: Duration = Duration::from_hours(24);
 
 impl ServerProbe {
@@ -65,7 +64,6 @@ impl ServerProbe {
         Some(SampleRead { scope, queries, failure, vpas_without_history: without_history })
     }
 
-    /// Loads history and discards it.
     async fn load(
         &self,
         schema: &Schema,
@@ -150,7 +148,6 @@ impl Sink for FoundVpas {
     }
 }
 
-/// Reads all points and discards them.
 struct DiscardedPoints;
 
 impl SeriesVisitor for DiscardedPoints {

@@ -3,23 +3,9 @@
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use plimsoll_core::types::Time;
-
-use super::{ExplainPodConfig, decide::PodDecision, leases::Leases, unmatched::Unmatched};
-use crate::{
-    cluster::cache::updater_pod::UpdaterPod,
-    controllers::updater::{matching::Workload, status_reporter::CONDITION},
-    report::explain::{
-        pod::report::{
-            Breaker, ChangesMade, Container, ContainerAmounts, EarlierAction, Group, Guards, Need,
-            ObjectName, Order, PausedUpdates, PodChange, PodReport, PodVerdict, Rollout,
-            VpaSummary, Windows,
-        },
-        report::{Finding, ReportHeader},
-    },
-};
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::Recommendation},
+    types::Time,
     updater::{
         self, Action, PassContext, PodExplanation, SkipReason,
         guard::{Allowance, BudgetKind, ChangeKind, MaintenanceWindows},
@@ -27,18 +13,32 @@ use plimsoll_core::{
     },
 };
 
-/// The decision about a pod, with its inputs.
+use super::{ExplainPodConfig, decide::PodDecision, leases::Leases, unmatched::Unmatched};
+use crate::{
+    cluster::cache::updater_pod::UpdaterPod,
+    controllers::updater::{matching::Workload, status_reporter::CONDITION},
+    report::{
+        explain::{
+            pod::report::{
+                Breaker, ChangesMade, Container, ContainerAmounts, EarlierAction, Group, Guards,
+                Need, ObjectName, Order, PausedUpdates, PodChange, PodReport, PodVerdict, Rollout,
+                VpaSummary, Windows,
+            },
+            report::{Finding, ReportHeader},
+        },
+        style::sentence,
+    },
+};
+
 pub(super) struct ExplainedPod<'a> {
     pub config: &'a ExplainPodConfig,
     pub workload: &'a Workload,
-    /// Index into the pods of the workload.
     pub index: usize,
     pub decision: PodDecision,
     /// The maintenance windows of the VPA, if it has its own.
     pub windows: Option<&'a MaintenanceWindows>,
     pub pass_context: PassContext<'a>,
     pub leases: &'a Leases,
-    /// Other VPAs for the same workload.
     pub competing_vpas: Vec<String>,
 }
 
@@ -191,13 +191,6 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
 
 fn list(names: &[Arc<str>]) -> String {
     names.join(", ")
-}
-
-/// Turns a message into a sentence with a capital letter and a full stop.
-fn sentence(words: &str) -> String {
-    let mut letters = words.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
 }
 
 fn pod_verdict(

@@ -21,14 +21,11 @@ use crate::{
     report::explain::pod::report::LeaseState,
 };
 
-/// The contents of the Leases.
 pub(super) struct Leases {
     heartbeats: Heartbeats,
-    /// Why heartbeats could not be read.
     heartbeat_error: Option<ReadError>,
     /// `None` if the admission controller is not checked.
     admission_health: Option<AdmissionHealth>,
-    /// The recent disruptions in the cluster.
     pub ledger: DisruptionBudget,
     /// Notes for the user about what could not be read.
     pub notes: Vec<String>,
@@ -45,7 +42,6 @@ impl ExplainPodConfig {
 }
 
 impl Leases {
-    /// The namespaces of the Leases.
     pub fn namespaces(config: &ExplainPodConfig) -> BTreeSet<&str> {
         let heartbeats = config.reads_heartbeats().then_some(&*config.heartbeat_namespace);
         let ledger = config.reads_ledger().then_some(&*config.lease_namespace);
@@ -124,7 +120,6 @@ impl Leases {
         LeaseState { state: state.to_owned(), renewed }
     }
 
-    /// Whether new pods will be sized.
     pub fn is_admission_ready(&self, notes: &mut Vec<String>) -> bool {
         match self.admission_health {
             None | Some(AdmissionHealth::Ready) => true,

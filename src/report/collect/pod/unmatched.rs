@@ -12,18 +12,14 @@ use crate::{
 };
 use plimsoll_core::{api::VerticalPodAutoscaler, types::compat::Compat, updater::Phase, vpa_match};
 
-/// Why the updater does not handle a pod.
 #[derive(Debug)]
 pub(super) struct Unmatched {
-    /// Machine-readable reason.
     pub code: &'static str,
-    /// Human-readable message.
     pub message: String,
     /// The VPA that was probably meant for the pod.
     pub vpa: Option<VerticalPodAutoscaler>,
     /// The topmost controller of the pod, if it was resolved.
     pub top_owner: Option<Target>,
-    /// Whether the user has to fix something.
     pub is_misconfigured: bool,
 }
 
@@ -37,7 +33,6 @@ impl Unmatched {
     }
 }
 
-/// Explains why a pod is in no workload.
 pub(super) async fn explain(
     targets: &TargetResolver,
     namespace: &str,

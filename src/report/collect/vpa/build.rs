@@ -3,8 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll_core::{
+    api::{ResourceList, VerticalPodAutoscaler, annotations::InvalidAnnotation, vpa},
     history::SkippedRecord,
-    types::{ObjectKey, Time},
+    recommender::{
+        ContainerRecommendation, ResourceAmounts,
+        estimate::Resource as Kind,
+        explanation_annotation::{self, StoredExplanation},
+        tuning,
+    },
+    types::{ObjectKey, Time, quantity::Quantity},
 };
 
 use super::{ExplainConfig, from_annotation};
@@ -18,31 +25,16 @@ use crate::{
         VpaReport,
         compare::agreement,
         report::{
-            self, Agreement, CapacityLimit, Condition, Container, Finding, OmittedContainer,
-            OomKill, RecommendedNumbers, RecordForm, ReportHeader, Requests, Resource,
-            StoredRecord,
+            self, Agreement, Condition, Container, Finding, OmittedContainer, OomKill,
+            RecommendedNumbers, RecordForm, ReportHeader, Requests, Resource, StoredRecord,
         },
     },
-};
-use plimsoll_core::{
-    api::{ResourceList, VerticalPodAutoscaler, annotations::InvalidAnnotation, vpa},
-    recommender::{
-        ContainerRecommendation, ResourceAmounts,
-        estimate::Resource as Kind,
-        explanation_annotation::{self, StoredExplanation},
-        pod_cap::ResourceLimit as RoomLimit,
-        tuning,
-    },
-    types::quantity::Quantity,
 };
 
 /// The history that was read from a storage.
 pub struct StoredHistory {
-    /// Name of the storage.
     pub storage: String,
-    /// Records that were used.
     pub records: Vec<StoredRecord>,
-    /// Records that were skipped.
     pub skipped: Vec<SkippedRecord>,
     /// The explanation that the recommender stored on the VPA, if it is used instead of records.
     pub from_annotation: Option<StoredExplanation>,
@@ -71,10 +63,6 @@ pub fn report(
     let computed = inputs.desired.recommendation.containers.iter();
     let containers: Vec<Container> = computed.map(|computed| inputs.container(computed)).collect();
     let (findings, notes) = inputs.findings_and_notes(&containers);
-    let limit = |limit: Option<RoomLimit>| {
-        limit.map(|limit| CapacityLimit { amount: limit.amount, by: limit.by })
-    };
-    let pod_limits = inputs.desired.pod_limits;
     let skipped = |SkippedRecord { record: what, reason: why }: &SkippedRecord| {
         report::SkippedRecord { what: what.clone(), why: why.clone() }
     };
@@ -91,7 +79,7 @@ pub fn report(
             records: stored.records.clone(),
             skipped: stored.skipped.iter().map(skipped).collect(),
         },
-        room: report::PodCapacity { cpu: limit(pod_limits.cpu), memory: limit(pod_limits.memory) },
+        room: inputs.desired.pod_limits,
         conditions: inputs.conditions(),
         ignored_annotations: inputs.invalid_annotations().iter().map(ToString::to_string).collect(),
         containers,
@@ -100,7 +88,6 @@ pub fn report(
     }
 }
 
-/// The recommendations of the status, by container.
 fn status_by_container(
     vpa: &VerticalPodAutoscaler,
 ) -> BTreeMap<&str, &vpa::ContainerRecommendation> {
@@ -126,7 +113,6 @@ fn oom_kills(
     kills
 }
 
-/// What the report is built from.
 struct Inputs<'a> {
     config: &'a ExplainConfig,
     vpa: &'a VerticalPodAutoscaler,
@@ -134,7 +120,6 @@ struct Inputs<'a> {
     key: &'a ObjectKey,
     now: Time,
     stored: &'a StoredHistory,
-    /// The computed status.
     desired: DesiredStatus,
     /// The recommendations of the status, by container.
     written: BTreeMap<&'a str, &'a vpa::ContainerRecommendation>,

@@ -2,7 +2,20 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::{history::SkippedRecord, types::ObjectKey};
+use plimsoll_core::{
+    api::{
+        ResourceList, VerticalPodAutoscaler,
+        vpa::{self, VerticalPodAutoscalerStatus},
+    },
+    history::SkippedRecord,
+    recommender::{
+        ContainerRecommendation, Recommendation, RecommendationReason, ResourceAmounts,
+        ResourceExplanation,
+        estimate::Resource,
+        explanation_annotation::{self, StoredContainer, StoredExplanation},
+    },
+    types::{ObjectKey, quantity::Quantity},
+};
 
 use crate::{
     controllers::recommender::state::DesiredStatus,
@@ -10,19 +23,6 @@ use crate::{
         estimate_steps::{EstimateKind, EstimateSteps},
         report::{RecordForm, StoredRecord},
     },
-};
-use plimsoll_core::{
-    api::{
-        ResourceList, VerticalPodAutoscaler,
-        vpa::{self, VerticalPodAutoscalerStatus},
-    },
-    recommender::{
-        ContainerRecommendation, Recommendation, RecommendationReason, ResourceAmounts,
-        ResourceExplanation,
-        estimate::Resource,
-        explanation_annotation::{self, StoredContainer, StoredExplanation},
-    },
-    types::quantity::Quantity,
 };
 
 /// The explanation in the annotation of a VPA, if it takes precedence over the stored history: because there is none, or it

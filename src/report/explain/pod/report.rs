@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::Time;
+use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
 use crate::report::explain::report::{Finding, ReportHeader};
-use plimsoll_core::types::quantity::Quantity;
 
 /// A pod, and what the updater would do with it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,9 +50,7 @@ pub struct PodReport {
 /// An object in the pod's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectName {
-    /// Its kind.
     pub kind: Arc<str>,
-    /// Its name.
     pub name: Arc<str>,
 }
 
@@ -61,11 +58,8 @@ pub struct ObjectName {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaSummary {
-    /// Its name.
     pub name: String,
-    /// The VPA's update mode.
     pub update_mode: String,
-    /// The recommender that it selects.
     pub recommender: String,
     /// Why the updater paused updates, from the condition of the VPA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,11 +69,8 @@ pub struct VpaSummary {
 /// The condition `UpdatesHeldBack`, while it is True.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PausedUpdates {
-    /// The reason.
     pub reason: String,
-    /// The message.
     pub message: String,
-    /// Since when the condition is True.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }
@@ -94,11 +85,8 @@ pub struct PodVerdict {
     /// pod at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The reason as a sentence.
     pub message: String,
-    /// Whether a change is needed but blocked.
     pub held_back: bool,
-    /// Whether a resize would restart a container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<bool>,
 }
@@ -110,26 +98,21 @@ pub struct Need {
     /// Why the pod should be updated: `quick_oom`, `outside_range` or `drift`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
-    /// Why the pod need not be updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
     /// The relative difference between the sums of requests and targets, added up over the resources.
     pub difference: f64,
     /// Whether a request is missing or outside its bounds.
     pub outside_range: bool,
-    /// Whether a request would grow.
     pub grows: bool,
 }
 
 /// One container of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Container {
-    /// Its name.
     pub name: Arc<str>,
-    /// CPU, if it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ContainerAmounts>,
-    /// Memory, if it is requested or recommended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ContainerAmounts>,
 }
@@ -137,16 +120,12 @@ pub struct Container {
 /// The request of a container for one resource, and the recommendation after all rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerAmounts {
-    /// The current request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Quantity>,
-    /// The recommended request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Quantity>,
-    /// The lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<Quantity>,
-    /// The upper bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<Quantity>,
     /// The position of the request relative to the bounds.
@@ -157,16 +136,11 @@ pub struct ContainerAmounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RequestPosition {
-    /// There is no recommendation.
     #[default]
     Unasked,
-    /// There is no request.
     Missing,
-    /// The request is below the lower bound.
     Below,
-    /// The request is within the bounds.
     Within,
-    /// The request is above the upper bound.
     Above,
 }
 
@@ -203,7 +177,6 @@ pub struct Order {
 /// An action on another pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierAction {
-    /// The pod.
     pub pod: String,
     /// `evict`, `resize` or `surge`.
     pub action: String,
@@ -213,15 +186,12 @@ pub struct EarlierAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
-    /// Number of live pods.
     pub live: u32,
-    /// Desired number of pods of the controller.
     pub wanted: u32,
     /// Number of pods that count as available.
     pub up: u32,
     /// Number of pods that may be unavailable at once.
     pub may_be_down: u32,
-    /// Whether one more pod may be disrupted.
     pub allows_one_more: bool,
     /// Whether there are fewer live pods than `minReplicas`.
     pub below_minimum: bool,
@@ -235,28 +205,23 @@ pub struct Guards {
     pub recommender: LeaseState,
     /// The admission controller: `ready`, `stale`, `unknown`, `notAsked` or `unreadable`.
     pub admission_controller: LeaseState,
-    /// The maintenance windows.
     pub windows: Windows,
     /// The current or last rollout of its workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// The last change of this pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_change: Option<PodChange>,
-    /// The circuit breaker of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
     /// Since when another writer is known to overwrite the recommended values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewritten_since: Option<Time>,
-    /// Changes within the last hour.
     pub changes: Vec<ChangesMade>,
     /// Until when the cluster-wide circuit breaker blocks all changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_stopped_until: Option<Time>,
     /// Evictions since the last one that was observed to take effect.
     pub unproven: u32,
-    /// The maximum number of unproven evictions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unproven_allowed: Option<u32>,
 }
@@ -264,9 +229,7 @@ pub struct Guards {
 /// The state of a component that reports its health in a Lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseState {
-    /// The state.
     pub state: String,
-    /// When the Lease was last renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed: Option<Time>,
 }
@@ -275,11 +238,8 @@ pub struct LeaseState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Windows {
-    /// Whether maintenance windows are configured.
     pub limited: bool,
-    /// Whether a window is open now.
     pub open: bool,
-    /// When the next window opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Time>,
 }
@@ -287,15 +247,12 @@ pub struct Windows {
 /// A rollout of changes to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// When it started.
     pub began: Time,
-    /// When the last pod was changed.
     pub last: Time,
     /// Number of pods changed since the last canary pod.
     pub touched: u32,
     /// Number of pods evicted since the last canary pod.
     pub evicted: u32,
-    /// Number of consecutive rollouts in quick succession.
     pub streak: u32,
 }
 
@@ -304,22 +261,16 @@ pub struct Rollout {
 pub struct PodChange {
     /// `evicted` or `resized`.
     pub what: String,
-    /// When the pod was changed.
     pub at: Time,
 }
 
 /// The circuit breaker of a workload, which blocks changes after pods got worse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breaker {
-    /// The kind of regression.
     pub harm: String,
-    /// The regression as a sentence.
     pub message: String,
-    /// When the breaker opened.
     pub since: Time,
-    /// When the breaker closes.
     pub until: Time,
-    /// Whether the breaker is open now.
     pub open: bool,
 }
 
@@ -330,7 +281,6 @@ pub struct ChangesMade {
     pub within: String,
     /// `disruption` or `resize`.
     pub charge: String,
-    /// Number of changes made.
     pub made: u32,
     /// Maximum number of changes; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,30 +11,30 @@ use crate::report::{
         resource_text::{ago, columns, row, since},
         text::render_findings_and_notes,
     },
-    style::{BOLD, DIM, GREEN, PLAIN, RED, Style, YELLOW, push_line},
+    style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW},
 };
 
 /// Renders the report.
 pub fn render(report: &PodReport, style: &Style) -> String {
-    let mut out = String::new();
-    head(&mut out, report, style);
-    verdict(&mut out, report, style);
+    let mut page = Page::new(style);
+    head(&mut page, report);
+    verdict(&mut page, report);
     if let Some(need) = &report.need {
-        render_need(&mut out, need, style);
+        render_need(&mut page, need);
     }
     for container in &report.containers {
-        render_container(&mut out, container, style);
+        render_container(&mut page, container);
     }
-    render_order(&mut out, report, style);
+    render_order(&mut page, report);
     if let Some(guards) = &report.guards {
-        style.heading(&mut out, "GUARDS", "");
-        render_guards(&mut out, report, guards, style);
+        page.heading("GUARDS", "");
+        render_guards(&mut page, report, guards);
     }
-    render_findings_and_notes(&mut out, &report.findings, &report.notes, style);
-    out
+    render_findings_and_notes(&mut page, &report.findings, &report.notes);
+    page.finish()
 }
 
-fn head(out: &mut String, report: &PodReport, style: &Style) {
+fn head(page: &mut Page<'_>, report: &PodReport) {
     let named = |object: &ObjectName| format!("{} {}", object.kind, object.name);
     let mut words = Vec::new();
     match (&report.controller, &report.workload) {
@@ -48,14 +48,14 @@ fn head(out: &mut String, report: &PodReport, style: &Style) {
         Some(vpa) => format!("VPA {}, update mode {}", vpa.name, vpa.update_mode),
         None => "no VPA".to_owned(),
     });
-    push_line(out, format_args!("{}", style.paint(BOLD, &report.header.object())));
-    style.block(out, 2, PLAIN, &words.join(", "));
+    page.line(format_args!("{}", page.paint(BOLD, &report.header.object())));
+    page.block(2, PLAIN, &words.join(", "));
     let words = "Decided now by the updater's own code, based on the pod, its VPA and the stored state of \
                  their last changes. Pass the flags of the updater.";
-    style.block(out, 0, DIM, words);
+    page.block(0, DIM, words);
 }
 
-fn verdict(out: &mut String, report: &PodReport, style: &Style) {
+fn verdict(page: &mut Page<'_>, report: &PodReport) {
     let verdict = &report.verdict;
     let (code, title) = match &*verdict.action {
         "none" if verdict.held_back => (RED, "BLOCKED"),
@@ -66,33 +66,33 @@ fn verdict(out: &mut String, report: &PodReport, style: &Style) {
         _ => (YELLOW, "PREPARE"),
     };
     let word = verdict.reason.as_ref().map_or_else(String::new, |word| format!("  {word}"));
-    push_line(out, format_args!("\n{}{}", style.paint(code, title), style.paint(DIM, &word)));
-    style.block(out, 4, PLAIN, &verdict.message);
+    page.line(format_args!("\n{}{}", page.paint(code, title), page.paint(DIM, &word)));
+    page.block(4, PLAIN, &verdict.message);
     if let Some(paused) = report.vpa.as_ref().and_then(|vpa| vpa.held_back.as_ref()) {
         let since = since(", ", paused.since, report.header.at);
         let text = format!("{}: {}{since}", paused.reason, paused.message.trim_end_matches('.'));
-        style.paragraph(out, "updater", &format!("reports on this VPA: {text}"));
+        page.paragraph("updater", &format!("reports on this VPA: {text}"));
     }
 }
 
-fn render_need(out: &mut String, need: &Need, style: &Style) {
+fn render_need(page: &mut Page<'_>, need: &Need) {
     let (title, word) = match (&need.word, &need.why_not) {
         (Some(word), _) => ("UPDATE NEEDED", word.as_str()),
         (None, Some(word)) => ("NO UPDATE NEEDED", word.as_str()),
         (None, None) => ("NO UPDATE NEEDED", ""),
     };
-    style.heading(out, title, word);
+    page.heading(title, word);
     let range =
         if need.outside_range { "a request is outside its bounds" } else { "within bounds" };
     let grows = if need.grows { ", and a request would grow" } else { "" };
     let far = format!("{:.0} % from the targets in total; {range}{grows}", need.difference * 100.0);
-    style.paragraph(out, "difference", &far);
+    page.paragraph("difference", &far);
 }
 
-fn render_container(out: &mut String, container: &Container, style: &Style) {
-    style.heading(out, &format!("CONTAINER {}", container.name), "");
-    let columns = columns(style, ["requested", "target", "lower", "upper"]);
-    push_line(out, format_args!("    {:<10}{columns}", ""));
+fn render_container(page: &mut Page<'_>, container: &Container) {
+    page.heading(&format!("CONTAINER {}", container.name), "");
+    let columns = columns(page, ["requested", "target", "lower", "upper"]);
+    page.line(format_args!("    {:<10}{columns}", ""));
     for (label, amounts) in [("cpu", container.cpu), ("memory", container.memory)] {
         let Some(ContainerAmounts { request, target, lower, upper, standing }) = amounts else {
             continue;
@@ -103,18 +103,18 @@ fn render_container(out: &mut String, container: &Container, style: &Style) {
             RequestPosition::Below => (YELLOW, "below"),
             RequestPosition::Above => (YELLOW, "above"),
         };
-        let note = format!(" {}", style.paint(code, word));
-        row(out, label, [request, target, lower, upper], &note);
+        let note = format!(" {}", page.paint(code, word));
+        row(page, label, [request, target, lower, upper], &note);
     }
 }
 
-fn render_order(out: &mut String, report: &PodReport, style: &Style) {
+fn render_order(page: &mut Page<'_>, report: &PodReport) {
     if report.order.is_none() && report.group.is_none() {
         return;
     }
-    style.heading(out, "ORDER", "");
+    page.heading("ORDER", "");
     if let Some(order) = &report.order {
-        style.paragraph(out, "order", &order_text(order));
+        page.paragraph("order", &order_text(order));
     }
     if let Some(group) = &report.group {
         let more = if group.allows_one_more {
@@ -127,7 +127,7 @@ fn render_order(out: &mut String, report: &PodReport, style: &Style) {
             "{} live pods of {} desired, {} of them available; {} may be unavailable at once, {more}{few}",
             group.live, group.wanted, group.up, group.may_be_down
         );
-        style.paragraph(out, "replicas", &text);
+        page.paragraph("replicas", &text);
     }
 }
 
@@ -149,9 +149,9 @@ fn moment(at: Time, now: Time) -> String {
     format!("{} ({})", Time::from_secs(at.as_secs()), ago(at, now))
 }
 
-fn render_guards(out: &mut String, report: &PodReport, guards: &Guards, style: &Style) {
+fn render_guards(page: &mut Page<'_>, report: &PodReport, guards: &Guards) {
     let now = report.header.at;
-    let mut line = |label: &str, text: &str| style.paragraph(out, label, text);
+    let mut line = |label: &str, text: &str| page.paragraph(label, text);
     let recommender = report.vpa.as_ref().map_or("default", |vpa| &vpa.recommender);
     line("recommender", &lease_line(recommender, &guards.recommender, now));
     line("admission", admission(&guards.admission_controller));
@@ -243,16 +243,13 @@ fn admission(lease: &LeaseState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::style::Glyphs;
+    use crate::report::style::tests::plain_output;
 
     #[test]
     fn the_sample_is_printed_in_80_columns_of_ascii() {
         let sample = include_str!("../../../../tests/data/explain-pod.json");
         let report: PodReport = serde_json::from_str(sample).expect("a report");
-        let style =
-            Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: String::new() };
-        let printed = render(&report, &style);
-        assert!(printed.is_ascii() && !printed.contains('\x1b'), "{printed}");
+        let printed = plain_output(|style| render(&report, style));
         for line in printed.lines() {
             assert!(line.len() <= 80 && line.trim_end() == line, "{line:?}");
         }

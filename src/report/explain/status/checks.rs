@@ -1,24 +1,20 @@
 //! Checks Leases and pods, and reports problems.
 
-use plimsoll_core::types::Time;
+use plimsoll_core::{api::role_health::RoleHealth, types::Time};
 
 use super::{
     Facts, Finding, KIND, LeaseFacts, Level, PodFacts, RoleReport, SCHEMA_VERSION, StatusReport,
 };
-use plimsoll_core::api::role_health::RoleHealth;
 
-/// Default Lease name prefixes, to identify roles that do not report their health.
+/// Default Lease name prefixes, to identify roles that do not report their health, in the order of the report.
 const DEFAULT_LEASE_NAMES: [(&str, &str); 4] = [
     ("vpa-recommender", "recommender"),
     ("vpa-updater", "updater"),
     ("vpa-admission-controller", "admission-controller"),
     ("watermarkpodautoscaler-lock", "watermark"),
 ];
-/// The order of roles in the report.
-const ROLE_ORDER: [&str; 4] = ["recommender", "updater", "admission-controller", "watermark"];
 /// The number of missed intervals after which a late loop is a problem.
 const MAX_MISSED_INTERVALS: f64 = 3.0;
-/// Tolerance for clock skew and late renewals.
 const CLOCK_TOLERANCE_SECONDS: f64 = 5.0;
 /// The share of objects with stale data above which it is more than a few newly started pods.
 const STALE_SHARE: f64 = 0.1;
@@ -29,7 +25,7 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     let mut roles: Vec<RoleReport> =
         facts.leases.iter().filter_map(|lease| role(lease, facts, now, &mut findings)).collect();
     roles.sort_by_key(|role| {
-        (ROLE_ORDER.iter().position(|known| *known == role.role), role.lease.clone())
+        (DEFAULT_LEASE_NAMES.iter().position(|(_, known)| *known == role.role), role.lease.clone())
     });
     for pod in facts.pods.iter().filter(|pod| !pod.is_ready) {
         let restarts = match pod.restarts {
@@ -37,31 +33,20 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
             1 => ", and restarted once".to_owned(),
             more => format!(", and restarted {more} times"),
         };
-        findings.push(Finding {
-            level: Level::Warning,
-            code: "pod_not_ready",
-            message: format!(
-                "pod {0}/{1} is not ready{restarts}: kubectl -n {0} logs {1}",
-                pod.namespace, pod.name
-            ),
-        });
+        let (namespace, name) = (&pod.namespace, &pod.name);
+        let message = format!(
+            "pod {namespace}/{name} is not ready{restarts}: kubectl -n {namespace} logs {name}"
+        );
+        findings.push(Finding::new(Level::Warning, "pod_not_ready", message));
     }
     check_version_skew(facts, &roles, version, &mut findings);
     for unread in &facts.unread {
-        findings.push(Finding {
-            level: Level::Warning,
-            code: "unreadable",
-            message: unread.clone(),
-        });
+        findings.push(Finding::new(Level::Warning, "unreadable", unread));
     }
     if roles.is_empty() {
-        findings.push(Finding {
-            level: Level::Problem,
-            code: "nothing_runs",
-            message: "no roles found: there is neither a Lease of a role nor a pod with the label \
-                      app.kubernetes.io/name=plimsoll; use -n if they are in another namespace"
-                .to_owned(),
-        });
+        let message = "no roles found: there is neither a Lease of a role nor a pod with the label \
+                       app.kubernetes.io/name=plimsoll; use -n if they are in another namespace";
+        findings.push(Finding::new(Level::Problem, "nothing_runs", message));
     }
     findings.sort_by(|left, right| (left.level, left.code).cmp(&(right.level, right.code)));
     StatusReport {
@@ -100,9 +85,8 @@ fn role(
         facts.pods.iter().filter(|pod| pod.component == role || is_held_by(lease, pod)).collect();
     let vitals = lease.vitals.as_ref();
     let renewed = lease.renewed.map(|at| seconds(at, now));
-    let mut problem = |code, message| {
-        findings.push(Finding { level: Level::Problem, code, message });
-    };
+    let mut problem =
+        |code, message: String| findings.push(Finding::new(Level::Problem, code, message));
     // The admission controller renews once per interval and may miss several, but its Lease has the duration of one.
     let patience = if role == "admission-controller" { 6.0 } else { 1.0 };
     let is_old = renewed
@@ -155,7 +139,6 @@ fn is_held_by(lease: &LeaseFacts, pod: &PodFacts) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
-/// Checks the health that a role reports.
 fn check_role_health(
     role: &str,
     vitals: &RoleHealth,
@@ -163,7 +146,7 @@ fn check_role_health(
     now: Time,
     findings: &mut Vec<Finding>,
 ) {
-    let mut find = |level, code, message| findings.push(Finding { level, code, message });
+    let mut find = |level, code, message: String| findings.push(Finding::new(level, code, message));
     if let Some(age) = loop_age.filter(|age| {
         *age > vitals.interval_seconds * MAX_MISSED_INTERVALS + CLOCK_TOLERANCE_SECONDS
     }) {
@@ -226,9 +209,8 @@ fn check_version_skew(facts: &Facts, roles: &[RoleReport], own: &str, findings: 
     let mut versions: Vec<&str> = roles.iter().filter_map(|role| role.version.as_deref()).collect();
     versions.sort_unstable();
     versions.dedup();
-    let mut find = |code, message| {
-        findings.push(Finding { level: Level::Warning, code, message });
-    };
+    let mut find =
+        |code, message: String| findings.push(Finding::new(Level::Warning, code, message));
     if versions.len() > 1 {
         find("version_skew", format!("roles run different versions: {}", versions.join(", ")));
     } else if let Some(other) = versions.first().filter(|version| **version != own) {

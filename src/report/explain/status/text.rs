@@ -1,28 +1,25 @@
 //! The text output of the status: a table of roles, and the findings.
 
 use super::{Level, RoleReport, StatusReport};
-use crate::report::style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line};
+use crate::report::style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW};
 
 /// The column at which the details of a role start.
 const DETAIL_INDENT: usize = 4;
 
 /// Renders the report.
 pub fn render(report: &StatusReport, style: &Style) -> String {
-    let mut out = String::new();
-    push_line(
-        &mut out,
-        format_args!(
-            "{}  {}",
-            style.paint(BOLD, &report.cluster),
-            style.paint(DIM, &report.time.to_string())
-        ),
-    );
+    let mut page = Page::new(style);
+    page.line(format_args!(
+        "{}  {}",
+        page.paint(BOLD, &report.cluster),
+        page.paint(DIM, &report.time.to_string())
+    ));
     if !report.roles.is_empty() {
-        table(&mut out, report, style);
+        table(&mut page, report);
     }
-    push_line(&mut out, format_args!(""));
+    page.line(format_args!(""));
     if report.findings.is_empty() {
-        push_line(&mut out, format_args!("  {} no findings", style.paint(GREEN, "ok  ")));
+        page.line(format_args!("  {} no findings", page.paint(GREEN, "ok  ")));
     }
     for finding in &report.findings {
         let (colour, mark) = match finding.level {
@@ -30,15 +27,15 @@ pub fn render(report: &StatusReport, style: &Style) -> String {
             Level::Warning => (YELLOW, "warn"),
         };
         let text = format!("{} [{}]", finding.message, finding.code);
-        style.marked(&mut out, &style.paint(colour, mark), mark.len(), &text);
+        page.marked(&page.paint(colour, mark), mark.len(), &text);
     }
-    out
+    page.finish()
 }
 
 const COLUMNS: usize = 6;
 const HEADS: [&str; COLUMNS] = ["ROLE", "PODS", "VERSION", "LOOP", "OBJECTS", "DATA"];
 
-fn table(out: &mut String, report: &StatusReport, style: &Style) {
+fn table(page: &mut Page<'_>, report: &StatusReport) {
     let rows: Vec<[String; COLUMNS]> = report.roles.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -50,11 +47,11 @@ fn table(out: &mut String, report: &StatusReport, style: &Style) {
             cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         padded.join("  ").trim_end().to_owned()
     };
-    push_line(out, format_args!("\n  {}", style.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
+    page.line(format_args!("\n  {}", page.paint(BOLD, &line(&HEADS.map(ToOwned::to_owned)))));
     for (row, role) in rows.iter().zip(&report.roles) {
-        push_line(out, format_args!("  {}", line(row)));
+        page.line(format_args!("  {}", line(row)));
         let leader = leader_line(role);
-        style.block(out, DETAIL_INDENT, DIM, &leader);
+        page.block(DETAIL_INDENT, DIM, &leader);
     }
 }
 
@@ -82,7 +79,6 @@ fn row(role: &RoleReport) -> [String; COLUMNS] {
     ]
 }
 
-/// Describes the leader and its Lease.
 fn leader_line(role: &RoleReport) -> String {
     let Some(leader) = &role.leader else { return format!("{}: no leader", role.lease) };
     // The identity is the pod name and a random suffix.
@@ -90,7 +86,6 @@ fn leader_line(role: &RoleReport) -> String {
     format!("{}: {pod}", role.lease)
 }
 
-/// Formats an age.
 fn age(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{seconds:.0}s"),

@@ -2,19 +2,19 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use plimsoll_core::types::Time;
-use serde::{Deserialize, Serialize};
-
-use crate::report::explain::report::{Finding, ReportHeader};
 use plimsoll_core::{
     api::{
         scale_decision::ScaleDecision,
         wpa::{Condition, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     },
+    types::Time,
     watermark::{
         EffectiveSpec, WpaOptions, conditions, spec::with_defaults, validation::validate, warnings,
     },
 };
+use serde::{Deserialize, Serialize};
+
+use crate::report::explain::report::{Finding, ReportHeader};
 
 /// A WatermarkPodAutoscaler, and the last decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,11 @@
 //! The text output of the report about a WatermarkPodAutoscaler: plain lines that fit 80 columns and do not depend on
 //! colour.
 
-use plimsoll_core::types::Time;
+use plimsoll_core::{
+    api::scale_decision::{MetricDecision, ScaleDecision},
+    types::Time,
+    watermark::conditions,
+};
 
 use super::report::WpaReport;
 use crate::report::{
@@ -9,37 +13,33 @@ use crate::report::{
         resource_text::{ago, since},
         text::render_findings_and_notes,
     },
-    style::{BOLD, DIM, GREEN, RED, Style, YELLOW, push_line},
-};
-use plimsoll_core::{
-    api::scale_decision::{MetricDecision, ScaleDecision},
-    watermark::conditions,
+    style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
 };
 
 /// Renders the report.
 pub fn render(report: &WpaReport, style: &Style) -> String {
-    let mut out = String::new();
-    push_line(&mut out, format_args!("{}", style.paint(BOLD, &report.header.object())));
+    let mut page = Page::new(style);
+    page.line(format_args!("{}", page.paint(BOLD, &report.header.object())));
     let (min, max) = report.bounds;
     let dry = if report.dry_run { ", dry run: replicas are not changed" } else { "" };
-    push_line(&mut out, format_args!("  {}, {min} to {max} replicas{dry}", report.target));
-    verdict(&mut out, report, style);
+    page.line(format_args!("  {}, {min} to {max} replicas{dry}", report.target));
+    verdict(&mut page, report);
     if let Some(decision) = &report.decision {
         for source in &decision.sources {
-            render_source(&mut out, source, &decision.sources, report.header.at, style);
+            render_source(&mut page, source, &decision.sources, report.header.at);
         }
-        steps(&mut out, report, decision, style);
+        steps(&mut page, report, decision);
     }
-    render_conditions(&mut out, report, style);
-    render_findings_and_notes(&mut out, &report.findings, &report.notes, style);
-    out
+    render_conditions(&mut page, report);
+    render_findings_and_notes(&mut page, &report.findings, &report.notes);
+    page.finish()
 }
 
-fn verdict(out: &mut String, report: &WpaReport, style: &Style) {
+fn verdict(page: &mut Page<'_>, report: &WpaReport) {
     let Some(decision) = &report.decision else {
         let (current, desired) = report.replicas;
-        push_line(out, format_args!("\n{}", style.paint(BOLD, "NO DECISION IN THE STATUS")));
-        push_line(out, format_args!("    {current} replicas, {desired} desired"));
+        page.line(format_args!("\n{}", page.paint(BOLD, "NO DECISION IN THE STATUS")));
+        page.line(format_args!("    {current} replicas, {desired} desired"));
         return;
     };
     let (code, title) = match decision.to.cmp(&decision.from) {
@@ -48,11 +48,11 @@ fn verdict(out: &mut String, report: &WpaReport, style: &Style) {
         std::cmp::Ordering::Equal if decision.restrictions.is_empty() => (BOLD, "UNCHANGED"),
         std::cmp::Ordering::Equal => (YELLOW, "UNCHANGED, RESTRICTED"),
     };
-    let words = style.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
-    push_line(out, format_args!("\n{}{words}", style.paint(code, title)));
+    let words = page.paint(DIM, &format!("  {}", decision.restrictions.join(", ")));
+    page.line(format_args!("\n{}{words}", page.paint(code, title)));
     let at = decision.at.as_ref().map(conditions::from_timestamp);
     let when = since(", decided ", at, report.header.at);
-    push_line(out, format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
+    page.line(format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
 /// Whether a source was chosen, or why another one was.
@@ -67,17 +67,16 @@ fn source_status(source: &MetricDecision, sources: &[MetricDecision]) -> &'stati
 }
 
 fn render_source(
-    out: &mut String,
+    page: &mut Page<'_>,
     source: &MetricDecision,
     sources: &[MetricDecision],
     now: Time,
-    style: &Style,
 ) {
-    style.heading(out, &source.name, source_status(source, sources));
+    page.heading(&source.name, source_status(source, sources));
     let since = since(", since ", source.since.as_ref().map(conditions::from_timestamp), now);
     if !source.unknown.is_empty() {
         let message = format!("{}{since}", source.message);
-        style.paragraph(out, &style.paint(RED, "unknown"), &message);
+        page.paragraph(&page.paint(RED, "unknown"), &message);
         return;
     }
     let shown = |amount: Option<plimsoll_core::types::quantity::Quantity>| {
@@ -85,11 +84,11 @@ fn render_source(
     };
     let value =
         format!("{}, which is {}{since}", shown(source.value), band_position(&source.position));
-    style.paragraph(out, "value", &value);
+    page.paragraph("value", &value);
     let marks = format!("{} to {}, including tolerance", shown(source.low), shown(source.high));
-    style.paragraph(out, "marks", &marks);
+    page.paragraph("marks", &marks);
     if let Some(proposal) = source.proposal {
-        style.paragraph(out, "proposal", &format!("{proposal} replicas"));
+        page.paragraph("proposal", &format!("{proposal} replicas"));
     }
 }
 
@@ -101,38 +100,38 @@ fn band_position(position: &str) -> &str {
     }
 }
 
-fn steps(out: &mut String, report: &WpaReport, decision: &ScaleDecision, style: &Style) {
-    style.heading(out, "FROM PROPOSAL TO REPLICAS", "");
+fn steps(page: &mut Page<'_>, report: &WpaReport, decision: &ScaleDecision) {
+    page.heading("FROM PROPOSAL TO REPLICAS", "");
     let count = |count: Option<i32>| {
         count.map_or_else(|| "unknown".to_owned(), |replicas| replicas.to_string())
     };
-    style.paragraph(out, "proposed", &count(decision.proposal));
-    style.paragraph(out, "in limits", &count(decision.limited));
+    page.paragraph("proposed", &count(decision.proposal));
+    page.paragraph("in limits", &count(decision.limited));
     let (up, down) = report.left;
     let window = format!("upscale allowed in {up} s, downscale in {down} s, since the last change");
-    style.paragraph(out, "windows", &window);
+    page.paragraph("windows", &window);
     if let Some(until) = decision.held_until.as_ref().map(conditions::from_timestamp)
         && until > report.header.at
     {
-        style.paragraph(out, "held", &format!("until {}", ago(until, report.header.at)));
+        page.paragraph("held", &format!("until {}", ago(until, report.header.at)));
     }
     let (times, last) = report.changes;
     let last = last.map_or_else(|| "never".to_owned(), |last| ago(last, report.header.at));
-    style.paragraph(out, "changed", &format!("{times} times, the last time {last}"));
+    page.paragraph("changed", &format!("{times} times, the last time {last}"));
 }
 
-fn render_conditions(out: &mut String, report: &WpaReport, style: &Style) {
+fn render_conditions(page: &mut Page<'_>, report: &WpaReport) {
     if report.conditions.is_empty() {
         return;
     }
-    style.heading(out, "CONDITIONS", "");
+    page.heading("CONDITIONS", "");
     for condition in &report.conditions {
         let changed = condition.last_transition_time.as_ref().map(conditions::from_timestamp);
         let since = since(", since ", changed, report.header.at);
         let text =
             format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
-        push_line(out, format_args!("  {}", condition.kind));
-        style.block(out, 4, DIM, &text);
+        page.line(format_args!("  {}", condition.kind));
+        page.block(4, DIM, &text);
     }
 }
 

@@ -1,19 +1,23 @@
-//! The exported state of an object: taken from its last decision and exported by metrics until the next one.
+//! The exported state of an object: taken from its last decision and exported by metrics until the next one. Series of
+//! objects are rendered from it.
 
-use plimsoll_core::types::Time;
+use std::collections::HashMap;
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::MetricError,
-    types::compat::{Fix, Fixes},
+    types::{
+        ObjectKey, Time,
+        compat::{Fix, Fixes},
+    },
     watermark::{
-        Decision, EffectiveSpec, ProposalError, Restriction,
+        Decision, EffectiveSpec, ProposalError, Restriction, ScaleDirection,
         conditions::{ConditionType, condition_since, from_timestamp},
     },
 };
 
 /// A metric source as exported.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedSource {
     /// Name of the metric, for labels.
     pub label: String,
@@ -73,6 +77,36 @@ pub struct ExportedState {
     pub reconciled_at: Time,
     /// When one of its metric sources last had a value.
     pub last_value_at: Option<Time>,
+}
+
+/// The objects of a controller. Each call visits one page of about [`PAGE_SIZE`](crate::telemetry::objects::PAGE_SIZE) of them
+/// in order of their keys, starting after the key `after`, and returns the key to continue from, or `None` after the last
+/// page. The lock is held for one page only.
+pub trait WpaMetricsSource: Send + Sync {
+    /// Visits a page of objects.
+    fn visit(
+        &self,
+        after: Option<&ObjectKey>,
+        visit: &mut dyn FnMut(WatermarkRow<'_>),
+    ) -> Option<ObjectKey>;
+}
+
+/// An object with its exported state.
+#[derive(Clone, Copy, Debug)]
+pub struct WatermarkRow<'a> {
+    /// The object.
+    pub key: &'a ObjectKey,
+    /// Its state.
+    pub state: &'a ExportedState,
+    /// The time of the scrape.
+    pub now: Time,
+}
+
+/// Receives the additional label of a series and its value.
+pub(in crate::telemetry) type EmitSample<'a> = dyn FnMut(&str, f64) + 'a;
+
+pub(super) const fn bool_value(holds: bool) -> f64 {
+    if holds { 1.0 } else { 0.0 }
 }
 
 /// The maximum length of a label value about a target, in bytes: no valid kind or name is longer. Objects are exported
@@ -183,11 +217,7 @@ impl ExportedState {
             }
             // Without a proposal the limits are unknown. Pods that are not ready do not change them.
             Err(ProposalError::Metric { why: MetricError::PodsNotReady(_), .. }) => {}
-            Err(_) => {
-                self.within_bounds = None;
-                self.upscale_capping = None;
-                self.downscale_capping = None;
-            }
+            Err(_) => self.clear_limits(),
         }
         if let Some(remaining) = decision.cooldown.and_then(|cooldown| cooldown.remaining) {
             self.cooldown_seconds = Some((remaining.up, remaining.down));
@@ -195,5 +225,64 @@ impl ExportedState {
         if decision.proposal.is_ok() || decision.change.is_some() {
             self.desired_replicas = Some(decision.desired);
         }
+    }
+
+    pub(in crate::telemetry) fn staleness_seconds(&self, now: Time) -> Option<f64> {
+        self.last_value_at.map(|at| now.nanos_since(at) as f64 / 1e9)
+    }
+
+    /// The active restrictions, one bit for each.
+    pub(super) fn restriction_bits(&self) -> u64 {
+        self.restrictions.iter().fold(0, |bits, restriction| bits | 1 << *restriction as u64)
+    }
+
+    pub(super) fn label(&self, key: &str) -> Option<&str> {
+        self.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
+    }
+
+    pub(in crate::telemetry) fn emit_cooldowns(&self, emit: &mut EmitSample<'_>) {
+        if let Some((up, down)) = self.cooldown_seconds {
+            emit(ScaleDirection::Down.as_str(), down);
+            emit(ScaleDirection::Up.as_str(), up);
+        }
+    }
+
+    /// Emits upstream's three reasons, as far as they are known.
+    pub(super) fn emit_cappings(&self, emit: &mut EmitSample<'_>) {
+        for (reason, is_active) in [
+            (Restriction::DownscaleCapping, self.downscale_capping),
+            (Restriction::UpscaleCapping, self.upscale_capping),
+            (Restriction::WithinBounds, self.within_bounds),
+        ] {
+            if let Some(is_active) = is_active {
+                emit(reason.as_str(), bool_value(is_active));
+            }
+        }
+    }
+
+    pub(super) fn emit_conditions(&self, emit: &mut EmitSample<'_>) {
+        for name in ["able_to_scale", "scaling_blocked", "scaling_limited"] {
+            if let Some((_, holds)) = self.conditions.iter().find(|(known, _)| *known == name) {
+                emit(name, bool_value(*holds));
+            }
+        }
+    }
+
+    /// The metrics, but of those with the same name only the last: upstream's series distinguish them by name only.
+    pub(super) fn last_source_by_name(&self) -> impl Iterator<Item = &ExportedSource> {
+        let indexed = || self.sources.iter().enumerate();
+        let last: HashMap<&str, usize> =
+            indexed().map(|(index, source)| (&*source.label, index)).collect();
+        indexed().filter(move |(index, source)| last[&*source.label] == *index).map(|(_, it)| it)
+    }
+
+    /// The metrics, each with the number of preceding ones with the same name.
+    pub(super) fn numbered_sources(&self) -> impl Iterator<Item = (usize, &ExportedSource)> {
+        let mut counts: HashMap<&str, usize> = HashMap::with_capacity(self.sources.len());
+        self.sources.iter().map(move |source| {
+            let count = counts.entry(&source.label).or_default();
+            *count += 1;
+            (*count - 1, source)
+        })
     }
 }

@@ -1,0 +1,331 @@
+//! The watermark controller's flags for recommenders, a Prometheus, the API server, leader election and the log, with upstream's
+//! names where they exist.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args};
+use plimsoll_core::{api::scale_target::TlsConfig, types::compat::Compat};
+
+use crate::{
+    cli::{
+        cluster::LeaseTimes,
+        go_values,
+        log::{ERRORS, WARNINGS},
+        output::CliError,
+        parsed_flags::ParsedFlags,
+        prometheus_auth::{self, PrometheusConnectionArgs, non_empty_path},
+    },
+    cluster::metrics_api::source::promql::TenantScope,
+    controllers::{
+        runtime::config::{ElectionConfig, LogConfig, LogFormat},
+        watermark::config::PrometheusQueries,
+    },
+};
+
+/// The default TLS settings for recommenders.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Recommenders")]
+#[expect(clippy::struct_field_names, reason = "they are named as the flags are")]
+pub struct RecommenderTlsArgs {
+    /// File with the CA certificates to trust; without this or a certificate the other flags have no effect
+    #[arg(long, value_name = "FILE", default_value = "", hide_short_help = true)]
+    tls_ca_file: String,
+    /// File with the client certificate
+    #[arg(long, value_name = "FILE", default_value = "", hide_short_help = true)]
+    tls_cert_file: String,
+    /// File with the key of the client certificate
+    #[arg(long, value_name = "FILE", default_value = "", hide_short_help = true)]
+    tls_key_file: String,
+    /// Server name to verify in the certificates of recommenders
+    #[arg(long, value_name = "NAME", default_value = "", hide_short_help = true)]
+    tls_server_name: String,
+    /// Skips verification of recommenders' certificates
+    #[arg(long, hide_short_help = true)]
+    tls_insecure_skip_verify: bool,
+}
+
+impl RecommenderTlsArgs {
+    /// Whether upstream uses any of these flags.
+    fn is_used(&self) -> bool {
+        !self.tls_ca_file.is_empty() || !self.tls_cert_file.is_empty()
+    }
+
+    pub fn tls(&self) -> Result<TlsConfig, &'static str> {
+        if !self.is_used() {
+            return Ok(TlsConfig::default());
+        }
+        if !self.tls_cert_file.is_empty() && self.tls_key_file.is_empty() {
+            return Err("--tls-cert-file requires --tls-key-file");
+        }
+        Ok(TlsConfig {
+            ca_file: self.tls_ca_file.clone(),
+            cert_file: self.tls_cert_file.clone(),
+            key_file: self.tls_key_file.clone(),
+            server_name: self.tls_server_name.clone(),
+            insecure_skip_verify: self.tls_insecure_skip_verify,
+            ..TlsConfig::default()
+        })
+    }
+
+    /// A warning about flags that have no effect.
+    pub fn warning(&self, typed: &ParsedFlags) -> Option<String> {
+        let ineffective =
+            typed.set_among(&["tls_key_file", "tls_server_name", "tls_insecure_skip_verify"]);
+        let is_ineffective = !self.is_used() && !ineffective.is_empty();
+        is_ineffective.then(|| {
+            let flags = ineffective.join(", ");
+            format!("no effect without --tls-ca-file or --tls-cert-file, as in upstream: {flags}")
+        })
+    }
+}
+
+/// The Prometheus for PromQL queries of objects.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Queries to a Prometheus")]
+pub struct PrometheusQueryArgs {
+    /// Maximum number of concurrent queries; those of one namespace use at most a quarter of them
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = go_values::integer_between(1_u32, 100))]
+    #[arg(hide_short_help = true)]
+    prometheus_queries: u32,
+    /// Timeout of a query
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    prometheus_query_timeout: Duration,
+    /// Label with the namespace of a series: queries of an object can only read series of its own namespace
+    #[arg(long, value_name = "LABEL", default_value = "namespace", value_parser = label)]
+    #[arg(hide_short_help = true)]
+    prometheus_namespace_label: String,
+    /// Namespaces whose objects may read all series, separated by commas; * for every namespace
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
+    prometheus_unrestricted_namespaces: Vec<String>,
+    #[command(flatten)]
+    connection: PrometheusConnectionArgs,
+}
+
+fn label(text: &str) -> Result<String, String> {
+    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.bytes().all(is_inside)
+        && text != "__name__";
+    if fits { Ok(text.to_owned()) } else { Err("give a valid label name".to_owned()) }
+}
+
+impl PrometheusQueryArgs {
+    /// Builds the Prometheus settings. `variable` reads the environment.
+    pub fn queries(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<PrometheusQueries, CliError> {
+        let mut transport = self.connection.transport_config(variable)?;
+        if !typed.is_set("prometheus_address") {
+            // The default address is only a guess, so do not query it.
+            transport.address.clear();
+        }
+        Ok(PrometheusQueries {
+            transport,
+            matchers: self.connection.matchers(),
+            scope: self.scope(),
+            max_concurrent: self.prometheus_queries as usize,
+            timeout: self.prometheus_query_timeout,
+        })
+    }
+
+    fn scope(&self) -> TenantScope {
+        let names = self.prometheus_unrestricted_namespaces.iter().map(|name| name.trim());
+        let unrestricted = names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+        TenantScope { label: self.prometheus_namespace_label.clone(), unrestricted }
+    }
+
+    /// Warnings about flags that do not prevent the start.
+    pub fn warnings(typed: &ParsedFlags) -> Vec<String> {
+        prometheus_auth::exposed_secret_warnings(typed)
+    }
+}
+
+const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Upstream's default for requests per second.
+const UPSTREAM_QPS: f64 = 20.0;
+/// Our default: enough to read the scale subresource of 1,500 targets in a period of 15 seconds.
+const DEFAULT_QPS: f64 = 100.0;
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+/// The ratio of burst to requests per second, as in upstream.
+const BURST_FACTOR: f64 = 1.5;
+
+/// The API server.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct WatermarkClusterArgs {
+    /// Path of the kubeconfig file, to run outside the cluster
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
+    kubeconfig: PathBuf,
+    /// Requests per second to the API server, with a burst of 1.5 times that; 0 means no limit [default: 100, 20 with
+    /// --compat=upstream]
+    #[arg(long, value_name = "NUMBER", value_parser = go_values::number)]
+    client_qps: Option<f64>,
+    /// Timeout of requests to the API server; 0 means 30s
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
+    #[arg(hide_short_help = true)]
+    client_timeout: Duration,
+}
+
+impl WatermarkClusterArgs {
+    /// The kubeconfig file, to run outside the cluster.
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        non_empty_path(&self.kubeconfig)
+    }
+
+    /// Requests per second. As in upstream's client, 0 or less means no limit.
+    pub fn qps(&self, compat: Compat) -> f32 {
+        let qps = self.rate(compat);
+        if qps > 0.0 { qps as f32 } else { f32::INFINITY }
+    }
+
+    /// The burst of requests, at least 1: a burst of 0 would block all requests.
+    pub fn burst(&self, compat: Compat) -> u32 {
+        ((self.rate(compat) * BURST_FACTOR) as u32).max(1)
+    }
+
+    fn rate(&self, compat: Compat) -> f64 {
+        let default = if compat == Compat::Upstream { UPSTREAM_QPS } else { DEFAULT_QPS };
+        self.client_qps.unwrap_or(default)
+    }
+
+    pub fn timeout(&self) -> Duration {
+        if self.client_timeout.is_zero() { DEFAULT_REQUEST_TIMEOUT } else { self.client_timeout }
+    }
+}
+
+/// Leader election.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Leader election")]
+pub struct LeaseArgs {
+    /// Enables leader election; only the leader scales
+    #[arg(long, action = ArgAction::Set, default_value = "true", value_name = "BOOL")]
+    enable_leader_election: bool,
+    #[command(flatten)]
+    times: LeaseTimes,
+    /// Name of the Lease; the same as upstream's, so that only one of the two controllers is active
+    #[arg(long, value_name = "NAME", default_value = "watermarkpodautoscaler-lock")]
+    #[arg(hide_short_help = true)]
+    leader_elect_resource_name: String,
+    /// Namespace of the Lease [default: NAMESPACE, or that of the pod]
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_short_help = true)]
+    leader_elect_resource_namespace: String,
+}
+
+impl LeaseArgs {
+    /// Builds the election settings. `home` is the namespace of this process, if it runs in a cluster.
+    pub fn election(
+        &self,
+        typed: &ParsedFlags,
+        home: Option<String>,
+    ) -> Result<ElectionConfig, &'static str> {
+        let configured =
+            Some(self.leader_elect_resource_namespace.clone()).filter(|name| !name.is_empty());
+        let on = self.enable_leader_election;
+        let election = ElectionConfig {
+            enabled: on,
+            explicitly_disabled: !on && typed.is_set("enable_leader_election"),
+            lease_duration: self.times.leader_elect_lease_duration,
+            renew_deadline: self.times.leader_elect_renew_deadline,
+            retry_period: self.times.leader_elect_retry_period,
+            name: self.leader_elect_resource_name.clone(),
+            namespace: configured.or(home).unwrap_or_default(),
+        };
+        if on {
+            election.validate()?;
+            if election.namespace.is_empty() {
+                // With a guessed namespace another replica could use a different Lease, and both would be active.
+                return Err(
+                    "the namespace of the Lease is unknown outside of a cluster: set --leader-elect-resource-namespace, \
+                     or --enable-leader-election=false",
+                );
+            }
+        }
+        Ok(election)
+    }
+}
+
+/// Reads the namespace of the pod from its service account.
+pub fn pod_namespace() -> Option<String> {
+    let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Parses namespaces separated by commas, with a warning about invalid names.
+pub fn namespaces(text: &str) -> (Vec<String>, Option<String>) {
+    let names: Vec<String> = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(ToOwned::to_owned)
+        .collect();
+    let is_invalid = !text.is_empty() && names.join(",") != text;
+    let shown = if names.is_empty() { "all namespaces".to_owned() } else { names.join(", ") };
+    let warning = is_invalid
+        .then(|| format!("WATCH_NAMESPACE contains spaces or empty names: watching {shown}"));
+    (names, warning)
+}
+
+/// The log flags.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Logging")]
+pub struct LogArgs {
+    /// Log level: `debug`, `info`, or `warn`, `error` and above for less
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = level)]
+    loglevel: i32,
+    /// Log format: `json`, or `console` for text lines
+    #[arg(long = "logEncoder", id = "logEncoder", value_name = "FORM", default_value = "json")]
+    #[arg(value_parser = form)]
+    form: LogFormat,
+    /// Accepted, without effect: times are RFC 3339
+    #[arg(long, value_name = "FORM", default_value = "millis", hide_short_help = true)]
+    log_timestamp_format: String,
+}
+
+impl LogArgs {
+    pub const fn log(&self) -> LogConfig {
+        LogConfig { verbosity: self.loglevel, format: self.form, file: None, stderr: true }
+    }
+}
+
+/// Maps a level of upstream's logging library to klog's verbosity.
+fn level(text: &str) -> Result<i32, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "debug" => Ok(5),
+        "info" | "" => Ok(4),
+        "warn" | "warning" => Ok(WARNINGS),
+        "error" | "dpanic" | "panic" | "fatal" => Ok(ERRORS),
+        _ => Err("use debug, info, warn, error, dpanic, panic or fatal".to_owned()),
+    }
+}
+
+fn form(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "json" => Ok(LogFormat::Json),
+        "console" => Ok(LogFormat::Text),
+        _ => Err("use json or console".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ERRORS, WARNINGS};
+    use crate::{cli::watermark_config, controllers::runtime::config::LogFormat};
+
+    #[test]
+    fn log_levels_and_formats_are_those_of_zap() {
+        let of = |flags: &[&str]| {
+            let config = watermark_config(flags, |_| String::new()).expect("flags that make sense");
+            (config.process.log.verbosity, config.process.log.format)
+        };
+        assert_eq!(of(&[]), (4, LogFormat::Json));
+        assert_eq!(of(&["-loglevel=debug", "-logEncoder=console"]), (5, LogFormat::Text));
+        assert_eq!(of(&["-loglevel", "ERROR"]).0, ERRORS);
+        assert_eq!(of(&["-loglevel=warn"]).0, WARNINGS);
+        for bad in ["-loglevel=2", "-logEncoder=text", "-logencoder=json"] {
+            assert!(watermark_config(&[bad], |_| String::new()).is_err(), "{bad}");
+        }
+    }
+}
