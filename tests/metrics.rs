@@ -44,7 +44,7 @@ fn registry() -> Registry {
     recommender.latency.observe_duration(Duration::from_secs(61));
     recommender.observe_query(200, "POST", Duration::from_millis(20));
     recommender.set_requests_read([1, 1, 1, 1]);
-    recommender.states.set(3 as f64);
+    recommender.states.set(3.0);
     recommender.set_vpa_counts([vpa(Some("Off")), vpa(None)]);
     for resource in [Resource::Cpu, Resource::Memory] {
         for recommendation in [None, Some(3.0), Some(0.5)] {

@@ -30,7 +30,7 @@ pub enum SkipReason {
         difference: f64,
     },
     /// Its requests are within bounds, and it is too young to be updated for a smaller difference.
-    #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(.until))]
+    #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(*.until))]
     TooYoung {
         /// When it will be old enough.
         until: Time,
@@ -115,25 +115,25 @@ pub enum SkipReason {
         until: Option<Time>,
     },
     /// The workload was changed recently and is cooling down.
-    #[error("the workload was changed recently: no further change before {}", second_of(.until))]
+    #[error("the workload was changed recently: no further change before {}", second_of(*.until))]
     CoolDown {
         /// When it may be changed again.
         until: Time,
     },
     /// The first changed pod is being observed.
-    #[error("the first changed pod is observed until at least {}", second_of(.until))]
+    #[error("the first changed pod is observed until at least {}", second_of(*.until))]
     Canary {
         /// The earliest end of the observation.
         until: Time,
     },
     /// The circuit breaker of the workload is open: changed pods are worse than before.
-    #[error("changed pods are worse than before; changes are blocked until {}", second_of(.until))]
+    #[error("changed pods are worse than before; changes are blocked until {}", second_of(*.until))]
     BreakerOpen {
         /// When it closes.
         until: Time,
     },
     /// The circuit breaker of the cluster is open: changes caused regressions in several workloads.
-    #[error("changes caused regressions in several workloads; all changes are blocked until {}", second_of(.until))]
+    #[error("changes caused regressions in several workloads; all changes are blocked until {}", second_of(*.until))]
     ClusterBreakerOpen {
         /// When it closes.
         until: Time,
@@ -279,11 +279,11 @@ impl SkipReason {
 fn next_window(until: Option<&Time>) -> String {
     until.map_or_else(
         || "its change windows never open".to_owned(),
-        |until| format!("the next change window opens at {}", second_of(until)),
+        |until| format!("the next change window opens at {}", second_of(*until)),
     )
 }
 
 /// Truncates to whole seconds for messages.
-const fn second_of(time: &Time) -> Time {
+const fn second_of(time: Time) -> Time {
     Time::from_secs(time.as_secs())
 }

@@ -17,7 +17,6 @@ use crate::{
 
 /// Configuration of the recommender.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct RecommenderConfig {
     /// Settings of the process.
     pub process: ProcessConfig,

@@ -19,6 +19,10 @@ use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
 pub(in crate::controllers) type Completion<A> =
     Box<dyn FnOnce(&mut ObjectState<A>) -> Option<Time> + Send>;
 
+/// The exported states of some objects, and the key after which the next page starts.
+pub(in crate::controllers) type ExportedPage<A> =
+    (Vec<(ObjectKey, Arc<<A as AutoscalerKind>::Exported>)>, Option<ObjectKey>);
+
 struct QueueEntry<A: AutoscalerKind> {
     /// `None` while the object is being reconciled.
     state: Option<Box<ObjectState<A>>>,
@@ -268,11 +272,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
     }
 
     /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.
-    pub fn exported_page(
-        &self,
-        after: Option<&ObjectKey>,
-        limit: usize,
-    ) -> (Vec<(ObjectKey, Arc<A::Exported>)>, Option<ObjectKey>) {
+    pub fn exported_page(&self, after: Option<&ObjectKey>, limit: usize) -> ExportedPage<A> {
         let inner = self.lock();
         let from = match after {
             Some(after) => Bound::Excluded(after),

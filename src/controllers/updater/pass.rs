@@ -87,7 +87,7 @@ impl Updater {
         match health {
             AdmissionHealth::Ready => {}
             AdmissionHealth::Stale => {
-                self.metrics.admission_invalid.with_labels(["invalid"]).increment()
+                self.metrics.admission_invalid.with_labels(["invalid"]).increment();
             }
             AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
                 self.metrics.admission_invalid.with_labels(["error"]).increment();

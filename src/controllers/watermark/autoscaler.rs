@@ -129,12 +129,12 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         status.last_scale_time.as_ref().map(conditions::from_timestamp)
     }
 
-    async fn reconcile(
+    fn reconcile(
         controller: &WatermarkController,
         key: &ObjectKey,
         state: &mut ObjectState,
-    ) -> ReconcileResult {
-        controller.reconcile_object(key, state).await
+    ) -> impl Future<Output = ReconcileResult> + Send {
+        controller.reconcile_object(key, state)
     }
 
     async fn write_metadata(

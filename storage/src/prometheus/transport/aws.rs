@@ -37,7 +37,7 @@ pub(super) struct AwsAuthenticator {
 
 #[derive(Debug)]
 enum AwsCredentials {
-    Own(CachedToken<CredentialProvider>),
+    Own(Box<CachedToken<CredentialProvider>>),
     Assumed(Box<CachedToken<AssumedRole>>),
 }
 
@@ -83,7 +83,7 @@ impl AwsAuthenticator {
                 let role = AssumedRole { own, arn, session, sts, signer };
                 AwsCredentials::Assumed(CachedToken::new(role, interval).into())
             }
-            None => AwsCredentials::Own(own),
+            None => AwsCredentials::Own(own.into()),
         };
         Ok(Self { signer, credentials })
     }
