@@ -1,6 +1,6 @@
 //! Asserts that two updaters did the same: the actions of each pass, and the exported metrics.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::compare::{EXPECTED_DIFFERENCES, Findings};
 use super::exported_metrics::{families, is_expected_extra_count, values};
@@ -14,7 +14,7 @@ pub struct ComparedPair {
     pub label: &'static str,
     /// Whether the other one is Plimsoll's. Otherwise no difference is expected.
     pub is_ours: bool,
-    /// Whether this is the default scenario, which covers everything that is counted. Other seeds may not.
+    /// Whether this is the default scenario, each part of which covers everything that is counted. Other seeds may not.
     pub is_usual: bool,
 }
 
@@ -31,6 +31,7 @@ impl ComparedPair {
     fn assert_same_actions(self, scenario: &Scenario, runs: &[[&UpdaterActions; 2]]) {
         let label = self.label;
         let mut listed = [0; EXPECTED_DIFFERENCES.len()];
+        let (mut ordered, mut actions) = (0, BTreeMap::new());
         assert_eq!(runs.len(), PARTS.len(), "{label}: parts");
         for ([theirs, ours], part) in runs.iter().zip(&PARTS) {
             let sides = [&*theirs.asked, &*ours.asked];
@@ -45,22 +46,21 @@ impl ComparedPair {
             let first: Vec<_> = found.unlisted.iter().take(5).map(String::as_str).collect();
             assert!(count == 0, "{label} {flags:?}: {count} differences\n{}", first.concat());
             assert!(found.tied < WORKLOADS / 10, "{} have no order", found.tied);
-            assert!(found.ordered > WORKLOADS / 8, "only {} have an order", found.ordered);
-            for (name, least) in
-                [("evict 201", 20), ("evict 429", 3), ("resize 200", 20), ("resize 422", 3)]
-            {
-                let occurrences = found.actions.get(name).copied().unwrap_or_default();
-                assert!(
-                    occurrences >= least,
-                    "{flags:?}: only {occurrences} of {name}: {:?}",
-                    found.actions
-                );
+            ordered += found.ordered;
+            for (name, count) in &found.actions {
+                *actions.entry(name.clone()).or_insert(0) += count;
+            }
+            if self.is_usual {
+                assert!(found.ordered > WORKLOADS / 8, "only {} have an order", found.ordered);
+                assert_covered(&found.actions, &format!("{flags:?}"));
             }
             for (total, more) in listed.iter_mut().zip(found.listed) {
                 *total += more;
             }
             assert!(ours.elsewhere.is_empty(), "{label} {flags:?}: {:?}", ours.elsewhere);
         }
+        assert!(ordered > WORKLOADS / 8, "only {ordered} have an order");
+        assert_covered(&actions, "all parts");
         for (listed, found) in EXPECTED_DIFFERENCES.iter().zip(listed) {
             println!("{label}: {found} times: {}", listed.reason);
             let is_drawn = self.is_ours && self.is_usual;
@@ -115,5 +115,15 @@ impl ComparedPair {
         // One family is about infeasible resizes, which not every seed produces.
         let least = if self.is_usual { 14 } else { 13 };
         assert!((least..=14).contains(&theirs.len()), "{theirs:#?}");
+    }
+}
+
+/// Asserts that each kind of action was compared often enough.
+fn assert_covered(actions: &BTreeMap<String, usize>, label: &str) {
+    for (name, least) in
+        [("evict 201", 20), ("evict 429", 3), ("resize 200", 20), ("resize 422", 3)]
+    {
+        let occurrences = actions.get(name).copied().unwrap_or_default();
+        assert!(occurrences >= least, "{label}: only {occurrences} of {name}: {actions:?}");
     }
 }
