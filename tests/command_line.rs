@@ -303,7 +303,7 @@ fn a_command_line_of_upstream_starts_and_flags_without_effect_are_logged_once() 
     assert!(secret.starts_with("--password on the command line"), "{secret}");
     assert!(
         idle.ends_with(
-            ": --stderrthreshold, --vmodule, --memory-saver, --min-checkpoints, --profiling"
+            ": --memory-saver, --min-checkpoints, --profiling, --stderrthreshold, --vmodule"
         ),
         "{idle}"
     );

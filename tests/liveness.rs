@@ -301,7 +301,7 @@ const PROGRAMS: [&[&str]; 5] = [
 #[tokio::test]
 async fn sigterm_right_after_start_ends_a_role_cleanly() {
     for arguments in PROGRAMS {
-        ends_on_sigterm(arguments, "it starts", |_, log| log.contains(" starts")).await;
+        ends_on_sigterm(arguments, "it starts", |_, log| log.contains("starting ")).await;
     }
 }
 

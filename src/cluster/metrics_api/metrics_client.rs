@@ -276,7 +276,7 @@ mod tests {
             Ok(MetricRequest::PromQl { query: "up".to_owned() }),
         ];
         let expected = [
-            "invalid selector of metric requests: \"Near\" is not an operator of label selectors for app: write In, NotIn, \
+            "invalid selector of metric requests: \"Near\" is not a label selector operator for app: use In, NotIn, \
              Exists or DoesNotExist",
             "the value is not a number",
             "no Prometheus server is configured: set --prometheus-address",

@@ -58,6 +58,13 @@ fn issue_credentials(valid_keys: &ValidKeys, name: &str) -> (String, String, Str
     key
 }
 
+/// Makes all credentials invalid. Those that are issued next are others.
+fn revoke_all(valid_keys: &ValidKeys) {
+    for (_, secret, _) in valid_keys.lock().expect("no panic").iter_mut() {
+        secret.clear();
+    }
+}
+
 fn as_json(key: &(String, String, String)) -> String {
     let (id, secret, session) = key;
     json!({
@@ -171,7 +178,7 @@ async fn a_service_account_token_is_exchanged_for_the_keys_of_a_role() {
     assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
     assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
 
-    valid_keys.lock().expect("no panic").clear();
+    revoke_all(&valid_keys);
     *wanted.lock().expect("no panic") = "jwt-2".into();
     let other = transport_with_sign_in(&server.address, sign_in(aws));
     let error = send_query(&other).await.expect_err("an old token").to_string();
@@ -184,7 +191,7 @@ async fn a_service_account_token_is_exchanged_for_the_keys_of_a_role() {
         )
     );
     write(folder.path(), "token", "jwt-2");
-    assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "ROLE2");
 }
 
 #[tokio::test]
@@ -248,10 +255,10 @@ async fn the_pod_identity_agent_returns_keys_for_the_current_token() {
         ])),
     );
     assert_eq!(send_query(&transport).await.expect("authenticated"), "POD1");
-    valid_keys.lock().expect("no panic").clear();
+    revoke_all(&valid_keys);
     *wanted.lock().expect("no panic") = "agent-2".into();
     write(folder.path(), "token", "agent-2");
-    assert_eq!(send_query(&transport).await.expect("authenticated"), "POD1");
+    assert_eq!(send_query(&transport).await.expect("authenticated"), "POD2");
     assert_eq!(agent.request_count(), 2);
 }
 
