@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll::report::{
-    explain::status::{Facts, LeaseFacts, Level, PodFacts, build_report, text},
+    status::{Facts, LeaseFacts, Level, PodFacts, build_report, text},
     style::{Glyphs, Style},
 };
 use plimsoll_core::api::role_health::{self, RoleHealth};

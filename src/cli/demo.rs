@@ -14,10 +14,10 @@ use plimsoll_storage::{Storage, local::LocalStorage};
 
 use super::{
     Exit,
-    model::ModelArgs,
     output::{self, CliError, OutputFormat},
     panic_hook,
     progress::Progress,
+    recommender_model::ModelArgs,
     terminal::Terminal,
 };
 use crate::report::demo::{

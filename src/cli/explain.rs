@@ -6,10 +6,10 @@ use serde::Serialize;
 use super::{
     Exit, environment,
     feature_gates::{FeatureGate, FeatureGates},
-    model::{ModelArgs, PodCapArgs},
     one_shot::ReportArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
+    recommender_model::{ModelArgs, PodCapArgs},
     terminal::Terminal,
     updater_policy::UpdaterPolicyArgs,
 };

@@ -12,11 +12,11 @@ use super::{
     feature_gates::{FeatureGate, FeatureGates},
     go_values,
     klog::LogArgs,
-    model::{ModelArgs, PodCapArgs},
     output::CliError,
     parsed_flags::ParsedFlags,
     prometheus::PrometheusArgs,
     prometheus_auth,
+    recommender_model::{ModelArgs, PodCapArgs},
 };
 use crate::{
     controllers::{

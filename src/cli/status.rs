@@ -8,7 +8,7 @@ use crate::{
     controllers::runtime::cluster::NoCluster,
     report::{
         collect::status,
-        explain::status::{build_report, text},
+        status::{build_report, text},
     },
 };
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::{
-    disruption_limits::GuardArgs, feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags,
-    sizing::SizingArgs,
+    feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags, sizing::SizingArgs,
+    updater_guards::GuardArgs,
 };
 use crate::controllers::updater::config::AdmissionCheck;
 use plimsoll_core::updater::Settings;

@@ -4,4 +4,5 @@ pub mod collect;
 pub mod demo;
 pub mod doctor;
 pub mod explain;
+pub mod status;
 pub mod style;

@@ -32,7 +32,7 @@ const KINDS: [&str; 9] = [
     "plimsoll_core::api::wpa",
     "crate::cluster::write::wpa",
     "crate::controllers::watermark",
-    "crate::controllers::horizontal",
+    "crate::controllers::hpa",
 ];
 
 /// Types of one kind that are re-exported elsewhere.
@@ -73,7 +73,7 @@ fn a_kind_in_shared_replica_code_is_found() {
     for (path, text) in [
         ("core/src/scaling/pod_readiness.rs", "use crate::watermark::Rules;"),
         (
-            "core/src/scaling/recommender_protocol.rs",
+            "core/src/scaling/external_recommender.rs",
             "use crate::{api::wpa::RecommenderSpec, types::Quantity};",
         ),
         (

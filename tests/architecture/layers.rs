@@ -22,7 +22,8 @@ const CORE_LAYERS: [&[&str]; 6] = [
 
 /// Modules of the root crate that receive plain data and `now`, and return plain data. Decisions are in a crate of
 /// their own.
-const PURE: [&str; 3] = ["src/report/doctor", "src/report/explain", "src/report/style.rs"];
+const PURE: [&str; 4] =
+    ["src/report/doctor", "src/report/explain", "src/report/status", "src/report/style.rs"];
 
 /// Modules that may write to the cluster.
 const WRITERS: [&str; 2] = ["src/cluster/leader/", "src/cluster/write/"];

@@ -16,7 +16,6 @@
 pub mod aggregate;
 pub mod bootstrap;
 pub mod buckets;
-pub mod clock_doubt;
 pub mod conditions;
 pub mod container;
 pub mod decay_cache;
@@ -44,6 +43,7 @@ pub mod snapshot_conv;
 mod sparse;
 pub mod status;
 pub mod summary;
+pub mod system_clock_check;
 pub mod throttling;
 pub mod tuning;
 pub mod vpa_settings;

@@ -24,7 +24,6 @@ pub use self::{
 };
 
 use super::{
-    clock_doubt::StoredTimes,
     container::ContainerHistory,
     history::RestoreResult,
     history_builder::HistoryBuilder,
@@ -32,6 +31,7 @@ use super::{
     settings::{ModelRules, Settings},
     snapshot_conv::InvalidSnapshot,
     summary::RecommendationSummary,
+    system_clock_check::StoredTimes,
     vpa_settings::VpaSettings,
 };
 use crate::types::compat::{Compat, Fix};

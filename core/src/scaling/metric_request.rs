@@ -42,7 +42,7 @@ pub enum MetricRequest {
         url: String,
         /// TLS settings of the object, if it has any.
         tls_config: Option<TlsConfig>,
-        /// Body of the HTTP request; see [`request_body`](super::recommender_protocol::request_body).
+        /// Body of the HTTP request; see [`request_body`](super::external_recommender::request_body).
         body: Value,
     },
 }

@@ -3,8 +3,8 @@
 use crate::types::Time;
 
 use super::{
+    external_recommender::RecommendResponse,
     pod_readiness::{PodsNotReady, Usage},
-    recommender_protocol::RecommendResponse,
 };
 
 /// A value in thousandths of the metric's unit.

@@ -7,18 +7,18 @@
 //!                                                                                             for the next reconcile
 //! ```
 
+pub mod external_recommender;
 pub mod metric_history;
 pub mod metric_request;
 pub mod metric_value;
 pub mod pod_readiness;
-pub mod recommender_protocol;
 pub mod scale_outcome;
 
+pub use external_recommender::RecommendResponse;
 pub use metric_history::MetricHistory;
 pub use metric_request::MetricRequest;
 pub use metric_value::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
-pub use recommender_protocol::RecommendResponse;
 pub use scale_outcome::{Event, STATUS_UPDATE_FAILED, ScaleOutcome};
 
 /// The replicas of a workload.

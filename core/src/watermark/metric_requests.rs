@@ -10,7 +10,7 @@ use crate::{
     },
     scaling::{
         MetricError, MetricRequest, MetricSourceType, PodsNotReady,
-        recommender_protocol::{RecommendContext, RecommendRequest, request_body},
+        external_recommender::{RecommendContext, RecommendRequest, request_body},
     },
     types::compat::Compat,
 };

@@ -19,7 +19,7 @@ use crate::cluster::{
 };
 use plimsoll_core::recommender::{
     HistoryState,
-    clock_doubt::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
+    system_clock_check::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
 };
 
 /// Number of VPAs per batch: their records are in memory until they are written, and an interrupted batch must be

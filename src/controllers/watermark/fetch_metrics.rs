@@ -32,8 +32,8 @@ use plimsoll_core::{
     api::wpa::{RecommenderSpec, WatermarkPodAutoscalerSpec},
     scaling::{
         MetricError, MetricSourceType, MetricValue, Pod, ReadinessPolicy, Scale,
+        external_recommender::RecommendContext,
         metric_value::{display_name, recommender_name},
-        recommender_protocol::RecommendContext,
     },
     types::{compat::Compat, quantity::Quantity},
     watermark::{

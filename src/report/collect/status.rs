@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 use crate::{
     cluster::snapshot::{list, read_leases},
     controllers::runtime::cluster::Cluster,
-    report::explain::status::{Facts, LeaseFacts, PodFacts},
+    report::status::{Facts, LeaseFacts, PodFacts},
 };
 use plimsoll_core::api::role_health;
 

@@ -12,7 +12,6 @@ pub(crate) mod compare;
 pub(crate) mod estimate_steps;
 pub(crate) mod report;
 mod resource_text;
-pub mod status;
 pub(crate) mod suggestions;
 pub mod text;
 

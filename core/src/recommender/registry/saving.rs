@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{HistoryState, VpaRegistry, VpaState};
-use crate::recommender::clock_doubt::StoredTimes;
+use crate::recommender::system_clock_check::StoredTimes;
 
 /// The changes since the last save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

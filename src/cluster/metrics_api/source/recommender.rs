@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::http_clients::{Endpoint, HttpClients, effective_tls_config};
 use plimsoll_core::{
     api::scale_target::TlsConfig,
-    scaling::{MetricError, RecommendResponse, recommender_protocol::parse_reply},
+    scaling::{MetricError, RecommendResponse, external_recommender::parse_reply},
 };
 
 /// Maximum number of requests per recommendation; more redirects than that are a loop.
