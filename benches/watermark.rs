@@ -168,7 +168,7 @@ async fn measure(case: &Case, arguments: &Arguments) -> Option<Figures> {
     }
     let (after, took) = (process::read_stats(id(&bed)), from.elapsed());
     let periods = source.periods(start, PERIOD, arguments.periods);
-    let writes = recorded.map(|recorded| recorded.order(from));
+    let writes = recorded.map(|recorded| recorded.order(from, &source.reads()));
     let figures = Figures { periods, before, after, took, warm, period: PERIOD, writes };
     bed.process_guard().signal(NAME, "KILL");
     Some(figures)

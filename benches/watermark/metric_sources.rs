@@ -66,7 +66,9 @@ fn value(index: usize, tick: u32) -> f64 {
 
 /// Above or below both watermarks, the other for half of the objects each time; at first between them.
 fn busy_value(index: usize, tick: u32) -> f64 {
-    let is_high = (tick as usize + index % 2) / 2 % 2 == 0;
+    // Two ticks high, two low; odd objects one tick earlier.
+    let phase = (tick as usize + index % 2) % 4;
+    let is_high = phase < 2;
     if tick == 0 {
         75.0
     } else if is_high {
@@ -122,6 +124,25 @@ impl RunningSource {
         for (index, (namespace, name)) in objects.iter().enumerate() {
             usage.set_external(namespace, METRIC, &[("app", name)], value(index, tick));
         }
+    }
+
+    /// When the metric of each object was read, by namespace and name, in order.
+    pub fn reads(&self) -> HashMap<(String, String), Vec<jiff::Timestamp>> {
+        let Self::External(usage, ..) = self else { return HashMap::new() };
+        let mut reads: HashMap<_, Vec<_>> = HashMap::new();
+        for (query, at) in usage.recorded_external_queries() {
+            let query = query.replace("%3D", "=");
+            let between = |start, end| query.split_once(start)?.1.split(end).next();
+            if let (Some(namespace), Some(name)) =
+                (between("/namespaces/", '/'), between("app=", '&'))
+            {
+                reads.entry((namespace.to_owned(), name.to_owned())).or_default().push(at);
+            }
+        }
+        for times in reads.values_mut() {
+            times.sort_unstable();
+        }
+        reads
     }
 
     /// The statistics of the periods since `start`.

@@ -1,9 +1,8 @@
-//! The order of the controller's writes, recorded by a proxy in front of the API server.
+//! The order of the writes that the API server accepts from the controller, recorded by a proxy in front of it.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -12,6 +11,7 @@ use http::Method;
 use super::support::{
     Testbed,
     api_proxy::{ApiProxy, pass_through},
+    clock::wall_now,
 };
 
 /// A recorded write.
@@ -23,11 +23,10 @@ struct Record {
     object: (String, String),
 }
 
-/// A proxy that records writes of scales and statuses.
+/// A proxy that records the writes of scales and statuses that the API server accepts.
 pub struct RecordedWrites {
-    records: Arc<Mutex<Vec<Record>>>,
+    proxy: ApiProxy,
     kubeconfig: PathBuf,
-    _proxy: ApiProxy,
 }
 
 /// Statistics of the order of writes.
@@ -36,29 +35,18 @@ pub struct WriteOrder {
     pub scales: usize,
     /// Statuses, without the records of scales that are about to be written.
     pub statuses: usize,
-    /// Scales that were written after a status of the same second.
+    /// Scales that were written after a status of the same second, although their metric was read before it.
     pub late_scales: usize,
 }
 
 impl RecordedWrites {
     /// Starts the proxy.
     pub async fn start(bed: &Testbed) -> Self {
-        let records: Arc<Mutex<Vec<Record>>> = Arc::default();
-        let proxy = ApiProxy::start(bed.client(), {
-            let records = Arc::clone(&records);
-            move |method, path| {
-                if let Some((is_scale, object)) = parse(method, path) {
-                    let record = Record { at: Instant::now(), is_scale, object };
-                    records.lock().expect("no panic").push(record);
-                }
-                pass_through()
-            }
-        })
-        .await;
+        let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
         let kubeconfig =
             std::env::temp_dir().join(format!("plimsoll-bench-{}.yaml", std::process::id()));
         std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("written");
-        Self { records, kubeconfig, _proxy: proxy }
+        Self { proxy, kubeconfig }
     }
 
     /// The flag that makes the controller use the proxy.
@@ -66,11 +54,26 @@ impl RecordedWrites {
         format!("--kubeconfig={}", self.kubeconfig.display())
     }
 
-    /// The order of the writes since `start`.
-    pub fn order(&self, start: Instant) -> WriteOrder {
-        let mut records = self.records.lock().expect("no panic").clone();
-        records.retain(|record| record.at >= start);
-        records.sort_by_key(|record| record.at);
+    /// The order of the writes since `start`. `reads` are the times at which the metric of each object was read.
+    pub fn order(
+        &self,
+        start: Instant,
+        reads: &HashMap<(String, String), Vec<jiff::Timestamp>>,
+    ) -> WriteOrder {
+        let wall = |at: Instant| wall_now() - at.elapsed();
+        let was_read_before = |record: &Record, status: Instant| {
+            let read = reads
+                .get(&record.object)
+                .and_then(|times| times.iter().rev().find(|read| **read < wall(record.at)));
+            read.is_some_and(|read| *read < wall(status))
+        };
+        let accepted = self.proxy.accepted().into_iter().filter(|(.., at)| *at >= start);
+        let records: Vec<Record> = accepted
+            .filter_map(|(method, path, at)| {
+                let (is_scale, object) = parse(&method, &path)?;
+                Some(Record { at, is_scale, object })
+            })
+            .collect();
         let mut last_status: BTreeMap<&(String, String), usize> = BTreeMap::new();
         let mut pending = HashSet::new();
         for (index, record) in records.iter().enumerate() {
@@ -83,17 +86,20 @@ impl RecordedWrites {
         // What was just recorded may be followed by a scale after the end.
         let end = records.last().map(|last| last.at);
         let mut order = WriteOrder { scales: 0, statuses: 0, late_scales: 0 };
-        let mut status_second = None;
+        let mut last_status_at = None;
         for (index, record) in records.iter().enumerate() {
             let second = (record.at - start).as_secs();
             if record.is_scale {
                 order.scales += 1;
-                order.late_scales += usize::from(status_second == Some(second));
+                let status: Option<Instant> = last_status_at;
+                let status = status.filter(|at| (*at - start).as_secs() == second);
+                let is_late = status.is_some_and(|status| was_read_before(record, status));
+                order.late_scales += usize::from(is_late);
             } else if !pending.contains(&index)
                 && end.is_some_and(|end| (end - start).as_secs() != second)
             {
                 order.statuses += 1;
-                status_second = Some(second);
+                last_status_at = Some(record.at);
             }
         }
         order

@@ -30,13 +30,16 @@ pub type Interception = Pin<Box<dyn Future<Output = Option<Response<Full<Bytes>>
 type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 type Interceptor = dyn Fn(&Method, &str) -> Interception + Send + Sync;
 
+/// Method, path, status and time of a response of the server.
+type ServerResponse = (Method, String, StatusCode, Instant);
+
 /// A proxy, which runs until it is dropped.
 pub struct ApiProxy {
     /// A client that uses the proxy.
     pub client: Client,
     received: Arc<Mutex<Vec<(Method, String, Instant)>>>,
     written: Arc<Mutex<BTreeSet<String>>>,
-    codes: Arc<Mutex<Vec<(Method, String, StatusCode)>>>,
+    codes: Arc<Mutex<Vec<ServerResponse>>>,
     cuts: watch::Sender<u64>,
     task: JoinHandle<()>,
     port: Port,
@@ -134,7 +137,18 @@ impl ApiProxy {
 
     /// The requests that the server responded to, with status codes, in order of the responses.
     pub fn responses(&self) -> Vec<(Method, String, StatusCode)> {
-        self.codes.lock().expect("no panic").clone()
+        let responses = self.codes.lock().expect("no panic");
+        responses
+            .iter()
+            .map(|(method, path, status, _)| (method.clone(), path.clone(), *status))
+            .collect()
+    }
+
+    /// The requests that the server accepted, and when it did, in that order.
+    pub fn accepted(&self) -> Vec<(Method, String, Instant)> {
+        let responses = self.codes.lock().expect("no panic");
+        let accepted = responses.iter().filter(|(_, _, status, _)| status.is_success());
+        accepted.map(|(method, path, _, at)| (method.clone(), path.clone(), *at)).collect()
     }
 
     /// The number of these requests that the server rejected with a conflict.
@@ -192,7 +206,7 @@ fn address(port: &Port) -> String {
 struct ProxyContext {
     upstream: Client,
     written: Arc<Mutex<BTreeSet<String>>>,
-    codes: Arc<Mutex<Vec<(Method, String, StatusCode)>>>,
+    codes: Arc<Mutex<Vec<ServerResponse>>>,
     response_interceptor: Arc<Interceptor>,
 }
 
@@ -229,7 +243,8 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
-    codes.lock().expect("no panic").push((method.clone(), path.clone(), answer.status()));
+    let response = (method.clone(), path.clone(), answer.status(), Instant::now());
+    codes.lock().expect("no panic").push(response);
     if let Some(other) = afterwards(&method, &path).await {
         return Ok(other.map(boxed));
     }
