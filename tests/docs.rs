@@ -6,13 +6,13 @@ use plimsoll::{
     cli::{self, flags},
     report::{
         doctor,
-        explain::{PodReport, VpaReport, pod, text},
+        explain::{PodReport, VpaReport, pod, vpa},
         style::{Glyphs, Style},
     },
 };
 use plimsoll_core::{
     api::annotations::{VPA_KEYS, WPA_KEYS},
-    recommender::tuning::{PROFILES, Profile},
+    recommender::tuning_annotations::{PROFILES, Profile},
     types::compat::Fix,
 };
 
@@ -174,7 +174,7 @@ fn the_documented_vpa_explanation_matches_the_sample() {
         serde_json::from_str(&page("tests/data/explain-vpa.json")).expect("JSON");
     let style =
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
-    let printed = text::render(&report, &style);
+    let printed = vpa::text::render(&report, &style);
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
     generated("docs/explain.md", "explanation", &format!("```text\n{printed}```\n"));
 }

@@ -14,7 +14,6 @@
 //! behavior of upstream.
 
 pub mod bounds;
-pub mod calculator;
 pub mod combine;
 pub mod conditions;
 pub mod config;
@@ -30,6 +29,8 @@ pub mod numbers;
 pub mod observed;
 pub mod pod;
 pub mod pod_groups;
+pub mod proposal_from_value;
+pub mod proposal_per_pod;
 pub mod requests;
 pub mod samples;
 pub mod scale_rate;
@@ -37,7 +38,6 @@ pub mod selector;
 pub mod spec;
 pub mod stabilization;
 pub mod status;
-pub mod target_value;
 pub mod validation;
 
 pub use config::{Config, Tolerance};

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     cluster::clock::Clock,
-    controllers::{recommender::config::StorageChoice, runtime::cluster::Cluster},
+    controllers::{recommender::config::StorageChoice, runtime::command_client::Cluster},
     report::{
         collect::{self, lookup::ExplainError, pod::ExplainPodConfig, vpa::ExplainConfig},
-        explain::{Finding, pod, text, wpa},
+        explain::{Finding, pod, vpa, wpa},
         style::Style,
     },
 };
@@ -192,7 +192,7 @@ impl VpaArgs {
         let config = self.config()?;
         let explain =
             async |cluster| collect::vpa::explain(&config, &cluster, Clock::wall().now()).await;
-        self.object.explain(terminal, explain, text::render, |report| &report.findings)
+        self.object.explain(terminal, explain, vpa::text::render, |report| &report.findings)
     }
 }
 

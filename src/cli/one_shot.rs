@@ -15,7 +15,7 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
-    controllers::runtime::cluster::{self, Cluster, ClusterOptions},
+    controllers::runtime::command_client::{self, Cluster, ClusterOptions},
     report::style::Style,
 };
 
@@ -36,7 +36,7 @@ impl KubeconfigArgs {
     }
 
     pub async fn connect(&self, user_agent: &'static str) -> Result<Cluster, CliError> {
-        cluster::connect(&self.options(), user_agent).await.map_err(CliError::failed)
+        command_client::connect(&self.options(), user_agent).await.map_err(CliError::failed)
     }
 }
 

@@ -5,7 +5,7 @@ use clap::Args;
 use super::{Exit, one_shot::ReportArgs, output::CliError, terminal::Terminal};
 use crate::{
     cluster::clock::Clock,
-    controllers::runtime::cluster::NoCluster,
+    controllers::runtime::command_client::NoCluster,
     report::{
         collect::status,
         status::{build_report, text},

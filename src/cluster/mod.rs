@@ -3,14 +3,16 @@
 //! - [`watch`] runs watches; [`cache`] stores what they deliver, each object reduced to the fields that are used.
 //! - [`snapshot`] reads objects once, for commands.
 //! - [`target`] resolves the target of an autoscaler to its pods and its `/scale`.
-//! - [`metrics_api`] reads usage and metric values.
+//! - [`container_usage`] reads the usage of containers; [`metric_sources`] reads the values that replicas follow.
 //! - [`leader`] holds Leases and the fence; [`mod@write`] is the only module that writes, under a permit.
 //! - [`server`] serves metrics, probes and webhooks.
 
 pub mod cache;
 pub mod clock;
+pub mod container_usage;
 pub mod leader;
-pub mod metrics_api;
+pub(crate) mod list_stream;
+pub mod metric_sources;
 mod path_segment;
 pub mod server;
 pub mod server_time;

@@ -1,6 +1,6 @@
 //! Values from a user's spec as a single segment of a request path.
 
-use crate::cluster::metrics_api::list_stream::encode_query;
+use crate::cluster::list_stream::encode_query;
 
 /// A name as one segment of a path. As in client-go, names that no object can have and that would change the path are
 /// rejected; other characters that have a meaning in a URL are encoded.

@@ -26,7 +26,7 @@ use super::{
         resource_quota::PartialResourceQuota,
         updater_pod::UpdaterPod,
     },
-    metrics_api::list_stream::error_message,
+    list_stream::error_message,
     target::{
         TargetResolution, TargetResolver,
         scale::{CacheLifetimes, RequestGate},

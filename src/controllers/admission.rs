@@ -66,7 +66,7 @@ use crate::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
-        liveness::Liveness,
+        liveness_thread::Liveness,
         loop_watchdog::LoopWatchdog,
         quotas::Quotas,
         shutdown::{ShutdownToken, Tasks},

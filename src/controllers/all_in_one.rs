@@ -13,7 +13,7 @@ use super::{
         config::Address,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, PreparedController, prepare},
-        liveness::{Clients, Liveness},
+        liveness_thread::{Clients, Liveness},
         shutdown::{Signals, TaskGroup, run_until_signal},
     },
     updater::UpdaterHandle,

@@ -69,7 +69,7 @@ use crate::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
-        liveness::Liveness,
+        liveness_thread::Liveness,
         loop_watchdog::LoopWatchdog,
         role_health::HealthReporter,
         shutdown::{ShutdownToken, TaskGroup, Tasks},

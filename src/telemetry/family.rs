@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use super::{definition::Definition, instruments::Instrument, text::write_labels};
+use super::{definition::Definition, exposition::write_labels, instruments::Instrument};
 
 /// The value of all labels of the series that counts whatever exceeds the limit.
 pub const OVERFLOW_LABEL: &str = "other";

@@ -9,7 +9,7 @@ use plimsoll_core::types::Time;
 
 use super::{
     definition::Definition,
-    text::{write_float, write_sample},
+    exposition::{write_float, write_sample},
 };
 
 /// A value that can be rendered as the samples of one series.

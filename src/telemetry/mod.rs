@@ -14,6 +14,7 @@ pub mod admission;
 pub mod api_traffic;
 pub mod client_calls;
 pub mod definition;
+pub mod exposition;
 pub mod family;
 pub mod instruments;
 pub mod labels;
@@ -24,7 +25,6 @@ pub mod quality;
 pub mod recommender;
 pub mod recommender_health;
 pub mod registry;
-pub mod text;
 pub mod updater;
 pub mod watermark;
 

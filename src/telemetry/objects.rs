@@ -20,8 +20,8 @@ use self::{
     seen_restrictions::SeenRestrictionsPage,
 };
 use super::{
+    exposition::FamilyWriter,
     labels::{HistoryState, resource_label},
-    text::FamilyWriter,
 };
 
 pub(super) use self::{

@@ -6,11 +6,11 @@ use bytes::Bytes;
 
 use super::{
     definition::{Definition, gauge},
+    exposition::write_header,
     family::{Collector, Family, Series},
     instruments::{Gauge, Instrument},
     objects::{self, ObjectMetrics, ObjectScrape},
     process,
-    text::write_header,
     watermark::WpaObjectMetrics,
 };
 

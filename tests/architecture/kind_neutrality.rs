@@ -8,11 +8,12 @@ use super::{
 };
 
 /// The shared code: files and folders.
-const NEUTRAL: [&str; 11] = [
+const NEUTRAL: [&str; 12] = [
     "src/controllers/replicas.rs",
     "core/src/scaling/",
     "src/cluster/cache/",
-    "src/cluster/metrics_api/",
+    "src/cluster/container_usage/",
+    "src/cluster/metric_sources/",
     "src/cluster/target/",
     "src/cluster/watch/",
     "src/controllers/replicas/",
@@ -77,7 +78,7 @@ fn a_kind_in_shared_replica_code_is_found() {
             "use crate::{api::wpa::RecommenderSpec, types::Quantity};",
         ),
         (
-            "src/cluster/metrics_api/source/http_clients.rs",
+            "src/cluster/metric_sources/http_clients.rs",
             "fn f(tls: &plimsoll_core::api::wpa::TlsConfig) {}",
         ),
         ("src/cluster/cache/replica_pod.rs", "use plimsoll_core::api::{self, wpa};"),
@@ -101,7 +102,7 @@ fn a_kind_in_shared_replica_code_is_found() {
             "//! Not crate::watermark.\nuse crate::types::compat::Fixes;",
         ),
         (
-            "src/cluster/metrics_api/source/http_clients.rs",
+            "src/cluster/metric_sources/http_clients.rs",
             "use plimsoll_core::{api::scaled::TlsConfig, scaling::Unknown};",
         ),
     ] {

@@ -1,6 +1,6 @@
 //! Usage of a large cluster is read in bounded memory, and a truncated response keeps the pods that arrived before.
 
-use plimsoll::cluster::metrics_api::pod_metrics::{PodUsage, UsageError, fetch_usage};
+use plimsoll::cluster::container_usage::pod_metrics::{PodUsage, UsageError, fetch_usage};
 use tokio::runtime::Builder;
 
 use crate::support::metrics_server::UsageValue;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll::cluster::metrics_api::external_usage::{
+use plimsoll::cluster::container_usage::external_usage::{
     ExternalMetrics, PodQuery, fetch_external_usage,
 };
-use plimsoll::cluster::metrics_api::pod_metrics::{
+use plimsoll::cluster::container_usage::pod_metrics::{
     ContainerUsage, PodUsage, UsageError, UsageReport, fetch_usage,
 };
 use plimsoll_core::types::units::{Bytes, MilliCpu};

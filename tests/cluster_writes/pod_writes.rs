@@ -13,7 +13,7 @@ use plimsoll::cluster::{
     leader::Fence,
     write::{
         Permit, PodRef, RateLimiter, WriteContext, WriteError, annotate_pod, evict, resize,
-        vpa_annotation::UPDATER_FIELD_MANAGER,
+        workload_state::UPDATER_FIELD_MANAGER,
     },
 };
 

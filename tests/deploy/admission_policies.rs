@@ -16,10 +16,10 @@ use plimsoll::cluster::{
     server::certificate::{self, CaBundle},
     write::{
         Permit, PodRef, RateLimiter, WebhookConfigWriter, WriteContext, WriteStats, annotate_pod,
-        vpa_annotation::UPDATER_FIELD_MANAGER,
         webhook_config::{
             DesiredWebhook, NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope,
         },
+        workload_state::UPDATER_FIELD_MANAGER,
     },
 };
 use serde_json::{Value, json};

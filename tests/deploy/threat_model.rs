@@ -6,7 +6,7 @@ use std::{
 };
 
 use plimsoll::report::{
-    explain::{VpaReport, text},
+    explain::{VpaReport, vpa::text},
     style::{Glyphs, Style},
 };
 use serde_json::{Value, json};

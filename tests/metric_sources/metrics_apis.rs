@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::{Client, Config};
 use plimsoll::cluster::{
     cache::selector::Selector,
-    metrics_api::source::{
+    metric_sources::{
         external_metrics::fetch_external_metric, resource_metrics::fetch_resource_metric,
     },
 };

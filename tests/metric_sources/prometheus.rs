@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use plimsoll::cluster::metrics_api::source::promql::{PromqlCache, TenantScope};
+use plimsoll::cluster::metric_sources::promql::{PromqlCache, TenantScope};
 use plimsoll_core::scaling::{MetricError, MetricValue};
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{

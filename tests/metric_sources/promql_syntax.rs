@@ -1,6 +1,6 @@
 //! Which strings are accepted as queries, and which series the accepted ones may read.
 
-use plimsoll::cluster::metrics_api::source::promql::{check_query, check_query_in, requires_label};
+use plimsoll::cluster::metric_sources::promql::{check_query, check_query_in, requires_label};
 use plimsoll_storage::prometheus::promql::Query;
 use plimsoll_storage::prometheus::schema::Dialect;
 use plimsoll_storage::prometheus::selector::{LabelMatcher, LabelMatchers, MatchOperator};

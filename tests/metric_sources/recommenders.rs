@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use plimsoll::cluster::metrics_api::source::recommender::{
+use plimsoll::cluster::metric_sources::external_recommender::{
     RecommenderCallObserver, RecommenderClient, RequestLimits,
 };
 use plimsoll_core::{

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use plimsoll::cluster::{
-    metrics_api::source::recommender::{RecommenderClient, RequestLimits},
+    metric_sources::external_recommender::{RecommenderClient, RequestLimits},
     server::certificate::{CaBundle, CertificateSpec, IssuedCertificate, issue},
 };
 use plimsoll_core::api::scale_target::TlsConfig;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::cluster::metrics_api::source::promql::PromqlCache;
+use plimsoll::cluster::metric_sources::promql::PromqlCache;
 use plimsoll_core::scaling::{MetricError, MetricValue};
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::{QueryLimits, QueryRange};

@@ -7,8 +7,8 @@ mod series_labels;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll::cluster::metrics_api::pod_metrics::{PodUsage, UsageError, UsageReport};
-use plimsoll::cluster::metrics_api::prometheus_usage::fetch_prometheus_usage;
+use plimsoll::cluster::container_usage::pod_metrics::{PodUsage, UsageError, UsageReport};
+use plimsoll::cluster::container_usage::prometheus_usage::fetch_prometheus_usage;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::{SchemaOverrides, detect};
 use plimsoll_storage::prometheus::schema::Schema;

@@ -102,7 +102,9 @@ fn with_upstreams_weighting_each_sample_counts_exactly_once() {
     let mut registry = pending_samples(HistoryWeighting::Upstream);
     let hour = |hours: u32| START.later(HOUR * hours);
     let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
-    let rules = registry.settings().rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+    let rules = registry
+        .settings()
+        .rules(None, &plimsoll_core::recommender::tuning_annotations::Tuning::NONE);
     let mut fed = ContainerHistory::new(START, &rules);
     for hours in 2..=192 {
         let (cores, mebibytes) = (f64::from(hours % 7) / 7.0, i64::from(hours % 11) * 50);

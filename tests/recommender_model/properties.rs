@@ -137,7 +137,7 @@ fn apply_events(container: &mut ContainerHistory, events: &[HistoryEvent], rules
 }
 
 pub fn history(events: &[EventBox], settings: &Settings) -> History {
-    let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+    let rules = settings.rules(None, &plimsoll_core::recommender::tuning_annotations::Tuning::NONE);
     let mut history = History::default();
     let events: Vec<HistoryEvent> = events.iter().map(|event| event.0.clone()).collect();
     apply_events(history.container_mut("app", START, &rules), &events, &rules);
@@ -218,7 +218,7 @@ proptest! {
             prop_assert!(container.lower.memory <= container.target.memory);
             prop_assert!(container.target.memory <= container.upper.memory);
         }
-        let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+        let rules = settings.rules(None, &plimsoll_core::recommender::tuning_annotations::Tuning::NONE);
         let snapshot = history.get("app").expect("known").to_snapshot(now, &rules);
         for weights in [&snapshot.cpu, &snapshot.memory] {
             prop_assert!(weights.total.is_finite() && weights.total >= 0.0);
@@ -234,7 +234,7 @@ proptest! {
     ) {
         let scheme = if fine { BucketScheme::Fine } else { BucketScheme::Standard };
         let settings = Settings { scheme, per_replica_peaks, ..Settings::for_compat(Compat::Plimsoll) };
-        let rules = settings.rules(None, &plimsoll_core::recommender::tuning::Tuning::NONE);
+        let rules = settings.rules(None, &plimsoll_core::recommender::tuning_annotations::Tuning::NONE);
         let mut stayed = history(&events, &settings);
         let snapshot = stayed.get("app").expect("known").to_snapshot(minute(now), &rules);
         let text = serde_json::to_string(&snapshot).expect("can be written");

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use kube::api::DeleteParams;
 use plimsoll::{
-    cluster::clock::Clock, controllers::runtime::cluster::Cluster, report::collect::wpa::explain,
+    cluster::clock::Clock, controllers::runtime::command_client::Cluster,
+    report::collect::wpa::explain,
 };
 use serde_json::json;
 

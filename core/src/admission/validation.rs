@@ -2,7 +2,7 @@
 
 mod field_rules;
 mod list_limits;
-mod messages;
+mod message_limits;
 mod raw_vpa;
 mod warnings;
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json, value::RawValue};
 
 pub use self::{
     list_limits::MAX_REQUIREMENTS,
-    messages::{MAX_MESSAGE_BYTES, MAX_MESSAGES, truncated},
+    message_limits::{MAX_MESSAGE_BYTES, MAX_MESSAGES, truncated},
     warnings::OtherAutoscaler,
 };
 use self::{
-    messages::{Errors, Warnings},
+    message_limits::{Errors, Warnings},
     raw_vpa::{RawVpa, Spec},
 };
 use crate::{

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::api::message::truncate;
+use crate::api::condition_message::truncate;
 
 /// The longest quote of a value, in bytes.
 pub const MAX_QUOTED_BYTES: usize = 256;

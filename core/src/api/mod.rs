@@ -2,8 +2,8 @@
 
 pub mod annotations;
 pub mod checkpoint;
+pub mod condition_message;
 pub mod crdgen;
-pub mod message;
 mod passthrough;
 pub mod resource_list;
 pub mod role_health;

@@ -2,7 +2,6 @@
 
 use super::{
     bounds::{self, LimitedBy},
-    calculator::{Calculator, UnchangedReason},
     combine::combine,
     conditions::{
         ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
@@ -14,6 +13,7 @@ use super::{
     observed::{Observed, ScaleError, ScaleValues},
     pod::Pod,
     pod_groups::ReadinessRules,
+    proposal_per_pod::{Calculator, UnchangedReason},
     samples::{Answer, Fetched, MetricRequest},
     scale_rate::Rates,
     selector::Selector,

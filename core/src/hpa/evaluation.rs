@@ -4,15 +4,15 @@ use k8s_openapi::api::autoscaling::v2::MetricStatus;
 use serde::Serialize;
 
 use super::{
-    calculator::{Calculator, Proposal},
     error::{Cause, MetricError},
     labels::{Action, Computed, Failure},
+    proposal_from_value::Origin,
+    proposal_per_pod::{Calculator, Proposal},
     requests::RequestRules,
     samples::{self, Fetched, MetricRequest},
     selector::{Selector, as_in_messages},
     spec::{Metric, MetricId, Source, Target},
     status,
-    target_value::Origin,
 };
 
 /// Inputs shared by all evaluations of one object.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::{container::ContainerHistory, histogram::Histogram, settings::ModelRules};
+use super::{container::ContainerHistory, histogram::Histogram, model_settings::ModelRules};
 
 /// The histograms of a container.
 #[derive(Clone, Debug, PartialEq)]

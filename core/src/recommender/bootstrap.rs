@@ -15,7 +15,7 @@ use super::{
     container::ContainerHistory,
     decay_cache::DecayCache,
     history_builder::{HistoryBuilder, SampleResult},
-    settings::Settings,
+    model_settings::Settings,
 };
 
 /// A running load of single samples.

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 
 use crate::api::{
     annotations::InvalidAnnotation,
-    message::{MAX_MESSAGE_BYTES, truncate},
+    condition_message::{MAX_MESSAGE_BYTES, truncate},
     vpa::Condition,
 };
 

@@ -12,8 +12,8 @@ use super::{
     histogram::Histogram,
     histogram::HistogramConfig,
     memory_window::{self, MemorySource, SampleRejected},
+    model_settings::ModelRules,
     policy::Overrides,
-    settings::ModelRules,
 };
 use crate::types::{
     compat::Fix,

@@ -153,8 +153,8 @@ mod tests {
 
     use super::*;
     use crate::recommender::{
-        History, RecommendationReason, Settings, VpaSettings, pod_cap::ResourceLimit, recommend,
-        status::to_object,
+        History, RecommendationReason, Settings, VpaSettings, pod_cap::ResourceLimit,
+        published_status::to_object, recommend,
     };
 
     const AT: Time = Time::from_secs(1_790_000_000);

@@ -7,7 +7,7 @@ use crate::types::Time;
 use super::{
     container::ContainerHistory,
     early_samples::{EarlySamples, exceeds_max_pods},
-    settings::{ModelRules, Settings},
+    model_settings::{ModelRules, Settings},
     vpa_settings::VpaSettings,
 };
 use crate::types::{

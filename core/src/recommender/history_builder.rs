@@ -12,9 +12,9 @@ use super::{
     decay_cache::DecayCache,
     early_samples::EarlySamples,
     memory_window::SampleRejected,
+    model_settings::{ModelRules, Settings},
     oom::OomKill,
     sample_span::{SampleSpan, SpanCarry},
-    settings::{ModelRules, Settings},
     vpa_settings::VpaSettings,
     weighting::HistoryWeighting,
 };

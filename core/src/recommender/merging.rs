@@ -6,7 +6,7 @@ use super::{
     container::{CPU_WEIGHT, ContainerHistory, earliest},
     early_samples::EarlySample,
     memory_window,
-    settings::ModelRules,
+    model_settings::ModelRules,
 };
 
 impl ContainerHistory {

@@ -8,7 +8,7 @@ use crate::{
 use super::{
     container::{ContainerHistory, find_or_add},
     memory_window::{MemorySource, SampleRejected},
-    settings::ModelRules,
+    model_settings::ModelRules,
 };
 use crate::types::{compat::Fix, units::Bytes};
 

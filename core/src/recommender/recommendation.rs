@@ -12,10 +12,10 @@ use super::{
     },
     explanation::{Basis, Explanation, Floor, ResourceExplanation, Rounding},
     history::History,
+    model_settings::{ModelRules, Percentiles, Settings},
     policy::{self, Cap, ContainerPolicy, ResourceAmounts},
-    settings::{ModelRules, Percentiles, Settings},
     throttling::Throttled,
-    tuning::Tuning,
+    tuning_annotations::Tuning,
     vpa_settings::VpaSettings,
 };
 use crate::types::units::MAX_AMOUNT;

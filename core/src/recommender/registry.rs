@@ -27,10 +27,10 @@ use super::{
     container::ContainerHistory,
     history::RestoreResult,
     history_builder::HistoryBuilder,
+    model_settings::{ModelRules, Settings},
     recommendation::{Recommendation, recommend},
-    settings::{ModelRules, Settings},
+    recommendation_summary::RecommendationSummary,
     snapshot_conv::InvalidSnapshot,
-    summary::RecommendationSummary,
     system_clock_check::StoredTimes,
     vpa_settings::VpaSettings,
 };

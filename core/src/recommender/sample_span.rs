@@ -11,7 +11,7 @@ use super::{
     container::{CPU_WEIGHT, ContainerHistory, earliest, replica_index},
     decay_cache::DecayCache,
     memory_window::{MemorySource, SampleRejected},
-    settings::ModelRules,
+    model_settings::ModelRules,
 };
 use crate::types::units::{Bytes, MilliCpu};
 

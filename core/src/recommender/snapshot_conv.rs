@@ -14,7 +14,7 @@ use super::{
     container::{ContainerHistory, LargestReplicaPeaks},
     histogram::{Histogram, HistogramConfig},
     memory_window,
-    settings::ModelRules,
+    model_settings::ModelRules,
 };
 use crate::types::compat::Fix;
 

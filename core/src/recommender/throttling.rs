@@ -4,7 +4,7 @@
 use crate::{history::Throttling, types::Time};
 use serde::{Deserialize, Serialize};
 
-use super::settings::{ModelRules, Settings};
+use super::model_settings::{ModelRules, Settings};
 
 /// The maximum factor, however much the container is throttled: usage after the raise is better evidence.
 pub const MAX_FACTOR: f64 = 2.0;

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     container::ContainerHistory,
+    model_settings::{ModelRules, Settings},
     policy::{self, ContainerPolicy, ControlledResources, Overrides, ResourceAmounts},
-    settings::{ModelRules, Settings},
-    tuning::Tuning,
+    tuning_annotations::Tuning,
 };
 use crate::{
     api::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value, json};
 
-use super::{Scale, metric_value::MetricError};
+use super::{Scale, metric_source::MetricError};
 use crate::{api::scale_target::ScaleTarget, types::quantity::Quantity};
 
 /// The response of a recommender.

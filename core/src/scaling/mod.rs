@@ -10,14 +10,14 @@
 pub mod external_recommender;
 pub mod metric_history;
 pub mod metric_request;
-pub mod metric_value;
+pub mod metric_source;
 pub mod pod_readiness;
 pub mod scale_outcome;
 
 pub use external_recommender::RecommendResponse;
 pub use metric_history::MetricHistory;
 pub use metric_request::MetricRequest;
-pub use metric_value::{MetricError, MetricSourceType, MetricValue, Milli};
+pub use metric_source::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
 pub use scale_outcome::{Event, STATUS_UPDATE_FAILED, ScaleOutcome};
 

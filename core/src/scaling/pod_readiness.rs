@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use crate::types::Time;
 
-use super::{Scale, metric_value::Milli};
+use super::{Scale, metric_source::Milli};
 use crate::types::compat::{Fix, Fixes};
 
 /// The phase of a pod.

@@ -17,10 +17,10 @@ pub mod cluster;
 pub mod demand;
 pub mod noise;
 pub mod pod;
-mod point;
 pub mod recommender;
 pub mod rollout;
 pub mod series;
+mod series_line;
 pub mod step;
 pub mod workload;
 

@@ -12,8 +12,8 @@ use std::{
 
 use crate::types::Time;
 
-pub use super::point::{LineError, Point};
-use super::point::{MAX_LINE_BYTES, parse_line};
+pub use super::series_line::{LineError, Point};
+use super::series_line::{MAX_LINE_BYTES, parse_line};
 
 /// A recorded load. A value holds until the next one. After its [end](Series::end) the recording repeats; stop
 /// there to use each value only once.

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use super::conditions::{ConditionType, ConditionUpdate};
 use crate::{
     api::wpa::{MetricSpec, WatermarkPodAutoscalerSpec},
-    scaling::metric_value::display_name,
+    scaling::metric_source::display_name,
     types::quantity::Quantity,
 };
 

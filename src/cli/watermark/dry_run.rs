@@ -15,7 +15,7 @@ use crate::{
         terminal::Terminal,
     },
     controllers::{
-        runtime::cluster::Cluster,
+        runtime::command_client::Cluster,
         watermark::dry_run::{self, DryRunSetting, ObjectSelection},
     },
 };

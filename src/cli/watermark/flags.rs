@@ -15,7 +15,7 @@ use crate::{
         parsed_flags::ParsedFlags,
         prometheus_auth::{self, PrometheusConnectionArgs, non_empty_path},
     },
-    cluster::metrics_api::source::promql::TenantScope,
+    cluster::metric_sources::promql::TenantScope,
     controllers::{
         runtime::config::{ElectionConfig, LogConfig, LogFormat},
         watermark::config::PrometheusQueries,

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use kube::{Api, Client, core::response::StatusDetails};
 use plimsoll_core::types::ObjectKey;
 
-use crate::cluster::{metrics_api::list_stream::error_message, target::scale::RequestGate};
+use crate::cluster::{list_stream::error_message, target::scale::RequestGate};
 use plimsoll_core::api::VerticalPodAutoscaler;
 
 const MAX_CONCURRENT_REQUESTS: usize = 8;

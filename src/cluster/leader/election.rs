@@ -14,9 +14,9 @@ use crate::cluster::{
     clock::Clock,
     leader::{
         Fence,
+        election_rules::{self, ObservedRecord},
         fence::Clocks,
         jitter,
-        lease::{self, ObservedRecord},
     },
     write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
@@ -204,7 +204,7 @@ impl Election {
         let options = &self.options;
         let now = Clock::wall().now().into();
         let mut claimed =
-            lease::acquired_lease(read, &options.identity, options.lease_duration, now);
+            election_rules::acquired_lease(read, &options.identity, options.lease_duration, now);
         self.annotate(&mut claimed);
         let sent = Instant::now();
         let result = self.lease.replace(&claimed).await;
@@ -215,7 +215,7 @@ impl Election {
         if let Some((key, text)) =
             self.lease_annotation.as_ref().and_then(|annotation| (annotation.0)())
         {
-            lease::annotate(lease, key, text);
+            election_rules::annotate(lease, key, text);
         }
     }
 
@@ -223,7 +223,7 @@ impl Election {
         let ElectionOptions { name, namespace, identity, lease_duration, .. } = &self.options;
         self.lease.ensure_can_create().await?;
         let now = Clock::wall().now().into();
-        let mut first = lease::new_lease(name, namespace, identity, *lease_duration, now);
+        let mut first = election_rules::new_lease(name, namespace, identity, *lease_duration, now);
         self.annotate(&mut first);
         let sent = Instant::now();
         let result = self.lease.create(&first).await;
@@ -337,9 +337,10 @@ impl Election {
                 Some(own) => Some(own),
                 None => self.lease.get().await.ok().flatten(),
             };
-            let held = lease.filter(|lease| lease::holder(lease) == Some(&*self.options.identity));
+            let held = lease
+                .filter(|lease| election_rules::holder(lease) == Some(&*self.options.identity));
             let Some(lease) = held else { return };
-            let released = lease::released_lease(&lease, Clock::wall().now().into());
+            let released = election_rules::released_lease(&lease, Clock::wall().now().into());
             match self.lease.replace(&released).await {
                 Ok(stored) => {
                     self.on_observed(&stored);
@@ -356,8 +357,8 @@ impl Election {
     }
 
     fn on_observed(&self, lease: &Lease) {
-        let holder = lease::holder(lease);
-        let transitions = lease::transitions(lease);
+        let holder = election_rules::holder(lease);
+        let transitions = election_rules::transitions(lease);
         self.observation.send_if_modified(|observation| {
             if observation.holder.as_deref() == holder && observation.transitions == transitions {
                 return false;

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::cluster::{
     clock::Clock,
-    leader::lease,
+    leader::election_rules,
     write::{
         AccessReview, AccessRule, WriteError, WriteStats, access_review::check_access,
         object_client::ObjectClient, stats::WriteKind,
@@ -179,7 +179,7 @@ impl Heartbeat {
         }
         spec.renew_time = Some(now);
         spec.lease_duration_seconds =
-            Some(lease::seconds(self.interval.saturating_mul(LEASE_DURATION_INTERVALS)));
+            Some(election_rules::seconds(self.interval.saturating_mul(LEASE_DURATION_INTERVALS)));
         let annotations = lease.metadata.annotations.get_or_insert_with(BTreeMap::new);
         annotations.insert(VPAS_ANNOTATION.into(), vpas.to_string());
         annotations.insert(HISTORY_ANNOTATION.into(), history.into());

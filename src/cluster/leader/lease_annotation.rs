@@ -8,7 +8,7 @@ use kube::{Client, api::Api};
 use plimsoll_storage::WritePermit;
 use tokio::{runtime::Handle, sync::Mutex};
 
-use super::lease;
+use super::election_rules;
 use crate::cluster::write::{
     UpdateError, WriteError,
     object_client::ObjectClient,
@@ -157,7 +157,7 @@ impl Shared {
         }
         let mut lease =
             read.unwrap_or_else(|| Lease { metadata: self.lease.metadata(), spec: None });
-        lease::annotate(&mut lease, self.key, after.to_owned());
+        election_rules::annotate(&mut lease, self.key, after.to_owned());
         let written =
             if is_new { self.lease.create(&lease).await } else { self.lease.replace(&lease).await };
         *cached = Some(written?);

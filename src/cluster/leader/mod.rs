@@ -3,10 +3,10 @@
 //! [`lease`] implements client-go's rules of an election, [`election`] runs one and grants or revokes the [`fence`].
 
 pub mod election;
+pub mod election_rules;
 pub mod fence;
 pub mod heartbeat;
 pub(crate) mod jitter;
-pub mod lease;
 pub mod lease_annotation;
 pub mod webhook_lease;
 

@@ -12,7 +12,7 @@ use plimsoll_storage::WritePermit;
 
 use crate::cluster::{
     clock::Clock,
-    leader::lease,
+    leader::election_rules,
     write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
@@ -93,7 +93,7 @@ impl WebhookLease {
         spec.holder_identity = Some(self.holder.clone());
         spec.renew_time = Some(MicroTime(Clock::wall().now().into()));
         if let Some((key, text)) = &self.annotation {
-            lease::annotate(&mut lease, key, text.clone());
+            election_rules::annotate(&mut lease, key, text.clone());
         }
         lease
     }

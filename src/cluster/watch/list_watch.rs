@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::WatchOptions;
-use crate::cluster::metrics_api::list_stream::error_message;
+use crate::cluster::list_stream::error_message;
 
 /// Timeout of one page of a list, or of the start of a watch. The API server itself ends a list after a minute.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);

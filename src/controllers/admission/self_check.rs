@@ -9,13 +9,13 @@ use std::{
 use super::{AdmissionController, ShutdownToken};
 use crate::{
     cluster::{
-        leader::{WebhookLease, lease},
+        leader::{WebhookLease, election_rules},
         server::{
             certificate::{CaBundle, leaf_certificate},
             webhook::{ServerTrust, check_webhook},
         },
     },
-    controllers::runtime::{liveness, role_health::HealthReporter},
+    controllers::runtime::{liveness_thread, role_health::HealthReporter},
 };
 use plimsoll_core::types::compat::Compat;
 
@@ -131,12 +131,12 @@ impl AdmissionController {
     pub(super) async fn run_self_check_loop(self: Arc<Self>, stop: ShutdownToken) {
         let lease_config = &self.config.lease;
         let health = HealthReporter::new("admission-controller", lease_config.interval);
-        let permit = liveness::without_rate_limit(&self.permit);
+        let permit = liveness_thread::without_rate_limit(&self.permit);
         let mut lease = WebhookLease::new(
             self.liveness.client(),
             &lease_config.namespace,
             &lease_config.name,
-            &lease::hostname(),
+            &election_rules::hostname(),
             lease_config.interval,
         )
         .with_stats(Arc::clone(&self.write_stats));

@@ -14,7 +14,7 @@ use plimsoll_storage::prometheus::schema::Dialect;
 use super::{AdmissionController, vpa_reviewer::response_status, watches::TargetKey};
 use crate::{
     cluster::{
-        metrics_api::source::promql::{check_query, check_query_in},
+        metric_sources::promql::{check_query, check_query_in},
         server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
     },
     controllers::watermark::scaling_gates::read_annotations,

@@ -23,7 +23,7 @@ use plimsoll_core::{
     recommender::{
         Recommendation, explanation_annotation,
         pod_cap::PodLimits,
-        status::{self, RecommendationHash},
+        published_status::{self, RecommendationHash},
     },
     types::compat::Compat,
 };
@@ -69,8 +69,9 @@ impl Explanations {
         vpa: &IndexedVpa,
         now: Time,
     ) {
-        let status_hash =
-            explanation_annotation::recommendation_hash(&status::to_object(recommendation));
+        let status_hash = explanation_annotation::recommendation_hash(
+            &published_status::to_object(recommendation),
+        );
         let recommendation_hash = RecommendationHash::new(recommendation);
         let is_current = vpa.explained_hash == Some(status_hash)
             && vpa.published_status.recommendation.as_ref() == Some(&recommendation_hash);

@@ -9,8 +9,8 @@ use plimsoll_core::types::ObjectKey;
 
 use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
 use crate::{
-    cluster::leader::{Election, Heartbeat, HeartbeatResult, lease},
-    controllers::runtime::liveness,
+    cluster::leader::{Election, Heartbeat, HeartbeatResult, election_rules},
+    controllers::runtime::liveness_thread,
     telemetry::HistoryState as Progress,
 };
 use plimsoll_core::{recommender::HistoryState, types::compat::Compat};
@@ -127,11 +127,12 @@ impl Recommender {
             return;
         }
         let shard = self.config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
-        let (client, permit) = (self.liveness.client(), liveness::without_rate_limit(&self.permit));
+        let (client, permit) =
+            (self.liveness.client(), liveness_thread::without_rate_limit(&self.permit));
         let heartbeat = Heartbeat::new(
             client,
             &self.config.election.namespace,
-            &lease::identity(),
+            &election_rules::identity(),
             &self.config.name,
             shard.as_deref(),
             self.config.interval,

@@ -20,7 +20,8 @@ use crate::{
 use plimsoll_core::{
     api::vpa::UpdateMode,
     recommender::{
-        RecommendationSummary, estimate::Resource, registry::VpaState, status::StatusChange,
+        RecommendationSummary, estimate::Resource, published_status::StatusChange,
+        registry::VpaState,
     },
 };
 

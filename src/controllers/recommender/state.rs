@@ -16,8 +16,8 @@ use crate::{
     cluster::{
         cache::{
             eviction_events::NodePressureEviction,
-            nodes::NodeCache,
             recommender_pod::{ContainerType, ObservedOomKill, OomKillSource},
+            schedulable_nodes::NodeCache,
             vpa_index::{IndexedVpa, PutResult, TargetState, VpaIndex},
         },
         target::TargetResolution,
@@ -36,7 +36,7 @@ use plimsoll_core::{
         conditions::{self, ConditionInput},
         node_capacity::{NodeCapacities, Toleration},
         pod_cap::{self, PodCapacity, PodLimits, ResourceLimit},
-        status::PublishedStatus,
+        published_status::PublishedStatus,
     },
 };
 

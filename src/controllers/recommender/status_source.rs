@@ -9,7 +9,7 @@ use crate::cluster::write::{
     UpdateError,
     vpa_status::{RECOMMENDER_FIELD_MANAGER, StatusPatch, StatusSource, VpaWriteResult},
 };
-use plimsoll_core::recommender::status::{self, PublishedStatus, StatusChange};
+use plimsoll_core::recommender::published_status::{self, PublishedStatus, StatusChange};
 
 /// Provides status patches from the state of the recommender.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl StatusSource for RecommendationStatusSource {
         let patch = StatusPatch {
             key: key.clone(),
             resource_version: vpa.resource_version.clone(),
-            body: status::patch(&desired.conditions, &desired.recommendation, generation),
+            body: published_status::patch(&desired.conditions, &desired.recommendation, generation),
             field_manager: RECOMMENDER_FIELD_MANAGER,
         };
         if role.explanations.are_enabled() {
@@ -115,7 +115,7 @@ fn history_pending_patch(
     let patch = StatusPatch {
         key: key.clone(),
         resource_version: vpa.resource_version.clone(),
-        body: status::conditions_patch(&conditions),
+        body: published_status::conditions_patch(&conditions),
         field_manager: RECOMMENDER_FIELD_MANAGER,
     };
     let sent = PublishedStatus { conditions, ..vpa.published_status.clone() };

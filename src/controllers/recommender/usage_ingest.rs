@@ -18,7 +18,7 @@ use super::{
 use crate::{
     cluster::{
         cache::vpa_index::MissingUsage,
-        metrics_api::{
+        container_usage::{
             external_usage::{ExternalMetrics, PodQuery, fetch_external_usage},
             pod_metrics::{PodUsage, UsageError, UsageReport, fetch_usage},
             prometheus_usage::fetch_prometheus_usage,

@@ -29,7 +29,7 @@ use crate::{
             config::{ElectionConfig, ProcessConfig},
             context::ControllerContext,
             controller::ControllerTasks,
-            liveness::Liveness,
+            liveness_thread::Liveness,
             loop_watchdog::LoopWatchdog,
             role_health::HealthReporter,
             traffic_metrics::{export_watch_metrics, export_write_metrics},

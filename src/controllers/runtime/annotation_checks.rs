@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::{
-    api::annotations::InvalidAnnotation, recommender::tuning::Tuning, sizing::VpaOptions,
-    updater::guard::maintenance_window::MaintenanceWindows,
+    api::annotations::InvalidAnnotation, recommender::tuning_annotations::Tuning,
+    sizing::VpaOptions, updater::guard::maintenance_window::MaintenanceWindows,
 };
 
 /// All invalid annotations.

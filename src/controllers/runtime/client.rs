@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use http::HeaderValue;
 use kube::{Client, Config, config::KubeConfigOptions};
 
-use super::liveness::Clients;
+use super::liveness_thread::Clients;
 
 /// A connection without any data for this long is closed. Individual requests have shorter timeouts. A watch receives
 /// data at least every 290 seconds, because it requests that timeout.

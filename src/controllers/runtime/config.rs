@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
-use crate::cluster::leader::{ElectionOptions, lease};
+use crate::cluster::leader::{ElectionOptions, election_rules};
 
 /// Settings of a process, whichever controller it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,7 +81,7 @@ impl ElectionConfig {
         ElectionOptions {
             name,
             namespace: self.namespace.clone(),
-            identity: lease::identity(),
+            identity: election_rules::identity(),
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,

@@ -7,7 +7,7 @@ use kube::Client;
 use super::{
     client_calls::with_call_metrics,
     controller::{Controller, ControllerTasks},
-    liveness::{Clients, Liveness},
+    liveness_thread::{Clients, Liveness},
     shutdown::TaskGroup,
 };
 use crate::{

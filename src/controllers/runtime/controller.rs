@@ -9,7 +9,7 @@ use super::{
     client,
     config::ProcessConfig,
     context::ControllerContext,
-    liveness::{Clients, Liveness},
+    liveness_thread::{Clients, Liveness},
     shutdown::{ShutdownToken, Signals, TaskGroup, run_until_signal},
 };
 use crate::cluster::{

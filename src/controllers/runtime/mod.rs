@@ -4,12 +4,12 @@
 pub(crate) mod annotation_checks;
 pub(crate) mod client;
 pub(crate) mod client_calls;
-pub mod cluster;
+pub mod command_client;
 pub mod config;
 pub mod context;
 pub mod controller;
 pub(crate) mod controller_watches;
-pub mod liveness;
+pub mod liveness_thread;
 pub(crate) mod loop_watchdog;
 pub mod prometheus;
 pub(crate) mod quotas;
@@ -17,5 +17,5 @@ pub(crate) mod role_health;
 pub mod shutdown;
 pub(crate) mod traffic_metrics;
 
-pub use liveness::Clients;
+pub use liveness_thread::Clients;
 pub use shutdown::Signals;

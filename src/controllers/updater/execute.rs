@@ -13,7 +13,7 @@ use crate::{
         cache::updater_pod::UpdaterPod,
         write::{
             PodRef, WriteContext, WriteError, annotate_pod, evict, resize, resize::ContainerResize,
-            vpa_annotation::UPDATER_FIELD_MANAGER,
+            workload_state::UPDATER_FIELD_MANAGER,
         },
     },
     telemetry::UpdatedVpa,

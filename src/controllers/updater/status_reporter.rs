@@ -18,8 +18,8 @@ use crate::{
         watch::ObjectChange,
         write::{
             UpdateError, WriteError,
-            vpa_annotation::UPDATER_FIELD_MANAGER,
             vpa_status::{StatusPatch, StatusSource, VpaWriteResult},
+            workload_state::UPDATER_FIELD_MANAGER,
         },
     },
     telemetry::{ContainerRow, UpdateRow, VpaMetricsSource, VpaRow, objects::PAGE_SIZE},

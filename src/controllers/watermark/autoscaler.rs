@@ -30,7 +30,7 @@ use super::{
     watermark_decision::WatermarkDecision,
 };
 use crate::{
-    cluster::metrics_api::metrics_client::MetricsClient,
+    cluster::metric_sources::metrics_client::MetricsClient,
     telemetry::{ExportedState, WatermarkMetrics},
 };
 

@@ -6,7 +6,7 @@ use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::Transport
 
 use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
 use crate::{
-    cluster::metrics_api::source::promql::TenantScope,
+    cluster::metric_sources::promql::TenantScope,
     controllers::{
         runtime::config::{ElectionConfig, ProcessConfig},
         updater::config::DryRun,

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, api::ListParams, core::Status};
 use serde::Deserialize;
 
-use crate::{cluster::write::set_dry_run, controllers::runtime::cluster::Cluster};
+use crate::{cluster::write::set_dry_run, controllers::runtime::command_client::Cluster};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
 /// Objects for each page of a list request.

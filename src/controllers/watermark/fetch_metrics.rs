@@ -16,14 +16,12 @@ use crate::{
     cluster::{
         cache::selector::Selector,
         clock::Clock,
-        metrics_api::{
-            metrics_client::{FetchContext, MetricTimeouts, MetricsClient},
-            source::{
-                promql::PromqlCache,
-                recommender::{
-                    RecommenderCallObserver, RecommenderClient, RequestLimits, redact_url,
-                },
+        metric_sources::{
+            external_recommender::{
+                RecommenderCallObserver, RecommenderClient, RequestLimits, redact_url,
             },
+            metrics_client::{FetchContext, MetricTimeouts, MetricsClient},
+            promql::PromqlCache,
         },
     },
     telemetry::PrometheusQueryMetrics,
@@ -33,7 +31,7 @@ use plimsoll_core::{
     scaling::{
         MetricError, MetricSourceType, MetricValue, Pod, ReadinessPolicy, Scale,
         external_recommender::RecommendContext,
-        metric_value::{display_name, recommender_name},
+        metric_source::{display_name, recommender_name},
     },
     types::{compat::Compat, quantity::Quantity},
     watermark::{

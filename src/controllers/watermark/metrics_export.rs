@@ -10,7 +10,7 @@ use plimsoll_core::types::ObjectKey;
 
 use super::WatermarkController;
 use crate::{
-    cluster::metrics_api::source::recommender::RecommenderCallObserver,
+    cluster::metric_sources::external_recommender::RecommenderCallObserver,
     telemetry::{
         RecommenderCall, WatermarkMetrics, WatermarkRow, WpaMetricsSource, client_label,
         objects::PAGE_SIZE,

@@ -7,9 +7,9 @@ use plimsoll_core::types::{ObjectKey, Time};
 
 use super::{WatermarkController, autoscaler::ObjectState};
 use crate::{
-    cluster::metrics_api::{
+    cluster::metric_sources::{
         metrics_client::FetchContext,
-        source::promql::{check_query, requires_label},
+        promql::{check_query, requires_label},
     },
     telemetry::{ExportedMonitor, ExportedState},
 };
@@ -280,7 +280,7 @@ mod tests {
     use plimsoll_storage::prometheus::{promql::Query, selector::LabelMatchers};
 
     use super::*;
-    use crate::cluster::metrics_api::source::promql::TenantScope;
+    use crate::cluster::metric_sources::promql::TenantScope;
     use plimsoll_core::api::annotations::{QUERY, WPA_KEYS};
 
     #[test]

@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     cluster::clock::Clock,
-    controllers::runtime::cluster::ClusterOptions,
+    controllers::runtime::command_client::ClusterOptions,
     report::{
         doctor::{
             DoctorReport, ProbeResults, diagnose,

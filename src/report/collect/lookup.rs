@@ -4,7 +4,7 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::{
     cluster::snapshot::{List, Listed, ReadError, ReadErrorCause},
-    controllers::runtime::cluster::{Cluster, NoCluster},
+    controllers::runtime::command_client::{Cluster, NoCluster},
     report::explain::suggestions::not_found_hint,
 };
 

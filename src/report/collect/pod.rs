@@ -33,7 +33,7 @@ use crate::{
         snapshot::{ClusterSnapshot, ReadError, SnapshotPart, read_leases},
     },
     controllers::{
-        runtime::cluster::Cluster,
+        runtime::command_client::Cluster,
         updater::{
             config::AdmissionCheck,
             decision_inputs::{DecisionFlags, DecisionInputs},

@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 
 use crate::{
     cluster::snapshot::{list, read_leases},
-    controllers::runtime::cluster::Cluster,
+    controllers::runtime::command_client::Cluster,
     report::status::{Facts, LeaseFacts, PodFacts},
 };
 use plimsoll_core::api::role_health;

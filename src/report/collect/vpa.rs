@@ -26,11 +26,11 @@ use crate::{
     },
     controllers::{
         recommender::{config::StorageChoice, state::SharedState},
-        runtime::cluster::Cluster,
+        runtime::command_client::Cluster,
     },
     report::explain::{
         VpaReport,
-        report::{self, RecordForm, StoredRecord},
+        vpa::report::{self, RecordForm, StoredRecord},
     },
 };
 

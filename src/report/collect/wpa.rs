@@ -6,7 +6,7 @@ use plimsoll_core::types::Time;
 use super::lookup::{ExplainError, find_object};
 use crate::{
     cluster::snapshot::{ClusterSnapshot, SnapshotPart},
-    controllers::{runtime::cluster::Cluster, watermark::scaling_gates},
+    controllers::{runtime::command_client::Cluster, watermark::scaling_gates},
     report::explain::{Finding, WpaReport},
 };
 

@@ -8,12 +8,17 @@
 //! Nothing is decided here: numbers and reasons come from `plimsoll_core::recommender`, and those about a pod from
 //! `plimsoll_core::updater`.
 
-pub(crate) mod compare;
-pub(crate) mod estimate_steps;
-pub(crate) mod report;
-mod resource_text;
+pub(crate) mod report_parts;
 pub(crate) mod suggestions;
-pub mod text;
+
+/// `plimsoll explain vpa`: how a recommendation was computed from the stored history.
+pub mod vpa {
+    pub(crate) mod compare;
+    pub(crate) mod estimate_steps;
+    pub(crate) mod report;
+    mod resource_text;
+    pub mod text;
+}
 
 /// `plimsoll explain pod`: what the updater would do with a pod and why.
 pub mod pod {
@@ -29,5 +34,6 @@ pub mod wpa {
 }
 
 pub use pod::report::PodReport;
-pub use report::{Agreement, Finding, VpaReport};
+pub use report_parts::Finding;
+pub use vpa::report::{Agreement, VpaReport};
 pub use wpa::report::WpaReport;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use plimsoll_core::types::ObjectKey;
 
 use super::{ObjectMetrics, families::OBJECT_FAMILIES};
-use crate::telemetry::{definition::Definition, text::FamilyWriter, watermark::WpaObjectMetrics};
+use crate::telemetry::{
+    definition::Definition, exposition::FamilyWriter, watermark::WpaObjectMetrics,
+};
 
 pub(in crate::telemetry) fn definitions(
     objects: Option<&ObjectMetrics>,

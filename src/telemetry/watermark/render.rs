@@ -11,9 +11,9 @@ use super::{
 };
 use crate::telemetry::{
     definition::Definition,
+    exposition::FamilyWriter,
     labels::{LabelSet, bool_label},
     objects::{Cardinality, ObjectFamily, SeenRestrictions},
-    text::FamilyWriter,
 };
 
 /// The label `kind` of these objects.

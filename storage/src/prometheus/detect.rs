@@ -9,7 +9,7 @@
 
 mod kube_state_metrics;
 mod recording_rules;
-mod usage;
+mod usage_series;
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub async fn detect(
     namespaces: &[&str],
     at: Time,
 ) -> Result<Schema, DetectError> {
-    let detected = usage::find(client, known, namespaces, at).await?;
+    let detected = usage_series::find(client, known, namespaces, at).await?;
     let states = kube_state_metrics::find(client, known, &detected, at).await?;
     let scrape_interval = match known.scrape_interval {
         Some(interval) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::cluster::metrics_api::pod_metrics::UsageError;
+use plimsoll::cluster::container_usage::pod_metrics::UsageError;
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC, Schema};
 

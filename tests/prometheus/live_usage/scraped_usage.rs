@@ -4,7 +4,7 @@ use std::f64::consts::TAU;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll::cluster::metrics_api::pod_metrics::fetch_usage;
+use plimsoll::cluster::container_usage::pod_metrics::fetch_usage;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 

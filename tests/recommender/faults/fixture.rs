@@ -19,7 +19,7 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 use plimsoll_core::api::vpa::Recommendation;
 use plimsoll_core::recommender::registry::OomResult;
-use plimsoll_core::recommender::{NamespaceScope, VpaRegistry, VpaSettings, status};
+use plimsoll_core::recommender::{NamespaceScope, VpaRegistry, VpaSettings, published_status};
 use plimsoll_core::types::compat::Compat;
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_storage::checkpoint::CheckpointOptions;
@@ -243,7 +243,7 @@ impl Fixture {
         let expected_of = |name: &&str| {
             let recommendation =
                 registry.recommend(&key(name), now).expect("its history is loaded");
-            ((*name).to_owned(), status::to_object(&recommendation))
+            ((*name).to_owned(), published_status::to_object(&recommendation))
         };
         (self.names.iter().map(expected_of).collect(), counted)
     }

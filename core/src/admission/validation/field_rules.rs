@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt::Display};
 
 use super::{
     FeatureGates, FieldError, FieldErrorType,
-    messages::{Errors, Warnings},
+    message_limits::{Errors, Warnings},
     raw_vpa::{ContainerPolicy, CpuBoost, Spec, StartupBoost, UpdatePolicy, policy_path},
 };
 use crate::types::quantity::Quantity;

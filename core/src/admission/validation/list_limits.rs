@@ -3,7 +3,7 @@
 
 use super::{
     FieldError, FieldErrorType,
-    messages::{Errors, Warnings},
+    message_limits::{Errors, Warnings},
     raw_vpa::Spec,
 };
 use crate::sizing::size_limits::MAX_POLICIES;

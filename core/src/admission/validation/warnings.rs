@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    messages::Warnings,
+    message_limits::Warnings,
     raw_vpa::{ContainerPolicy, Metadata, Spec, TargetRef, policy_path},
 };
 use crate::types::quantity::Quantity;

@@ -2,9 +2,9 @@
 
 use super::fixture::{Case, container_cpu, cpu, pods, requests, test_config, usage};
 use crate::hpa::Config;
-use crate::hpa::calculator::Proposal;
 use crate::hpa::error::Cause;
 use crate::hpa::evaluation::Failed;
+use crate::hpa::proposal_per_pod::Proposal;
 
 /// The proposal of the only metric.
 fn proposal(case: &Case) -> Result<Proposal, Failed> {

@@ -6,7 +6,8 @@ use crate::types::Time;
 
 use super::saving::Unsaved;
 use crate::recommender::{
-    history::History, policy, summary::RecommendationSummary, vpa_settings::VpaSettings,
+    history::History, policy, recommendation_summary::RecommendationSummary,
+    vpa_settings::VpaSettings,
 };
 
 /// The loading state of a VPA's stored history.

@@ -14,7 +14,7 @@ use jiff::{
 
 use crate::api::{
     annotations::{CHANGE_WINDOW, InvalidAnnotation, MAX_QUOTED_BYTES},
-    message::truncate,
+    condition_message::truncate,
 };
 
 /// Maximum duration of a window: a weekly window of a week is always open.

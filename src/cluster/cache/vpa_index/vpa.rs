@@ -7,7 +7,7 @@ use plimsoll_core::types::Time;
 use crate::cluster::cache::{selector::Selector, startup_boost::BoostDurations};
 use plimsoll_core::{
     api::vpa::{TargetRef, UpdateMode, VerticalPodAutoscaler},
-    recommender::{explanation_annotation, status::PublishedStatus},
+    recommender::{explanation_annotation, published_status::PublishedStatus},
 };
 
 /// A VPA of this recommender.

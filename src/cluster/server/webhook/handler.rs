@@ -16,8 +16,8 @@ use super::{
     body_budget::{BodyReservation, BodyTimeout},
     connections::ActiveRequest,
     large_reviews::{LARGE_BODY_BYTES, LargeReviews},
+    observed_body::{ResponseBody, ReviewCompletion, response_body},
     read_body::{BodyError, read_body},
-    response_body::{ResponseBody, ReviewCompletion, response_body},
     review::{self, AdmissionDecision, Reviewer},
     review_observer::{CompletedReview, ReviewObserver, ReviewStatus},
 };

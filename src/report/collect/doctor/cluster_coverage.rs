@@ -17,7 +17,7 @@ use crate::{
         snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, SnapshotPod},
         target::TargetResolution,
     },
-    controllers::runtime::cluster::{self, Cluster, ClusterOptions},
+    controllers::runtime::command_client::{self, Cluster, ClusterOptions},
     report::doctor::{
         probe_results::{ClusterCoverage, ProbeAnswer},
         report::{CoverageReport, PartlyCoveredVpa},
@@ -86,7 +86,7 @@ impl ClusterPods {
 
 /// Reads the VPAs of the cluster and their pods.
 pub(super) async fn find_pods(options: &ClusterOptions, namespace: Option<&str>) -> ClusterPods {
-    let cluster = match cluster::connect(options, USER_AGENT).await {
+    let cluster = match command_client::connect(options, USER_AGENT).await {
         Ok(cluster) => cluster,
         // An error matters only if the user has specified a cluster.
         Err(why)

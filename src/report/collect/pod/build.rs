@@ -24,7 +24,7 @@ use crate::{
                 Need, ObjectName, Order, PausedUpdates, PodChange, PodReport, PodVerdict, Rollout,
                 VpaSummary, Windows,
             },
-            report::{Finding, ReportHeader},
+            report_parts::{Finding, ReportHeader},
         },
         style::sentence,
     },

@@ -9,7 +9,7 @@ use plimsoll_core::{
         ContainerRecommendation, ResourceAmounts,
         estimate::Resource as Kind,
         explanation_annotation::{self, StoredExplanation},
-        tuning,
+        tuning_annotations,
     },
     types::{ObjectKey, Time, quantity::Quantity},
 };
@@ -23,10 +23,13 @@ use crate::{
     controllers::recommender::state::{DesiredStatus, RecommenderState},
     report::explain::{
         VpaReport,
-        compare::agreement,
-        report::{
-            self, Agreement, Condition, Container, Finding, OmittedContainer, OomKill,
-            RecommendedNumbers, RecordForm, ReportHeader, Requests, Resource, StoredRecord,
+        report_parts::{Finding, ReportHeader},
+        vpa::{
+            compare::agreement,
+            report::{
+                self, Agreement, Condition, Container, OmittedContainer, OomKill,
+                RecommendedNumbers, RecordForm, Requests, Resource, StoredRecord,
+            },
         },
     },
 };
@@ -299,7 +302,7 @@ impl Inputs<'_> {
             let annotations = self.vpa.metadata.annotations.as_ref();
             let is_set =
                 |key: &&str| annotations.is_some_and(|annotations| annotations.contains_key(*key));
-            let unused: Vec<&str> = tuning::keys().filter(is_set).collect();
+            let unused: Vec<&str> = tuning_annotations::keys().filter(is_set).collect();
             if !unused.is_empty() {
                 let unused = unused.join(", ");
                 notes.push(format!("Without --per-vpa-tuning {unused} has no effect."));

@@ -19,7 +19,7 @@ use plimsoll_core::{
 
 use crate::{
     controllers::recommender::state::DesiredStatus,
-    report::explain::{
+    report::explain::vpa::{
         estimate_steps::{EstimateKind, EstimateSteps},
         report::{RecordForm, StoredRecord},
     },

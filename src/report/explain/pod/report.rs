@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
-use crate::report::explain::report::{Finding, ReportHeader};
+use crate::report::explain::report_parts::{Finding, ReportHeader};
 
 /// A pod, and what the updater would do with it now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,10 +7,7 @@ use super::report::{
     RequestPosition,
 };
 use crate::report::{
-    explain::{
-        resource_text::{ago, columns, row, since},
-        text::render_findings_and_notes,
-    },
+    explain::report_parts::{ago, columns, render_findings_and_notes, row, since},
     style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW},
 };
 

@@ -14,7 +14,7 @@ use plimsoll_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::report::explain::report::{Finding, ReportHeader};
+use crate::report::explain::report_parts::{Finding, ReportHeader};
 
 /// A WatermarkPodAutoscaler, and the last decision about it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

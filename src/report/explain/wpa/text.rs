@@ -9,10 +9,7 @@ use plimsoll_core::{
 
 use super::report::WpaReport;
 use crate::report::{
-    explain::{
-        resource_text::{ago, since},
-        text::render_findings_and_notes,
-    },
+    explain::report_parts::{ago, render_findings_and_notes, since},
     style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
 };
 

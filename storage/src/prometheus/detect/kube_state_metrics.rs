@@ -1,6 +1,6 @@
 //! Detects the series of kube-state-metrics by pods that have usage series.
 
-use super::{SchemaOverrides, usage::DetectedUsage};
+use super::{SchemaOverrides, usage_series::DetectedUsage};
 use crate::prometheus::{
     client::{CollectedSeries, PrometheusClient},
     promql::{Query, RangeFunction},

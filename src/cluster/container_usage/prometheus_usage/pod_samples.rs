@@ -10,7 +10,7 @@ use plimsoll_storage::prometheus::{
 };
 
 use super::series_tail::SeriesTail;
-use crate::cluster::metrics_api::pod_metrics::{ContainerUsage, PodUsage, UsageReport};
+use crate::cluster::container_usage::pod_metrics::{ContainerUsage, PodUsage, UsageReport};
 use plimsoll_core::{
     recommender::estimate::Resource,
     types::units::{Bytes, MilliCpu},

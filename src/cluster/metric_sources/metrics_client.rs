@@ -9,12 +9,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     circuit_breaker::{CircuitBreaker, ServiceCall},
-    source::{
-        external_metrics::fetch_external_metric,
-        promql::PromqlCache,
-        recommender::{RecommenderClient, redact_url},
-        resource_metrics::fetch_resource_metric,
-    },
+    external_metrics::fetch_external_metric,
+    external_recommender::{RecommenderClient, redact_url},
+    promql::PromqlCache,
+    resource_metrics::fetch_resource_metric,
 };
 use crate::cluster::cache::selector::Selector;
 use plimsoll_core::{
@@ -200,7 +198,7 @@ mod tests {
     use tower_service::Service;
 
     use super::*;
-    use crate::cluster::metrics_api::source::recommender::RequestLimits;
+    use crate::cluster::metric_sources::external_recommender::RequestLimits;
 
     const CONTEXT: FetchContext<'_> =
         FetchContext { namespace: "shop", now: Time::from_secs(0), last_reconcile: None };

@@ -1,11 +1,11 @@
 //! Proposals of object and external metrics: for a value as a whole, or divided by the number of pods.
 
 use super::{
-    calculator::{Calculator, Proposal, UnchangedReason},
     error::MetricError,
     fixes::Fix,
     numbers::{to_milli, to_replicas},
     pod_groups::ready_pods,
+    proposal_per_pod::{Calculator, Proposal, UnchangedReason},
 };
 
 /// The source of a value. Upstream handles overflow of the two differently.

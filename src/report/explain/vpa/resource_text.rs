@@ -20,7 +20,10 @@ use super::{
     estimate_steps::{EstimateKind, EstimateSteps, step},
     report::{Agreement, Resource},
 };
-use crate::report::style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW, format_span};
+use crate::report::{
+    explain::report_parts::{ago, columns, row, since},
+    style::{BOLD, DIM, GREEN, Page, RED, YELLOW, format_span},
+};
 
 pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resource, at: Time) {
     let Resource { agreement, status, recomputed, chain, requests } = resource;
@@ -70,22 +73,6 @@ pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resour
         line("rounding", &text);
     }
     line("limits", &limits(chain));
-}
-
-/// The heads of the columns of [`row`].
-pub(super) fn columns(style: &Style, heads: [&str; 4]) -> String {
-    let [first, second, third, fourth] = heads;
-    style.paint(DIM, &format!("{first:>12}{second:>13}{third:>13}{fourth:>13}"))
-}
-
-pub(super) fn row(page: &mut Page<'_>, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
-    let text = |amount: Option<Quantity>| {
-        amount.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
-    };
-    let [first, second, third, fourth] = amounts.map(text);
-    // The separating spaces stay even if a number is wider than its column.
-    let line = format!("    {label:<10}{first:>12} {second:>12} {third:>12} {fourth:>12} {note}");
-    page.line(format_args!("{}", line.trim_end()));
 }
 
 fn requested(requests: &super::report::Requests) -> String {
@@ -251,21 +238,6 @@ fn short(number: f64) -> String {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();
     }
     text
-}
-
-/// Formats how long ago a time is, after some words; empty if there is none.
-pub(super) fn since(words: &str, then: Option<Time>, now: Time) -> String {
-    then.map_or_else(String::new, |then| format!("{words}{}", ago(then, now)))
-}
-
-pub(super) fn ago(then: Time, now: Time) -> String {
-    let nanos = now.nanos_since(then);
-    let passed = Duration::from_nanos(nanos.unsigned_abs());
-    if nanos < 0 {
-        format!("in {}", format_span(passed))
-    } else {
-        format!("{} ago", format_span(passed))
-    }
 }
 
 #[cfg(test)]

@@ -25,10 +25,8 @@ use plimsoll_storage::prometheus::{
 };
 
 use self::pod_samples::{PodSamples, SampleCollector};
-use super::{
-    list_stream::Deadline,
-    pod_metrics::{PodUsage, UsageError, UsageReport},
-};
+use super::pod_metrics::{PodUsage, UsageError, UsageReport};
+use crate::cluster::list_stream::Deadline;
 use plimsoll_core::recommender::estimate::Resource;
 
 /// Maximum length of the namespace pattern: some servers reject long queries.

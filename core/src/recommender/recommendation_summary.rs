@@ -6,9 +6,9 @@ use super::{
     container::ContainerHistory,
     estimate::Resource,
     explanation::{RecommendationReason, ResourceExplanation},
+    model_settings::ModelRules,
     policy::ResourceAmounts,
     recommendation::ContainerRecommendation,
-    settings::ModelRules,
 };
 use crate::types::quantity::Quantity;
 

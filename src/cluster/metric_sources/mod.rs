@@ -1,16 +1,18 @@
 //! Sources of the values that replicas follow: the metrics APIs of the cluster, recommenders, and Prometheus. A value that
 //! is not available is an error with a reason, and never zero.
 
+mod circuit_breaker;
 pub mod external_metrics;
+pub mod external_recommender;
 mod http_clients;
+pub mod metrics_client;
 pub mod promql;
-pub mod recommender;
 pub mod resource_metrics;
 
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::list_stream::UsageError;
+use crate::cluster::list_stream::UsageError;
 use plimsoll_core::{
     scaling::{MetricError, Milli},
     types::quantity::Quantity,
@@ -26,7 +28,7 @@ struct MetricsApi {
 impl MetricsApi {
     /// The path of the metrics of a namespace.
     fn path(self, namespace: &str, resource: &str, selector: &str) -> String {
-        use super::list_stream::encode_query;
+        use crate::cluster::list_stream::encode_query;
         let group = self.group;
         let path = format!(
             "/apis/{group}/v1beta1/namespaces/{}/{}",

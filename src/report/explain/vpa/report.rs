@@ -8,40 +8,7 @@ use plimsoll_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The schema version of all reports. It increases when a field changes its meaning or is removed, not when a field is
-/// added.
-const SCHEMA_VERSION: u32 = 1;
-
-/// The fields that every report about an object begins with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ReportHeader {
-    pub schema_version: u32,
-    /// The kind of report, such as `explain-vpa`.
-    pub kind: String,
-    pub version: String,
-    pub namespace: String,
-    pub name: String,
-    pub at: Time,
-}
-
-impl ReportHeader {
-    /// The header of a report by this program.
-    pub fn new(kind: &str, namespace: &str, name: &str, at: Time) -> Self {
-        Self {
-            schema_version: SCHEMA_VERSION,
-            kind: kind.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            at,
-        }
-    }
-
-    pub fn object(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
-}
+use crate::report::explain::report_parts::{Finding, ReportHeader};
 
 /// A VPA, and how its recommendation was computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -263,20 +230,4 @@ pub struct OmittedContainer {
     pub container: Arc<str>,
     /// `off`, `stale`, `onlyInStatus` or `unexplained`.
     pub why: String,
-}
-
-/// A problem to check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// A stable identifier, independent of the message.
-    pub code: String,
-    /// What is wrong, and what to do.
-    pub message: String,
-}
-
-impl Finding {
-    /// Creates a finding.
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into() }
-    }
 }

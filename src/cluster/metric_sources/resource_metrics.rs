@@ -7,10 +7,8 @@ use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    super::list_stream::{Deadline, read_items},
-    MetricsApi,
-};
+use super::MetricsApi;
+use crate::cluster::list_stream::{Deadline, read_items};
 use plimsoll_core::scaling::{MetricError, MetricValue, Milli, pod_readiness::Usage};
 
 const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };

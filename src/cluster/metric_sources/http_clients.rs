@@ -16,7 +16,7 @@ use reqwest::{
 };
 use tokio::time::Instant;
 
-use super::recommender::RequestLimits;
+use super::external_recommender::RequestLimits;
 use plimsoll_core::api::scale_target::TlsConfig;
 
 /// The TLS configuration of an object with defaults. Only file names have defaults of the process; all other fields are the

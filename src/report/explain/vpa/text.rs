@@ -1,10 +1,13 @@
 //! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
 use super::{
-    report::{Container, Finding, OmittedContainer, RecordForm, StoredRecord, VpaReport},
-    resource_text::{ago, render_resource, since},
+    report::{Container, OmittedContainer, RecordForm, StoredRecord, VpaReport},
+    resource_text::render_resource,
 };
-use crate::report::style::{BOLD, DIM, Page, RED, Style, YELLOW};
+use crate::report::{
+    explain::report_parts::{ago, render_findings_and_notes, since},
+    style::{BOLD, DIM, Page, Style, YELLOW},
+};
 use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
 
 /// Renders the report.
@@ -177,39 +180,17 @@ fn notes(report: &VpaReport) -> Vec<String> {
     limits.chain(report.notes.iter().cloned()).collect()
 }
 
-/// Renders findings and notes, which end every report.
-pub(super) fn render_findings_and_notes(
-    page: &mut Page<'_>,
-    findings: &[Finding],
-    notes: &[String],
-) {
-    let bullet = page.choose_glyphs("•", "-");
-    if !findings.is_empty() {
-        page.heading("FINDINGS", "");
-        for finding in findings {
-            let text = format!("{} [{}]", finding.message, finding.code);
-            page.marked(&page.paint(RED, bullet), 1, &text);
-        }
-    }
-    if !notes.is_empty() {
-        page.heading("NOTES", "");
-        for note in notes {
-            page.marked(bullet, 1, note);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::style::tests::plain_output;
+    use crate::report::{explain::Finding, style::tests::plain_output};
 
     #[test]
     fn color_changes_nothing_else_and_ascii_output_is_pure_ascii() {
-        let sample = include_str!("../../../tests/data/explain-vpa.json");
+        let sample = include_str!("../../../../tests/data/explain-vpa.json");
         let mut report: VpaReport = serde_json::from_str(sample).expect("a report");
         report.notes.push("This is good to know.".to_owned());
-        report.findings.push(crate::report::explain::report::Finding::new("code", "Look at this."));
+        report.findings.push(Finding::new("code", "Look at this."));
         report.left_out.push(OmittedContainer { container: "old".into(), why: "stale".to_owned() });
         let plain = plain_output(|style| render(&report, style));
         for words in

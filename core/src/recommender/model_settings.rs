@@ -8,7 +8,7 @@ use crate::{
 };
 
 use super::{
-    buckets::Buckets, histogram::HistogramConfig, policy::Overrides, tuning::Tuning,
+    buckets::Buckets, histogram::HistogramConfig, policy::Overrides, tuning_annotations::Tuning,
     weighting::HistoryWeighting,
 };
 use crate::types::{

@@ -9,10 +9,8 @@ use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    list_stream::{Deadline, encode_query, read_items},
-    pod_metrics::{ContainerUsage, PodUsage, UsageError, UsageReport, parse_amount},
-};
+use super::pod_metrics::{ContainerUsage, PodUsage, UsageError, UsageReport, parse_amount};
+use crate::cluster::list_stream::{Deadline, encode_query, read_items};
 use plimsoll_core::types::quantity::Quantity;
 
 const API: &str = "/apis/external.metrics.k8s.io/v1beta1";

@@ -8,8 +8,8 @@ use plimsoll_core::types::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use super::list_stream::UsageError;
-use super::list_stream::{Deadline, encode_query, read_items};
+pub use crate::cluster::list_stream::UsageError;
+use crate::cluster::list_stream::{Deadline, encode_query, read_items};
 use plimsoll_core::types::{
     quantity::Quantity,
     units::{Bytes, MilliCpu},
