@@ -150,14 +150,12 @@ impl RawPod {
     fn pod_status(&self) -> PodStatus {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
         let find = |kind: &str| conditions.iter().find(|condition| &*condition.kind == kind);
-        let is_true = |condition: &&Condition| &*condition.status == "True";
-        // Kubelets remove conditions that no longer apply. If one of the two is present with status False, upstream uses
-        // only the first of them.
+        // Kubelets remove conditions that no longer apply. Where one of the two has the status False, upstream only checks the
+        // status of the first one, and then reads both.
         let first =
             conditions.iter().find(|condition| RESIZE_CONDITIONS.contains(&&*condition.kind));
-        let is_resizing = first.as_ref().is_some_and(is_true);
-        let active =
-            |kind| find(kind).filter(|_| is_resizing).filter(is_true).map(Condition::resize);
+        let is_resizing = first.is_some_and(|condition| &*condition.status == "True");
+        let active = |kind| find(kind).filter(|_| is_resizing).map(Condition::resize);
         let statuses = [&self.status.container_statuses, &self.status.init_container_statuses];
         let containers = statuses.into_iter().flatten().flatten().map(Container::container_status);
         PodStatus {
@@ -305,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_two_resize_conditions_counts() {
+    fn the_status_of_the_first_of_two_resize_conditions_counts_for_both() {
         let resizing = |statuses: [(usize, &str); 2]| {
             let conditions = statuses.map(|(kind, status)| {
                 serde_json::json!({"type": RESIZE_CONDITIONS[kind], "status": status, "reason": "Deferred"})
@@ -319,8 +317,8 @@ mod tests {
             (pod.status.resize_pending.is_some(), pod.status.resize_in_progress.is_some())
         };
         assert_eq!(resizing([(0, "True"), (1, "True")]), (true, true));
-        assert_eq!(resizing([(0, "True"), (1, "False")]), (true, false));
-        assert_eq!(resizing([(1, "True"), (0, "False")]), (false, true));
+        assert_eq!(resizing([(0, "True"), (1, "False")]), (true, true));
+        assert_eq!(resizing([(1, "True"), (0, "False")]), (true, true));
         assert_eq!(resizing([(0, "False"), (1, "True")]), (false, false));
         assert_eq!(resizing([(1, "False"), (0, "True")]), (false, false));
     }
