@@ -1,6 +1,6 @@
 //! Leases: leader election, the fence that guards writes, heartbeats, and state that is stored in an annotation of a Lease.
 //!
-//! [`lease`] implements client-go's rules of an election, [`election`] runs one and grants or revokes the [`fence`].
+//! [`election_rules`] implements client-go's rules of an election, [`election`] runs one and grants or revokes the [`fence`].
 
 pub mod election;
 pub mod election_rules;

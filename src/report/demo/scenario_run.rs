@@ -281,7 +281,7 @@ pub const MOST_DAYS: u32 = 90;
 pub struct Config {
     /// Seed of the random load.
     pub seed: u64,
-    /// Simulated days, 1 to [`MOST_DAYS`].
+    /// Simulated days, 1 to `MOST_DAYS`.
     pub days: u32,
     /// Directory of the recommender's history, which is kept; `None` for a temporary directory.
     pub store: Option<PathBuf>,

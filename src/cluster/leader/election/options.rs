@@ -11,7 +11,7 @@ pub struct ElectionOptions {
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Identity of this process; see [`identity`](super::super::lease::identity).
+    /// Identity of this process; see [`identity`](super::super::election_rules::identity).
     pub identity: String,
     /// How long other processes wait before they acquire a Lease that is not renewed.
     pub lease_duration: Duration,
