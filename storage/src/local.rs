@@ -10,7 +10,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -39,14 +39,9 @@ const LOAD_BATCH_SIZE: usize = 64;
 /// Stores history in a directory.
 #[derive(Debug)]
 pub struct LocalStorage {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
     location: String,
     is_read_only: bool,
-    history: Mutex<HistoryFile>,
+    history: Arc<Mutex<HistoryFile>>,
 }
 
 /// The result of opening a history.
@@ -74,34 +69,28 @@ impl LocalStorage {
     }
 
     fn from_history((history, damage): (HistoryFile, Option<DamageReport>)) -> (Self, OpenReport) {
-        let report = OpenReport { records: history.records(), damage };
-        let (location, is_read_only) = (history.location(), history.is_read_only());
-        let shared = Shared { location, is_read_only, history: Mutex::new(history) };
-        (Self { shared: Arc::new(shared) }, report)
+        let report = OpenReport { records: history.entries.len(), damage };
+        let (location, is_read_only) = (history.location(), history.directory.is_read_only);
+        (Self { location, is_read_only, history: Arc::new(Mutex::new(history)) }, report)
     }
 
-    /// Runs a closure on a blocking thread.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut HistoryFile) -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let shared = Arc::clone(&self.shared);
-        let result = tokio::task::spawn_blocking(move || work(&mut shared.history())).await;
-        result.map_err(|_| self.stopped())
+        let history = Arc::clone(&self.history);
+        let task = tokio::task::spawn_blocking(move || {
+            // A save that panicked has not changed the state in memory: it is updated last.
+            work(&mut history.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        task.await.map_err(|_| self.stopped())
     }
 
     fn stopped(&self) -> Error {
         Error::Unavailable {
-            place: self.shared.location.clone(),
+            place: self.location.clone(),
             why: "the process is shutting down".into(),
         }
-    }
-}
-
-impl Shared {
-    fn history(&self) -> MutexGuard<'_, HistoryFile> {
-        // A save that panicked has not changed the state in memory: it is updated last.
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -139,7 +128,7 @@ impl Storage for LocalStorage {
     }
 
     fn writer(&self) -> Option<&dyn Writer> {
-        (!self.shared.is_read_only).then_some(self)
+        (!self.is_read_only).then_some(self)
     }
 }
 
@@ -157,13 +146,13 @@ impl Writer for LocalStorage {
                 tokio::task::yield_now().await;
             }
         }
-        let (encoded, report, changes) = self
+        let (encoded, report) = self
             .blocking(move |history| {
-                let (report, changes) = history.compare(&encoded);
-                (encoded, report, !changes.is_empty())
+                let (report, _) = history.compare(&encoded);
+                (encoded, report)
             })
             .await?;
-        if !changes {
+        if report.written == 0 {
             return Ok(SaveReport { refused, ..report });
         }
         permit.acquire().await?;

@@ -171,24 +171,3 @@ pub enum Error {
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stored_record_is_kept_only_if_it_is_richer() {
-        for (richness, supersede, stored, same, expected) in [
-            (0, false, None, false, SaveDecision::Write),
-            (7, false, Some(7), true, SaveDecision::Unchanged),
-            (7, false, Some(7), false, SaveDecision::Write),
-            (7, false, Some(6), false, SaveDecision::Write),
-            (7, false, Some(8), false, SaveDecision::StoredIsRicher),
-            (7, true, Some(8), false, SaveDecision::Write),
-            (7, true, Some(8), true, SaveDecision::Unchanged),
-        ] {
-            let found = SaveDecision::decide(richness, supersede, stored, same);
-            assert_eq!(found, expected, "{richness} {supersede} {stored:?} {same}");
-        }
-    }
-}

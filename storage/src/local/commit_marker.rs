@@ -24,23 +24,11 @@ pub const FIRST_FRAME_OFFSET: u64 = 1024;
 /// The committed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitMarker {
-    /// Sequence number of the latest save.
     pub sequence: u64,
     /// End offset of the committed entries.
     pub length: u64,
     /// Number of keys with a record.
     pub records: u64,
-}
-
-/// The result of decoding a marker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecodedMarker {
-    /// The marker is intact.
-    Valid(CommitMarker),
-    /// The marker has another layout version.
-    UnsupportedVersion(u16),
-    /// The marker is damaged or was never written.
-    Damaged,
 }
 
 impl CommitMarker {
@@ -49,7 +37,6 @@ impl CommitMarker {
         if self.sequence.is_multiple_of(2) { 0 } else { SECOND_MARKER_OFFSET }
     }
 
-    /// Encodes the marker.
     pub fn encode(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(MAGIC);
@@ -62,21 +49,21 @@ impl CommitMarker {
         bytes
     }
 
-    /// Decodes a marker.
-    pub fn decode(bytes: &[u8]) -> DecodedMarker {
+    /// Decodes a marker; `None` if it is damaged or was never written. Fails with the layout version if it is another one.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, u16> {
         if bytes.len() < LENGTH
             || !bytes.starts_with(MAGIC)
             || number(&bytes[GUARDED..LENGTH]) != check(&bytes[..GUARDED])
         {
-            return DecodedMarker::Damaged;
+            return Ok(None);
         }
         match number(&bytes[8..10]) as u16 {
-            VERSION => DecodedMarker::Valid(Self {
+            VERSION => Ok(Some(Self {
                 sequence: number(&bytes[10..18]),
                 length: number(&bytes[18..26]),
                 records: number(&bytes[26..GUARDED]),
-            }),
-            other => DecodedMarker::UnsupportedVersion(other),
+            })),
+            other => Err(other),
         }
     }
 }

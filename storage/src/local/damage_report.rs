@@ -30,12 +30,11 @@ impl fmt::Display for DamageReport {
         if self.lost.is_empty() {
             write!(f, ", nothing is lost")?;
         } else {
-            write!(f, "; lost: ")?;
-            for (n, SkippedRecord { record, reason }) in
-                self.lost.iter().take(MAX_LISTED).enumerate()
-            {
-                write!(f, "{}{record} ({reason})", if n > 0 { ", " } else { "" })?;
-            }
+            let lost = self.lost.iter().take(MAX_LISTED);
+            let lost: Vec<_> = lost
+                .map(|SkippedRecord { record, reason }| format!("{record} ({reason})"))
+                .collect();
+            write!(f, "; lost: {}", lost.join(", "))?;
             if self.lost.len() > MAX_LISTED {
                 write!(f, " and {} more", self.lost.len() - MAX_LISTED)?;
             }

@@ -27,92 +27,55 @@ pub struct Directory {
     handle: File,
     /// The operating system releases the lock when the process ends.
     _lock: Option<File>,
-    is_read_only: bool,
-}
-
-/// The result of replacing the history file.
-#[derive(Debug)]
-pub struct ReplacedFile<T> {
-    pub file: File,
-    /// The result of the write function.
-    pub written: T,
-    /// Whether the directory was synced. If not, the previous file may reappear after a crash of the machine.
-    pub synced: io::Result<()>,
+    pub is_read_only: bool,
 }
 
 impl Directory {
     /// Locks the directory exclusively. Creates it if its parent exists.
     pub fn lock_exclusive(path: &Path) -> Result<Self, Error> {
-        let unusable = |why: String| Error::Unusable { place: path.display().to_string(), why };
         match fs::create_dir(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(unusable(
-                    "its parent directory does not exist: create it, or mount the volume".into(),
-                ));
+                let why = "its parent directory does not exist: create it, or mount the volume";
+                return Err(unusable(path, why));
             }
             Err(error) if error.kind() != ErrorKind::AlreadyExists && !path.is_dir() => {
-                return Err(unusable(format!("cannot create it: {}", explain(&error))));
+                return Err(failed(path, "create", &error));
             }
             _ => {}
         }
         if !path.is_dir() {
-            return Err(unusable("it is not a directory: use a directory for the history".into()));
+            return Err(unusable(path, "it is not a directory: use a directory for the history"));
         }
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(path.join(LOCK))
-            .map_err(|e| unusable(format!("cannot write to it: {}", explain(&e))))?;
-        let handle =
-            File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
-        match lock_with_timeout(|| lock.try_lock()) {
-            Ok(()) => {
-                Ok(Self { path: path.into(), handle, _lock: Some(lock), is_read_only: false })
-            }
-            Err(TryLockError::WouldBlock) => {
-                Err(Error::InUse { place: path.display().to_string() })
-            }
-            Err(TryLockError::Error(error)) => {
-                Err(unusable(format!("cannot lock it: {}", explain(&error))))
-            }
-        }
+            .map_err(|error| failed(path, "write to", &error))?;
+        let handle = File::open(path).map_err(|error| failed(path, "open", &error))?;
+        lock_with_timeout(path, || lock.try_lock())?;
+        Ok(Self { path: path.into(), handle, _lock: Some(lock), is_read_only: false })
     }
 
     /// Locks the directory for reading, which allows other readers. Changes nothing in it.
     pub fn take_read_only(path: &Path) -> Result<Self, Error> {
-        let place = || path.display().to_string();
-        let unusable = |why: String| Error::Unusable { place: place(), why };
-        let handle =
-            File::open(path).map_err(|e| unusable(format!("cannot open it: {}", explain(&e))))?;
+        let handle = File::open(path).map_err(|error| failed(path, "open", &error))?;
         let lock = match File::open(path.join(LOCK)) {
-            Ok(lock) => Some(lock),
+            Ok(lock) => {
+                lock_with_timeout(path, || lock.try_lock_shared())?;
+                Some(lock)
+            }
             // A writer would have created it.
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(unusable(format!("cannot lock it: {}", explain(&error))));
-            }
+            Err(error) => return Err(failed(path, "lock", &error)),
         };
-        match lock.as_ref().map_or(Ok(()), |lock| lock_with_timeout(|| lock.try_lock_shared())) {
-            Ok(()) => Ok(Self { path: path.into(), handle, _lock: lock, is_read_only: true }),
-            Err(TryLockError::WouldBlock) => Err(Error::InUse { place: place() }),
-            Err(TryLockError::Error(error)) => {
-                Err(unusable(format!("cannot lock it: {}", explain(&error))))
-            }
-        }
+        Ok(Self { path: path.into(), handle, _lock: lock, is_read_only: true })
     }
 
-    /// Whether it is read-only.
-    pub fn is_read_only(&self) -> bool {
-        self.is_read_only
-    }
-
-    /// The handle of the directory.
     pub fn as_file(&self) -> io::Result<File> {
         self.handle.try_clone()
     }
 
-    /// The path for messages.
     pub fn location(&self) -> String {
         self.path.display().to_string()
     }
@@ -137,11 +100,13 @@ impl Directory {
         }
     }
 
-    /// Replaces the history file with the output of `write`. After an error the file is unchanged.
+    /// Replaces the history file with the output of `write`. After an error the file is unchanged. Returns the new file, the
+    /// result of `write`, and whether the directory was synced: if not, the previous file may reappear after a crash of the
+    /// machine.
     pub fn replace_history<T>(
         &self,
         write: impl FnOnce(&mut File) -> io::Result<T>,
-    ) -> io::Result<ReplacedFile<T>> {
+    ) -> io::Result<(File, T, io::Result<()>)> {
         let unfinished = self.path.join(UNFINISHED);
         let replaced = (|| {
             let mut file = OpenOptions::new()
@@ -154,7 +119,7 @@ impl Directory {
             file.sync_all()?;
             fs::rename(&unfinished, self.path.join(HISTORY))?;
             // The rename is durable once the directory is synced.
-            Ok(ReplacedFile { file, written, synced: self.handle.sync_all() })
+            Ok((file, written, self.handle.sync_all()))
         })();
         if replaced.is_err() {
             let _ = fs::remove_file(&unfinished);
@@ -184,14 +149,29 @@ impl Directory {
 
 /// Locks a file. Waits briefly, because a process that is exiting, or a new child that still holds the open files of its
 /// parent, releases the lock soon.
-fn lock_with_timeout(lock: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+fn lock_with_timeout(
+    path: &Path,
+    lock: impl Fn() -> Result<(), TryLockError>,
+) -> Result<(), Error> {
     let start = Instant::now();
     loop {
         match lock() {
+            Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_TIMEOUT => thread::sleep(PAUSE),
-            other => return other,
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::InUse { place: path.display().to_string() });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(path, "lock", &error)),
         }
     }
+}
+
+fn failed(path: &Path, action: &str, error: &io::Error) -> Error {
+    unusable(path, &format!("cannot {action} it: {}", explain(error)))
+}
+
+fn unusable(path: &Path, why: &str) -> Error {
+    Error::Unusable { place: path.display().to_string(), why: why.to_owned() }
 }
 
 /// Describes an I/O error, with the remedy if known.

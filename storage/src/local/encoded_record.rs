@@ -7,7 +7,6 @@ use plimsoll_core::{
     types::ContainerKey,
 };
 
-/// An encoded record.
 #[derive(Debug)]
 pub struct EncodedRecord {
     pub(super) key: ContainerKey,
@@ -17,7 +16,6 @@ pub struct EncodedRecord {
 }
 
 impl EncodedRecord {
-    /// Encodes a record.
     pub fn new(record: &Record) -> Result<Self, SkippedRecord> {
         let key = &record.key;
         let body = codec::encode_snapshot(&record.snapshot);

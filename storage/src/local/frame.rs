@@ -28,27 +28,22 @@ pub const MAX_KEY: usize = 64 * 1024;
 /// Length of an end mark in bytes. Records and removals are longer.
 pub const END_MARK: u64 = (HEAD + CHECK) as u64;
 
-/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The state of a key.
-    Record,
+    Record = 1,
     /// The key was removed.
-    Removal,
+    Removal = 2,
     /// The save is complete.
-    End,
+    End = 3,
 }
 
 /// The header of an entry, with a verified checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// The kind of the entry.
     pub kind: FrameKind,
-    /// Encoding of the content.
     pub format: u8,
-    /// Length of the content in bytes.
     pub body: u32,
-    /// The sequence number of its save.
     pub sequence: u64,
     /// The richness of the record; for an end mark, the number of entries of its save.
     pub richness: u64,
@@ -64,7 +59,6 @@ impl FrameHeader {
         (HEAD + self.key.len() + CHECK) as u64
     }
 
-    /// Length of the entry in bytes.
     pub fn length(&self) -> u64 {
         self.to_body() + u64::from(self.body)
     }
@@ -78,11 +72,7 @@ impl FrameHeader {
     pub fn write(&self, body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.push(match self.kind {
-            FrameKind::Record => 1,
-            FrameKind::Removal => 2,
-            FrameKind::End => 3,
-        });
+        out.push(self.kind as u8);
         out.push(self.format);
         out.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.body.to_le_bytes());
@@ -131,7 +121,6 @@ impl FrameHeader {
     }
 }
 
-/// The checksum of these bytes.
 pub fn check(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     fs::File,
     io::{self, Write},
@@ -15,7 +16,7 @@ use std::{
 use super::{
     commit_marker::{self, CommitMarker},
     damage_report::DamageReport,
-    directory::{Directory, ReplacedFile, explain},
+    directory::{Directory, explain},
     encoded_record::EncodedRecord,
     frame::{self, END_MARK, FrameHeader, FrameKind},
     record_reader::{RecordReader, read_entry},
@@ -27,12 +28,11 @@ use plimsoll_core::types::ContainerKey;
 /// Amount of obsolete data to tolerate before a small history is compacted.
 const COMPACTION_SLACK: u64 = 1 << 20;
 
-/// The history of one directory.
 #[derive(Debug)]
 pub struct HistoryFile {
-    directory: Directory,
+    pub directory: Directory,
     file: Arc<File>,
-    entries: HashMap<Box<[u8]>, RecordLocation>,
+    pub entries: HashMap<Box<[u8]>, RecordLocation>,
     /// Offset of the next save.
     end: u64,
     /// Total length of the current entries in bytes.
@@ -51,18 +51,9 @@ impl HistoryFile {
         let place = directory.location();
         let failed = |action: &str, error: &io::Error| unusable(&place, action, error);
         let Some(file) = directory.open_history().map_err(|e| failed("open", &e))? else {
-            let replaced = directory.replace_history(|file| {
-                let mark = CommitMarker {
-                    sequence: 0,
-                    length: commit_marker::FIRST_FRAME_OFFSET,
-                    records: 0,
-                };
-                file.write_all(&[0; commit_marker::FIRST_FRAME_OFFSET as usize])?;
-                write_marks(file, mark)
-            });
-            let file = replaced.and_then(|replaced| replaced.synced.map(|()| replaced.file));
-            let file = file.map_err(|e| failed("create", &e))?;
-            return Ok((Self::from_scan(directory, file, ScanResult::empty()), None));
+            let created =
+                Self::empty(directory).and_then(|mut history| history.rewrite().map(|()| history));
+            return Ok((created.map_err(|e| failed("create", &e))?, None));
         };
         let (mut history, damage, markers_outdated) = Self::read(directory, file)?;
         let Some(mut damage) = damage else {
@@ -85,9 +76,14 @@ impl HistoryFile {
         if let Some(file) = directory.open_history().map_err(|e| failed(&e))? {
             return Self::read(directory, file).map(|(history, damage, _)| (history, damage));
         }
-        // There are no entries, so this file is never read.
-        let file = directory.as_file().map_err(|e| failed(&e))?;
-        Ok((Self::from_scan(directory, file, ScanResult::empty()), None))
+        Ok((Self::empty(directory).map_err(|e| failed(&e))?, None))
+    }
+
+    /// A history without records and without a file: that of the directory is never read, because there are no entries.
+    fn empty(directory: Directory) -> io::Result<Self> {
+        let file = directory.as_file()?;
+        let scan = ScanResult { end: commit_marker::FIRST_FRAME_OFFSET, ..ScanResult::default() };
+        Ok(Self::from_scan(directory, file, scan))
     }
 
     /// Reads a history file. Also returns its damage, and whether its markers are outdated.
@@ -132,70 +128,38 @@ impl HistoryFile {
             self.file.set_len(self.end)?;
         }
         if markers_outdated {
-            self.file.sync_data()?;
-            let mark = self.mark();
-            self.file.write_all_at(&mark.encode(), mark.offset())?;
-            self.file.sync_data()?;
+            let records = self.entries.len() as u64;
+            self.commit(CommitMarker { sequence: self.sequence, length: self.end, records })?;
         }
         Ok(())
     }
 
-    fn mark(&self) -> CommitMarker {
-        CommitMarker {
-            sequence: self.sequence,
-            length: self.end,
-            records: self.entries.len() as u64,
-        }
-    }
-
-    /// Whether it is read-only.
-    pub fn is_read_only(&self) -> bool {
-        self.directory.is_read_only()
-    }
-
-    /// The path for messages.
     pub fn location(&self) -> String {
         self.directory.location()
     }
 
-    /// Number of keys with a record.
-    pub fn records(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Decides for each record of a batch whether to write it, given the stored records and the earlier ones of the batch.
-    fn decide_each(&self, batch: &[EncodedRecord]) -> Vec<SaveDecision> {
-        let mut earlier: HashMap<&[u8], &FrameHeader> = HashMap::new();
-        batch
-            .iter()
-            .map(|EncodedRecord { head, supersede, .. }| {
-                let stored = match earlier.get(&*head.key) {
-                    Some(earlier) => Some(RecordLocation::at(0, earlier)),
-                    None => self.entries.get(&head.key).copied(),
-                };
-                let same = stored.is_some_and(|stored| {
-                    (stored.format, stored.body, stored.check)
-                        == (head.format, head.body, head.check)
-                });
-                let stored = stored.map(|stored| stored.richness);
-                let decision = SaveDecision::decide(head.richness, *supersede, stored, same);
-                if decision == SaveDecision::Write {
-                    earlier.insert(&head.key, head);
-                }
-                decision
-            })
-            .collect()
-    }
-
-    /// The result of saving this batch: the report, and the indices of the records to write.
+    /// The result of saving this batch: the report, and the indices of the records to write. A record is compared to the
+    /// stored one, or to an earlier one of the batch.
     pub fn compare(&self, batch: &[EncodedRecord]) -> (SaveReport, Vec<usize>) {
         let mut report = SaveReport::default();
         let mut changes = Vec::new();
-        for (n, decision) in self.decide_each(batch).into_iter().enumerate() {
-            match decision {
-                SaveDecision::Write => changes.push(n),
+        let mut earlier: HashMap<&[u8], &FrameHeader> = HashMap::new();
+        for (n, EncodedRecord { key, head, supersede, .. }) in batch.iter().enumerate() {
+            let stored = match earlier.get(&*head.key) {
+                Some(earlier) => Some(RecordLocation::at(0, earlier)),
+                None => self.entries.get(&head.key).copied(),
+            };
+            let same = stored.is_some_and(|stored| {
+                (stored.format, stored.body, stored.check) == (head.format, head.body, head.check)
+            });
+            let stored = stored.map(|stored| stored.richness);
+            match SaveDecision::decide(head.richness, *supersede, stored, same) {
+                SaveDecision::Write => {
+                    earlier.insert(&head.key, head);
+                    changes.push(n);
+                }
                 SaveDecision::Unchanged => report.unchanged += 1,
-                SaveDecision::StoredIsRicher => report.stored_richer.push(batch[n].key.clone()),
+                SaveDecision::StoredIsRicher => report.stored_richer.push(key.clone()),
             }
         }
         report.written = changes.len();
@@ -241,7 +205,7 @@ impl HistoryFile {
         if changes.is_empty() {
             return Ok(());
         }
-        if self.directory.is_read_only() {
+        if self.directory.is_read_only {
             let why = "it was opened read-only".to_owned();
             return Err(Error::Unusable { place: self.location(), why });
         }
@@ -350,11 +314,12 @@ impl HistoryFile {
             }
             out.flush()?;
             drop(out);
-            let records = entries.len() as u64;
-            write_marks(file, CommitMarker { sequence, length: offset, records })?;
+            let mark = CommitMarker { sequence, length: offset, records: entries.len() as u64 };
+            file.write_all_at(&mark.encode(), 0)?;
+            file.write_all_at(&mark.encode(), commit_marker::SECOND_MARKER_OFFSET)?;
             Ok((entries, offset, lost))
         })?;
-        let ReplacedFile { file, written: (entries, end, lost), synced } = replaced;
+        let (file, (entries, end, lost), synced) = replaced;
         // The old file is unlinked by now, so saves to it would be lost.
         self.file = Arc::new(file);
         self.live_bytes = entries.values().map(|entry| entry.length).sum();
@@ -374,27 +339,23 @@ impl HistoryFile {
 
     /// A reader for the current state, which later saves do not affect.
     pub fn listing(&self, wanted: &LoadRequest) -> RecordReader {
-        let entries = self
+        let mut entries: Vec<_> = self
             .entries
             .iter()
             .filter(|(key, _)| codec::decode_key(key).map_or(true, |key| wanted.includes(&key)))
             .map(|(_, entry)| *entry)
             .collect();
+        entries.sort_by_key(|entry| Reverse(entry.offset));
         let is_requested = |loss: &&LostRecord| match &loss.key {
             Some(key) => wanted.includes(key),
             None => *wanted == LoadRequest::All,
         };
         let lost = self.lost.iter().filter(is_requested).map(|loss| loss.skipped.clone()).collect();
-        RecordReader::new(Arc::clone(&self.file), entries, lost)
+        RecordReader { file: Arc::clone(&self.file), entries, lost }
     }
 }
 
 fn unusable(place: &str, action: &str, error: &io::Error) -> Error {
     let why = format!("failed to {action} history: {}", explain(error));
     Error::Unusable { place: place.to_owned(), why }
-}
-
-fn write_marks(file: &File, mark: CommitMarker) -> io::Result<()> {
-    file.write_all_at(&mark.encode(), 0)?;
-    file.write_all_at(&mark.encode(), commit_marker::SECOND_MARKER_OFFSET)
 }

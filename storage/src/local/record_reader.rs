@@ -1,7 +1,6 @@
 //! Reads single entries, for loads and for compaction.
 
 use std::{
-    cmp::Reverse,
     fs::File,
     io::{self, ErrorKind},
     os::unix::fs::FileExt,
@@ -22,24 +21,13 @@ use plimsoll_core::{
 /// The records of one load. Later saves append to the file, and compaction does not change it.
 #[derive(Debug)]
 pub struct RecordReader {
-    file: Arc<File>,
+    pub file: Arc<File>,
     /// In descending order of offset.
-    entries: Vec<RecordLocation>,
-    /// Lost records.
+    pub entries: Vec<RecordLocation>,
     pub lost: Vec<SkippedRecord>,
 }
 
 impl RecordReader {
-    /// Creates a reader for these entries of a file.
-    pub fn new(
-        file: Arc<File>,
-        mut entries: Vec<RecordLocation>,
-        lost: Vec<SkippedRecord>,
-    ) -> Self {
-        entries.sort_by_key(|entry| Reverse(entry.offset));
-        Self { file, entries, lost }
-    }
-
     /// Returns up to `count` records; empty at the end.
     pub fn next(&mut self, count: usize) -> Vec<Result<(ContainerKey, Snapshot), SkippedRecord>> {
         let rest = self.entries.len().saturating_sub(count);

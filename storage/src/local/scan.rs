@@ -6,7 +6,7 @@
 use std::{collections::HashMap, fs::File, io, os::unix::fs::FileExt};
 
 use super::{
-    commit_marker::{self, CommitMarker, DecodedMarker},
+    commit_marker::{self, CommitMarker},
     frame::{self, END_MARK, FrameHeader, FrameKind},
 };
 use crate::codec;
@@ -15,22 +15,15 @@ use plimsoll_core::{history::SkippedRecord, types::ContainerKey};
 /// The location of the current record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLocation {
-    /// Offset of the entry.
     pub offset: u64,
-    /// Length of the entry in bytes.
     pub length: u64,
-    /// Encoding of the content.
     pub format: u8,
-    /// The richness of the record.
     pub richness: u64,
-    /// Length of the content.
     pub body: u32,
-    /// XXH3 of the content.
     pub check: u64,
 }
 
 impl RecordLocation {
-    /// The location of an entry with this header at this offset.
     pub fn at(offset: u64, head: &FrameHeader) -> Self {
         Self {
             offset,
@@ -53,10 +46,8 @@ pub struct LostRecord {
 }
 
 impl LostRecord {
-    /// The most common reason.
     pub const CHECKSUM_MISMATCH: &str = "checksum mismatch";
 
-    /// A lost record with this key.
     pub fn of_record(key: &[u8], why: &str) -> Self {
         let key = codec::decode_key(key).ok();
         let what = key.as_ref().map_or("a record without a name".into(), ContainerKey::to_string);
@@ -68,18 +59,14 @@ impl LostRecord {
     }
 }
 
-/// The content of a history file.
 #[derive(Debug, Default)]
 pub struct ScanResult {
-    /// The current record of each key.
     pub entries: HashMap<Box<[u8]>, RecordLocation>,
     /// Offset of the next save.
     pub end: u64,
-    /// Sequence number of the latest save.
     pub sequence: u64,
     /// Records that are lost or restored to an older state.
     pub lost: Vec<LostRecord>,
-    /// Harmless damage.
     pub harmless: Vec<SkippedRecord>,
     /// Whether the commit markers must be rewritten, because there is a complete save after the committed end.
     pub markers_outdated: bool,
@@ -91,30 +78,15 @@ pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
     let mut window = ReadBuffer { file, length, bytes: Vec::new(), start: 0 };
     let mut scan = ScanResult::default();
 
-    let first = window
-        .bytes(0, commit_marker::LENGTH)?
-        .map_or(DecodedMarker::Damaged, CommitMarker::decode);
-    let second = window
-        .bytes(commit_marker::SECOND_MARKER_OFFSET, commit_marker::LENGTH)?
-        .map_or(DecodedMarker::Damaged, CommitMarker::decode);
-    if let (DecodedMarker::UnsupportedVersion(version), _)
-    | (_, DecodedMarker::UnsupportedVersion(version)) = (first, second)
-    {
-        return Ok(Err(version));
+    let mut markers = Vec::new();
+    for offset in [0, commit_marker::SECOND_MARKER_OFFSET] {
+        let bytes = window.bytes(offset, commit_marker::LENGTH)?;
+        match bytes.map_or(Ok(None), CommitMarker::decode) {
+            Ok(marker) => markers.extend(marker),
+            Err(version) => return Ok(Err(version)),
+        }
     }
-    let committed = match (first, second) {
-        (DecodedMarker::Valid(a), DecodedMarker::Valid(b)) => {
-            Some(if a.sequence > b.sequence { a } else { b })
-        }
-        (DecodedMarker::Valid(one), _) | (_, DecodedMarker::Valid(one)) => {
-            scan.harmless
-                .push(skipped("one of the two commit markers", LostRecord::CHECKSUM_MISMATCH));
-            Some(one)
-        }
-        _ => None,
-    };
-
-    let Some(committed) = committed else {
+    let Some(committed) = markers.iter().copied().max_by_key(|marker| marker.sequence) else {
         scan.lost.push(LostRecord::of_location(
             "the start of the file",
             "checksum mismatch of both commit markers",
@@ -122,6 +94,10 @@ pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
         scan.read_committed(&mut window, length, u64::MAX)?;
         return Ok(Ok(scan));
     };
+    if markers.len() == 1 {
+        let why = LostRecord::CHECKSUM_MISMATCH;
+        scan.harmless.push(skipped("one of the two commit markers", why));
+    }
     scan.sequence = committed.sequence;
     scan.read_committed(&mut window, committed.length, committed.sequence)?;
     if length > committed.length {
@@ -138,11 +114,6 @@ pub fn scan(file: &File) -> io::Result<Result<ScanResult, u16>> {
 }
 
 impl ScanResult {
-    /// The content of a new history.
-    pub fn empty() -> Self {
-        Self { end: commit_marker::FIRST_FRAME_OFFSET, ..Self::default() }
-    }
-
     /// Reads the committed part: `length` bytes, saves up to sequence number `newest`.
     fn read_committed(
         &mut self,

@@ -1,6 +1,8 @@
 //! Tests of failed compactions.
 
-use std::{env, fs, path::PathBuf, process};
+use std::fs;
+
+use tempfile::TempDir;
 
 use super::*;
 use plimsoll_core::{
@@ -8,29 +10,12 @@ use plimsoll_core::{
     types::ObjectKey,
 };
 
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let path = env::temp_dir().join(format!("plimsoll-{name}-{}", process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    fn open(&self) -> HistoryFile {
-        let (history, damage) = HistoryFile::open(&self.0).expect("the directory is writable");
-        assert_eq!(damage, None);
-        history
-    }
+fn open(directory: &TempDir) -> HistoryFile {
+    let (history, damage) = HistoryFile::open(directory.path()).expect("the directory is writable");
+    assert_eq!(damage, None);
+    history
 }
 
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A file that cannot be synced.
 fn unsyncable() -> File {
     let file = File::open("/dev/null").expect("exists on Linux");
     file.sync_all().expect_err("has no disk below it");
@@ -51,8 +36,8 @@ fn richness(history: &HistoryFile) -> Vec<u64> {
 
 #[test]
 fn a_compaction_that_fails_after_the_rename_loses_no_later_save() {
-    let directory = TestDirectory::new("compaction");
-    let mut history = directory.open();
+    let directory = TempDir::new().expect("a temporary directory");
+    let mut history = open(&directory);
     let handle = history.directory.replace_handle(unsyncable());
     let mut saved = 0;
     while !history.needs_rewrite {
@@ -67,15 +52,15 @@ fn a_compaction_that_fails_after_the_rename_loses_no_later_save() {
     assert!(!history.needs_rewrite);
     history.save(&[record(saved + 3)]).expect("saves go on");
     drop(history);
-    assert_eq!(richness(&directory.open()), [saved + 3]);
+    assert_eq!(richness(&open(&directory)), [saved + 3]);
 }
 
 #[test]
 fn a_compaction_that_fails_before_the_rename_stops_no_save() {
-    let directory = TestDirectory::new("no-compaction");
-    let mut history = directory.open();
+    let directory = TempDir::new().expect("a temporary directory");
+    let mut history = open(&directory);
     // The compaction cannot open its output file.
-    let unfinished = directory.0.join("history.plimsoll.new");
+    let unfinished = directory.path().join("history.plimsoll.new");
     fs::create_dir(&unfinished).expect("the directory is writable");
     for number in 1..10 {
         history.save(&[record(number)]).expect("the file in use is complete");
@@ -83,5 +68,5 @@ fn a_compaction_that_fails_before_the_rename_stops_no_save() {
     }
     drop(history);
     fs::remove_dir(&unfinished).expect("is empty");
-    assert_eq!(richness(&directory.open()), [9]);
+    assert_eq!(richness(&open(&directory)), [9]);
 }
