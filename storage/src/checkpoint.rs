@@ -8,7 +8,6 @@ mod cache;
 mod client;
 mod desired;
 mod fingerprint;
-mod garbage_collection;
 mod load;
 mod object;
 mod object_names;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use crate::{Error, error_text::error_chain};
 
-/// The RBAC rule that is needed.
 const REQUIRED_RBAC: &str = "a role needs apiGroups [autoscaling.k8s.io], resources \
     [verticalpodautoscalercheckpoints], verbs [get, list, create, patch, delete]";
 
+/// Delays between attempts after transient errors.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 /// Maximum `Retry-After` that is honored within one save or load.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
     /// The object, the namespace or the CRD does not exist.
@@ -29,7 +29,6 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Classifies an error of the client.
     pub fn from_kube(error: &kube::Error) -> Self {
         let status = match error {
             kube::Error::Api(status) => status,
@@ -58,6 +57,12 @@ impl ApiError {
                 Self::Transient(message, after)
             }
         }
+    }
+
+    /// The delay before the next attempt after this many failures; `None` to give up.
+    pub fn retry_delay(&self, failures: usize) -> Option<Duration> {
+        let Self::Transient(_, retry_after) = self else { return None };
+        RETRY_DELAYS.get(failures).map(|&delay| retry_after.unwrap_or(delay))
     }
 
     /// The message in one line, with the remedy.

@@ -23,7 +23,6 @@ pub struct CacheEntry {
     pub version: Box<str>,
     /// Whether the object has any annotations.
     pub annotated: bool,
-    /// The content of the object.
     pub content: CachedContent,
 }
 
@@ -36,7 +35,6 @@ pub enum CachedContent {
     Empty,
     /// A foreign format, with the reason why it is not overwritten.
     Foreign(Box<str>),
-    /// History.
     History(StoredFingerprint),
 }
 
@@ -62,13 +60,19 @@ impl CacheEntry {
         }
     }
 
-    /// The name of the object.
+    /// The hash of its annotation.
+    pub fn annotation(&self) -> Option<u64> {
+        match &self.content {
+            CachedContent::History(print) => print.annotation,
+            _ => None,
+        }
+    }
+
     pub fn name(&self, key: &ContainerKey) -> String {
         self.name.as_deref().map_or_else(|| object_names::upstream_name(key), str::to_owned)
     }
 }
 
-/// The cached objects by key.
 #[derive(Debug, Default)]
 pub struct CheckpointCache(Mutex<HashMap<ContainerKey, CacheEntry>>);
 
@@ -78,12 +82,10 @@ impl CheckpointCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of keys.
     pub fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// Returns the entry of a key.
     pub fn get(&self, key: &ContainerKey) -> Option<CacheEntry> {
         self.entries().get(key).cloned()
     }

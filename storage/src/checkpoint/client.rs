@@ -19,20 +19,11 @@ use super::api_error::ApiError;
 
 /// The field manager in managedFields.
 const FIELD_MANAGER: &str = "plimsoll";
-/// Timeout of a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Delays between attempts after transient errors.
-const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 
-/// A client for checkpoint objects.
 pub struct CheckpointClient {
     client: Client,
     resource: ApiResource,
-}
-
-/// The delay after this many failures; `None` to give up.
-pub fn pause(failures: usize, retry_after: Option<Duration>) -> Option<Duration> {
-    RETRY_DELAYS.get(failures).map(|&delay| retry_after.unwrap_or(delay))
 }
 
 impl CheckpointClient {
@@ -155,9 +146,9 @@ where
     let mut failures = 0;
     loop {
         match call().await {
-            Err(ApiError::Transient(why, retry_after)) => match pause(failures, retry_after) {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => return Err(ApiError::Transient(why, retry_after)),
+            Err(failure) => match failure.retry_delay(failures) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => return Err(failure),
             },
             other => return other,
         }

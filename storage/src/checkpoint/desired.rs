@@ -11,18 +11,16 @@ use super::{
 };
 use plimsoll_core::{
     api::checkpoint::VerticalPodAutoscalerCheckpoint,
-    history::checkpoint::{FormatError, snapshot_from_status, status_from_snapshot},
-};
-use plimsoll_core::{
-    history::{HistogramWeights, Record, Snapshot},
+    history::{
+        HistogramWeights, Record, Snapshot,
+        checkpoint::{FormatError, snapshot_from_status, status_from_snapshot},
+    },
     types::Time,
 };
 
-/// The desired state of a checkpoint object.
 pub struct DesiredCheckpoint {
     status: Value,
     annotation: Option<String>,
-    /// Whether annotations are written.
     writes_annotation: bool,
     /// The fingerprint of the state once it is stored.
     pub fingerprint: StoredFingerprint,
@@ -62,7 +60,6 @@ impl DesiredCheckpoint {
             && (!self.writes_annotation || self.fingerprint.annotation == stored.annotation)
     }
 
-    /// The object to create with this name.
     pub fn object(&self, record: &Record, name: &str) -> DynamicObject {
         let resource = kube::api::ApiResource::erase::<VerticalPodAutoscalerCheckpoint>(&());
         let mut object = DynamicObject::new(name, &resource).within(&record.key.vpa.namespace);
@@ -87,7 +84,6 @@ impl DesiredCheckpoint {
             json!({"op": "add", "path": "/status", "value": self.status}),
         ];
         let path = format!("/metadata/annotations/{}", annotation::KEY.replace('/', "~1"));
-        let had_annotation = matches!(&stored.content, super::cache::CachedContent::History(print) if print.annotation.is_some());
         match &self.annotation {
             Some(text) if stored.annotated => {
                 operations.push(json!({"op": "add", "path": path, "value": text}));
@@ -96,7 +92,7 @@ impl DesiredCheckpoint {
                 "op": "add", "path": "/metadata/annotations", "value": {annotation::KEY: text},
             })),
             // The annotation does not fit anymore, so remove the outdated one.
-            None if self.writes_annotation && had_annotation => {
+            None if self.writes_annotation && stored.annotation().is_some() => {
                 operations.push(json!({"op": "remove", "path": path}));
             }
             None => {}
@@ -104,25 +100,14 @@ impl DesiredCheckpoint {
         operations
     }
 
-    /// Whether the object has annotations after this write.
-    pub fn has_annotations_after(&self, stored: &CacheEntry) -> bool {
-        stored.annotated || self.annotation.is_some()
-    }
-
     /// The fingerprint of the object after this write.
     pub fn fingerprint_after(&self, stored: Option<&CacheEntry>) -> StoredFingerprint {
-        let stored_annotation = stored.and_then(|stored| match &stored.content {
-            super::cache::CachedContent::History(print) => print.annotation,
-            _ => None,
-        });
-        StoredFingerprint {
-            annotation: if self.writes_annotation {
-                self.fingerprint.annotation
-            } else {
-                stored_annotation
-            },
-            ..self.fingerprint
-        }
+        let annotation = if self.writes_annotation {
+            self.fingerprint.annotation
+        } else {
+            stored.and_then(CacheEntry::annotation)
+        };
+        StoredFingerprint { annotation, ..self.fingerprint }
     }
 }
 

@@ -76,7 +76,6 @@ impl CheckpointStorage {
         namespaces.into_iter().map(|namespace| Some(namespace.to_owned())).collect()
     }
 
-    /// Processes an object that was read.
     fn accept(
         &self,
         object: CheckpointObject,
@@ -161,17 +160,17 @@ struct InheritableCheckpoint {
 
 impl<'a> LoadState<'a> {
     fn new(wanted: &'a LoadRequest) -> Self {
-        let mut heirs: HashMap<_, Vec<_>> = HashMap::new();
+        let mut vpas_by_owner: HashMap<_, Vec<_>> = HashMap::new();
         if let LoadRequest::Vpas(vpas) = wanted {
             for (vpa, owner) in vpas {
                 if let Some(owner) = owner {
-                    heirs.entry((&*vpa.namespace, &**owner)).or_default().push(vpa);
+                    vpas_by_owner.entry((&*vpa.namespace, &**owner)).or_default().push(vpa);
                 }
             }
         }
         Self {
             wanted,
-            vpas_by_owner: heirs,
+            vpas_by_owner,
             seen_keys: HashSet::new(),
             vpas_with_history: HashSet::new(),
             inheritable: HashMap::new(),
@@ -197,7 +196,6 @@ impl<'a> LoadState<'a> {
     }
 }
 
-/// Lists checkpoints page by page.
 pub struct CheckpointPages<'a> {
     namespace: Option<&'a str>,
     /// The continue token; `None` after the last page.
@@ -209,7 +207,6 @@ impl<'a> CheckpointPages<'a> {
         Self { namespace, token: Some(String::new()) }
     }
 
-    /// The next page, if there is one.
     pub async fn next(
         &mut self,
         storage: &CheckpointStorage,

@@ -9,19 +9,17 @@ use plimsoll_core::{
         checkpoint::{VerticalPodAutoscalerCheckpointSpec, VerticalPodAutoscalerCheckpointStatus},
         state::StateError,
     },
-    history::checkpoint::{FormatError, VERSION, snapshot_from_status},
-};
-use plimsoll_core::{
-    history::{SkippedRecord, Snapshot},
+    history::{
+        SkippedRecord, Snapshot,
+        checkpoint::{FormatError, VERSION, snapshot_from_status},
+    },
     types::{ContainerKey, ObjectKey},
 };
 
-/// A parsed checkpoint object.
 #[derive(Debug)]
 pub struct CheckpointObject {
     /// The container in its spec.
     pub key: ContainerKey,
-    /// The name of the object.
     pub name: Box<str>,
     /// The UID, which distinguishes it from a recreated object with the same name.
     pub uid: Option<String>,
@@ -29,11 +27,9 @@ pub struct CheckpointObject {
     pub version: Box<str>,
     /// Whether the object has any annotations.
     pub annotated: bool,
-    /// The content.
     pub content: CheckpointContent,
 }
 
-/// The content of an object.
 #[derive(Debug)]
 pub enum CheckpointContent {
     /// No status yet.
@@ -42,16 +38,12 @@ pub enum CheckpointContent {
     Foreign(FormatError),
     /// The content cannot be parsed.
     Malformed(String),
-    /// History.
     History(Box<StoredHistory>),
 }
 
-/// The history in an object.
 #[derive(Debug)]
 pub struct StoredHistory {
-    /// The history.
     pub snapshot: Snapshot,
-    /// The fingerprint of the stored state.
     pub fingerprint: StoredFingerprint,
     /// Why the annotation is ignored, if it is.
     pub annotation_error: Option<StateError>,
@@ -60,15 +52,11 @@ pub struct StoredHistory {
 /// A compact fingerprint of a stored state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFingerprint {
-    /// The richness of the history.
     pub richness: u64,
-    /// Fingerprint of the status.
     pub status: u64,
-    /// Hash of the annotation.
     pub annotation: Option<u64>,
 }
 
-/// Hash of an annotation's text.
 pub fn print_of_text(text: &str) -> u64 {
     XxHash3_64::oneshot(text.as_bytes())
 }
@@ -140,21 +128,17 @@ impl CheckpointContent {
             Ok(read) => read,
             Err(error) => return Self::Malformed(error.to_string()),
         };
-        let (snapshot, ignored) =
+        let (snapshot, annotation_error) =
             match annotation.map(|text| annotation::decode(text, &from_status, print)) {
                 None => (from_status, None),
                 Some(Ok(snapshot)) => (snapshot, None),
-                Some(Err(ignored)) => (from_status, Some(ignored)),
+                Some(Err(error)) => (from_status, Some(error)),
             };
-        let print = StoredFingerprint {
+        let fingerprint = StoredFingerprint {
             richness: snapshot.sample_rank(),
             status: print,
             annotation: annotation.map(print_of_text),
         };
-        Self::History(Box::new(StoredHistory {
-            snapshot,
-            fingerprint: print,
-            annotation_error: ignored,
-        }))
+        Self::History(Box::new(StoredHistory { snapshot, fingerprint, annotation_error }))
     }
 }

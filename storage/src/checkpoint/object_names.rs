@@ -4,7 +4,6 @@ use twox_hash::XxHash3_64;
 
 use plimsoll_core::types::ContainerKey;
 
-/// Maximum length of an object name.
 const MAX_LENGTH: usize = 253;
 
 /// Upstream's name. Two keys can have the same one: `a` and `b-c`, `a-b` and `c`.

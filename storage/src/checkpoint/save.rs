@@ -1,4 +1,5 @@
-//! Saves records concurrently. Each is one call that changes the status and the annotation together.
+//! Saves records concurrently. Each is one call that changes the status and the annotation together. Deletes orphaned
+//! objects one by one.
 
 use std::sync::atomic::{
     AtomicBool, AtomicUsize,
@@ -12,9 +13,9 @@ use super::{
     api_error::ApiError,
     backend::CheckpointStorage,
     cache::{CacheEntry, CachedContent},
-    client::pause,
     desired::DesiredCheckpoint,
-    object::CheckpointObject,
+    load::CheckpointPages,
+    object::{CheckpointContent, CheckpointObject},
     object_names,
 };
 use crate::{Error, NotLeader, OrphanPredicate, SaveDecision, SaveReport, WritePermit, Writer};
@@ -37,7 +38,8 @@ impl Writer for CheckpointStorage {
         loop {
             while running.len() < self.options.concurrency.max(1) && not_leader.is_none() {
                 let Some((index, record)) = waiting.next() else { break };
-                running.push(self.write_nth(index, record, &run));
+                let run = &run;
+                running.push(async move { (index, self.write(record, run).await) });
             }
             // Without the lease no new writes start, but running ones complete.
             match running.next().await {
@@ -70,20 +72,27 @@ impl Writer for CheckpointStorage {
         orphaned: OrphanPredicate<'_>,
         permit: &dyn WritePermit,
     ) -> Result<usize, Error> {
-        self.collect_orphans(orphaned, permit).await
+        let mut removed = 0;
+        let mut list = CheckpointPages::new(self.options.namespace.as_deref());
+        while let Some(page) = list.next(self).await? {
+            for object in page {
+                // Objects that cannot be read are kept.
+                let Ok(object) = CheckpointObject::read(object) else { continue };
+                let ours = matches!(
+                    object.content,
+                    CheckpointContent::History(_) | CheckpointContent::Empty
+                );
+                if ours && orphaned(&object.key) {
+                    removed += usize::from(self.remove(object, permit).await?);
+                }
+            }
+        }
+        self.table.forget_orphans(orphaned);
+        Ok(removed)
     }
 }
 
 impl CheckpointStorage {
-    async fn write_nth(
-        &self,
-        index: usize,
-        record: &Record,
-        run: &SaveRun<'_>,
-    ) -> (usize, Result<RecordOutcome, NotLeader>) {
-        (index, self.write(record, run).await)
-    }
-
     /// Writes one record, unless the stored one is the same or richer.
     async fn write(&self, record: &Record, run: &SaveRun<'_>) -> Result<RecordOutcome, NotLeader> {
         if let Some(why) = object_names::invalid_key_reason(&record.key) {
@@ -105,7 +114,7 @@ impl CheckpointStorage {
                 Some(CacheEntry { content: CachedContent::Unknown, .. }) => {
                     self.refresh_cached(record, &mut attempt).await.map(|()| false)
                 }
-                _ if run.should_give_up() => {
+                _ if run.unanswered.load(Relaxed) >= MAX_CONSECUTIVE_FAILURES => {
                     return Ok(RecordOutcome::Failed(
                         "not tried, because the API server did not respond to other writes".into(),
                     ));
@@ -156,10 +165,8 @@ impl CheckpointStorage {
             Ok(version) => {
                 let mut entry = CacheEntry::unsure(key, &name);
                 entry.version = version;
-                entry.annotated = match cached {
-                    Some(stored) => desired.has_annotations_after(stored),
-                    None => desired.fingerprint.annotation.is_some(),
-                };
+                entry.annotated = cached.is_some_and(|stored| stored.annotated)
+                    || desired.fingerprint.annotation.is_some();
                 entry.content = CachedContent::History(desired.fingerprint_after(cached));
                 self.table.put(key, Some(entry));
                 Ok(true)
@@ -185,6 +192,32 @@ impl CheckpointStorage {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    async fn remove(
+        &self,
+        object: CheckpointObject,
+        permit: &dyn WritePermit,
+    ) -> Result<bool, Error> {
+        let namespace = &*object.key.vpa.namespace;
+        for failures in 0.. {
+            permit.acquire().await?;
+            self.table.mark_unknown(&object.key);
+            let (uid, version) = (object.uid.clone(), &*object.version);
+            match self.calls.delete(namespace, &object.name, uid, version).await {
+                Ok(()) => {
+                    self.table.put(&object.key, None);
+                    return Ok(true);
+                }
+                // Already deleted, or changed since: the writer knows of an owner.
+                Err(ApiError::NotFound(_) | ApiError::Conflict) => break,
+                Err(failure) => match failure.retry_delay(failures) {
+                    Some(delay) => tokio::time::sleep(delay).await,
+                    None => return Err(failure.into_error(&Self::location(Some(namespace)))),
+                },
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the object, which may exist, into the cache.
@@ -236,7 +269,6 @@ fn decide_without_call(
     }
 }
 
-/// The outcome of saving a record.
 enum RecordOutcome {
     Written,
     Unchanged,
@@ -259,7 +291,6 @@ struct Attempt {
     why: Option<ApiError>,
 }
 
-/// One save.
 struct SaveRun<'a> {
     permit: &'a dyn WritePermit,
     stopped: AtomicBool,
@@ -268,15 +299,9 @@ struct SaveRun<'a> {
 }
 
 impl SaveRun<'_> {
-    fn should_give_up(&self) -> bool {
-        self.unanswered.load(Relaxed) >= MAX_CONSECUTIVE_FAILURES
-    }
-
-    /// Acquires the permit for one write.
     async fn acquire(&self) -> Result<(), NotLeader> {
-        let lost = || NotLeader("another write of the same batch was not permitted".into());
         if self.stopped.load(SeqCst) {
-            return Err(lost());
+            return Err(NotLeader("another write of the same batch was not permitted".into()));
         }
         let granted = self.permit.acquire().await;
         if granted.is_err() {
@@ -292,8 +317,8 @@ impl SaveRun<'_> {
         attempt: &mut Attempt,
     ) -> Option<RecordOutcome> {
         match &failure {
-            ApiError::Transient(_, retry_after) => {
-                let Some(delay) = pause(attempt.failures, *retry_after) else {
+            ApiError::Transient(..) => {
+                let Some(delay) = failure.retry_delay(attempt.failures) else {
                     self.unanswered.fetch_add(1, Relaxed);
                     return Some(RecordOutcome::Failed(failure.why()));
                 };
